@@ -1,0 +1,1 @@
+"""The exporters: programs that turn a training run, or a GPU, into Prometheus metrics."""

@@ -1,0 +1,1 @@
+"""The operator's side: configuration, rendering, native processes."""
