@@ -1,0 +1,162 @@
+"""What the run exporter serves: every metric name, and every statistic some rule or panel uses.
+
+The list holds exactly what rules and dashboards ask for: no full cross product, so that a run
+stays below 250 series. A test derives the same list from the rendered rules and panels.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+STATES = ("running", "finished", "failed", "vanished", "stopped")
+
+NOT_FINITE_SIGNALS = (
+    "reward",
+    "kl",
+    "policy_kl",
+    "entropy",
+    "grad_norm",
+    "policy_loss",
+    "value_loss",
+    "response_length",
+)
+"""Signals whose NaN or Inf raises NonFinite."""
+
+ZERO_MEANS_NOT_MEASURED = frozenset({"kl", "policy_kl", "entropy"})
+"""Trainers log a constant 0 for these when they are switched off."""
+
+
+class Hold(str, Enum):
+    """Which extreme of a statistic survives until the next scrapes have seen it."""
+
+    HIGH = "high"
+    LOW = "low"
+    NONE = "none"
+
+
+class Statistic(NamedTuple):
+    """One exported statistic of one signal.
+
+    ``steps`` counts logged steps. ``at_least`` is how many values the window needs before the
+    statistic exists (``None``: a full window).
+    """
+
+    name: str
+    signal: str
+    hold: Hold = Hold.NONE
+    steps: int | None = None
+    alpha: str | None = None
+    at_least: int | None = None
+
+    @property
+    def metric(self) -> str:
+        """The Prometheus metric name."""
+        return f"rl_{self.name}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels beside ``run``, in the order in which they are written."""
+        found = {"signal": self.signal, "alpha": self.alpha, "steps": self.steps and str(self.steps)}
+        return {name: value for name, value in found.items() if value}
+
+
+H, L = Hold.HIGH, Hold.LOW
+
+STATISTICS: tuple[Statistic, ...] = (
+    # reward: drops, collapses, dead and stuck rewards, stagnation
+    Statistic("drawdown_min_over_steps", "reward", H, steps=5, alpha="0.3"),
+    Statistic("drawdown_min_over_steps", "reward", H, steps=20, alpha="0.1"),
+    Statistic("drawdown", "reward", H, alpha="0.3"),
+    Statistic("drawdown", "reward", H, alpha="0.1"),
+    Statistic("best", "reward"),
+    Statistic("noise", "reward"),
+    Statistic("ewma", "reward", alpha="0.1"),
+    Statistic("max_over_steps", "reward", L, steps=10),
+    Statistic("max_over_steps", "reward", L, steps=20),
+    Statistic("max_over_steps", "reward", L, steps=32),
+    Statistic("range_over_steps", "reward", L, steps=10),
+    Statistic("range_over_steps", "reward", L, steps=20),
+    Statistic("range_over_steps", "reward", L, steps=32),
+    Statistic("median_over_steps", "reward", steps=32),
+    Statistic("mean_over_steps", "reward", steps=20),
+    Statistic("steps_since_best", "reward", H),
+    Statistic("records_since_best", "reward", H),
+    Statistic("max_over_steps", "reward_max", L, steps=10),
+    Statistic("max_over_steps", "reward_max", L, steps=20),
+    Statistic("range_over_steps", "reward_max", L, steps=10),
+    Statistic("range_over_steps", "reward_max", L, steps=20),
+    Statistic("median_over_steps", "reward_max", steps=64, at_least=1),
+    Statistic("mean_over_steps", "reward_std", steps=20),
+    Statistic("mean_over_steps", "zero_std_ratio", H, steps=20),
+    # KL to the reference, and between updates
+    Statistic("min_over_steps", "kl", H, steps=3),
+    Statistic("start", "kl"),
+    Statistic("noise", "kl"),
+    Statistic("min_over_steps", "policy_kl", H, steps=5),
+    Statistic("start", "policy_kl"),
+    # entropy
+    Statistic("max_over_steps", "entropy", L, steps=10),
+    Statistic("min_over_steps", "entropy", H, steps=3),
+    Statistic("ewma_max_over_steps", "entropy", L, steps=10, alpha="0.2"),
+    Statistic("peak", "entropy"),
+    Statistic("start", "entropy"),
+    # length and truncation
+    Statistic("min_over_steps", "response_length", H, steps=5),
+    Statistic("median_over_steps", "response_length", L, steps=5),
+    Statistic("median_over_steps", "response_length", steps=64, at_least=5),
+    Statistic("peak", "response_length"),
+    Statistic("start", "response_length"),
+    Statistic("mean_over_steps", "truncated_ratio", steps=5),
+    Statistic("mean_over_steps", "truncated_ratio", H, steps=10),
+    Statistic("min_over_steps", "truncated_ratio", H, steps=3),
+    Statistic("min_over_steps", "truncated_ratio", H, steps=10),
+    Statistic("start", "truncated_ratio"),
+    # gradient
+    Statistic("median_over_steps", "grad_norm", H, steps=5),
+    Statistic("mean_over_steps", "grad_norm", steps=64, at_least=20),
+    *(Statistic("nonfinite_streak_steps", signal, H) for signal in NOT_FINITE_SIGNALS),
+)
+
+
+class Family(NamedTuple):
+    """Name, type and help text of one metric."""
+
+    name: str
+    type: str
+    help: str
+
+
+RUN_FAMILIES: tuple[Family, ...] = (
+    Family("rl_run_info", "gauge", "What the run is read from; the value is always 1."),
+    Family("rl_run_state", "gauge", "1 for the state the run is in, 0 for the others."),
+    Family("rl_run_writer_present", "gauge", "1 while a process holds the log open, 0 once none does."),
+    Family("rl_step", "gauge", "Training step of the last record."),
+    Family("rl_total_steps", "gauge", "Steps the trainer was told to make, where the log says so."),
+    Family("rl_steps_seen", "gauge", "Steps from the first record to the last, by step number."),
+    Family("rl_records_total", "counter", "Logged steps read."),
+    Family("rl_resumes_total", "counter", "Times the step counter went back."),
+    Family("rl_last_step_timestamp_seconds", "gauge", "When the last step was logged."),
+    Family("rl_run_start_timestamp_seconds", "gauge", "When the first step was logged."),
+    Family("rl_step_interval_typical_seconds", "gauge", "Usual time between steps, long ones weighed in."),
+    Family("rl_nonfinite_steps_total", "counter", "Logged steps in which the signal was NaN or Inf."),
+)
+
+STATISTIC_HELP: dict[str, str] = {
+    "min_over_steps": "Smallest value of the last steps.",
+    "max_over_steps": "Largest value of the last steps.",
+    "mean_over_steps": "Mean of the last steps.",
+    "median_over_steps": "Median of the last steps.",
+    "range_over_steps": "Largest minus smallest value of the last steps; of reward_max, down to reward_min.",
+    "ewma": "Exponentially weighted mean with a warm start.",
+    "ewma_max_over_steps": "Largest exponentially weighted mean of the last steps.",
+    "best": "Best exponentially weighted mean (alpha 0.1) so far.",
+    "peak": "Largest exponentially weighted mean (alpha 0.05) so far.",
+    "start": "Median of the first five values.",
+    "noise": "The run's own step-to-step spread, as a standard deviation.",
+    "drawdown": "Best minus the exponentially weighted mean.",
+    "drawdown_min_over_steps": "Smallest drawdown of the last steps.",
+    "steps_since_best": "Steps since the slow mean last beat its best, by step number.",
+    "records_since_best": "Logged steps since the slow mean last beat its best.",
+    "nonfinite_streak_steps": "Logged steps in a row in which the signal was NaN or Inf.",
+}

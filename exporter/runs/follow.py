@@ -1,0 +1,116 @@
+"""Follow one growing file, line by line, whatever its writer does to it.
+
+Files are polled, not watched with inotify: run folders lie on NFS, in bind mounts and in containers,
+where change events do not arrive. Nothing of the file is kept in memory between two polls.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BLOCK = 4 * 1024 * 1024
+"""Bytes read at a time, and the longest line that is read at all."""
+
+HEAD = 256
+"""Bytes at the start of a file by which it is known again."""
+
+LAST_LINE_SECONDS = 10.0
+"""A last line without line end counts as whole when nothing was added for that long."""
+
+
+@dataclass(slots=True)
+class Block:
+    """What one read brought: whole lines, without their line ends.
+
+    ``start`` is the offset of the first line, ``size`` the bytes read. ``restarted``: the file was
+    emptied or replaced before these lines. ``written`` is its time of change (seconds since the
+    epoch). ``more``: there is more to read at once.
+    """
+
+    lines: list[bytes] = field(default_factory=list)
+    start: int = 0
+    size: int = 0
+    restarted: bool = False
+    too_long: int = 0
+    written: float = 0.0
+    more: bool = False
+
+
+class Follower:
+    """Reads what was appended to a file since the last call."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset = 0
+        self.head = b""
+        self.unread = 0
+        self._inode: int | None = None
+        self._size = -1
+        self._skipping = False
+
+    def read(self, now: float) -> Block | None:
+        """The next lines, or ``None`` when nothing was appended. ``now`` in seconds since the epoch.
+
+        Raises:
+            OSError: the file is gone or cannot be read.
+        """
+        status = self.path.stat()
+        if status.st_size == self._size and status.st_ino == self._inode:
+            return self._last_line(status, now)
+        with self.path.open("rb") as file:
+            restarted = self._restarted(file.fileno(), status)
+            start = self.offset
+            block = self._block(os.pread(file.fileno(), BLOCK, start))
+        block.start, block.restarted, block.written = start, restarted, status.st_mtime
+        block.more = block.size == BLOCK
+        self._size = -1 if block.more else status.st_size
+        self.unread = max(0, status.st_size - self.offset)
+        return block
+
+    def _last_line(self, status: os.stat_result, now: float) -> Block | None:
+        """A line that its writer will not end any more."""
+        if not self.unread or self._skipping or now - status.st_mtime < LAST_LINE_SECONDS:
+            return None
+        with self.path.open("rb") as file:
+            line = os.pread(file.fileno(), BLOCK, self.offset)
+        start, self.offset, self.unread = self.offset, self.offset + len(line), 0
+        return Block([line.replace(b"\0", b"")], start, len(line), written=status.st_mtime)
+
+    def rewind(self) -> None:
+        """Read the file from its start again."""
+        self.offset, self._size, self._skipping = 0, -1, False
+
+    def _restarted(self, file: int, status: os.stat_result) -> bool:
+        """Was the file emptied or replaced since the last read? A fast writer may be past our offset."""
+        head = os.pread(file, HEAD, 0)
+        known = self._inode is not None
+        same = status.st_ino == self._inode and status.st_size >= self.offset and head.startswith(self.head)
+        self._inode, self.head = status.st_ino, head
+        if known and not same:
+            self.offset, self._skipping = 0, False
+        return known and not same
+
+    def _block(self, data: bytes) -> Block:
+        line_end = b"\n"
+        end = data.rfind(line_end) + 1
+        if not end and len(data) == BLOCK:
+            line_end = b"\r"  # hours of a progress bar that redraws itself
+            end = data.rfind(line_end) + 1
+        if not end:
+            return self._without_line_end(data)
+        self.offset += end
+        lines = data[: end - 1].replace(b"\0", b"").split(line_end)
+        if self._skipping:
+            self._skipping = False
+            lines.pop(0)
+        return Block(lines, size=len(data))
+
+    def _without_line_end(self, data: bytes) -> Block:
+        """A torn line waits for its end; one longer than a block is dropped as it comes."""
+        if len(data) < BLOCK:
+            return Block(size=len(data))
+        self.offset += len(data)
+        first, self._skipping = not self._skipping, True
+        return Block(too_long=int(first), size=len(data))

@@ -1,0 +1,50 @@
+"""What a source reads out of a log: records, and what the log says about the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(slots=True)
+class Record:
+    """One logged step.
+
+    ``values`` maps the trainer's own keys to what it wrote (numbers, or text that holds one).
+    ``time`` is the record's own time in seconds since the epoch, if it has one. Records of one
+    step that come from different parts of a trainer carry different ``stream`` names.
+    """
+
+    step: int
+    values: Mapping[str, Any]
+    time: float | None = None
+    stream: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class TotalSteps:
+    """The log says how many steps the trainer will make."""
+
+    steps: int
+
+
+@dataclass(slots=True, frozen=True)
+class ResponseLimit:
+    """The log says after how many tokens a response is cut."""
+
+    tokens: int
+
+
+@dataclass(slots=True, frozen=True)
+class Ended:
+    """The log says that the run ended.
+
+    A traceback alone is no certain failure (``certain=False``): trainers log those they caught.
+    """
+
+    state: str
+    certain: bool = True
+
+
+Event = Record | TotalSteps | ResponseLimit | Ended

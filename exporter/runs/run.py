@@ -1,0 +1,168 @@
+"""One training run: its records, its statistics, and what is known about how it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from exporter.runs import signals
+from exporter.runs.attempt import Kind, Progress, Stream
+from exporter.runs.contract import Hold, Statistic
+from exporter.runs.held import Held
+from exporter.runs.lifecycle import Pace
+from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
+from exporter.runs.sources import Source
+from exporter.runs.statistics import SignalStatistics, by_signal
+
+
+@dataclass(slots=True)
+class Clock:
+    """When records arrived.
+
+    ``wall`` in seconds since the epoch, ``steady`` in seconds of a monotonic clock. ``live`` is
+    false for records that were in the log before it was followed: they must not raise alarms.
+    """
+
+    wall: float
+    steady: float
+    live: bool
+
+
+@dataclass(slots=True)
+class Times:
+    """When the run started and logged its last step, in seconds since the epoch; and its pace."""
+
+    start: float | None = None
+    last: float | None = None
+    pace: Pace = field(default_factory=Pace)
+    replayed: float = 0.0
+
+    def replay(self, record: Record, step_seconds: float | None) -> None:
+        """A record of the past: its own time, else the durations that the trainer measured."""
+        if record.time is not None:
+            self._move(record.time)
+        elif step_seconds is not None:
+            self.pace.add(step_seconds)
+            self.replayed += step_seconds
+
+    def arrive(self, record: Record, now: float) -> None:
+        """A record arrived now; a clock that runs ahead of ours is not believed."""
+        self._move(now if record.time is None else min(record.time, now))
+
+    def caught_up(self, written: float) -> None:
+        """The log was read up to its end, which was written then."""
+        if self.last is None:
+            self.last = written
+        if self.start is None:
+            self.start = self.last - self.replayed
+
+    def _move(self, time: float) -> None:
+        if self.start is None:
+            self.start = time
+        if self.last is not None:
+            self.pace.add(time - self.last)
+        self.last = time
+
+
+class Run:
+    """A run as its log tells it.
+
+    ``watched``: a step arrived while the exporter looked on, now or before a restart. Statistics
+    that rules look at first exist only then, since a replay of an old log must raise nothing.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.table = signals.table(source.framework)
+        self.ended: Ended | None = None
+        self.total: int | None = None
+        self.response_limit: int | None = None
+        self.watched = False
+        self.resumes = 0
+        self.version = 0
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self.times = Times()
+        self.progress = Progress()
+        self.statistics: dict[str, SignalStatistics] = by_signal()
+        self.latest: dict[str, float] = {}
+        self.held: dict[Statistic, Held] = {}
+        self.records = 0
+
+    def take(self, event: Event, clock: Clock) -> None:
+        """Take one thing that the log says."""
+        self.version += 1
+        match event:
+            case Record():
+                self._record(event, clock)
+            case TotalSteps(steps):
+                self.total = steps
+            case ResponseLimit(tokens):
+                self.response_limit = tokens
+            case Ended():
+                self.ended = event
+
+    def _record(self, record: Record, clock: Clock) -> None:
+        self.ended = None
+        kind = self.progress.kind(record)
+        if kind is Kind.FROM_SCRATCH:
+            self._start_over()
+        elif kind is Kind.RESUME:
+            self._resume()
+        stream = self.progress.take(record)
+        found = signals.extract(record.values, self.table)
+        self._time(record, found, clock)
+        if kind is not Kind.REPEAT and record.step > self.progress.ignore_to:
+            self._measure(found, record, stream, clock)
+
+    def _resume(self) -> None:
+        self.resumes += 1
+        self.progress.resume()
+        self.held.clear()
+        for statistics in self.statistics.values():
+            statistics.resume()
+
+    def _time(self, record: Record, found: dict[str, float], clock: Clock) -> None:
+        if clock.live:
+            self.watched = True
+            self.times.arrive(record, clock.wall)
+        else:
+            self.times.replay(record, found.get("step_seconds"))
+
+    def _measure(self, found: dict[str, float], record: Record, stream: Stream, clock: Clock) -> None:
+        if not stream.counted:
+            self.records += 1
+        signals.drop_batch_relative_truncation(found, record.values, self.response_limit)
+        new = {signal: value for signal, value in found.items() if signal not in stream.counted}
+        stream.counted.update(new)
+        self.latest.update(new)
+        for signal, value in new.items():
+            statistics = self.statistics.get(signal)
+            if statistics is not None:
+                statistics.add(value, record.step)
+                if clock.live:
+                    self._hold(statistics, clock.steady)
+
+    def _hold(self, statistics: SignalStatistics, now: float) -> None:
+        for statistic, read in statistics.readers:
+            if statistic.hold is not Hold.NONE and (value := read()) is not None:
+                held = self.held.get(statistic)
+                if held is None:
+                    held = self.held[statistic] = Held(statistic.hold)
+                held.add(now, value)
+
+    def kept(self) -> dict[str, Any]:
+        """What a restart could not rebuild from an emptied log, as plain JSON values."""
+        statistics = {name: signal.kept() for name, signal in self.statistics.items()}
+        progress = self.progress.kept()
+        counts = {"records": self.records, "resumes": self.resumes, "start": self.times.start}
+        return {"statistics": statistics, "progress": progress, "total": self.total, **counts}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Start from what ``kept`` returned."""
+        self.progress.restore(kept["progress"])
+        self.records, self.resumes, self.total = kept["records"], kept["resumes"], kept["total"]
+        self.times.start = kept["start"]
+        for name in self.statistics.keys() & kept["statistics"].keys():
+            self.statistics[name].take(kept["statistics"][name])

@@ -1,0 +1,53 @@
+"""Serve the pages of the exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from exporter.runs.exposition import CONTENT_TYPE
+
+Metrics = Callable[[], bytes]
+
+INDEX = b"Stepwatch run exporter. Metrics: /metrics  Health: /-/healthy\n"
+
+
+class Server(ThreadingHTTPServer):
+    """Answers ``/metrics`` and ``/-/healthy`` in threads of their own."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], metrics: Metrics) -> None:
+        super().__init__(address, _Handler)
+        self.metrics = metrics
+
+    def start(self) -> None:
+        """Serve from now on, in the background."""
+        Thread(target=self.serve_forever, name="http", daemon=True).start()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+    server: Server
+
+    def do_GET(self) -> None:
+        pages: dict[str, Callable[[], tuple[str, bytes]]] = {
+            "/metrics": lambda: (CONTENT_TYPE, self.server.metrics()),
+            "/-/healthy": lambda: ("text/plain", b"ok\n"),
+            "/": lambda: ("text/plain", INDEX),
+        }
+        page = pages.get(self.path.partition("?")[0])
+        if page is None:
+            self.send_error(404, "no such page", "Pages: /metrics, /-/healthy")
+            return
+        kind, body = page()
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the library's name)
+        """A scrape every five seconds is no news."""

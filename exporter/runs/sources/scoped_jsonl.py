@@ -1,0 +1,64 @@
+"""Scoped JSON lines: ``{"timestamp":..,"scope":"rollout","step":120,"reward_mean":0.5}``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from exporter.runs.record import Event, Record
+
+ABOUT_THE_RECORD = frozenset({"timestamp", "scope", "step"})
+
+
+class ScopedJsonl:
+    """Each part of the trainer (its scope) logs its own line for a step; their keys are flat."""
+
+    name = "scoped_jsonl"
+    framework = "scoped"
+
+    @staticmethod
+    def recognises(line: bytes) -> bool:
+        return line.startswith(b"{") and _record(line) is not None
+
+    def read(self, line: bytes) -> Iterator[Event]:
+        record = _record(line)
+        if record is None:
+            raise ValueError("no scoped record")
+        yield record
+
+
+def _record(line: bytes) -> Record | None:
+    match _parse(line):
+        case {"scope": str(scope), "step": int(step)} as found:
+            values = {key: value for key, value in found.items() if key not in ABOUT_THE_RECORD}
+            return Record(step, values, _seconds(found.get("timestamp")), scope)
+    return None
+
+
+def _parse(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return _parse_leniently(line)
+
+
+def _parse_leniently(line: bytes) -> Any:
+    """Python's ``json.dumps`` writes bare ``NaN``, which strict parsers refuse."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _seconds(stamp: Any) -> float | None:
+    """Seconds since the epoch, from a number or an ISO 8601 text."""
+    if isinstance(stamp, int | float) and not isinstance(stamp, bool):
+        return float(stamp)
+    try:
+        return datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,83 @@
+"""verl's ``console`` logger: ``step:12 - actor/entropy:0.41 - ...`` amid everything else it prints.
+
+The line may stand behind Ray's ``(TaskRunner pid=1)`` and colour codes, glued to tqdm bars by a
+carriage return; values may be wrapped by numpy (``np.float64(0.5)``). A pseudo terminal cuts lines
+at 4096 bytes: the last field of such a line is dropped, since its digits may be cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from exporter.runs.numbers import number
+from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
+
+TERMINAL_CUT = 4096
+
+_STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d+) - ([^\r\x1b\x00]+)")
+_WORTH_A_LOOK = re.compile(
+    rb"[Tt]otal.training.steps|max_response_length|Training Progress: 100%|Traceback \(most recent"
+    rb"|Final validation metrics|Total time for train steps|HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit"
+    rb"|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
+)
+_TOTAL = re.compile(rb"(?:Total training steps: |'total_training_steps': )(\d+)")
+_LIMIT = re.compile(rb"'max_response_length': (\d+)")
+_FULL_BAR = re.compile(rb"Training Progress: 100%\|[^|]*\| (\d+)/\1 ")
+_FINISHED = re.compile(rb"Final validation metrics|Total time for train steps|Job 'raysubmit_\w+' succeeded")
+_FAILED = re.compile(
+    rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit_\w+' failed"
+    rb"|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
+)
+_TRACEBACK = b"Traceback (most recent call last)"
+
+
+class VerlConsole:
+    """verl's console output, also as W&B's ``output.log``; all versions since 0.2."""
+
+    name = "verl_console"
+    framework = "verl"
+
+    @staticmethod
+    def recognises(line: bytes) -> bool:
+        found = _STEP.search(line)
+        return found is not None and _record(line, found) is not None
+
+    def read(self, line: bytes) -> Iterator[Event]:
+        found = _STEP.search(line)
+        if found and (record := _record(line, found)):
+            yield record
+            line = line[: found.start()] + line[found.end() :]
+        if _WORTH_A_LOOK.search(line):
+            yield from _said(line)
+
+
+def _record(line: bytes, found: re.Match[bytes]) -> Record | None:
+    fields = found[2].decode("utf-8", "replace").split(" - ")
+    if len(line) >= TERMINAL_CUT and found.end() == len(line):
+        fields.pop()
+    values = _pairs(fields)
+    if not any(number(value) is not None for value in values.values()):
+        return None
+    return Record(int(found[1]), values)
+
+
+def _pairs(fields: list[str]) -> dict[str, str]:
+    try:
+        return dict([field.rsplit(":", 1) for field in fields])
+    except ValueError:  # a key with " - " in it
+        return dict([pair for field in fields if len(pair := field.rsplit(":", 1)) == 2])
+
+
+def _said(line: bytes) -> Iterator[Event]:
+    """What the line says about the run as a whole."""
+    if total := _TOTAL.search(line):
+        yield TotalSteps(int(total[1]))
+    if limit := _LIMIT.search(line):
+        yield ResponseLimit(int(limit[1]))
+    if _FINISHED.search(line) or _FULL_BAR.search(line):
+        yield Ended("finished")
+    elif _FAILED.search(line):
+        yield Ended("failed")
+    elif _TRACEBACK in line:
+        yield Ended("failed", certain=False)

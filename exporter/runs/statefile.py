@@ -1,0 +1,84 @@
+"""What an exporter restart could not rebuild from a log, in one small file per log.
+
+verl empties its log on every start, a resume included: best, start, peak and noise of the steps
+before are then nowhere else. The files lie in Stepwatch's own folder; run folders are only read.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, fields
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+FORMAT = 1
+
+
+@dataclass(slots=True)
+class Saved:
+    """What was known of a log.
+
+    ``carry`` is what the run held before the log's present content began (``None``: nothing),
+    ``latest`` what it held after reading up to ``offset``. ``head`` is the start of the content.
+    """
+
+    carry: dict[str, Any] | None
+    latest: dict[str, Any]
+    head: str
+    offset: int
+    watched: bool
+
+    def before(self, head: bytes, size: int) -> dict[str, Any] | None:
+        """What the run held before a log with this start and size."""
+        same = size >= self.offset and head.hex().startswith(self.head)
+        return self.carry if same else self.latest
+
+
+class StateFolder:
+    """Keeps what must survive a restart; ``None`` as folder keeps nothing."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def load(self, log: Path) -> Saved | None:
+        """What was saved for a log; an unreadable state file counts as none."""
+        if self.folder is None:
+            return None
+        try:
+            found = orjson.loads(self._file(self.folder, log).read_bytes())
+            return _saved(found)
+        except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+            return None
+
+    def save(self, log: Path, saved: Saved) -> None:
+        """Write atomically: a reader, or a crash, finds the old state or the new one.
+
+        Raises:
+            OSError: the state folder cannot be written.
+        """
+        if self.folder is None:
+            return
+        target = self._file(self.folder, log)
+        scratch = target.with_suffix(".new")
+        scratch.write_bytes(orjson.dumps({"format": FORMAT, "log": str(log), **asdict(saved)}))
+        scratch.replace(target)
+
+    def forget(self, log: Path) -> None:
+        """The log is gone for good."""
+        if self.folder is not None:
+            self._file(self.folder, log).unlink(missing_ok=True)
+
+    @staticmethod
+    def _file(folder: Path, log: Path) -> Path:
+        return folder / f"{sha256(os.fsencode(log.absolute())).hexdigest()[:32]}.json"
+
+
+def _saved(found: dict[str, Any]) -> Saved | None:
+    if found["format"] != FORMAT:
+        return None
+    return Saved(**{field.name: found[field.name] for field in fields(Saved)})

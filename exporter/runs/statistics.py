@@ -1,0 +1,158 @@
+"""Statistics of one signal over its logged steps.
+
+All are online and hold at most 64 values each. A statistic moves only when the record holds a
+finite value of the signal; in between it keeps its value. Window statistics do not exist before
+their window is full, unless the contract gives a smaller ``at_least``.
+
+Definitions (x_t is the t-th present value of the signal, t = 1, 2, ...):
+
+- ``min/max/mean/median_over_steps``: over the last N values.
+- ``range_over_steps``: max - min of the last N values; of ``reward_max`` the smallest
+  ``reward_min`` of the last N values takes the place of the min, so that it spans all samples.
+- ``ewma``: m_1 = x_1, m_t = m_{t-1} + a_t (x_t - m_{t-1}) with a_t = max(alpha, 1/t): a plain mean
+  until 1/alpha values, so that the first value does not rule the next twenty.
+- ``ewma_max_over_steps``: largest of the last N values of that mean.
+- ``best``: running maximum of ewma(0.1), counted from the 3rd value.
+- ``drawdown``: best - ewma(alpha); ``drawdown_min_over_steps``: its smallest of the last N.
+- ``noise``: 0.886 x mean |x_t - x_{t-1}| over the last 64 differences, from the 6th on. For
+  independent normal noise that is its standard deviation (E|d| = 2 sd / sqrt(pi)).
+- ``start``: median of the first 5 values, fixed from then on.
+- ``peak``: running maximum of ewma(0.05) from the 1st value.
+- ``steps_since_best``, ``records_since_best``: since ewma(0.05) last beat its own best by more
+  than 0.16 noise (the standard deviation of that mean), from the 5th value; by step number, and
+  in records with the signal.
+- ``nonfinite_streak_steps``: records in a row in which the value was present and not finite.
+
+Resume (the step counter went back): windows are cleared; means, best, peak, start and noise stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from statistics import fmean, median
+from typing import Any, TypeVar, cast
+
+from exporter.runs.contract import STATISTICS, Statistic
+from exporter.runs.trackers import WINDOW, Noise, Patience, Peak, RecentMeans, Start, Tracker, Trend
+
+Read = Callable[[], float | None]
+T = TypeVar("T", bound=Tracker)
+
+OVER_STEPS: dict[str, Callable[[list[float]], float]] = {
+    "min_over_steps": min,
+    "max_over_steps": max,
+    "mean_over_steps": fmean,
+    "median_over_steps": median,
+}
+
+
+class SignalStatistics:
+    """All listed statistics of one signal.
+
+    ``readers`` pairs each of them with a function that reads its value now (``None`` while it
+    does not exist). ``floor`` is the signal that ``range_over_steps`` goes down to.
+    """
+
+    def __init__(self, wanted: Iterable[Statistic], floor: SignalStatistics | None = None) -> None:
+        self.values: deque[float] = deque(maxlen=WINDOW)
+        self.floor = floor or self
+        self.streak = 0
+        self.nonfinite = 0
+        self.measured = False
+        self._trackers: dict[str, Tracker] = {}
+        self.readers: list[tuple[Statistic, Read]] = [(s, self._reader(s)) for s in wanted]
+        self._adders = [tracker.add for tracker in self._trackers.values()]
+
+    def add(self, value: float, step: int) -> None:
+        """Take the value of one record; NaN and Inf move nothing but the streak."""
+        if not math.isfinite(value):
+            self.streak += 1
+            self.nonfinite += 1
+            return
+        self.streak = 0
+        if value:
+            self.measured = True
+        self.values.append(value)
+        for add in self._adders:
+            add(value, step)
+
+    def resume(self) -> None:
+        """Clear the windows: the next value belongs to another attempt."""
+        self.values.clear()
+        self.streak = 0
+        for tracker in self._trackers.values():
+            tracker.resume()
+
+    def kept(self) -> dict[str, Any]:
+        """What a resume keeps, as plain JSON values."""
+        trackers = {name: tracker.kept() for name, tracker in self._trackers.items()}
+        return {"nonfinite": self.nonfinite, "measured": self.measured, "trackers": trackers}
+
+    def take(self, kept: dict[str, Any]) -> None:
+        """Start from what ``kept`` returned; windows stay empty."""
+        self.nonfinite, self.measured = kept["nonfinite"], kept["measured"]
+        for name in self._trackers.keys() & kept["trackers"].keys():
+            self._trackers[name].take(kept["trackers"][name])
+
+    def _reader(self, statistic: Statistic) -> Read:
+        steps = statistic.steps or WINDOW
+        needed = statistic.at_least or steps
+        if statistic.name in OVER_STEPS:
+            return lambda: self.over(OVER_STEPS[statistic.name], steps, needed)
+        if statistic.name == "range_over_steps":
+            return lambda: self._range(steps, needed)
+        if statistic.name == "nonfinite_streak_steps":
+            return lambda: float(self.streak)
+        return self._tracked(statistic.name, statistic.alpha or "", steps)
+
+    def over(self, function: Callable[[list[float]], float], steps: int, needed: int) -> float | None:
+        """A function of the last ``steps`` values, or ``None`` while there are fewer than ``needed``."""
+        return function(list(self.values)[-steps:]) if len(self.values) >= needed else None
+
+    def _range(self, steps: int, needed: int) -> float | None:
+        highest = self.over(max, steps, needed)
+        lowest = self.floor.over(min, steps, needed)
+        return None if highest is None or lowest is None else highest - lowest
+
+    def _tracked(self, name: str, alpha: str, steps: int) -> Read:
+        match name:
+            case "start":
+                return self._tracker(name, Start()).value
+            case "noise":
+                return self._tracker(name, Noise()).value
+            case "peak":
+                return self._tracker(name, Peak()).value
+            case "ewma_max_over_steps":
+                return self._tracker(f"means {alpha}", RecentMeans(float(alpha), steps)).value
+            case "steps_since_best" | "records_since_best":
+                patience = self._tracker("patience", Patience(self._tracker("noise", Noise())))
+                return lambda: patience.since_best(name.partition("_")[0])
+        return _trend_reader(self._tracker("trend", Trend()), name, alpha)
+
+    def _tracker(self, name: str, fresh: T) -> T:
+        """The tracker of that name; ``fresh`` becomes it when there is none yet."""
+        return cast("T", self._trackers.setdefault(name, fresh))
+
+
+def _trend_reader(trend: Trend, name: str, alpha: str) -> Read:
+    readers: dict[str, Read] = {
+        "best": lambda: trend.best,
+        "ewma": lambda: trend.ewma(alpha),
+        "drawdown": lambda: trend.drawdown(alpha),
+        "drawdown_min_over_steps": lambda: trend.drawdown_min(alpha),
+    }
+    return readers[name]
+
+
+def by_signal() -> dict[str, SignalStatistics]:
+    """Fresh statistics of every signal that has any."""
+    wanted: dict[str, list[Statistic]] = {}
+    for statistic in STATISTICS:
+        wanted.setdefault(statistic.signal, []).append(statistic)
+    floor = SignalStatistics(wanted.pop("reward_min", ()))
+    made = {"reward_min": floor}
+    for signal, listed in wanted.items():
+        made[signal] = SignalStatistics(listed, floor if signal == "reward_max" else None)
+    return made

@@ -1,0 +1,261 @@
+"""What a signal's history leaves behind: means, start, peak, noise, best. Constant memory each.
+
+Every tracker takes values with ``add(value, step)``, forgets its windows with ``resume()``, and
+hands over what a restart must not lose with ``kept()`` and ``take()``. The definitions stand in
+``statistics``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from statistics import fmean, median
+from typing import Any, Protocol
+
+WINDOW = 64
+START_VALUES = 5
+NOISE_PER_DIFFERENCE = math.sqrt(math.pi) / 2
+NOISE_FROM = 6
+BEST_FROM = 3
+PATIENCE_FROM = 5
+PATIENCE_NOISES = 0.16
+
+
+class Tracker(Protocol):
+    """One thing remembered about a signal."""
+
+    def add(self, value: float, step: int) -> None:
+        """Take the finite value of one record."""
+
+    def resume(self) -> None:
+        """The next value belongs to another attempt: forget the windows."""
+
+    def kept(self) -> Any:
+        """What a resume keeps, as plain JSON values."""
+
+    def take(self, kept: Any) -> None:
+        """Start from what ``kept`` returned."""
+
+
+class Ewma:
+    """Exponentially weighted mean with a warm start."""
+
+    __slots__ = ("alpha", "count", "mean")
+
+    def __init__(self, alpha: float) -> None:
+        self.alpha = alpha
+        self.count = 0
+        self.mean = 0.0
+
+    def add(self, value: float) -> float:
+        """Take a value; returns the new mean."""
+        self.count += 1
+        self.mean += max(self.alpha, 1 / self.count) * (value - self.mean)
+        return self.mean
+
+    def kept(self) -> list[float]:
+        """Count and mean."""
+        return [self.count, self.mean]
+
+    def take(self, kept: list[float]) -> None:
+        """Go on from a count and a mean."""
+        self.count, self.mean = int(kept[0]), kept[1]
+
+
+class Noise:
+    """Step-to-step spread of a signal."""
+
+    __slots__ = ("differences", "last")
+
+    def __init__(self) -> None:
+        self.differences: deque[float] = deque(maxlen=WINDOW)
+        self.last: float | None = None
+
+    def add(self, value: float, _step: int) -> None:
+        if self.last is not None:
+            self.differences.append(abs(value - self.last))
+        self.last = value
+
+    def resume(self) -> None:
+        self.last = None
+
+    def kept(self) -> list[float]:
+        return list(self.differences)
+
+    def take(self, kept: list[float]) -> None:
+        self.differences.extend(kept)
+
+    def value(self) -> float | None:
+        """Standard deviation, or ``None`` before the 6th difference."""
+        if len(self.differences) < NOISE_FROM:
+            return None
+        return NOISE_PER_DIFFERENCE * fmean(self.differences)
+
+
+class Start:
+    """Median of the first values."""
+
+    __slots__ = ("values",)
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def add(self, value: float, _step: int) -> None:
+        if len(self.values) < START_VALUES:
+            self.values.append(value)
+
+    def resume(self) -> None:
+        """The start of a run is its start, whatever came later."""
+
+    def kept(self) -> list[float]:
+        return self.values
+
+    def take(self, kept: list[float]) -> None:
+        self.values = list(kept)
+
+    def value(self) -> float | None:
+        """The median, or ``None`` before the 5th value."""
+        return median(self.values) if len(self.values) == START_VALUES else None
+
+
+class Peak:
+    """Running maximum of a slow mean: a spike of a small batch does not set it."""
+
+    __slots__ = ("highest", "slow")
+
+    def __init__(self) -> None:
+        self.slow = Ewma(0.05)
+        self.highest: float | None = None
+
+    def add(self, value: float, _step: int) -> None:
+        mean = self.slow.add(value)
+        if self.highest is None or mean > self.highest:
+            self.highest = mean
+
+    def resume(self) -> None:
+        """A peak stays."""
+
+    def kept(self) -> list[Any]:
+        return [self.slow.kept(), self.highest]
+
+    def take(self, kept: list[Any]) -> None:
+        self.slow.take(kept[0])
+        self.highest = kept[1]
+
+    def value(self) -> float | None:
+        """The peak, or ``None`` before the first value."""
+        return self.highest
+
+
+class RecentMeans:
+    """The last values of an exponentially weighted mean."""
+
+    __slots__ = ("ewma", "means")
+
+    def __init__(self, alpha: float, steps: int) -> None:
+        self.ewma = Ewma(alpha)
+        self.means: deque[float] = deque(maxlen=steps)
+
+    def add(self, value: float, _step: int) -> None:
+        self.means.append(self.ewma.add(value))
+
+    def resume(self) -> None:
+        self.means.clear()
+
+    def kept(self) -> list[float]:
+        return self.ewma.kept()
+
+    def take(self, kept: list[float]) -> None:
+        self.ewma.take(kept)
+
+    def value(self) -> float | None:
+        """The largest of them, or ``None`` before the window is full."""
+        return max(self.means) if len(self.means) == self.means.maxlen else None
+
+
+class Trend:
+    """How far a signal is below its best."""
+
+    __slots__ = ("best", "drawdowns", "means")
+
+    def __init__(self) -> None:
+        self.means = {"0.3": Ewma(0.3), "0.1": Ewma(0.1)}
+        self.best: float | None = None
+        self.drawdowns: dict[str, deque[float]] = {"0.3": deque(maxlen=5), "0.1": deque(maxlen=20)}
+
+    def add(self, value: float, _step: int) -> None:
+        for ewma in self.means.values():
+            ewma.add(value)
+        usual = self.means["0.1"]
+        if usual.count < BEST_FROM:
+            return
+        self.best = usual.mean if self.best is None else max(self.best, usual.mean)
+        for alpha, ewma in self.means.items():
+            self.drawdowns[alpha].append(self.best - ewma.mean)
+
+    def resume(self) -> None:
+        for window in self.drawdowns.values():
+            window.clear()
+
+    def kept(self) -> list[Any]:
+        return [{alpha: ewma.kept() for alpha, ewma in self.means.items()}, self.best]
+
+    def take(self, kept: list[Any]) -> None:
+        for alpha, state in kept[0].items():
+            self.means[alpha].take(state)
+        self.best = kept[1]
+
+    def ewma(self, alpha: str) -> float | None:
+        """The mean, or ``None`` before the first value."""
+        ewma = self.means[alpha]
+        return ewma.mean if ewma.count else None
+
+    def drawdown(self, alpha: str) -> float | None:
+        """Best minus mean, or ``None`` before there is a best."""
+        return None if self.best is None else self.best - self.means[alpha].mean
+
+    def drawdown_min(self, alpha: str) -> float | None:
+        """Smallest recent drawdown, or ``None`` before the window is full."""
+        window = self.drawdowns[alpha]
+        return min(window) if len(window) == window.maxlen else None
+
+
+class Patience:
+    """For how long the slow mean has not beaten its best."""
+
+    __slots__ = ("best", "best_step", "noise", "records", "slow", "steps")
+
+    def __init__(self, noise: Noise) -> None:
+        self.noise = noise
+        self.slow = Ewma(0.05)
+        self.best: float | None = None
+        self.best_step = self.steps = self.records = 0
+
+    def add(self, value: float, step: int) -> None:
+        mean = self.slow.add(value)
+        if self.slow.count < PATIENCE_FROM:
+            return
+        if self._is_best(mean):
+            self.best, self.best_step, self.records = mean, step, 0
+        else:
+            self.records += 1
+        self.steps = step - self.best_step
+
+    def _is_best(self, mean: float) -> bool:
+        if self.best is None:
+            return True
+        return mean > self.best and mean > self.best + PATIENCE_NOISES * (self.noise.value() or 0.0)
+
+    def resume(self) -> None:
+        """A best stays."""
+
+    def kept(self) -> list[Any]:
+        return [self.slow.kept(), self.best, self.best_step, self.steps, self.records]
+
+    def take(self, kept: list[Any]) -> None:
+        self.slow.take(kept[0])
+        self.best, self.best_step, self.steps, self.records = kept[1:]
+
+    def since_best(self, count: str) -> float | None:
+        """``steps`` or ``records`` since the best, or ``None`` before there is one."""
+        return None if self.best is None else float(getattr(self, count))
