@@ -1,0 +1,99 @@
+"""Expressions over the run exporter's metrics, as the rule templates use them.
+
+Every operand is ``max by (run) (...)``: two exporters that see one run do not break a join, and
+all operands have the one label ``run``, so that plain vector matching joins them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepwatch.config.overrides import Variant
+from stepwatch.globs import alternation, to_re2
+
+THIS_RUN = "run=%[1]q"
+"""The run of an alert, filled in by ``printf`` when an annotation asks for a value."""
+
+
+def number(value: float) -> str:
+    """A number as short as it can be written: 1, 0.5, 2.5."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def seconds(value: float) -> str:
+    """A time in the words of a message: 90 s, 10 min, 12 h."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if value >= size and value % size == 0:
+            return f"{number(value / size)} {unit}"
+    return f"{number(value)} s"
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Operands about the runs that ``matcher`` selects; bare selectors if not ``joined``."""
+
+    matcher: str = ""
+    joined: bool = True
+
+    def metric(self, name: str, **labels: str) -> str:
+        """A metric of the runs, with these labels."""
+        selector = self.selector(name, **labels)
+        return f"max by (run) ({selector})" if self.joined else selector
+
+    def selector(self, name: str, **labels: str) -> str:
+        """The bare selector."""
+        inside = [f'{label}="{value}"' for label, value in labels.items()]
+        matchers = ",".join(filter(None, [*inside, self.matcher]))
+        return f"{name}{{{matchers}}}" if matchers else name
+
+    def over(self, function: str, signal: str, steps: int) -> str:
+        """``min``, ``max``, ``mean``, ``median`` or ``range`` of the last steps."""
+        return self.metric(f"rl_{function}_over_steps", signal=signal, steps=str(steps))
+
+    def of(self, statistic: str, signal: str, **labels: str) -> str:
+        """A statistic without a window: start, noise, best, peak, ewma, drawdown."""
+        return self.metric(f"rl_{statistic}", signal=signal, **labels)
+
+    def drawdown_min(self, alpha: str, steps: int) -> str:
+        """The smallest drawdown of the reward over the last steps."""
+        return self.of("drawdown_min_over_steps", "reward", alpha=alpha, steps=str(steps))
+
+    def lost(self, share: float, alpha: str = "0.1") -> str:
+        """The reward is below its best by more than this share of it."""
+        return f"{self.of('drawdown', 'reward', alpha=alpha)} > {number(share)} * {self.best}"
+
+    @property
+    def best(self) -> str:
+        """The size of the best reward, which may be negative."""
+        return f"abs({self.of('best', 'reward')})"
+
+    def dead(self, steps: int) -> str:
+        """No positive reward in the last steps, and all of them alike."""
+        return "\nor ".join(
+            f"{self.over('max', signal, steps)} <= 0\n  and {self.over('range', signal, steps)} == 0"
+            for signal in ("reward", "reward_max")
+        )
+
+    def is_in(self, *states: str) -> str:
+        """The run is in one of these states."""
+        if len(states) == 1:
+            return f"{self.metric('rl_run_state', state=states[0])} == 1"
+        matcher = ",".join(filter(None, [f'state=~"{"|".join(states)}"', self.matcher]))
+        return f"max by (run) (rl_run_state{{{matcher}}}) == 1"
+
+    def was_in(self, state: str, window: str) -> str:
+        """The run was in this state when last heard of: a lost scrape does not end it."""
+        selector = self.selector("rl_run_state", state=state)
+        return f"max by (run) (last_over_time({selector}[{window}])) == 1"
+
+
+def runs(variant: Variant) -> Operands:
+    """Operands about the runs that a set of limits is for."""
+    matchers = [f'run=~"{to_re2(variant.only)}"'] if variant.only is not None else []
+    if variant.without:
+        matchers.append(f'run!~"{alternation(variant.without)}"')
+    return Operands(",".join(matchers))
+
+
+THIS = Operands(THIS_RUN, joined=False)
+"""The series of the alert's run, for its annotations."""
