@@ -26,18 +26,19 @@ def step() -> str:
 
 def names(expression: str, label: str) -> str:
     """The values of a label in the result of an expression about the alert's run."""
-    asked = f"printf `{expression}` $labels.run | query"
-    return f"{{{{ range $i, $x := {asked} }}}}{{{{ if $i }}}}, {{{{ end }}}}{{{{ $x.Labels.{label} }}}}{{{{ end }}}}"
+    return _listed(f"printf `{expression}` $labels.run | query", label)
 
 
 def also(alert: str) -> str:
     """What else fires for the run, as a sentence; empty if nothing does."""
     others = f'ALERTS{{alertstate="firing",{THIS_RUN},alertname!~"{alert}|{STATE_ALERTS}"}}'
     asked = f"printf `sort(group by (alertname) ({others}))` $labels.run | query"
-    return (
-        f"{{{{ with {asked} }}}} Also firing: {{{{ range $i, $x := . }}}}{{{{ if $i }}}}, {{{{ end }}}}"
-        "{{ $x.Labels.alertname }}{{ end }}.{{ end }}"
-    )
+    return f"{{{{ with {asked} }}}} Also firing: {_listed('.', 'alertname')}.{{{{ end }}}}"
+
+
+def _listed(samples: str, label: str) -> str:
+    comma = "{{ if $i }}, {{ end }}"
+    return f"{{{{ range $i, $x := {samples} }}}}{comma}{{{{ $x.Labels.{label} }}}}{{{{ end }}}}"
 
 
 def runbook_url(config: Config, alert: str) -> str:
