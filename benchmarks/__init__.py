@@ -1,0 +1,1 @@
+"""What Stepwatch costs and how fast it is, each figure beside a peer or a naive reference."""

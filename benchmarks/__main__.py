@@ -1,0 +1,33 @@
+"""``python -m benchmarks [NAME ...]``: run the benchmarks and print a table for each."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import cold_start, generator, metrics_page, notification
+
+BENCHMARKS = {
+    "cold_start": cold_start.run,
+    "metrics_page": metrics_page.run,
+    "generator": generator.run,
+    "notification": notification.run,
+}
+
+
+def main(names: list[str]) -> int:
+    unknown = set(names) - BENCHMARKS.keys()
+    if unknown:
+        print(
+            f"no such benchmark: {', '.join(sorted(unknown))}. Known: {', '.join(BENCHMARKS)}",
+            file=sys.stderr,
+        )
+        return 2
+    for name in names or BENCHMARKS:
+        print(f"\n## {name}\n", flush=True)
+        for line in BENCHMARKS[name]():
+            print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

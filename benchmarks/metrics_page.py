@@ -1,0 +1,100 @@
+"""The page of 20 and of 100 live runs: size, time to answer, memory; beside prometheus_client."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks import logs
+from tests.real import Server, free_port
+
+SCRAPES = 300
+STEPS = 300
+ROOT = Path(__file__).parents[1]
+
+
+def run() -> Iterator[str]:
+    yield "| live runs | series | page, kB | p50, ms | p99, ms | RSS, MB | prometheus_client, ms |"
+    yield "|---|---|---|---|---|---|---|"
+    for runs in (20, 100):
+        with tempfile.TemporaryDirectory() as folder:
+            yield _measure(runs, Path(folder))
+
+
+def _measure(runs: int, folder: Path) -> str:
+    sources = [_log(folder / f"run-{number}.jsonl", number) for number in range(runs)]
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "exporter.runs", f"--path={folder}", f"--port={port}"]
+    with Server(command, f"{url}/-/healthy", cwd=ROOT) as server:
+        while _page(url).count(b'state="running"} 1.0') < runs:
+            time.sleep(0.5)
+        times = sorted(_scrapes(url, sources))
+        page = _page(url)
+        resident = _resident(server.pid)
+    return _row(runs, page, times, resident)
+
+
+def _row(runs: int, page: bytes, times: list[float], resident: float) -> str:
+    series = sum(not line.startswith(b"#") for line in page.splitlines())
+    p50, p99 = (1e3 * times[int(len(times) * share)] for share in (0.5, 0.99))
+    peer = 1e3 * _client_seconds(page)
+    return (
+        f"| {runs} | {series} | {len(page) / 1e3:.0f} | {p50:.1f} | {p99:.1f} | {resident:.0f} | {peer:.0f} |"
+    )
+
+
+def _log(path: Path, seed: int) -> tuple[Path, Iterator[bytes]]:
+    steps = logs.lines("jsonl", seed)
+    path.write_bytes(b"".join(islice(steps, STEPS)))
+    return path, steps
+
+
+def _scrapes(url: str, sources: list[tuple[Path, Iterator[bytes]]]) -> Iterator[float]:
+    """Seconds for each scrape, while every run logs a step now and then."""
+    for number in range(SCRAPES):
+        path, steps = sources[number % len(sources)]
+        with path.open("ab") as file:
+            file.write(next(steps))
+        time.sleep(0.03)
+        started = time.perf_counter()
+        _page(url)
+        yield time.perf_counter() - started
+
+
+def _page(url: str) -> bytes:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as reply:
+        return reply.read()
+
+
+def _resident(pid: int) -> float:
+    """Resident memory of a process in MB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+class _Families:
+    """A collector that hands out what was parsed from our page."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self.families = families
+
+    def collect(self) -> list[Metric]:
+        return self.families
+
+
+def _client_seconds(page: bytes) -> float:
+    registry = CollectorRegistry()
+    registry.register(_Families(list(text_string_to_metric_families(page.decode()))))
+    started = time.perf_counter()
+    generate_latest(registry)
+    return time.perf_counter() - started

@@ -1,0 +1,127 @@
+"""The whole stack at its default settings, except for ports and a webhook as receiver."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+from typing_extensions import Self
+
+from stepwatch.config import Config, load
+from stepwatch.generate import generate
+from stepwatch.native import stack as native
+from stepwatch.native.part import Part
+from stepwatch.native.state import State
+from stepwatch.programs import Program
+from tests.real import Server, Tool, WebhookSink, alertmanager, free_port, prometheus, query
+
+ROOT = Path(__file__).parents[2]
+REAL_RUNS = Path(os.environ.get("STEPWATCH_TEST_RUNS", ROOT.parent / "shared" / "runs"))
+CONSOLE = REAL_RUNS / "verl_console"
+
+PAIRS = [("2.42", "0.25"), ("3.13", "0.31")]
+"""Prometheus and Alertmanager: the oldest versions promised to work, and the newest."""
+
+
+class Stack:
+    """Exporter, Prometheus, Alertmanager and a webhook sink; ``runs`` is the folder they watch.
+
+    Args:
+        folder: An empty folder for everything.
+        versions: Of Prometheus and Alertmanager.
+        settings: More of config.yaml, over what the stack needs.
+    """
+
+    def __init__(self, folder: Path, versions: tuple[str, str], **settings: Any) -> None:
+        self.folder, self.runs = folder, folder / "runs"
+        self.runs.mkdir(parents=True)
+        self.sink = WebhookSink()
+        self.config = self._configure(settings)
+        parts = native.Stack(self.config, ROOT, folder, State(folder / "state"), self.runs).parts(
+            *_programs(*versions), None
+        )
+        self.exporter, self.prometheus, self.alertmanager = map(_server, parts)
+        self._open = ExitStack()
+
+    def _configure(self, settings: dict[str, Any]) -> Config:
+        ports = {name: free_port() for name in ("exporter", "prometheus", "alertmanager", "grafana")}
+        receiver = {"name": "sink", "webhook": {"url": self.sink.url}}
+        config = {"runs": {"path": str(self.runs)}, "ports": ports, "receivers": [receiver], **settings}
+        path = self.folder / "config.yaml"
+        path.write_text(yaml.safe_dump(config))
+        generate(path, self.folder)
+        return load(path)
+
+    def query(self, promql: str) -> list[dict[str, Any]]:
+        """The result of an instant query."""
+        return query(f"http://{self.config.address('prometheus')}", promql)
+
+    def firing(self) -> set[tuple[str, str]]:
+        """Alert name and run of all that Alertmanager holds now, inhibited ones included."""
+        url = f"http://{self.config.address('alertmanager')}/api/v2/alerts"
+        with urllib.request.urlopen(url, timeout=10) as reply:
+            alerts = json.load(reply)
+        return {(alert["labels"]["alertname"], alert["labels"].get("run", "")) for alert in alerts}
+
+    def sent(self, run: str, status: str = "firing") -> list[tuple[str, str]]:
+        """Name and severity of the alerts about a run that reached the webhook, once per message."""
+        return [
+            (alert["labels"]["alertname"], alert["labels"]["severity"])
+            for message in list(self.sink.received)
+            for alert in message.alerts
+            if alert["labels"].get("run") == run and alert["status"] == status
+        ]
+
+    def wait_sent(self, run: str, names: set[str], timeout: float) -> dict[str, Any]:
+        """The first alert of one of these names about the run that reaches the webhook."""
+
+        def fits(alert: dict[str, Any]) -> bool:
+            return alert["labels"].get("run") == run and alert["labels"]["alertname"] in names
+
+        message = self.sink.wait_for(lambda received: any(map(fits, received.alerts)), timeout)
+        return next(filter(fits, message.alerts))
+
+    def wait_step(self, run: str, step: int, timeout: float = 60) -> None:
+        """Wait until Prometheus knows that the run has come that far."""
+        wait_until(lambda: bool(self.query(f'rl_step{{run="{run}"}} >= {step}')), timeout)
+
+    def __enter__(self) -> Self:
+        for part in (self.sink, self.alertmanager, self.exporter, self.prometheus):
+            self._open.enter_context(part)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+
+def _programs(of_prometheus: str, of_alertmanager: str) -> Iterator[Program]:
+    for tool in (prometheus(of_prometheus), alertmanager(of_alertmanager)):
+        yield _program(tool)
+
+
+def _program(tool: Tool) -> Program:
+    major, minor, patch = map(int, tool.version.split("."))
+    return Program(tool.server, (major, minor, patch), tool.options)
+
+
+def _server(part: Part) -> Server:
+    """The part as ``make up`` starts it."""
+    return Server(part.command, part.page(part.ready), env={**os.environ, **part.environment}, cwd=ROOT)
+
+
+def wait_until(condition: Callable[[], bool], timeout: float) -> None:
+    """Wait for a condition, asked twice a second."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"did not happen within {timeout} s"
+        time.sleep(0.5)
