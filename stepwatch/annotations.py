@@ -5,7 +5,8 @@ from __future__ import annotations
 from stepwatch.config.models import Config
 from stepwatch.promql import THIS, THIS_RUN
 
-RUN = "{{ $labels.run }}"
+IN_A_URL = r"urlquery | reReplaceAll `\+` `%20`"
+"""Escaped for a query; the pages that read it take a plus for a plus, not for a space."""
 
 STATE_ALERTS = "Run(Failed|Vanished|Stopped|Finished)"
 
@@ -15,8 +16,31 @@ def value(expression: str, style: str = "%.3g") -> str:
 
     ``expression`` names the run by ``promql.THIS_RUN``; ``style`` is a ``printf`` verb.
     """
-    asked = f"printf `{expression}` $labels.run | query"
-    return f"{{{{ with {asked} }}}}{{{{ . | first | value | printf `{style}` }}}}{{{{ else }}}}?{{{{ end }}}}"
+    return _value(expression, f"printf `{style}`")
+
+
+def share(expression: str) -> str:
+    """A ratio, in percent."""
+    return value(f"100 * ({expression})") + " %"
+
+
+def duration(expression: str) -> str:
+    """A number of seconds, in words such as 17m 15s."""
+    return _value(expression, "humanizeDuration")
+
+
+def given(expression: str, text: str) -> str:
+    """The text, if the expression has a value: not every trainer logs everything."""
+    return f"{{{{ if {_asked(expression)} }}}}{text}{{{{ end }}}}"
+
+
+def _value(expression: str, style: str) -> str:
+    shown = f"{{{{ . | first | value | {style} }}}}"
+    return f"{{{{ with {_asked(expression)} }}}}{shown}{{{{ else }}}}?{{{{ end }}}}"
+
+
+def _asked(expression: str) -> str:
+    return f"printf `{expression}` $labels.run | query"
 
 
 def step() -> str:
@@ -26,13 +50,13 @@ def step() -> str:
 
 def names(expression: str, label: str) -> str:
     """The values of a label in the result of an expression about the alert's run."""
-    return _listed(f"printf `{expression}` $labels.run | query", label)
+    return _listed(_asked(expression), label)
 
 
 def also(alert: str) -> str:
     """What else fires for the run, as a sentence; empty if nothing does."""
     others = f'ALERTS{{alertstate="firing",{THIS_RUN},alertname!~"{alert}|{STATE_ALERTS}"}}'
-    asked = f"printf `sort(group by (alertname) ({others}))` $labels.run | query"
+    asked = _asked(f"sort(group by (alertname) ({others}))")
     return f"{{{{ with {asked} }}}} Also firing: {_listed('.', 'alertname')}.{{{{ end }}}}"
 
 
@@ -50,7 +74,7 @@ def dashboard_url(config: Config, *, about_run: bool) -> str:
     """The dashboard that shows why."""
     grafana = config.link("grafana")
     if about_run:
-        return f"{grafana}/d/stepwatch-training?var-run={{{{ $labels.run | urlquery }}}}"
+        return f"{grafana}/d/stepwatch-training?var-run={{{{ $labels.run | {IN_A_URL} }}}}"
     return f"{grafana}/d/stepwatch-runs"
 
 
@@ -58,5 +82,5 @@ def silence_url(config: Config, alert: str, *, about_run: bool) -> str:
     """Alertmanager's form for a new silence, filled in for this alert of this run."""
     form = f"{config.link('alertmanager')}/#/silences/new?filter="
     if about_run:
-        return form + f'{{{{ printf `{{alertname="{alert}",run=%q}}` $labels.run | urlquery }}}}'
-    return form + f'{{{{ `{{alertname="{alert}"}}` | urlquery }}}}'
+        return form + f'{{{{ printf `{{alertname="{alert}",run=%q}}` $labels.run | {IN_A_URL} }}}}'
+    return form + f'{{{{ `{{alertname="{alert}"}}` | {IN_A_URL} }}}}'

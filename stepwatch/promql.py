@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from stepwatch.config.overrides import Variant
 from stepwatch.globs import alternation, to_re2
 
+REMEMBERED = "10m"
+"""How long what is not heard of is taken to be as it was: a lost scrape resolves nothing."""
+
 THIS_RUN = "run=%[1]q"
 """The run of an alert, filled in by ``printf`` when an annotation asks for a value."""
 
@@ -18,6 +21,11 @@ THIS_RUN = "run=%[1]q"
 def number(value: float) -> str:
     """A number as short as it can be written: 1, 0.5, 2.5."""
     return repr(float(value)).removesuffix(".0")
+
+
+def percent(share: float) -> str:
+    """A share in the words of a message: 30 %."""
+    return f"{number(round(100 * share, 6))} %"
 
 
 def seconds(value: float) -> str:
@@ -81,10 +89,13 @@ class Operands:
         matcher = ",".join(filter(None, [f'state=~"{"|".join(states)}"', self.matcher]))
         return f"max by (run) (rl_run_state{{{matcher}}}) == 1"
 
-    def was_in(self, state: str, window: str) -> str:
-        """The run was in this state when last heard of: a lost scrape does not end it."""
-        selector = self.selector("rl_run_state", state=state)
-        return f"max by (run) (last_over_time({selector}[{window}])) == 1"
+    def last(self, name: str, **labels: str) -> str:
+        """A metric of the runs when last heard of, if that is not long ago."""
+        return f"max by (run) (last_over_time({self.selector(name, **labels)}[{REMEMBERED}]))"
+
+    def was_in(self, state: str) -> str:
+        """The run was in this state when last heard of."""
+        return f"{self.last('rl_run_state', state=state)} == 1"
 
 
 def runs(variant: Variant) -> Operands:

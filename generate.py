@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Render config.yaml: `python generate.py [--config FILE] [--out DIR] [--check]`."""
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+VENV = Path(__file__).resolve().parent / ".venv"
+NEEDED = ("jinja2", "pydantic", "yaml")
+
+
+def run() -> int:
+    """Hand over to the package, with the Python of `.venv` where this one lacks something."""
+    if sys.version_info >= (3, 10) and all(find_spec(name) for name in NEEDED):
+        from stepwatch.generate import main  # noqa: PLC0415  it needs what was just looked for
+
+        return main()
+    python = VENV / "bin" / "python"
+    if python.exists() and Path(sys.prefix).resolve() != VENV.resolve():
+        os.execv(python, [str(python), *sys.argv])  # noqa: S606  the same program, the right Python
+    sys.stderr.write(
+        f"generate.py: {sys.executable} is no Python 3.10 or later with {', '.join(NEEDED)}. "
+        "Cure: run `make generate`, which sets up .venv.\n"
+    )
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(run())

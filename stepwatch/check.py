@@ -1,0 +1,94 @@
+"""Rendered files judged by the programs that will read them, before they replace the old ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepwatch import programs
+from stepwatch.config import Refused
+
+TIMEOUT_SECONDS = 60
+
+
+class CheckError(Refused):
+    """Raised when Prometheus's or Alertmanager's own tool refuses rendered files; holds its words."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that judges the files of one service: its commands, and the files each is given."""
+
+    name: str
+    service: str
+    commands: tuple[tuple[tuple[str, ...], str], ...]
+
+
+TOOLS = (
+    Tool(
+        "promtool",
+        "prometheus",
+        (
+            # Without that option it would judge the rules as well, which takes most of the time.
+            (("check", "config", "--syntax-only"), "prometheus.yml"),
+            (("check", "rules"), "rules/*.yml"),
+        ),
+    ),
+    Tool("amtool", "alertmanager", ((("check-config",), "alertmanager.yml"),)),
+)
+
+
+def check(folders: Mapping[str, Path]) -> tuple[str, ...]:
+    """Have each tool that is there judge the rendered files; return what was done, a line each.
+
+    Args:
+        folders: The folder of rendered files for each service.
+
+    Raises:
+        CheckError: A tool refuses a file, or cannot be run.
+    """
+    return tuple(_judge(tool, folders[tool.service]) for tool in TOOLS if tool.service in folders)
+
+
+def _judge(tool: Tool, folder: Path) -> str:
+    commands = list(_commands(tool, folder))
+    program = _find(tool.name) if commands else None
+    if program is None:
+        reason = "was not found" if commands else "has nothing to read"
+        return f"{tool.name} {reason}: the files of {tool.service} are not checked."
+    for command in commands:
+        _run([str(program), *command], tool, folder)
+    return f"{program} finds no fault in the files of {tool.service}."
+
+
+def _commands(tool: Tool, folder: Path) -> Iterator[list[str]]:
+    for words, pattern in tool.commands:
+        if files := sorted(map(str, folder.glob(pattern))):
+            yield [*words, *files]
+
+
+def _find(name: str) -> Path | None:
+    # One that is named counts as it is: a build of one's own may not even know its version.
+    if named := os.environ.get(programs.WANTED[name].variable):
+        return Path(named)
+    found = programs.find(name)
+    return found.path if found else None
+
+
+def _run(command: list[str], tool: Tool, folder: Path) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CheckError(
+            f"{tool.name} cannot be run ({error}); nothing was written. Expected: a program that judges "
+            f"the files of {tool.service}. Cure: name another in {programs.WANTED[tool.name].variable}."
+        ) from error
+    if done.returncode:
+        words = (done.stdout + done.stderr).decode(errors="replace").strip()
+        raise CheckError(
+            f"{tool.name} refuses the files of {tool.service}; nothing was written. It says:\n"
+            + words.replace(str(folder), f"{tool.service}/generated")
+        )

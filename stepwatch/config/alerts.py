@@ -1,0 +1,40 @@
+"""The `alerts` section: one block per alert, or per pair of alerts, by name."""
+
+from __future__ import annotations
+
+from stepwatch.config import events, limits
+from stepwatch.config.block import Block
+from stepwatch.config.section import Section
+
+
+class Alerts(Section):
+    """All blocks with their default limits."""
+
+    NonFinite: limits.NonFinite = limits.NonFinite()
+    Reward: limits.Reward = limits.Reward()
+    RewardStagnation: limits.RewardStagnation = limits.RewardStagnation()
+    NoLearningSignal: limits.NoLearningSignal = limits.NoLearningSignal()
+    KL: limits.KL = limits.KL()
+    PolicyKLHigh: limits.PolicyKLHigh = limits.PolicyKLHigh()
+    EntropyCollapse: limits.EntropyCollapse = limits.EntropyCollapse()
+    EntropyExplosion: limits.EntropyExplosion = limits.EntropyExplosion()
+    LengthRunaway: limits.LengthRunaway = limits.LengthRunaway()
+    LengthCollapse: limits.LengthCollapse = limits.LengthCollapse()
+    Truncation: limits.Truncation = limits.Truncation()
+    GradNormHigh: limits.GradNormHigh = limits.GradNormHigh()
+    Stalled: events.Stalled = events.Stalled()
+    RunFailed: events.RunFailed = events.RunFailed()
+    RunVanished: events.RunVanished = events.RunVanished()
+    RunStopped: events.RunStopped = events.RunStopped()
+    RunFinished: events.RunFinished = events.RunFinished()
+    ExporterDown: events.ExporterDown = events.ExporterDown()
+    TargetDown: events.TargetDown = events.TargetDown()
+    RuleFailures: events.RuleFailures = events.RuleFailures()
+    NotificationFailures: events.NotificationFailures = events.NotificationFailures()
+    ConfigReloadFailed: events.ConfigReloadFailed = events.ConfigReloadFailed()
+    Watchdog: events.Watchdog = events.Watchdog()
+
+    def block(self, name: str) -> Block:
+        """Return the block of that name; AttributeError if there is none."""
+        block: Block = getattr(self, name)
+        return block

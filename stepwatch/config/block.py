@@ -1,0 +1,44 @@
+"""What the limits of any alert have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from pydantic import model_validator
+
+from stepwatch.config.errors import Fault, Faults, quoted
+from stepwatch.config.scalars import Switch
+from stepwatch.config.section import Section
+
+
+class Block(Section):
+    """What `alerts.<Name>` holds: a switch, and limits by level."""
+
+    about_runs: ClassVar[bool] = True
+
+    enabled: Switch = True
+
+    @model_validator(mode="after")
+    def _warn_before_critical(self) -> Block:
+        levels = dict(self)
+        if faults := list(_beyond(levels.get("warning"), levels.get("critical"), ("warning",))):
+            raise Faults(faults)
+        return self
+
+
+def _beyond(warning: Any, critical: Any, at: tuple[str, ...]) -> Iterator[Fault]:
+    if warning is None or critical is None:
+        return
+    if isinstance(warning, Section):
+        limits = dict(critical)
+        for name, limit in warning:
+            yield from _beyond(limit, limits.get(name), (*at, name))
+    elif warning > critical:
+        yield Fault(
+            f"is beyond the critical limit {quoted(critical)}",
+            expected="a warning that comes before the critical alert",
+            cure="lower this limit, or raise the critical one",
+            at=at,
+            value=warning,
+        )

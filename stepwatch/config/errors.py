@@ -1,0 +1,142 @@
+"""What is wrong with a configuration, in the words its author reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KeyPath = tuple[str | int, ...]
+
+SHOWN_CHARACTERS = 60
+SHOWN_PROBLEMS = 20
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
+_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_OPEN_RECEIVER_KEYS = {"name", "severities", "send_resolved"}
+
+
+class Written(str):
+    """A value as it stands in the file, where its type is the question."""
+
+    __slots__ = ()
+
+
+# The value of a fault that is about no single value.
+NOTHING = Written()
+
+
+class Refused(Exception):  # noqa: N818  a refusal is the user's to mend, not an error of the program
+    """Raised when a command cannot do what was asked; its text is the whole message."""
+
+
+class Fault(ValueError):  # noqa: N818  a fault of the file, not an error of the program
+    """Raised by a check of one value: what is wrong, what was expected, how to mend it.
+
+    Args:
+        says: The fault as the rest of a sentence that starts with the value ("is negative").
+        expected: What would have been accepted.
+        cure: What to do about it, in the imperative.
+        at: Where, as seen from the model that raises.
+        value: The offending value; None where whoever called the check knows it.
+    """
+
+    def __init__(self, says: str, *, expected: str, cure: str, at: KeyPath = (), value: Any = None) -> None:
+        super().__init__(says)
+        self.says = says
+        self.expected = expected
+        self.cure = cure
+        self.at = at
+        self.value = value
+
+    def below(self, path: KeyPath) -> Fault:
+        """Return the same fault as seen from further up."""
+        return Fault(self.says, expected=self.expected, cure=self.cure, at=path + self.at, value=self.value)
+
+    def of(self, value: Any) -> Fault:
+        """Return the same fault with its value, unless it has one."""
+        value = value if self.value is None else self.value
+        return Fault(self.says, expected=self.expected, cure=self.cure, at=self.at, value=value)
+
+
+class Faults(ValueError):  # noqa: N818  as above
+    """Raised by a check of a whole model that found one fault or more."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(fault.says for fault in self.faults))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One fault at its place in the file; the line is None where the whole file is meant."""
+
+    line: int | None
+    fault: Fault
+
+    def __str__(self) -> str:
+        fault = self.fault
+        place = f"{spell(fault.at)}: " if fault.at else ""
+        value = f"{shown(fault.at, fault.value)} " if fault.value is not NOTHING else ""
+        stop = "" if fault.cure.endswith("?") else "."
+        return f"{place}{value}{fault.says}. Expected: {fault.expected}. Cure: {fault.cure}{stop}"
+
+
+class ConfigError(Refused):
+    """Raised when a configuration file is refused; one line of text per problem."""
+
+    def __init__(self, file: str, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: problem.line or 0))
+        super().__init__("\n".join(_lines(file, self.problems)))
+
+
+def refusal(file: str, says: str, *, expected: str, cure: str, line: int | None = None) -> ConfigError:
+    """Return the error for a file that is refused as a whole."""
+    return ConfigError(file, [Problem(line, Fault(says, expected=expected, cure=cure, value=NOTHING))])
+
+
+def _lines(file: str, problems: tuple[Problem, ...]) -> Iterable[str]:
+    for problem in problems[:SHOWN_PROBLEMS]:
+        yield f"{file}:{problem.line}: {problem}" if problem.line else f"{file}: {problem}"
+    if len(problems) > SHOWN_PROBLEMS:
+        yield f"{file}: {len(problems) - SHOWN_PROBLEMS} more problems, shown once these are mended."
+
+
+def spell(path: KeyPath) -> str:
+    """Return a key path as text: `scrape[0].labels.rack`."""
+    return "".join(_spell(part) for part in path).removeprefix(".")
+
+
+def _spell(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    return f".{part}" if _PLAIN_KEY.fullmatch(part) else f"[{clip(quoted(part))}]"
+
+
+def shown(path: KeyPath, value: Any) -> str:
+    """Return a value as a message may print it: short, and never a secret."""
+    if _may_be_secret(path, value):
+        return "the value (not shown)"
+    if isinstance(value, Mapping | list | tuple):
+        return "a mapping" if isinstance(value, Mapping) else "a list"
+    return clip(value if isinstance(value, Written) and value.isprintable() else quoted(value))
+
+
+def _may_be_secret(path: KeyPath, value: Any) -> bool:
+    """Tell whether a secret may stand here, be it by mistake: secrets belong into files of their own."""
+    if path[:1] == ("receivers",):
+        return not _OPEN_RECEIVER_KEYS.intersection(path)
+    return "bearer_token_file" in path or (path[:1] == ("links",) and "@" in str(value))
+
+
+def quoted(value: Any) -> str:
+    """Return a value as JSON on one line, without characters that YAML or a terminal would act upon."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def clip(text: str) -> str:
+    """Return the text, cut where a message would become unreadable."""
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 3] + "..."

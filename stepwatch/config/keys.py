@@ -1,0 +1,37 @@
+"""The keys that models know, for messages and for the tests of the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from stepwatch.config.errors import KeyPath
+from stepwatch.config.section import Section
+
+
+def children(model: type[Section]) -> dict[str, type[Section] | None]:
+    """Return the keys of a model with the model below each, None where a value stands."""
+    return {field.alias or name: _section_in(field.annotation) for name, field in model.model_fields.items()}
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next(filter(None, map(_section_in, get_args(annotation))), None)
+
+
+def known(model: type[Section] | None, path: KeyPath) -> tuple[str, ...]:
+    """Return the keys that are known at a path below a model."""
+    for part in path:
+        if isinstance(part, str) and model is not None:
+            model = children(model).get(part)
+    return tuple(children(model)) if model is not None else ()
+
+
+def every(model: type[Section], above: str = "") -> Iterator[str]:
+    """Yield the path of each key of a model, `scrape[].job` for one in a list."""
+    for key, field in zip(children(model), model.model_fields.values(), strict=True):
+        yield above + key
+        if below := children(model)[key]:
+            many = "[]" if str(field.annotation).startswith("tuple") else ""
+            yield from every(below, f"{above}{key}{many}.")

@@ -1,0 +1,173 @@
+"""The whole of config.yaml as frozen records; defaults and checks stand beside the fields."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from stepwatch.config import explain
+from stepwatch.config.alerts import Alerts
+from stepwatch.config.errors import NOTHING, Fault, Faults, quoted
+from stepwatch.config.overrides import Override, Variant
+from stepwatch.config.places import FolderOrGlob, Link, ListenAddress, Page
+from stepwatch.config.quantities import Duration, Size
+from stepwatch.config.receivers import Notify, Receiver
+from stepwatch.config.scalars import Interval, Port, PositiveSpan, StorageSize, instead, one_of
+from stepwatch.config.scrape import Job
+from stepwatch.config.section import Section
+
+# What Prometheus takes if nothing is said; it refuses a timeout longer than the interval.
+DEFAULT_TIMEOUT = Duration.parse("10s")
+
+
+class Runs(Section):
+    """Where training runs write, and how long an ended one is shown."""
+
+    path: FolderOrGlob = Field(default=Path("runs"), validate_default=True)
+    forget_after: PositiveSpan = Duration.parse("12h")
+
+
+class Ports(Section):
+    """Ports of the parts, all different."""
+
+    exporter: Port = 9410
+    prometheus: Port = 9090
+    alertmanager: Port = 9093
+    grafana: Port = 3000
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Ports:
+        ports = dict(self)
+        if faults := [
+            _twice(f"the port of {names[0]}", at=(names[-1],), value=port)
+            for port in set(ports.values())
+            if len(names := [name for name in ports if ports[name] == port]) > 1
+        ]:
+            raise Faults(faults)
+        return self
+
+
+class Intervals(Section):
+    """How often targets are read and rules judged."""
+
+    runs: Interval = Duration.parse("5s")
+    scrape: Interval = Duration.parse("15s")
+    rules: Interval = Duration.parse("5s")
+    stack_rules: Interval = Duration.parse("15s")
+
+
+class Retention(Section):
+    """How much history Prometheus keeps; whichever limit is reached first."""
+
+    time: PositiveSpan = Duration.parse("90d")
+    size: StorageSize = Size.parse("20GB")
+
+
+class Links(Section):
+    """Addresses that messages and pages point to; None means the part's own."""
+
+    grafana: Link | None = None
+    prometheus: Link | None = None
+    alertmanager: Link | None = None
+    runbook: Page = "docs/runbook.md"
+
+
+class Config(Section):
+    """config.yaml."""
+
+    runs: Runs = Runs()
+    scrape: tuple[Job, ...] = ()
+    receivers: tuple[Receiver, ...] = ()
+    notify: Notify = Notify()
+    alerts: Alerts = Alerts()
+    overrides: tuple[Override, ...] = ()
+    intervals: Intervals = Intervals()
+    retention: Retention = Retention()
+    listen: ListenAddress = "127.0.0.1"
+    ports: Ports = Ports()
+    links: Links = Links()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Config:
+        if faults := [*_doubles(self), *_override_faults(self)]:
+            raise Faults(faults)
+        return self
+
+    def variants(self, block: str) -> tuple[Variant, ...]:
+        """Return the limits of a block with the runs each is for; the first override that fits wins.
+
+        A variant that is switched off is left out, and its runs stay out of the later ones too.
+        """
+        base = self.alerts.block(block)
+        touching = [override for override in self.overrides if block in override.alerts]
+        globs = tuple(override.runs for override in touching)
+        variants = [
+            Variant(override.over(block, base), override.runs, globs[:index])
+            for index, override in enumerate(touching)
+        ]
+        variants.append(Variant(base, None, globs))
+        return tuple(variant for variant in variants if variant.limits.enabled)
+
+    def address(self, part: str) -> str:
+        """Return host:port at which a part (exporter, prometheus, alertmanager, grafana) is reached."""
+        listen = ipaddress.ip_address(self.listen)
+        host = "127.0.0.1" if listen.is_unspecified else str(listen)
+        return f"[{host}]:{self._port(part)}" if ":" in host else f"{host}:{self._port(part)}"
+
+    def link(self, part: str) -> str:
+        """Return the URL, without a slash at its end, at which people open a part."""
+        link: str | None = getattr(self.links, part, None)
+        return link or f"http://{self.address(part)}"
+
+    def timeout(self, interval: Duration) -> Duration:
+        """Return how long a scrape may take that happens at this interval."""
+        return min(interval, DEFAULT_TIMEOUT)
+
+    def _port(self, part: str) -> int:
+        port: int = getattr(self.ports, part)
+        return port
+
+
+def _doubles(config: Config) -> Iterator[Fault]:
+    named = {
+        ("scrape", "job"): [job.job for job in config.scrape],
+        ("receivers", "name"): [receiver.name for receiver in config.receivers],
+    }
+    for (section, key), names in named.items():
+        for index, name in enumerate(names):
+            if (first := names.index(name)) < index:
+                yield _twice(f"the {key} of {section}[{first}]", at=(section, index, key), value=name)
+
+
+def _twice(other: str, *, at: tuple[str | int, ...], value: Any) -> Fault:
+    return Fault(
+        f"is also {other}", expected="each only once", cure="change one of the two", at=at, value=value
+    )
+
+
+def _override_faults(config: Config) -> Iterator[Fault]:
+    seen: Counter[tuple[str, str]] = Counter()
+    for index, override in enumerate(config.overrides):
+        for name in override.alerts:
+            at = ("overrides", index, "alerts", name)
+            seen[override.runs, name] += 1
+            if seen[override.runs, name] > 1:
+                yield _twice(f"in an earlier override of {quoted(override.runs)}", at=at, value=NOTHING)
+            yield from (fault.below(at) for fault in _block_faults(config, override, name))
+
+
+def _block_faults(config: Config, override: Override, name: str) -> Iterator[Fault]:
+    known = [key for key, block in config.alerts if block.about_runs]
+    if name not in known:
+        says = "is no alert about runs" if name in dict(config.alerts) else "is no known alert"
+        yield Fault(says, expected=one_of(known), cure=instead(name, known), value=NOTHING)
+        return
+    try:
+        override.over(name, config.alerts.block(name))
+    except ValidationError as error:
+        yield from explain.faults(error, type(config.alerts.block(name)))

@@ -1,0 +1,81 @@
+"""Types of the names in config.yaml: jobs, receivers, labels, and patterns of run names."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import PlainValidator
+
+from stepwatch.config.errors import Fault
+from stepwatch.globs import to_re2
+
+OWN_JOBS = ("runs", "prometheus", "alertmanager")
+OWN_LABELS = ("run", "job", "instance", "role", "severity", "topic")
+
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[^\W_][\w .:/@+-]{0,99}(?<! )")
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise Fault(
+        "is no name",
+        expected="up to 100 letters, digits and any of _ . : / @ + -, starting with a letter or digit",
+        cure="rename it, or quote it if it is a number",
+    )
+
+
+def _job(value: Any) -> str:
+    name = _name(value)
+    if name in OWN_JOBS:
+        raise Fault(
+            "is a job of Stepwatch itself",
+            expected=f"any name but {', '.join(OWN_JOBS)}",
+            cure="choose another name",
+        )
+    return name
+
+
+def _label(value: Any) -> str:
+    expected = "a letter or _, then letters, digits and _"
+    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+        raise Fault("is no Prometheus label name", expected=expected, cure="rename the label")
+    if value.startswith("__"):
+        raise Fault(
+            "is reserved by Prometheus", expected="a name without leading __", cure="rename the label"
+        )
+    if value in OWN_LABELS:
+        raise Fault(
+            "is a label that Stepwatch sets itself",
+            expected=f"any name but {', '.join(OWN_LABELS)}",
+            cure="use role: for the role, another name for the rest",
+        )
+    return value
+
+
+def _label_value(value: Any) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise Fault("is no text", expected="a text that is not empty", cure="quote it")
+
+
+def _glob(value: Any) -> str:
+    expected = "a pattern of run names such as ppo/* or sft-[0-9]"
+    if not isinstance(value, str) or not value:
+        raise Fault("is no pattern", expected=expected, cure="write a text, quoted if it starts with *")
+    try:
+        to_re2(value)
+    except ValueError as error:
+        raise Fault(
+            f"is no pattern ({error})", expected=expected, cure="use ? for the odd character"
+        ) from error
+    return value
+
+
+JobName = Annotated[str, PlainValidator(_job)]
+ReceiverName = Annotated[str, PlainValidator(_name)]
+LabelName = Annotated[str, PlainValidator(_label)]
+LabelValue = Annotated[str, PlainValidator(_label_value)]
+RunGlob = Annotated[str, PlainValidator(_glob)]

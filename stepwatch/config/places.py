@@ -1,0 +1,149 @@
+"""Types of the places named in config.yaml: files, addresses, URLs.
+
+A relative path is meant from the folder of config.yaml, which the loader gives as validation context;
+models that are built without it keep paths as they were written and do not look at files.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from pydantic import PlainValidator, ValidationInfo
+
+from stepwatch.config.errors import Fault
+
+_TARGET = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,5})")
+_METRICS_PATH = re.compile(r"/[^\s?#]*")
+_SECRET_PARAMETER = re.compile(r"(?i)token|key|secret|sign|auth|password|passwd")
+# Chat services put the secret into the path: long, with letters and digits mixed.
+_SECRET_SEGMENT = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[A-Za-z0-9_-]{20,}")
+# What Prometheus accepts as a pattern of target files.
+_FILE_GLOB = re.compile(r"[^*]*(\*[^/]*)?\.(json|yml|yaml|JSON|YML|YAML)")
+
+
+def _path(value: Any, info: ValidationInfo) -> Path:
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise Fault("is no path", expected="the path of a file or folder", cure="write it as a text")
+    folder = (info.context or {}).get("folder", "")
+    return Path(folder, os.path.expanduser(value))  # noqa: PTH111  Path.expanduser raises for unknown users
+
+
+def _target_files(value: Any, info: ValidationInfo) -> Path:
+    path = _path(value, info)
+    if not _FILE_GLOB.fullmatch(str(path)):
+        raise Fault(
+            "is no pattern of target files",
+            expected="a path that ends in .json, .yml or .yaml, with at most one *, in the last part",
+            cure="name the files of targets so",
+        )
+    return path
+
+
+def _secret_file(value: Any, info: ValidationInfo) -> Path:
+    path = _path(value, info)
+    if info.context and (fault := _fault_of_secret(path)):
+        raise Fault(
+            fault,
+            expected=f"a file with the secret, its path seen from {info.context['folder']}",
+            cure="put the secret into a file that only this user may read, and write its path here",
+        )
+    return path
+
+
+def _fault_of_secret(path: Path) -> str | None:
+    try:
+        if not path.is_file():
+            return "names no file"
+        with path.open("rb") as file:
+            return None if file.read(1) else "names an empty file"
+    except OSError as error:
+        return f"names a file that cannot be read ({error.strerror})"
+
+
+def _listen(value: Any) -> str:
+    try:
+        return str(ipaddress.ip_address(value if isinstance(value, str) else ""))
+    except ValueError as error:
+        raise Fault(
+            "is no IP address",
+            expected="the address to listen on, such as 127.0.0.1",
+            cure="write an address, without a port",
+        ) from error
+
+
+def _target(value: Any) -> str:
+    match = _TARGET.fullmatch(value) if isinstance(value, str) else None
+    if match and 0 < int(match[2]) < 65536:
+        return match[0]
+    cure = "write the port too, such as gpu-node-1:9400"
+    if isinstance(value, str) and "/" in value:
+        cure = "write only host and port; scheme and metrics_path are keys of their own"
+    raise Fault("is no target", expected="host:port", cure=cure)
+
+
+def _metrics_path(value: Any) -> str:
+    if isinstance(value, str) and _METRICS_PATH.fullmatch(value):
+        return value
+    raise Fault("is no path on a server", expected="a path such as /metrics", cure='start it with "/"')
+
+
+def _url(value: Any) -> SplitResult:
+    try:
+        url = urlsplit(value if isinstance(value, str) else "")
+        usable = url.scheme in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"\s", value):
+        raise Fault(
+            "is no URL",
+            expected="an address such as http://host:port/path",
+            cure="write it in full, with http:// or https://",
+        )
+    if url.username is not None or url.password is not None:
+        raise _secret_in_url("a user name or password")
+    return url
+
+
+def _link(value: Any) -> str:
+    return _url(value).geturl().rstrip("/")
+
+
+def _page(value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[^\s#:]+", value):
+        return value
+    return _link(value)
+
+
+def _webhook(value: Any) -> str:
+    url = _url(value)
+    if any(_SECRET_PARAMETER.search(name) for name, _ in parse_qsl(url.query, keep_blank_values=True)):
+        raise _secret_in_url("a secret in its query")
+    if any(map(_SECRET_SEGMENT.fullmatch, url.path.split("/"))):
+        raise _secret_in_url("what looks like a secret in its path")
+    return url.geturl()
+
+
+def _secret_in_url(what: str) -> Fault:
+    return Fault(
+        f"holds {what}, which would be written to generated files",
+        expected="a URL without secrets",
+        cure="delete it; a receiver can name a file that holds its URL (url_file)",
+    )
+
+
+FolderOrGlob = Annotated[Path, PlainValidator(_path)]
+TargetFiles = Annotated[Path, PlainValidator(_target_files)]
+SecretFile = Annotated[Path, PlainValidator(_secret_file)]
+ListenAddress = Annotated[str, PlainValidator(_listen)]
+Target = Annotated[str, PlainValidator(_target)]
+MetricsPath = Annotated[str, PlainValidator(_metrics_path)]
+Link = Annotated[str, PlainValidator(_link)]
+Page = Annotated[str, PlainValidator(_page)]
+WebhookUrl = Annotated[str, PlainValidator(_webhook)]

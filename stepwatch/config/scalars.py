@@ -1,0 +1,134 @@
+"""Types of single values in config.yaml: numbers, switches, spans of time, words out of a list.
+
+Nothing is converted: a text that looks like a number is no number, a number is no switch.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import PlainValidator
+
+from stepwatch.config.errors import Fault
+from stepwatch.config.quantities import Duration, Size
+
+# Prometheus drops a series it has not seen for 5 minutes; two scrapes must fit well into that.
+MAX_INTERVAL = Duration.parse("2m")
+
+# Alerts that share a block, and so are looked for under names that are no keys.
+_BLOCK_OF = {"RewardDrop": "Reward", "RewardCollapse": "Reward", "KLHigh": "KL", "KLExplosion": "KL"}
+
+
+def _switch(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise Fault("is no switch", expected="true or false", cure="write true or false without quotes")
+
+
+def _number(low: float, high: float, expected: str) -> Callable[[Any], float]:
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Fault("is no number", expected=expected, cure="write a number without quotes")
+        _check_range(value, low, high, expected)
+        return value
+
+    return check
+
+
+def _whole(low: int, high: int, expected: str) -> Callable[[Any], int]:
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Fault("is no whole number", expected=expected, cure="write a whole number without quotes")
+        _check_range(value, low, high, expected)
+        return value
+
+    return check
+
+
+def _check_range(value: float, low: float, high: float, expected: str) -> None:
+    if value < low:
+        says = "is negative" if value < 0 else f"is below {low}"
+        raise Fault(says, expected=expected, cure=f"write {low} or more")
+    if not value <= high:
+        raise Fault(f"is above {high}", expected=expected, cure=f"write {high} or less")
+
+
+def _duration(*, positive: bool) -> Callable[[Any], Duration]:
+    expected = "a duration" + " above 0" * positive + " such as 5s, 10m or 1h30m"
+
+    def check(value: Any) -> Duration:
+        duration = value if isinstance(value, Duration) else _parse(Duration.parse, value, expected)
+        if positive and not duration.milliseconds:
+            raise Fault("is no time at all", expected=expected, cure="write a longer one")
+        return duration
+
+    return check
+
+
+def _parse(parse: Callable[[str], Any], value: Any, expected: str) -> Any:
+    try:
+        return parse(value if isinstance(value, str) else "")
+    except ValueError as error:
+        cure = "write a whole number and its unit, in one word"
+        raise Fault(str(error), expected=expected, cure=cure) from error
+
+
+def _interval(value: Any) -> Duration:
+    duration = _duration(positive=True)(value)
+    if duration > MAX_INTERVAL:
+        raise Fault(
+            f"is longer than {MAX_INTERVAL}",
+            expected=f"at most {MAX_INTERVAL}, as Prometheus forgets a series after 5m",
+            cure="write a shorter one",
+        )
+    return duration
+
+
+def _size(value: Any) -> Size:
+    if isinstance(value, Size):
+        return value
+    return _parse(Size.parse, value, "a size such as 500MB or 20GB, with KB, MB, GB or TB")  # type: ignore[no-any-return]
+
+
+def _choice(*words: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value in words and isinstance(value, str):
+            return value
+        raise Fault("is no choice", expected=one_of(words), cure=instead(value, words))
+
+    return check
+
+
+def one_of(words: Iterable[str]) -> str:
+    """Return the words as an expectation."""
+    words = list(words)
+    return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
+
+
+def instead(value: Any, words: Iterable[str]) -> str:
+    """Return the cure for a word that is not among the known ones: the likeliest meant, if any."""
+    known = {word.lower(): word for word in words}
+    known |= {alert.lower(): block for alert, block in _BLOCK_OF.items() if block.lower() in known}
+    close = difflib.get_close_matches(str(value).lower()[:60], known, n=1, cutoff=0.6)
+    return f"did you mean {known[close[0]]}?" if close else "write one of these, or delete it"
+
+
+Switch = Annotated[bool, PlainValidator(_switch)]
+Limit = Annotated[float, PlainValidator(_number(0, 1e300, "a number of 0 or more"))]
+Ratio = Annotated[float, PlainValidator(_number(0, 1, "a share from 0 to 1 (5 % is 0.05)"))]
+Count = Annotated[int, PlainValidator(_whole(1, 10**15, "a whole number of 1 or more"))]
+Port = Annotated[int, PlainValidator(_whole(1, 65535, "a port from 1 to 65535"))]
+Span = Annotated[Duration, PlainValidator(_duration(positive=False))]
+PositiveSpan = Annotated[Duration, PlainValidator(_duration(positive=True))]
+Interval = Annotated[Duration, PlainValidator(_interval)]
+StorageSize = Annotated[Size, PlainValidator(_size)]
+Severity = Annotated[
+    Literal["critical", "warning", "info"], PlainValidator(_choice("critical", "warning", "info"))
+]
+SentSeverity = Annotated[Literal["critical", "warning"], PlainValidator(_choice("critical", "warning"))]
+Role = Annotated[
+    Literal["rollout", "gpu", "host", "other"], PlainValidator(_choice("rollout", "gpu", "host", "other"))
+]
+Scheme = Annotated[Literal["http", "https"], PlainValidator(_choice("http", "https"))]

@@ -1,0 +1,24 @@
+"""What every part of the configuration is: frozen, closed to unknown keys, spelled as in the file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """A mapping of config.yaml."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def plain(self) -> dict[str, Any]:
+        """Return the section as the mapping that would be read back into it."""
+        return {
+            field.alias or name: _plain(getattr(self, name))
+            for name, field in type(self).model_fields.items()
+        }
+
+
+def _plain(value: Any) -> Any:
+    return value.plain() if isinstance(value, Section) else value

@@ -1,0 +1,233 @@
+"""Dashboards as their templates write them, turned into the classic JSON that Grafana 10 to 13 loads.
+
+A template says what a panel asks and how it looks. What follows from that is worked out here:
+panel ids, places on the grid, datasources, query letters, threshold steps, table columns.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from stepwatch.config.errors import Refused
+
+Json = dict[str, Any]
+
+GRID_COLUMNS = 24
+SCHEMA_VERSION = 38  # of Grafana 10.0; later ones migrate it on loading
+PROMETHEUS: Json = {"type": "prometheus", "uid": "stepwatch-prometheus"}
+SEVERITY_COLOURS = {"critical": "red", "warning": "orange"}
+INSTANT_FORMATS = {"stat": "time_series", "table": "table"}
+
+# A template's own words. What else a panel holds is Grafana's and goes through as it is.
+_PANEL_WORDS = {"look", "width", "unit", "field", "queries", "limits", "columns"}
+_DASHBOARD_WORDS = {"rows", "variables", "annotations"}
+
+
+def assemble(document: Json) -> Json:
+    """Return the classic JSON of a dashboard template.
+
+    Args:
+        document: The parsed template: Grafana's own keys, and `rows` of `panels`, `variables`
+            and `annotations` in short form.
+
+    Raises:
+        Refused: A row is wider than the grid, or a panel lacks a part it cannot do without.
+    """
+    _demand(document, ("uid", "title", "rows"), "a dashboard")
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "editable": False,
+        "timezone": "browser",
+        **{key: value for key, value in document.items() if key not in _DASHBOARD_WORDS},
+        "templating": {"list": [_variable(each) for each in document.get("variables", [])]},
+        "annotations": {"list": [_annotation(each) for each in document.get("annotations", [])]},
+        "panels": list(_panels(document["uid"], document["rows"])),
+    }
+
+
+def _demand(part: Json, words: Iterable[str], what: str) -> None:
+    for word in words:
+        if word not in part:
+            raise Refused(
+                f"{what} ({part.get('title', 'without a title')}) has no `{word}`. "
+                f"Expected: {', '.join(words)}. Cure: add it to the template."
+            )
+
+
+def _variable(short: Json) -> Json:
+    query = {"query": short["query"], "refId": "StandardVariableQuery"}
+    return {
+        "type": "query",
+        "datasource": PROMETHEUS,
+        "refresh": 2,  # whenever the time range changes: runs come and go
+        "sort": 1,
+        "multi": False,
+        "includeAll": False,
+        "definition": short["query"],
+        "current": {},
+        "options": [],
+        **short,
+        "query": query,
+    }
+
+
+def _annotation(short: Json) -> Json:
+    """Return an annotation; Grafana 10 reads `expr`, later ones `target`."""
+    query = {"expr": short["expr"].strip(), "refId": "Anno"}
+    return {
+        "datasource": PROMETHEUS,
+        "enable": True,
+        "hide": False,
+        "iconColor": SEVERITY_COLOURS[short["severity"]],
+        "name": short["name"],
+        "expr": query["expr"],
+        "titleFormat": short["title"],
+        "textFormat": short["text"],
+        "tagKeys": "severity",
+        "target": query,
+    }
+
+
+def _panels(dashboard: str, rows: list[Json]) -> Iterator[Json]:
+    number, y = 0, 0
+    for row in rows:
+        x = 0
+        for panel, width in zip(row["panels"], _widths(dashboard, row["panels"]), strict=True):
+            number += 1
+            place = {"x": x, "y": y, "w": width, "h": row["height"]}
+            yield {"id": number, "gridPos": place, **_panel(dashboard, panel)}
+            x += width
+        y += row["height"]
+
+
+def _widths(dashboard: str, panels: list[Json]) -> list[int]:
+    """Return the widths of a row's panels: as asked, the rest shared alike."""
+    taken = sum(panel.get("width", 0) for panel in panels)
+    sharing = sum("width" not in panel for panel in panels)
+    if taken + sharing > GRID_COLUMNS:
+        raise Refused(
+            f"{dashboard}: the row of {panels[0].get('title')} takes {taken + sharing} columns. "
+            f"Expected: at most {GRID_COLUMNS}. Cure: give its panels less `width`."
+        )
+    shares = iter(_shares(GRID_COLUMNS - taken, sharing))
+    return [panel["width"] if "width" in panel else next(shares) for panel in panels]
+
+
+def _shares(columns: int, panels: int) -> list[int]:
+    return [(columns + index) // panels for index in reversed(range(panels))]
+
+
+def _panel(dashboard: str, panel: Json) -> Json:
+    _demand(panel, ("title", "description", "unit", "look", "queries"), f"{dashboard}: a panel")
+    look = panel["look"]
+    queries = _lettered([*panel["queries"], *_drawn_limits(panel)])
+    return {
+        "type": look["type"],
+        "datasource": PROMETHEUS,
+        **{key: value for key, value in panel.items() if key not in _PANEL_WORDS},
+        "options": look["options"],
+        "targets": [_target(letter, query, look["type"]) for letter, query in queries],
+        "fieldConfig": {
+            "defaults": _defaults(panel),
+            "overrides": [*_query_overrides(queries), *_column_overrides(panel.get("columns", {}))],
+        },
+        "transformations": _column_transformations(panel.get("columns", {}), queries),
+    }
+
+
+def _lettered(queries: list[Json]) -> list[tuple[str, Json]]:
+    """Give each query its letter; one that asks nothing shows a limit that is off, and is left out."""
+    asking = [query for query in queries if query["expr"].strip()]
+    return [(string.ascii_uppercase[index], query) for index, query in enumerate(asking)]
+
+
+def _target(letter: str, query: Json, panel_type: str) -> Json:
+    instant = INSTANT_FORMATS.get(panel_type)
+    return {
+        "refId": letter,
+        "datasource": PROMETHEUS,
+        "editorMode": "code",
+        "expr": query["expr"].strip(),
+        "legendFormat": query.get("legend", "__auto"),
+        "instant": bool(instant),
+        "range": not instant,
+        "format": instant or "time_series",
+    }
+
+
+def _drawn_limits(panel: Json) -> Iterator[Json]:
+    """Yield the limits that differ from run to run: queries drawn as dashed lines."""
+    for limit in panel.get("limits", []):
+        if "expr" in limit:
+            yield {**limit, "as": _dashed(SEVERITY_COLOURS[limit["severity"]])}
+
+
+def _dashed(colour: str) -> Json:
+    return {
+        "color": {"mode": "fixed", "fixedColor": colour},
+        "custom.lineStyle": {"fill": "dash", "dash": [8, 8]},
+        "custom.lineWidth": 1,
+        "custom.fillOpacity": 0,
+    }
+
+
+def _defaults(panel: Json) -> Json:
+    base = panel["look"]["field"]
+    own = {"unit": panel["unit"], "thresholds": _thresholds(panel)}
+    return {**base, **own, **panel.get("field", {})}
+
+
+def _thresholds(panel: Json) -> Json:
+    limits = [limit for limit in panel.get("limits", []) if "value" in limit]
+    steps = [
+        {"color": SEVERITY_COLOURS[limit["severity"]], "value": limit["value"]}
+        for limit in sorted(limits, key=lambda limit: limit["value"])
+    ]
+    return {"mode": "absolute", "steps": [{"color": "green" if steps else "text", "value": None}, *steps]}
+
+
+def _query_overrides(queries: Iterable[tuple[str, Json]]) -> Iterator[Json]:
+    for letter, query in queries:
+        if "as" in query:
+            yield _override("byFrameRefID", letter, query["as"])
+
+
+def _column_overrides(columns: Json) -> Iterator[Json]:
+    for name, properties in columns.items():
+        if properties:
+            yield _override("byName", name, properties)
+
+
+def _override(matcher: str, which: str, properties: Json) -> Json:
+    return {
+        "matcher": {"id": matcher, "options": which},
+        "properties": [{"id": key, "value": value} for key, value in properties.items()],
+    }
+
+
+def _column_transformations(columns: Json, queries: list[tuple[str, Json]]) -> list[Json]:
+    """Join a table's queries by run, then keep, order and name its columns."""
+    if not columns:
+        return []
+    values = {
+        query["column"]: _value_field(letter, queries) for letter, query in queries if "column" in query
+    }
+    fields = [values.get(name, name) for name in columns]
+    join = {"id": "joinByField", "options": {"byField": "run", "mode": "outer"}}
+    keep = {"id": "filterFieldsByName", "options": {"include": {"names": fields}}}
+    arrange = {
+        "id": "organize",
+        "options": {
+            "excludeByName": {},
+            "indexByName": {field: index for index, field in enumerate(fields)},
+            "renameByName": {field: name for name, field in values.items()},
+        },
+    }
+    return [*([join] if len(queries) > 1 else []), keep, arrange]
+
+
+def _value_field(letter: str, queries: list[tuple[str, Json]]) -> str:
+    """Return Grafana's name for a query's value in a table."""
+    return f"Value #{letter}" if len(queries) > 1 else "Value"

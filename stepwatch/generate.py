@@ -1,0 +1,131 @@
+"""The command that renders config.yaml for Prometheus, Alertmanager and Grafana."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TextIO
+
+from stepwatch import annotations, check, output, promql
+from stepwatch.config import Refused, load
+from stepwatch.render import render
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+DONE, STALE, REFUSED, INTERRUPTED = 0, 1, 2, 130
+SHOWN_CHANGES = 12
+
+# What a file that differs means to whoever generates, and to whoever only checks.
+_DONE_WORDS = {"missing": "new", "different": "changed", "orphan": "deleted"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was generated.
+
+    Attributes:
+        files: How many files there are now.
+        changes: Which of them are new or changed, and which others were deleted.
+        checks: What the tools of Prometheus and Alertmanager said, a line each.
+    """
+
+    files: int
+    changes: output.Changes
+    checks: tuple[str, ...]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return 0 when done, 1 when `--check` finds stale files, 2 when refused."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.check:
+            return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
+        _report(generate(options.config, options.out, templates=CHECKOUT))
+    except Refused as refusal:
+        _say(sys.stderr, [str(refusal)])
+        return REFUSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return DONE
+
+
+def generate(config: Path, out: Path, *, templates: Path = CHECKOUT) -> Outcome:
+    """Render a configuration, have it checked, and replace what is generated below a folder.
+
+    Args:
+        config: The configuration file.
+        out: The folder that gets `<service>/generated`.
+        templates: The folder that holds `<service>/templates`.
+
+    Raises:
+        Refused: The configuration is wrong, a tool refuses the result, or it cannot be written. Its
+            text says all; no file was touched.
+    """
+    files = _render(config, templates)
+    with output.locked(out), output.staged(out, files) as staging:
+        changes = output.compare(out, files)
+        checks = check.check(staging.rendered())
+        output.replace(out, staging, changes)
+    return Outcome(len(files), changes, checks)
+
+
+def stale(config: Path, out: Path, *, templates: Path = CHECKOUT) -> output.Changes:
+    """Return what `generate` would change; nothing is written.
+
+    Raises:
+        Refused: The configuration is wrong, or what is there cannot be read.
+    """
+    return output.compare(out, _render(config, templates))
+
+
+def _render(config: Path, templates: Path) -> dict[PurePosixPath, bytes]:
+    context = {"config": load(config), "promql": promql, "annotations": annotations}
+    return render(templates, context)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="generate.py", description="Render config.yaml for Prometheus, Alertmanager and Grafana."
+    )
+    parser.add_argument("--config", type=Path, default=CHECKOUT / "config.yaml", help="the file to render")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=CHECKOUT,
+        help="the folder that gets <service>/generated (default: %(default)s)",
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if files are stale")
+    return parser
+
+
+def _report(outcome: Outcome) -> None:
+    lines = [f"{_DONE_WORDS[kind]} {path}" for kind, path in outcome.changes]
+    summary = (
+        f"{outcome.files} files, {len(lines)} changed."
+        if lines
+        else f"{outcome.files} files, all up to date."
+    )
+    _say(sys.stdout, [*_few(lines), *outcome.checks, summary])
+
+
+def _report_stale(changes: output.Changes) -> int:
+    if not changes:
+        return DONE
+    lines = [f"{kind} {path}" for kind, path in changes]
+    _say(sys.stdout, [*lines, "The files above are stale. Cure: run python generate.py."])
+    return STALE
+
+
+def _few(lines: list[str]) -> list[str]:
+    if len(lines) <= SHOWN_CHANGES:
+        return lines
+    return [*lines[:SHOWN_CHANGES], f"... and {len(lines) - SHOWN_CHANGES} more"]
+
+
+def _say(stream: TextIO, lines: Iterable[str]) -> None:
+    stream.writelines(f"{line}\n" for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Takes the stack down."""
+
+from __future__ import annotations
+
+from stepwatch.native import processes, supervisord
+from stepwatch.native.readiness import Say
+from stepwatch.native.state import State
+
+_GRACE = 75
+"""Seconds: supervisord gives a part 60 before it kills it."""
+_ORPHAN_GRACE = 10
+
+
+def down(place: State, say: Say) -> int:
+    """Stop every process of the stack, supervised or orphaned; data and logs stay.
+
+    Returns:
+        0 when nothing of it runs any more, 1 when some process could not be ended.
+    """
+    if not place.folder.is_dir():
+        say("Stepwatch is not running.")
+        return 0
+    with place.lock():
+        ran = bool(processes.marked(place.mark))
+        left = _stop(place)
+        place.forget()
+    if left:
+        say(f"These processes do not end: {', '.join(str(process.pid) for process in left)}.")
+        return 1
+    say(f"Stepwatch is down. Data and logs stay in {place.folder}." if ran else "Stepwatch is not running.")
+    return 0
+
+
+def _stop(place: State) -> list[processes.Process]:
+    with supervisord.connected(place) as server:
+        if server:
+            server.shut_down()
+            processes.wait(place.mark, _GRACE)
+    return processes.stop(place.mark, grace=_ORPHAN_GRACE)

@@ -1,0 +1,7 @@
+"""Why the stack cannot be brought up."""
+
+from stepwatch.config import Refused
+
+
+class StackError(Refused):
+    """Raised when something on this machine is in the way; says what, and the cure."""

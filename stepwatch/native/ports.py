@@ -1,0 +1,66 @@
+"""Who listens on a port."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepwatch.native import processes
+
+_LISTENING = "0A"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process that listens on a port."""
+
+    pid: int
+    command: str
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} ({self.command})"
+
+
+def taken(listen: str, port: int) -> bool:
+    """Whether a server of ours could not listen there."""
+    family = socket.AF_INET6 if ":" in listen else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((listen, port))
+        except OSError as problem:
+            return problem.errno == errno.EADDRINUSE
+    return False
+
+
+def owner(port: int) -> Owner | None:
+    """The process that listens on a port, if /proc shows it to us."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_sockets(port)}
+    for folder in Path("/proc").glob("[0-9]*"):
+        if sockets & set(_open_files(folder)):
+            return Owner(int(folder.name), processes.command(int(folder.name)))
+    return None
+
+
+def _listening_sockets(port: int) -> list[str]:
+    rows: list[list[str]] = []
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        if table.exists():
+            rows += [line.split() for line in table.read_text().splitlines()[1:]]
+    return [row[9] for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port]
+
+
+def _open_files(process: Path) -> list[str]:
+    try:
+        return [_target(link) for link in (process / "fd").iterdir()]
+    except OSError:
+        return []
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""

@@ -1,0 +1,82 @@
+"""Finds and stops the processes of one stack, whoever their parent is now.
+
+Each carries the stack's mark in its environment, which it inherited from supervisord. So they are
+found even after supervisord was killed, and a stranger that got an old process id never is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "STEPWATCH_STACK"
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that cannot be mistaken for a later one: its id and when it started (clock ticks)."""
+
+    pid: int
+    started: int
+
+
+def marked(mark: str) -> list[Process]:
+    """The living processes of the stack with this mark."""
+    pids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
+    return [process for pid in pids if (process := _identify(pid, mark))]
+
+
+def stop(mark: str, *, grace: float) -> list[Process]:
+    """End all processes of a stack: ask, wait so many seconds, then kill; return those who stayed."""
+    _signal_all(mark, signal.SIGTERM)
+    left = wait(mark, grace)
+    if left:
+        _signal_all(mark, signal.SIGKILL)
+        left = wait(mark, 10)
+    return left
+
+
+def wait(mark: str, timeout: float) -> list[Process]:
+    """Wait until no process of a stack lives; return those who do after so many seconds."""
+    deadline = time.monotonic() + timeout
+    while (left := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+def command(pid: int) -> str:
+    """The first words of a process's command line, enough to know it by.
+
+    The long options behind them are left out: people put secrets there.
+    """
+    try:
+        words = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return ""
+    return " ".join(itertools.takewhile(lambda word: not word.startswith("--"), words[:3])).strip()
+
+
+def _signal_all(mark: str, number: signal.Signals) -> None:
+    for process in marked(mark):
+        if _identify(process.pid, mark) == process:
+            try:
+                os.kill(process.pid, number)
+            except ProcessLookupError:
+                continue
+
+
+def _identify(pid: int, mark: str) -> Process | None:
+    folder = _PROC / str(pid)
+    try:
+        if f"{MARK}={mark}".encode() not in (folder / "environ").read_bytes().split(b"\0"):
+            return None
+        # The command name in brackets may hold spaces; the start time is the 20th field behind it.
+        after_name = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return Process(pid, int(after_name[19]))

@@ -1,0 +1,76 @@
+"""Whether a part runs the settings that were rendered for it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from stepwatch.native import pages
+
+
+class Standing(Enum):
+    """How a part's running settings relate to the files; the value is the word that `status` shows."""
+
+    CURRENT = "current"
+    CHANGED = "changed since"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Files that a part reads again on SIGHUP, and the metrics in which it tells how that went.
+
+    ``files`` are globs in ``folder``. ``metric`` is the common start of ``<metric>_successful`` and
+    ``<metric>_success_timestamp_seconds``.
+    """
+
+    folder: str
+    files: tuple[str, ...]
+    metric: str
+
+    def changed(self) -> float:
+        """When the last of the files was written or removed, in Unix seconds."""
+        files = {file for pattern in self.files for file in Path(self.folder).glob(pattern)}
+        folders = {file.parent for file in files}
+        return max((path.stat().st_mtime for path in files | folders), default=0.0)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a part last loaded: whether that went well, and when it last did (Unix seconds)."""
+
+    successful: bool
+    at: float
+
+
+def loaded(settings: Settings, metrics_url: str) -> Loaded | None:
+    """What a part tells of its last loading, ``None`` when it does not answer."""
+    text = pages.read(metrics_url)
+    if text is None:
+        return None
+    at = pages.metric(text, f"{settings.metric}_success_timestamp_seconds")
+    return Loaded(pages.metric(text, f"{settings.metric}_successful") == 1, at or 0.0)
+
+
+def standing(settings: Settings, metrics_url: str) -> Standing:
+    """Compare what a part runs with its files."""
+    present = loaded(settings, metrics_url)
+    if present is None:
+        return Standing.UNKNOWN
+    if not present.successful:
+        return Standing.REFUSED
+    return Standing.CURRENT if present.at >= settings.changed() else Standing.CHANGED
+
+
+def wait_loaded(settings: Settings, metrics_url: str, *, after: float, patience: float) -> bool:
+    """Wait until a part has loaded its settings after a time; no later than so many seconds."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        present = loaded(settings, metrics_url)
+        if present and present.successful and present.at > after:
+            return True
+        time.sleep(0.1)
+    return False

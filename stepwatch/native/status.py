@@ -1,0 +1,123 @@
+"""Tells how each part of the stack is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepwatch.native import part, processes, settings, supervisord
+from stepwatch.native.log import last_lines
+from stepwatch.native.part import Part
+from stepwatch.native.readiness import Say, ready
+from stepwatch.native.settings import Standing
+from stepwatch.native.state import State
+from stepwatch.native.supervisord import Report
+
+UP, DEGRADED, NOT_RUNNING = 0, 1, 3
+
+_HEADINGS = ("part", "state", "pid", "up for", "restarts", "settings", "page", "log")
+_WORDS = {"BACKOFF": "dies at start", "FATAL": "given up", "RUNNING": "not ready"}
+_YOUNG = 60
+"""Seconds: what runs for less, and had to be started again, is shown with its last log lines."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What `status` shows of one part."""
+
+    part: Part
+    state: str
+    pid: int
+    uptime: float
+    restarts: int
+    standing: Standing | None
+
+    @property
+    def well(self) -> bool:
+        """Whether it works and runs the settings that were rendered."""
+        return self.state == "up" and self.standing in (None, Standing.CURRENT)
+
+    @property
+    def restless(self) -> bool:
+        """Whether its log is worth a look."""
+        if self.state == "unsupervised":
+            return False
+        return self.state != "up" or (self.restarts > 0 and self.uptime < _YOUNG)
+
+
+def status(place: State, say: Say) -> int:
+    """Show a table of the parts, and the last log lines of those in trouble.
+
+    Returns:
+        0 all parts are up, 1 some are not or run other settings, 3 the stack is not running.
+    """
+    parts = part.load(place.parts)
+    if not parts or not processes.marked(place.mark):
+        say("Stepwatch is not running. `make up` starts it.")
+        return NOT_RUNNING
+    lines = _lines(parts, place, say)
+    for row in _table([_HEADINGS, *(_row(line, place) for line in lines)]):
+        say(row)
+    _tell_trouble(lines, place, say)
+    return UP if all(line.well for line in lines) else DEGRADED
+
+
+def _lines(parts: Sequence[Part], place: State, say: Say) -> list[Line]:
+    with supervisord.connected(place) as server:
+        if not server:
+            say("supervisord is gone, so what dies now stays dead. `make up` or `make down` puts that right.")
+        reports = server.reports() if server else {}
+    restarts = supervisord.exits(place)
+    return [_line(wanted, reports.get(wanted.name), restarts.get(wanted.name, 0)) for wanted in parts]
+
+
+def _line(wanted: Part, report: Report | None, restarts: int) -> Line:
+    answers = ready(wanted)
+    standing = settings.standing(wanted.settings, wanted.metrics) if wanted.settings else None
+    if report is None:
+        return Line(wanted, "unsupervised" if answers else "gone", 0, 0, restarts, standing)
+    uptime = time.time() - report.since if report.pid else 0
+    return Line(wanted, _state(report, answers=answers), report.pid, uptime, restarts, standing)
+
+
+def _state(report: Report, *, answers: bool) -> str:
+    if answers and report.state in ("RUNNING", "STARTING"):
+        return "up"
+    return _WORDS.get(report.state, report.state.lower())
+
+
+def _row(line: Line, place: State) -> tuple[str, ...]:
+    return (
+        line.part.name,
+        line.state,
+        str(line.pid or "-"),
+        _duration(line.uptime) if line.pid else "-",
+        str(line.restarts),
+        line.standing.value if line.standing else "-",
+        line.part.url,
+        str(place.log(line.part.name)),
+    )
+
+
+def _duration(seconds: float) -> str:
+    for unit, name, smaller, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= unit:
+            return f"{int(seconds // unit)}{name} {int(seconds % unit // smaller)}{rest}"
+    return f"{int(seconds)}s"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _tell_trouble(lines: Sequence[Line], place: State, say: Say) -> None:
+    for line in lines:
+        log = last_lines(place.log(line.part.name), 5) if line.restless else []
+        if log:
+            say("\n  ".join([f"\nThe log of {line.part.name} ends with:", *log]))
+        if line.standing is Standing.CHANGED:
+            say(f"\nThe settings of {line.part.name} were rendered again since it read them: `make up`.")
+        if line.standing is Standing.REFUSED:
+            say(f"\n{line.part.name} refused its settings; its log says why.")

@@ -1,0 +1,126 @@
+"""Every rule of config.yaml: one bad file, and the exact words that refuse it (refusals.txt)."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stepwatch.config import Config, ConfigError, load
+from stepwatch.config.alerts import Alerts
+
+LISTS = {
+    "{sections}": ", ".join(name for name, _ in Config()),
+    "{alerts}": ", ".join(name for name, _ in Alerts()),
+    "{alerts about runs}": ", ".join(name for name, block in Alerts() if block.about_runs),
+}
+# What the rule is about, the bad file, the message behind the file's name.
+RULES = re.findall(
+    r"(?ms)^== (.+?)\n(.*?)^-> (.+?)\n(?:\n|\Z)", (Path(__file__).parent / "refusals.txt").read_text()
+)
+
+
+@pytest.fixture(name="write")
+def _write(tmp_path):
+    (tmp_path / "empty").touch()
+    (tmp_path / "full").write_text("secret")
+
+    def write(content):
+        path = tmp_path / "config.yaml"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def refusal(path):
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    return str(caught.value).replace(str(path), "")
+
+
+@pytest.mark.parametrize(("text", "message"), [rule[1:] for rule in RULES], ids=[rule[0] for rule in RULES])
+def test_a_bad_file_is_refused_with_line_key_value_expectation_and_cure(write, tmp_path, text, message):
+    for name, words in {**LISTS, "{folder}": str(tmp_path)}.items():
+        message = message.replace(name, words)
+
+    assert refusal(write(text)) == f":{message}"
+
+
+def test_all_problems_are_reported_at_once_in_the_order_of_the_file(write):
+    text = (
+        "ports: {grafana: on}\nrunz: {}\nalerts:\n  KL: {warning: {noises: -1}}\n  NonFinite: {warning: x}\n"
+    )
+
+    lines = refusal(write(text)).splitlines()
+
+    assert [line.split(": ")[:2] for line in lines] == [
+        [":1", "ports.grafana"],
+        [":2", "runz"],
+        [":4", "alerts.KL.warning.noises"],
+        [":5", "alerts.NonFinite.warning"],
+    ]
+
+
+def test_of_hundreds_of_problems_only_the_first_are_told(write):
+    lines = refusal(write("".join(f"key{number}: 1\n" for number in range(300)))).splitlines()
+
+    assert len(lines) == 21
+    assert lines[-1] == ": 280 more problems, shown once these are mended."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "receivers: hunter2",
+        "receivers: [hunter2]",
+        "receivers: [{name: a, webhook: hunter2}]",
+        "receivers: [{name: a, webhook: {url: hunter2}}]",
+        "receivers: [{name: a, webhook: {url: [hunter2]}}]",
+        "receivers: [{name: a, webhook: {url: 'http://u:hunter2@h/'}}]",
+        "receivers: [{name: a, webhook: {url: 'http://h/?sign=hunter2'}}]",
+        'receivers: [{name: a, webhook: {url: "http://h/hunter2\\0"}}]',
+        "receivers: [{name: a, webhook: {url_file: hunter2}}]",
+        "receivers: [{name: a, webhook: {password: hunter2}}]",
+        "receivers: [{name: a, webhook: {url: 'http://h', credentials_file: hunter2}}]",
+        "scrape: [{job: a, targets: ['a:1'], bearer_token_file: hunter2}]",
+        "scrape: [{job: a, targets: ['a:1'], bearer_token_file: {hunter2: x}}]",
+        "links: {grafana: 'http://admin:hunter2@h'}",
+        "links: {runbook: 'http://admin:hunter2@h h'}",
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_not_repeated(write, text):
+    assert "hunter2" not in refusal(write(text))
+
+
+def test_a_small_file_that_stands_for_a_huge_document_is_refused(write):
+    bomb = "a0: &a0 [x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+    )
+
+    assert "the document grows beyond 100000 values" in refusal(write(bomb))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\x7fELF\0\0", "holds NUL bytes"),
+        (b"runs: {}\npath: \xff", ":2: byte 0xff is no printable UTF-8 text"),
+        (b"runs: {}\n# \x1b[0m", ":2: character U+001B is no printable UTF-8 text"),
+        ("runs: {}".encode("utf-16"), "holds NUL bytes"),
+        (b"#" * 3_000_000, "is larger than 2 MiB"),
+    ],
+)
+def test_what_is_no_text_is_refused(write, content, says):
+    assert says in refusal(write(content))
+
+
+def test_a_folder_is_refused(tmp_path):
+    assert refusal(tmp_path) == ": is a folder. Expected: a YAML file. Cure: name the file in it."
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "missing/config.yaml", "x" * 300, "a\0b"])
+def test_a_file_that_cannot_be_opened_is_refused(tmp_path, name):
+    message = refusal(tmp_path / name)
+
+    assert ": cannot be read (" in message
+    assert "Expected: a YAML file this user may read. Cure: check the path" in message

@@ -1,0 +1,118 @@
+"""What config.yaml becomes in prometheus.yml and the files of targets."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stepwatch import annotations, promql
+from stepwatch.config import Duration, load
+from stepwatch.render import render
+
+CHECKOUT = Path(__file__).parents[1]
+
+
+@pytest.fixture(name="rendered")
+def _rendered(tmp_path):
+    """Render a configuration; the result is one dict of texts by path below prometheus/generated."""
+    (tmp_path / "token").write_text("hunter2")
+
+    def rendered(text=""):
+        (tmp_path / "config.yaml").write_text(text)
+        context = {"config": load(tmp_path / "config.yaml"), "promql": promql, "annotations": annotations}
+        return {
+            str(path.relative_to("prometheus/generated")): content.decode()
+            for path, content in render(CHECKOUT, context).items()
+            if path.parts[0] == "prometheus"
+        }
+
+    return rendered
+
+
+def prometheus(files):
+    return yaml.safe_load(files["prometheus.yml"])
+
+
+def job(files, name):
+    return next(job for job in prometheus(files)["scrape_configs"] if job["job_name"] == name)
+
+
+def test_the_stacks_own_addresses_stand_only_in_the_files_of_targets(rendered):
+    files = rendered("ports: {exporter: 9411}\nlisten: 10.0.0.5\n")
+
+    assert yaml.safe_load(files["targets/runs.yml"]) == [{"targets": ["10.0.0.5:9411"]}]
+    assert yaml.safe_load(files["targets/prometheus.yml"]) == [{"targets": ["10.0.0.5:9090"]}]
+    assert yaml.safe_load(files["targets/alertmanager.yml"]) == [{"targets": ["10.0.0.5:9093"]}]
+    assert files["prometheus.yml"] == rendered()["prometheus.yml"]
+    assert not re.search(r"[0-9.]+:[0-9]{4}", files["prometheus.yml"])
+
+
+def test_paths_are_relative_so_that_the_folder_can_be_mounted_anywhere(rendered):
+    config = prometheus(rendered())
+
+    assert config["rule_files"] == ["rules/*.yml"]
+    assert config["alerting"]["alertmanagers"] == [
+        {"file_sd_configs": [{"files": ["targets/alertmanager.yml"]}]}
+    ]
+    assert {job["job_name"]: job["file_sd_configs"] for job in config["scrape_configs"]} == {
+        name: [{"files": [f"targets/{name}.yml"]}] for name in ("runs", "prometheus", "alertmanager")
+    }
+
+
+def test_intervals_are_those_of_the_configuration_and_timeouts_no_longer(rendered):
+    files = rendered(
+        "intervals: {runs: 3s, scrape: 20s, stack_rules: 40s}\n"
+        'scrape: [{job: a, targets: ["a:1"], interval: 7s}, {job: b, targets: ["b:1"]}]\n'
+    )
+
+    assert prometheus(files)["global"] == {
+        "scrape_interval": "20s",
+        "scrape_timeout": "10s",
+        "evaluation_interval": "40s",
+    }
+    found = {
+        name: (job(files, name)["scrape_interval"], job(files, name)["scrape_timeout"])
+        for name in ("runs", "a", "b")
+    }
+    assert found == {"runs": ("3s", "3s"), "a": ("7s", "7s"), "b": ("20s", "10s")}
+    assert all(Duration.parse(timeout) <= Duration.parse(interval) for interval, timeout in found.values())
+
+
+def test_a_job_of_fixed_targets_has_its_role_and_labels(rendered):
+    found = job(
+        rendered('scrape: [{job: a, role: gpu, targets: ["a:1", "b:2"], labels: {rack: "r$1"}}]'), "a"
+    )
+
+    assert found["static_configs"] == [{"targets": ["a:1", "b:2"], "labels": {"role": "gpu", "rack": "r$1"}}]
+    assert (found["metrics_path"], found["scheme"]) == ("/metrics", "http")
+
+
+def test_a_job_of_target_files_gets_role_and_labels_by_relabelling(rendered, tmp_path):
+    found = job(rendered('scrape: [{job: a, files: [sd/*.json], labels: {rack: "r$1"}}]'), "a")
+
+    assert found["file_sd_configs"] == [{"files": [f"{tmp_path}/sd/*.json"]}]
+    assert found["relabel_configs"] == [
+        {"target_label": "role", "replacement": "other"},
+        {"target_label": "rack", "replacement": "r$$1"},
+    ]
+
+
+def test_a_token_is_named_by_its_file_and_never_written(rendered, tmp_path):
+    files = rendered('scrape: [{job: a, targets: ["a:1"], bearer_token_file: token}]')
+
+    assert job(files, "a")["authorization"] == {"credentials_file": f"{tmp_path}/token"}
+    assert "hunter2" not in "".join(files.values())
+
+
+def test_every_job_is_guarded_against_floods_of_series(rendered):
+    jobs = prometheus(rendered('scrape: [{job: a, targets: ["a:1"]}]'))["scrape_configs"]
+
+    assert all(job["sample_limit"] > 0 for job in jobs)
+    assert all("label_limit" in job for job in jobs if job["job_name"] in ("runs", "a"))
+
+
+def test_only_keys_that_the_oldest_prometheus_knows_are_used(rendered):
+    assert (
+        "fallback_scrape_protocol" not in rendered('scrape: [{job: a, targets: ["a:1"]}]')["prometheus.yml"]
+    )
