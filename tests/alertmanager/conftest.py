@@ -1,0 +1,39 @@
+"""What the tests of routing and messages share: rendered files, and the programs that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stepwatch.generate import generate
+from tests.real import Tool, alertmanager
+
+Render = Callable[[str], Path]
+
+
+@pytest.fixture(params=["0.25", "0.31"])
+def version(request: pytest.FixtureRequest) -> str:
+    """The oldest Alertmanager that we promise to work on, and the newest that can be built."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def tool(version: str) -> Tool:
+    return alertmanager(version)
+
+
+@pytest.fixture(scope="session")
+def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
+    """Render a configuration text; returns the folder that Alertmanager is given."""
+
+    def rendered(text: str = "") -> Path:
+        folder = tmp_path_factory.mktemp("rendered")
+        (folder / "config.yaml").write_text(text)
+        (folder / "token").write_text("s3cret-token\n")
+        generate(folder / "config.yaml", folder)
+        return folder / "alertmanager" / "generated"
+
+    return rendered

@@ -1,0 +1,241 @@
+"""The message templates, rendered by amtool over what Alertmanager hands to a receiver."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+
+from tests.alertmanager.conftest import Render
+from tests.real import Tool
+
+Say = Callable[..., str]
+
+NEVER = "0001-01-01T00:00:00Z"
+TITLE = '{{ template "stepwatch.title" . }}'
+TEXT = '{{ template "stepwatch.text" . }}'
+WHOLE = f"{TITLE}\n{TEXT}"
+
+
+def alert(name: str = "KLExplosion", **differing: Any) -> dict[str, Any]:
+    """An alert as the rules send it."""
+    labels = {"alertname": name, "run": "ppo/gsm8k", "severity": "critical", "topic": "kl"}
+    return {
+        "status": "firing",
+        "labels": labels | differing.pop("labels", {}),
+        "annotations": {
+            "summary": "The KL to the reference explodes.",
+            "description": "step 1204: KL 1.62 nats/token or more for 3 steps; limit start 0.02 + 1."
+            " Also firing: RewardDrop.",
+            "runbook_url": f"https://example.org/runbook#{name.lower()}",
+        },
+        "startsAt": "2025-11-21T03:12:05.5Z",
+        "endsAt": NEVER,
+        "fingerprint": "0",
+        "generatorURL": "http://prometheus/graph",
+        **differing,
+    }
+
+
+def resolved(**differing: Any) -> dict[str, Any]:
+    return alert(status="resolved", endsAt="2025-11-21T04:02:00Z", **differing)
+
+
+def notification(*alerts: dict[str, Any]) -> dict[str, Any]:
+    """What a receiver is given for a group of alerts."""
+    shared = [set(each["labels"].items()) for each in alerts]
+    common = dict(set.intersection(*shared))
+    group = {name: common[name] for name in ("alertname", "run", "severity") if name in common}
+    firing = any(each["status"] == "firing" for each in alerts)
+    return {
+        "receiver": "oncall",
+        "status": "firing" if firing else "resolved",
+        "alerts": alerts,
+        "groupLabels": group,
+        "commonLabels": common,
+        "commonAnnotations": {},
+        "externalURL": "http://localhost:9093",
+    }
+
+
+@pytest.fixture(scope="module")
+def templates(render: Render) -> Path:
+    return render("links: {grafana: 'https://g.example/base', alertmanager: 'https://a.example'}")
+
+
+@pytest.fixture
+def say(tool: Tool, templates: Path, tmp_path: Path) -> Say:
+    """Render a template text over the alerts of one group."""
+
+    def said(text: str, *alerts: dict[str, Any], kind: str = "text", zone: str = "UTC") -> str:
+        data = tmp_path / "data.json"
+        data.write_text(json.dumps(notification(*alerts)))
+        done = subprocess.run(
+            [
+                *(tool.tool, "template", "render", f"--template.type={kind}"),
+                *(f"--template.glob={templates}/*.tmpl", f"--template.text={text}"),
+                f"--template.data={data}",
+            ],
+            capture_output=True,
+            text=True,
+            env={"TZ": zone},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return said
+
+
+def link(text: str, what: str) -> str:
+    """The address behind a line's words."""
+    found = re.search(rf"^{what}[^\n]*?: (\S+)$", text, re.MULTILINE)
+    assert found, text
+    return found[1]
+
+
+def test_one_firing_alert_says_run_step_value_limit_since_when_company_and_where_to_look(say: Say) -> None:
+    assert say(WHOLE, alert()) == (
+        "KLExplosion  ppo/gsm8k  The KL to the reference explodes.\n"
+        "step 1204: KL 1.62 nats/token or more for 3 steps; limit start 0.02 + 1. Also firing: RewardDrop.\n"
+        "Critical since 03:12 UTC, 21 Nov.\n"
+        "Runbook: https://example.org/runbook#klexplosion\n"
+        "Dashboard at that time: https://g.example/base/d/stepwatch-training"
+        "?var-run=ppo%2Fgsm8k&from=1763673125500&to=1763698325500\n"
+        "Silence this alert of this run for 2 h: https://a.example/#/silences/new"
+        "?filter=%7Balertname%3D%22KLExplosion%22%2Crun%3D%22ppo%2Fgsm8k%22%7D"
+    )
+
+
+def test_a_resolved_alert_says_so_and_from_when_to_when_and_offers_no_silence(say: Say) -> None:
+    assert say(WHOLE, resolved()) == (
+        "Resolved: KLExplosion  ppo/gsm8k  The KL to the reference explodes.\n"
+        "step 1204: KL 1.62 nats/token or more for 3 steps; limit start 0.02 + 1. Also firing: RewardDrop.\n"
+        "Was critical from 03:12 UTC, 21 Nov to 04:02 UTC, 21 Nov.\n"
+        "Runbook: https://example.org/runbook#klexplosion\n"
+        "Dashboard at that time: https://g.example/base/d/stepwatch-training"
+        "?var-run=ppo%2Fgsm8k&from=1763673125500&to=1763701320000"
+    )
+
+
+def target_down(instance: str, **differing: Any) -> dict[str, Any]:
+    labels = {"alertname": "TargetDown", "severity": "warning", "topic": "stack", "job": "gpu"}
+    says = {
+        "description": f"gpu at {instance}, for 5 min.",
+        "runbook_url": "https://example.org/r#targetdown",
+    }
+    differing = {"annotations": says, **differing}
+    return alert(**differing) | {"labels": labels | {"instance": instance}}
+
+
+def test_several_alerts_of_a_group_are_a_line_each_with_what_differs_and_one_set_of_links(say: Say) -> None:
+    gone = target_down("c:9400", status="resolved", endsAt="2025-11-21T04:02:00Z")
+
+    assert say(WHOLE, target_down("a:9400"), target_down("b:9400"), gone) == (
+        "TargetDown: 2 firing, 1 resolved\n"
+        "- instance=a:9400: gpu at a:9400, for 5 min. (Warning since 03:12 UTC, 21 Nov)\n"
+        "- instance=b:9400: gpu at b:9400, for 5 min. (Warning since 03:12 UTC, 21 Nov)\n"
+        "- instance=c:9400: gpu at c:9400, for 5 min."
+        " (Was warning from 03:12 UTC, 21 Nov to 04:02 UTC, 21 Nov)\n"
+        "Runbook: https://example.org/r#targetdown\n"
+        "Dashboard at that time: https://g.example/base/d/stepwatch-runs?from=1763673125500&to=1763698325500\n"
+        "Silence this alert for 2 h: https://a.example/#/silences/new?filter=%7Balertname%3D%22TargetDown%22%7D"
+    )
+
+
+def test_a_crowd_is_cut_after_twenty_and_counted(say: Say) -> None:
+    text = say(TEXT, *(target_down(f"node-{number}:9400") for number in range(33)))
+
+    assert text.count("- instance=") == 20
+    assert "The first 20 of 33.\n" in text
+
+
+def test_alerts_without_a_common_name_are_still_told(say: Say) -> None:
+    assert say(TITLE, alert(), alert("RewardDrop", labels={"run": "b"})) == "Several alerts: 2 firing"
+
+
+@pytest.mark.parametrize("status", ["firing", "resolved"])
+def test_an_alert_without_labels_and_annotations_is_told_without_gaps(say: Say, status: str) -> None:
+    bare = {**alert(), "status": status, "labels": {}, "annotations": {}}
+
+    for alerts in ([bare], [bare, bare]):
+        said = say(WHOLE, *alerts)
+        assert "no value" not in said
+        assert "nil" not in said
+        assert "since 03:12 UTC" in said or "from 03:12 UTC" in said
+        assert link(said, "Dashboard").startswith("https://g.example/base/d/stepwatch-runs?from=")
+
+
+def test_one_text_stands_in_for_the_other_when_it_is_missing(say: Say) -> None:
+    only_summary = alert(annotations={"summary": "It explodes."})
+    only_description = alert(annotations={"description": "KL 1.62."})
+
+    assert say(TEXT, only_summary).startswith("It explodes.\nCritical since")
+    assert say(TITLE, only_description) == "KLExplosion  ppo/gsm8k"
+
+
+def test_long_texts_are_cut_at_characters_and_marked(say: Say) -> None:
+    long = alert(annotations={"summary": "摘" * 5000, "description": "要" * 5000})
+
+    assert say(TITLE, long) == "KLExplosion  ppo/gsm8k  " + "摘" * 200
+    assert say(TEXT, long).splitlines()[0] == "要" * 800 + " ..."
+
+
+@pytest.mark.parametrize("length", [799, 800])
+def test_texts_that_just_fit_are_not_marked_as_cut(say: Say, length: int) -> None:
+    assert say(TEXT, alert(annotations={"description": "é" * length})).splitlines()[0] == "é" * length
+
+
+RUN_NAMES = [
+    "强化学习/实验 七",
+    "a b+c&d=e#f%g",
+    'with "quotes"',
+    "it's",
+    "back\\slash",
+    "<b>bold</b>",
+    "{{ x }}",
+]
+
+
+@pytest.mark.parametrize("run", RUN_NAMES)
+def test_links_carry_any_run_name_whole_and_hold_nothing_that_ends_a_link(say: Say, run: str) -> None:
+    said = say(WHOLE, alert(labels={"run": run}))
+
+    assert said.startswith(f"KLExplosion  {run}  The KL")
+    dashboard, silence = link(said, "Dashboard"), link(said, "Silence")
+    assert parse_qs(urlsplit(dashboard).query)["var-run"] == [run]
+    # Alertmanager's pages take a plus sign for a plus sign, so a space must not be written as one.
+    quoted = run.replace("\\", r"\\").replace('"', r"\"")
+    assert unquote(silence).endswith(f'{{alertname="KLExplosion",run="{quoted}"}}')
+    assert re.fullmatch(r"[A-Za-z0-9:/?#&=%._~+-]+", dashboard + silence)
+
+
+def test_links_stand_unharmed_in_the_html_of_a_mail(say: Say) -> None:
+    one = alert(labels={"run": 'a "b"/强 <i>'})
+    pages = (
+        '{{ template "stepwatch.dashboard_url" index .Alerts 0 }}',
+        '{{ template "stepwatch.silence_url" .CommonLabels }}',
+    )
+    plain = [say(page, one) for page in pages]
+
+    html = say("".join(f'<a href="{page}">x</a>' for page in pages) + f"<p>{TEXT}</p>", one, kind="html")
+
+    assert [address.replace("&amp;", "&") for address in re.findall('href="([^"]+)"', html)] == plain
+
+
+def test_times_are_those_of_the_time_zone_that_alertmanager_runs_in(say: Say) -> None:
+    assert "Critical since 11:12 CST, 21 Nov." in say(TEXT, alert(), zone="Asia/Shanghai")
+
+
+def test_the_dashboard_link_spans_six_hours_before_to_one_after(say: Say) -> None:
+    times = parse_qs(urlsplit(link(say(TEXT, alert()), "Dashboard")).query)
+
+    began = 1763694725500  # 2025-11-21T03:12:05.5Z
+    assert times["from"] == [str(began - 6 * 3_600_000)]
+    assert times["to"] == [str(began + 3_600_000)]

@@ -1,0 +1,118 @@
+"""Who gets which alert, as amtool reads the rendered routes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.alertmanager.conftest import Render
+from tests.real import Tool, alertmanager
+
+TWO_RECEIVERS = """
+receivers:
+  - {name: oncall, webhook: {url: 'http://127.0.0.1:9/a', credentials_file: token}, severities: [critical]}
+  - {name: team chat, webhook: {url: 'http://127.0.0.1:9/b'}, send_resolved: false}
+"""
+NOBODY = "(nobody)"
+
+
+def amtool(tool: Tool, *words: str | Path) -> str:
+    done = subprocess.run([tool.tool, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def receivers(tool: Tool, folder: Path, **labels: str) -> list[str]:
+    """The receivers of an alert, in the order in which they are told."""
+    pairs = [f"{name}={value}" for name, value in labels.items()]
+    said = amtool(tool, "config", "routes", "test", f"--config.file={folder}/alertmanager.yml", *pairs)
+    return said.strip().split(",")
+
+
+def read(folder: Path) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((folder / "alertmanager.yml").read_text())
+    return document
+
+
+@pytest.mark.parametrize("config", ["", TWO_RECEIVERS], ids=["no receiver", "two receivers"])
+def test_both_versions_accept_the_configuration_and_find_the_templates(
+    tool: Tool, render: Render, config: str
+) -> None:
+    assert "1 templates" in amtool(tool, "check-config", render(config) / "alertmanager.yml")
+
+
+def test_a_receiver_gets_the_severities_it_names_and_several_may_get_the_same_alert(
+    tool: Tool, render: Render
+) -> None:
+    folder = render(TWO_RECEIVERS)
+
+    assert receivers(tool, folder, alertname="KLExplosion", run="a", severity="critical") == [
+        "oncall",
+        "team chat",
+    ]
+    assert receivers(tool, folder, alertname="KLHigh", run="a", severity="warning") == ["team chat"]
+
+
+def test_info_and_the_watchdog_are_sent_to_nobody(tool: Tool, render: Render) -> None:
+    folder = render(TWO_RECEIVERS)
+
+    assert receivers(tool, folder, alertname="RunFinished", run="a", severity="info") == [NOBODY]
+    for severity in ("critical", "warning", "info"):
+        assert receivers(tool, folder, alertname="Watchdog", severity=severity) == [NOBODY]
+
+
+def test_with_no_receiver_alerts_are_shown_and_sent_to_nobody(tool: Tool, render: Render) -> None:
+    assert receivers(tool, render(), alertname="KLExplosion", run="a", severity="critical") == [NOBODY]
+
+
+def test_routes_have_the_timing_of_their_severity(render: Render) -> None:
+    folder = render(
+        TWO_RECEIVERS + "notify: {critical: {group_wait: 3s, group_interval: 20s, repeat_interval: 1h},"
+        " warning: {group_wait: 30s, group_interval: 2m, repeat_interval: 18h}}"
+    )
+
+    routes = [route for route in read(folder)["route"]["routes"] if route["receiver"] != NOBODY]
+    timing = {
+        (route["receiver"], route["matchers"][0]): tuple(
+            route[key] for key in ("group_wait", "group_interval", "repeat_interval")
+        )
+        for route in routes
+    }
+    assert timing == {
+        ("oncall", 'severity="critical"'): ("3s", "20s", "1h"),
+        ("team chat", 'severity="critical"'): ("3s", "20s", "1h"),
+        ("team chat", 'severity="warning"'): ("30s", "2m", "18h"),
+    }
+
+
+def test_alerts_of_one_name_run_and_severity_are_one_message(render: Render) -> None:
+    assert read(render())["route"]["group_by"] == ["alertname", "run", "severity"]
+
+
+def test_a_secret_is_named_by_its_path_and_never_written(render: Render) -> None:
+    folder = render(TWO_RECEIVERS)
+
+    oncall = read(folder)["receivers"][1]["webhook_configs"][0]
+    path = Path(oncall["http_config"]["authorization"]["credentials_file"])
+    assert path.is_absolute()
+    assert path.read_text() == "s3cret-token\n"
+    assert not [
+        file for file in folder.parent.parent.rglob("generated/**/*.*") if "s3cret" in file.read_text()
+    ]
+
+
+def test_a_secret_address_is_read_from_its_file_where_alertmanager_can(
+    render: Render, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = alertmanager("0.31")
+    monkeypatch.setenv("STEPWATCH_AMTOOL", str(newest.tool))  # 0.25 knows no url_file
+    folder = render("receivers: [{name: chat, webhook: {url_file: token}}]")
+
+    amtool(newest, "check-config", folder / "alertmanager.yml")
+    assert (
+        Path(read(folder)["receivers"][1]["webhook_configs"][0]["url_file"]).read_text() == "s3cret-token\n"
+    )

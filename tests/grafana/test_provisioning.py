@@ -1,0 +1,51 @@
+"""The files from which Grafana takes its datasources and its folder of dashboards."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from tests.grafana.conftest import FOLDER, Json, Render
+
+VARIABLES = {"STEPWATCH_PROMETHEUS_URL", "STEPWATCH_ALERTMANAGER_URL", "STEPWATCH_DASHBOARDS"}
+
+
+def read(render: Render, path: str, config: str = "") -> Json:
+    document: Json = yaml.safe_load(render(config)[FOLDER / "provisioning" / path])
+    return document
+
+
+def test_datasources_have_the_uids_that_dashboards_hold_and_cannot_be_edited(render: Render) -> None:
+    prometheus, alertmanager = read(render, "datasources/stepwatch.yaml")["datasources"]
+
+    assert (prometheus["uid"], prometheus["type"], prometheus["isDefault"], prometheus["editable"]) == (
+        *("stepwatch-prometheus", "prometheus", True, False),
+    )
+    assert (alertmanager["uid"], alertmanager["type"], alertmanager["editable"]) == (
+        *("stepwatch-alertmanager", "alertmanager", False),
+    )
+    assert alertmanager["jsonData"]["implementation"] == "prometheus"
+    assert prometheus["jsonData"]["alertmanagerUid"] == alertmanager["uid"]
+
+
+def test_panels_ask_for_no_finer_steps_than_runs_are_scraped(render: Render) -> None:
+    prometheus, _ = read(render, "datasources/stepwatch.yaml", "intervals: {runs: 7s}")["datasources"]
+
+    assert prometheus["jsonData"]["timeInterval"] == "7s"
+
+
+def test_dashboards_come_from_a_folder_and_cannot_be_saved_over(render: Render) -> None:
+    (provider,) = read(render, "dashboards/stepwatch.yaml")["providers"]
+
+    assert (provider["type"], provider["folder"], provider["allowUiUpdates"]) == ("file", "Stepwatch", False)
+    assert provider["options"] == {"path": "${STEPWATCH_DASHBOARDS}"}
+
+
+def test_grafana_is_given_nothing_to_fill_in_but_our_three_variables(render: Render) -> None:
+    """Grafana replaces every `$` in these files, so one that is meant as it is would be lost."""
+    texts = [data.decode() for path, data in render().items() if FOLDER / "provisioning" in path.parents]
+    settings = ["\n".join(line for line in text.splitlines() if "#" not in line) for text in texts]
+
+    assert set(re.findall(r"\$\{(\w+)\}", "".join(settings))) == VARIABLES
+    assert "".join(settings).count("$") == len(VARIABLES)
