@@ -41,7 +41,8 @@ def _seconds(action: Callable[[Path], object], path: Path) -> float:
 
 def _read_all(path: Path) -> None:
     watch = Watch(Settings(paths=(str(path),)))
-    watch.look()
+    while watch.look():
+        pass
     assert watch.health.runs["running"] == 1
     assert watch.health.bytes_read >= SIZE
 

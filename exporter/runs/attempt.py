@@ -37,12 +37,16 @@ class Stream:
 
 @dataclass(slots=True)
 class Progress:
-    """Steps of a run over all its attempts; ``ignore_to``: logged before the resume."""
+    """Steps of a run over all its attempts.
+
+    ``ignore_to``: logged before the resume; ``counted``: the highest step that was counted.
+    """
 
     first: int | None = None
     highest: int = -1
     step: int = -1
     ignore_to: int = -1
+    counted: int = -1
     streams: dict[str, Stream] = field(default_factory=dict)
 
     def kind(self, record: Record) -> Kind:
@@ -72,22 +76,36 @@ class Progress:
         stream.values = record.values
         return stream
 
+    def count(self, record: Record) -> bool:
+        """Is it the first record of its step, whichever part of the trainer it is from?"""
+        new = record.step > self.counted
+        self.counted = max(self.counted, record.step)
+        return new
+
     def kept(self) -> dict[str, Any]:
         """What a restart must not lose, as plain JSON values."""
-        steps = {name: stream.step for name, stream in self.streams.items()}
-        return {"first": self.first, "highest": self.highest, "step": self.step, "streams": steps}
+        streams = {name: stream.step for name, stream in self.streams.items()}
+        return {name: getattr(self, name) for name in _KEPT} | {"streams": streams}
 
     def restore(self, kept: dict[str, Any]) -> None:
         """Start from what ``kept`` returned."""
-        self.first, self.highest, self.step = kept["first"], kept["highest"], kept["step"]
+        for name in _KEPT:
+            setattr(self, name, kept[name])
         self.streams = {name: Stream(step) for name, step in kept["streams"].items()}
+
+
+_KEPT = ("first", "highest", "step", "ignore_to", "counted")
 
 
 def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     """Are all numbers but step and time those of the last record, and are there two or more?"""
-    if len(new) != len(old):
-        return False
     for key, value in new.items():
-        if key not in STEP_KEYS and (key not in old or old[key] != value):
+        if old.get(key) != value and key not in STEP_KEYS and number(value) is not None:
             return False
-    return sum(number(value) is not None for key, value in new.items() if key not in STEP_KEYS) >= 2
+    numbers = _numbers(new)
+    return len(numbers) >= 2 and numbers == _numbers(old)
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a record as they were written: NaN equals NaN there."""
+    return {key: value for key, value in values.items() if key not in STEP_KEYS and number(value) is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,36 +17,41 @@ CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file and its path below the watched folder."""
+    """A file, its path below the watched folder, and by what its replacement shows."""
 
     path: Path
     relative: Path
+    inode: int
+    size: int
 
 
 def files(patterns: list[str]) -> Iterator[Found]:
     """All regular files that the patterns (folders, files, globs) lead to, each once, sorted."""
     seen: set[tuple[int, int]] = set()
     for pattern in patterns:
-        for found in sorted(_matching(pattern), key=lambda found: found.path):
-            identity = _identity(found.path)
-            if identity and identity not in seen:
-                seen.add(identity)
-                yield found
+        for path, root in sorted(_matching(pattern), key=_links_last):
+            status = _status(path)
+            if status is not None and (status.st_dev, status.st_ino) not in seen:
+                seen.add((status.st_dev, status.st_ino))
+                yield Found(path, path.relative_to(root), status.st_ino, status.st_size)
 
 
-def looks_like_text(path: Path) -> bool:
-    """Is the start of the file text? Checkpoints lie in run folders too.
+def content(path: Path) -> str:
+    """``empty``, ``text`` or ``binary``, by the start of the file: checkpoints lie in run folders too.
 
     Raises:
         OSError: the file is gone or cannot be read.
     """
+    if not path.stat().st_size:
+        return "empty"
     with path.open("rb") as file:
         sample = file.read(TEXT_SAMPLE)
-    return len(sample.translate(None, CONTROL)) >= 0.95 * len(sample)
+    return "text" if len(sample.translate(None, CONTROL)) >= 0.95 * len(sample) else "binary"
 
 
-def _matching(pattern: str) -> Iterator[Found]:
-    if WILDCARDS.isdisjoint(pattern) or Path(pattern).exists():
+def _matching(pattern: str) -> Iterator[tuple[Path, Path]]:
+    """Paths of files, each with the folder below which it was looked for."""
+    if WILDCARDS.isdisjoint(pattern) or os.path.exists(pattern):  # noqa: PTH110  (Path.exists may raise)
         yield from _below(Path(pattern), Path(pattern))
         return
     root = _fixed_part(pattern)
@@ -53,15 +59,14 @@ def _matching(pattern: str) -> Iterator[Found]:
         yield from _below(Path(match), root)
 
 
-def _below(path: Path, root: Path) -> Iterator[Found]:
-    if path.is_file():
-        yield Found(path, path.relative_to(root if root != path else path.parent))
+def _below(path: Path, root: Path) -> Iterator[tuple[Path, Path]]:
+    if _status(path) is not None:
+        yield path, root if root != path else path.parent
     for folder, folders, names in os.walk(path):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if not name.startswith("."):
-                found = Path(folder, name)
-                yield Found(found, found.relative_to(root))
+                yield Path(folder, name), root
 
 
 def _fixed_part(pattern: str) -> Path:
@@ -73,10 +78,15 @@ def _fixed_part(pattern: str) -> Path:
     return Path(*fixed)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of a regular file; a link and its target are one file."""
+def _links_last(found: tuple[Path, Path]) -> tuple[bool, str]:
+    """A link and its target are one file, known by its own name: ``latest.log`` leads elsewhere tomorrow."""
+    return os.path.islink(found[0]), str(found[0])  # noqa: PTH114  (Path.is_symlink may raise)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """The status of a regular file."""
     try:
         status = path.stat()
     except OSError:
         return None
-    return (status.st_dev, status.st_ino) if path.is_file() else None
+    return status if stat.S_ISREG(status.st_mode) else None

@@ -61,16 +61,17 @@ class RunText:
         self._until = float("inf")
         self._chunks: Chunks = {}
 
-    def chunks(self, view: View, now: float, hold: float) -> Chunks:
-        """The run's lines; ``now`` and ``hold`` in seconds of the clock that records arrive by."""
-        key = (view.run.version, view.run.watched, view.name, view.state, view.writer)
+    def chunks(self, view: View, now: float) -> Chunks:
+        """The run's lines; ``now`` in seconds of the clock that records arrive by."""
+        run = view.run
+        key = (run.version, run.times.last, run.watched, view.name, view.state, view.writer)
         if key != self._key or now > self._until:
-            self._chunks, self._until = _render(view, now - hold, hold)
+            self._chunks, self._until = _render(view, now)
             self._key = key
         return self._chunks
 
 
-def _render(view: View, oldest: float, hold: float) -> tuple[Chunks, float]:
+def _render(view: View, now: float) -> tuple[Chunks, float]:
     run, label = view.run, f'run="{_escape(view.name)}"'
     chunks = {family: _lines(family, label, samples) for family, samples in _facts(view)}
     for signal, value in run.latest.items():
@@ -85,8 +86,8 @@ def _render(view: View, oldest: float, hold: float) -> tuple[Chunks, float]:
             if present is None or (statistic.hold is not Hold.NONE and not run.watched):
                 continue
             held = run.held.get(statistic)
-            value = held.value(oldest, present) if held else present
-            expiry = min(expiry, held.expires(hold)) if held else expiry
+            value = held.value(now, present) if held else present
+            expiry = min(expiry, held.expires()) if held else expiry
             line = f"{statistic.metric}{{{label}{_LABELS[statistic]}}} {_number(value)}\n"
             chunks[statistic.metric] = chunks.get(statistic.metric, "") + line
     return chunks, expiry

@@ -39,13 +39,16 @@ class Block:
 
 
 class Follower:
-    """Reads what was appended to a file since the last call."""
+    """Reads what was appended to a file since the last call.
+
+    ``offset`` is where the next line starts, ``unread`` how many bytes stood behind it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.offset = 0
-        self.head = b""
         self.unread = 0
+        self.head = b""
         self._inode: int | None = None
         self._size = -1
         self._skipping = False
@@ -60,9 +63,14 @@ class Follower:
         if status.st_size == self._size and status.st_ino == self._inode:
             return self._last_line(status, now)
         with self.path.open("rb") as file:
-            restarted = self._restarted(file.fileno(), status)
-            start = self.offset
-            block = self._block(os.pread(file.fileno(), BLOCK, start))
+            status = os.fstat(file.fileno())  # another file may have taken its place since
+            head = os.pread(file.fileno(), HEAD, 0)
+            restarted = self._inode is not None and not self._continues(status, head)
+            start = 0 if restarted else self.offset
+            data = os.pread(file.fileno(), BLOCK, start)
+        self._inode, self.head, self.offset = status.st_ino, head, start
+        self._skipping = self._skipping and not restarted
+        block = self._block(data)
         block.start, block.restarted, block.written = start, restarted, status.st_mtime
         block.more = block.size == BLOCK
         self._size = -1 if block.more else status.st_size
@@ -70,27 +78,22 @@ class Follower:
         return block
 
     def _last_line(self, status: os.stat_result, now: float) -> Block | None:
-        """A line that its writer will not end any more."""
+        """A line that its writer may not end any more; should it, the line is read again as a whole."""
         if not self.unread or self._skipping or now - status.st_mtime < LAST_LINE_SECONDS:
             return None
         with self.path.open("rb") as file:
             line = os.pread(file.fileno(), BLOCK, self.offset)
-        start, self.offset, self.unread = self.offset, self.offset + len(line), 0
-        return Block([line.replace(b"\0", b"")], start, len(line), written=status.st_mtime)
+        self.unread = 0
+        return Block([line.replace(b"\0", b"")], self.offset, len(line), written=status.st_mtime)
 
     def rewind(self) -> None:
         """Read the file from its start again."""
         self.offset, self._size, self._skipping = 0, -1, False
 
-    def _restarted(self, file: int, status: os.stat_result) -> bool:
-        """Was the file emptied or replaced since the last read? A fast writer may be past our offset."""
-        head = os.pread(file, HEAD, 0)
-        known = self._inode is not None
-        same = status.st_ino == self._inode and status.st_size >= self.offset and head.startswith(self.head)
-        self._inode, self.head = status.st_ino, head
-        if known and not same:
-            self.offset, self._skipping = 0, False
-        return known and not same
+    def _continues(self, status: os.stat_result, head: bytes) -> bool:
+        """Is it still the file that was read so far? A fast writer may be past our offset again."""
+        same = status.st_ino == self._inode and status.st_size >= self.offset
+        return same and head.startswith(self.head)
 
     def _block(self, data: bytes) -> Block:
         line_end = b"\n"

@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -88,7 +89,8 @@ def _version() -> str:
 
 def _process() -> Iterator[tuple[Family, list[Sample]]]:
     """The process metrics that every Prometheus client has."""
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
-    yield Family("process_resident_memory_bytes", "gauge", "Resident memory."), [({}, resident)]
+    with suppress(OSError):  # only Linux has that file
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+        yield Family("process_resident_memory_bytes", "gauge", "Resident memory."), [({}, resident)]
     yield Family("process_start_time_seconds", "gauge", "When the process started."), [({}, STARTED)]
     yield Family("process_cpu_seconds_total", "counter", "Processor time used."), [({}, time.process_time())]

@@ -92,12 +92,17 @@ class Holders:
         return found
 
     def _open_files(self) -> Iterator[Path]:
-        for process in self.proc.iterdir():
+        for process in _entries(self.proc):
             if process.name.isdigit() and process.name != str(os.getpid()):
-                try:
-                    yield from (process / "fd").iterdir()
-                except OSError:
-                    continue
+                yield from _entries(process / "fd")
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder; nothing if it cannot be read, or is gone."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _holds(link: Path, path: Path) -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from exporter.runs.discover import Found, looks_like_text
+from typing import Any
+
+from exporter.runs.discover import Found, content
 from exporter.runs.follow import Block, Follower
 from exporter.runs.health import Health
-from exporter.runs.names import run_name
 from exporter.runs.run import Clock, Run
 from exporter.runs.sources import recognise
 from exporter.runs.statefile import Saved, StateFolder
+
+IDLE_SECONDS = 2.0
+"""Files without a record are looked at less often: a run folder may hold thousands."""
 
 GIVE_UP_BYTES = 64 * 1024 * 1024
 """A text without a single record for that long is no log of a trainer."""
@@ -17,57 +21,84 @@ GIVE_UP_BYTES = 64 * 1024 * 1024
 class Log:
     """A file that may be a trainer's log.
 
-    ``grew`` is when it last grew before our eyes, in seconds of the steady clock; ``written`` its
-    own time of change, in seconds since the epoch.
+    ``kind`` is ``empty``, ``binary``, ``text`` (no record yet), ``no_records`` (given up) or
+    ``log``. ``grew`` is when it last grew before our eyes, in seconds of the steady clock;
+    ``written`` its own time of change, in seconds since the epoch. ``more``: there is more to read
+    at once; ``looked``: when it was read last. ``problem``: why it could not be read then.
     """
 
-    def __init__(self, found: Found, states: StateFolder, health: Health) -> None:
+    def __init__(self, found: Found, states: StateFolder, health: Health, hold: float) -> None:
         self.path = found.path
         self.relative = found.relative
-        self.short_name = run_name(found.relative)
         self.run: Run | None = None
-        self.caught_up = False
-        self.kind = "unrecognised"
+        self.kind = "empty"
         self.grew: float | None = None
         self.written = 0.0
+        self.more = True
+        self.looked = 0.0
+        self.problem: str | None = None
+        self._found = found
         self._follower = Follower(found.path)
         self._live_from: int | None = None
         self._states = states
         self._health = health
-        self._carry: dict[str, object] | None = None
-        self._saved_version = -1
+        self._hold = hold
+        self._carry: dict[str, Any] | None = None
+        self._saved: tuple[int, bool] | None = None
 
     @property
     def ignored(self) -> bool:
         """Is this file of no interest, as long as it is not replaced?"""
         return self.kind in ("binary", "no_records")
 
+    def is_due(self, steady: float) -> bool:
+        """Is it time to look at it? ``steady`` in seconds of the steady clock."""
+        if self.ignored:
+            return False
+        return self.run is not None or self.more or steady - self.looked >= IDLE_SECONDS
+
+    @property
+    def caught_up(self) -> bool:
+        """Was the log read to its end? What is added from then on arrives before our eyes."""
+        return self._live_from is not None
+
     @property
     def unread(self) -> int:
         """Bytes of the file not read yet."""
         return 0 if self.ignored else self._follower.unread
 
+    def replaced(self, found: Found) -> bool:
+        """Is what was found under this log's path another file than the one that is ignored?"""
+        size = max(self._found.size, self._follower.offset)
+        return self.ignored and (found.inode != self._found.inode or found.size < size)
+
     def quiet(self, wall: float, steady: float) -> float:
         """Seconds since the log last grew."""
         return max(0.0, wall - self.written if self.grew is None else steady - self.grew)
 
-    def read(self, wall: float, steady: float) -> bool:
-        """Read one block; true if there is more to read at once.
+    def read(self, wall: float, steady: float) -> None:
+        """Read one block.
 
         Raises:
             OSError: the file is gone or cannot be read.
         """
-        if self.kind == "unrecognised" and not self._follower.offset and not looks_like_text(self.path):
-            self.kind = "binary"
-            return False
+        self.looked, self.more = steady, False
+        if self.kind == "empty" and not self._has_text():
+            return
         block = self._follower.read(wall)
         if block is None:
-            return False
+            return
         self._note(block, steady)
         self._lines(block, Clock(wall, steady, live=self._is_live(block)))
+        self.more = block.more
         if not block.more:
             self._reached_end()
-        return block.more
+
+    def _has_text(self) -> bool:
+        self.kind = content(self.path)
+        if self.kind == "empty":
+            self._reached_end()
+        return self.kind == "text"
 
     def _note(self, block: Block, steady: float) -> None:
         self._health.bytes_read += block.size
@@ -80,12 +111,15 @@ class Log:
             self._restarted()
 
     def _restarted(self) -> None:
-        """The log was emptied: what the run knows so far is nowhere else now."""
+        """The log was emptied: what the run knows so far is nowhere else now.
+
+        What stands in the log already is history again: a copy of a log is replaced as a whole.
+        """
         self._health.restarts += 1
-        self._live_from = 0 if self.caught_up else None
+        self._live_from = None
         if self.run is not None:
             self._carry = self.run.kept()
-            self.save()
+            self._write(self.run)
 
     def _is_live(self, block: Block) -> bool:
         return self._live_from is not None and block.start >= self._live_from
@@ -112,8 +146,9 @@ class Log:
             if self._follower.offset > GIVE_UP_BYTES:
                 self.kind = "no_records"
             return False
-        self.run, self.kind = Run(source), "log"
+        self.run, self.kind = Run(source, self._hold), "log"
         self._restore(self.run)
+        self.run.watched = self.run.watched or self._is_live(block)
         if block.start == 0:
             return True
         self._follower.rewind()
@@ -125,30 +160,37 @@ class Log:
         if saved is None:
             return
         run.watched = saved.watched
-        self._carry = saved.before(self._follower.head, self.path.stat().st_size)
+        self._carry = saved.before(self._follower.head, self._follower.offset + self._follower.unread)
         if self._carry is not None:
             run.restore(self._carry)
 
     def _reached_end(self) -> None:
         if self._live_from is None:
             self._live_from = self._follower.offset
-        self.caught_up = True
         if self.run is not None:
             self.run.times.caught_up(self.written)
 
     def save(self) -> None:
-        """Keep what an exporter restart could not rebuild, if it changed since the last time."""
+        """Keep what an exporter restart could not rebuild, if it changed since the last time.
+
+        Half a log is no news: what was kept of the whole is worth more.
+        """
         run = self.run
-        if run is None or run.version == self._saved_version:
-            return
+        if run is not None and self.caught_up and (run.version, run.watched) != self._saved:
+            self._write(run)
+
+    def _write(self, run: Run) -> None:
         head, offset = self._follower.head.hex(), self._follower.offset
         try:
             self._states.save(self.path, Saved(self._carry, run.kept(), head, offset, run.watched))
         except OSError:
             self._health.state_errors += 1
             return
-        self._saved_version = run.version
+        self._saved = (run.version, run.watched)
 
     def forget(self) -> None:
         """Nothing of this log is needed any more."""
-        self._states.forget(self.path)
+        try:
+            self._states.forget(self.path)
+        except OSError:
+            self._health.state_errors += 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
 
 GENERIC_STEMS = frozenset({"output", "metrics", "trainer_state", "verl_logs", "train"})
 GENERIC_FOLDERS = frozenset({"files", "logs"})
@@ -16,8 +19,31 @@ def run_name(path: PurePath) -> str:
     ``wandb/run-1-abc/files/output.log`` -> ``run-1-abc``.
     """
     if path.stem not in GENERIC_STEMS:
-        return path.with_suffix("").as_posix()
+        return printable(path.with_suffix(""))
     folders = [part for part in path.parent.parts if part not in GENERIC_FOLDERS]
     if path.parent.name in GENERIC_FOLDERS:
         folders = folders[-1:]
-    return "/".join(folders) or path.stem
+    return printable(PurePath(*folders) if folders else PurePath(path.stem))
+
+
+def run_names(logs: Mapping[Path, PurePath]) -> dict[Path, str]:
+    """A name of its own for each log; ``logs`` maps its path to the one below the watched folder.
+
+    Logs that lead to one name are told apart by their paths below the folder, or if need be by
+    their whole paths.
+    """
+    names = {path: run_name(relative) for path, relative in logs.items()}
+    for longer in (logs.__getitem__, Path.absolute):
+        taken = shared(names.values())
+        names = {path: printable(longer(path)) if name in taken else name for path, name in names.items()}
+    return names
+
+
+def shared(names: Iterable[str]) -> frozenset[str]:
+    """Names that are there more than once."""
+    return frozenset(name for name, count in Counter(names).items() if count > 1)
+
+
+def printable(path: PurePath) -> str:
+    """The path as UTF-8 text, whatever bytes the file system holds."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")

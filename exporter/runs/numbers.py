@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
-
-NAN = float("nan")
 
 
 def number(raw: Any) -> float | None:
@@ -21,7 +20,7 @@ def number(raw: Any) -> float | None:
         return float(raw)
     if kind is str:
         return _from_text(raw)
-    return NAN if raw is None else None
+    return math.nan if raw is None else None
 
 
 def _from_text(text: str) -> float | None:

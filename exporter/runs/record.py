@@ -40,11 +40,21 @@ class ResponseLimit:
 class Ended:
     """The log says that the run ended.
 
-    A traceback alone is no certain failure (``certain=False``): trainers log those they caught.
+    A traceback or an exit code is no certain failure (``certain=False``): trainers log those that
+    they caught, and those of programs that a reward runs.
     """
 
     state: str
     certain: bool = True
+
+
+STEP_LIMIT = 10**15
+"""No step number is that high; digits that several writers mixed up are."""
+
+
+def is_step(raw: Any) -> bool:
+    """Is this value of a JSON document a step number?"""
+    return type(raw) is int and 0 <= raw < STEP_LIMIT
 
 
 Event = Record | TotalSteps | ResponseLimit | Ended

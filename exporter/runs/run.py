@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from exporter.runs import signals
@@ -36,12 +37,15 @@ class Times:
     last: float | None = None
     pace: Pace = field(default_factory=Pace)
     replayed: float = 0.0
+    untold: bool = False
 
-    def replay(self, record: Record, step_seconds: float | None) -> None:
+    def replay(self, record: Record, step_seconds: float | None, now: float) -> None:
         """A record of the past: its own time, else the durations that the trainer measured."""
         if record.time is not None:
-            self._move(record.time)
-        elif step_seconds is not None:
+            self._move(min(record.time, now))
+            return
+        self.untold = True
+        if step_seconds is not None and 0 < step_seconds < float("inf"):
             self.pace.add(step_seconds)
             self.replayed += step_seconds
 
@@ -51,9 +55,9 @@ class Times:
 
     def caught_up(self, written: float) -> None:
         """The log was read up to its end, which was written then."""
-        if self.last is None:
-            self.last = written
-        if self.start is None:
+        if self.untold:
+            self.last, self.untold = written, False
+        if self.start is None and self.last is not None:
             self.start = self.last - self.replayed
 
     def _move(self, time: float) -> None:
@@ -61,18 +65,19 @@ class Times:
             self.start = time
         if self.last is not None:
             self.pace.add(time - self.last)
-        self.last = time
+        self.last = time if self.last is None else max(time, self.last)
 
 
 class Run:
-    """A run as its log tells it.
+    """A run as its log tells it. ``hold``: for how many seconds extremes are held.
 
     ``watched``: a step arrived while the exporter looked on, now or before a restart. Statistics
     that rules look at first exist only then, since a replay of an old log must raise nothing.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, hold: float) -> None:
         self.source = source
+        self.hold = hold
         self.table = signals.table(source.framework)
         self.ended: Ended | None = None
         self.total: int | None = None
@@ -100,7 +105,7 @@ class Run:
                 self.total = steps
             case ResponseLimit(tokens):
                 self.response_limit = tokens
-            case Ended():
+            case Ended() if event.certain or self.ended is None:
                 self.ended = event
 
     def _record(self, record: Record, clock: Clock) -> None:
@@ -128,40 +133,45 @@ class Run:
             self.watched = True
             self.times.arrive(record, clock.wall)
         else:
-            self.times.replay(record, found.get("step_seconds"))
+            self.times.replay(record, found.get("step_seconds"), clock.wall)
 
     def _measure(self, found: dict[str, float], record: Record, stream: Stream, clock: Clock) -> None:
-        if not stream.counted:
-            self.records += 1
+        self.records += self.progress.count(record)
         signals.drop_batch_relative_truncation(found, record.values, self.response_limit)
         new = {signal: value for signal, value in found.items() if signal not in stream.counted}
         stream.counted.update(new)
         self.latest.update(new)
-        for signal, value in new.items():
-            statistics = self.statistics.get(signal)
-            if statistics is not None:
-                statistics.add(value, record.step)
-                if clock.live:
-                    self._hold(statistics, clock.steady)
+        moved = [signal for signal in new if signal in self.statistics]
+        for signal in moved:
+            self.statistics[signal].add(new[signal], record.step)
+        if clock.live:
+            for signal in moved:  # a statistic may span two signals: all have moved by now
+                self._hold(self.statistics[signal], clock.steady)
 
     def _hold(self, statistics: SignalStatistics, now: float) -> None:
         for statistic, read in statistics.readers:
             if statistic.hold is not Hold.NONE and (value := read()) is not None:
                 held = self.held.get(statistic)
                 if held is None:
-                    held = self.held[statistic] = Held(statistic.hold)
+                    held = self.held[statistic] = Held(statistic.hold, self.hold)
                 held.add(now, value)
 
     def kept(self) -> dict[str, Any]:
         """What a restart could not rebuild from an emptied log, as plain JSON values."""
-        statistics = {name: signal.kept() for name, signal in self.statistics.items()}
-        progress = self.progress.kept()
-        counts = {"records": self.records, "resumes": self.resumes, "start": self.times.start}
-        return {"statistics": statistics, "progress": progress, "total": self.total, **counts}
+        return {
+            "statistics": {name: signal.kept() for name, signal in self.statistics.items()},
+            "progress": self.progress.kept(),
+            "latest": {signal: value for signal, value in self.latest.items() if isfinite(value)},
+            "records": self.records,
+            "resumes": self.resumes,
+            "total": self.total,
+            "start": self.times.start,
+        }
 
     def restore(self, kept: dict[str, Any]) -> None:
         """Start from what ``kept`` returned."""
         self.progress.restore(kept["progress"])
+        self.latest = dict(kept["latest"])
         self.records, self.resumes, self.total = kept["records"], kept["resumes"], kept["total"]
         self.times.start = kept["start"]
         for name in self.statistics.keys() & kept["statistics"].keys():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 
 from exporter.runs.exposition import CONTENT_TYPE
 
@@ -25,6 +27,11 @@ class Server(ThreadingHTTPServer):
     def start(self) -> None:
         """Serve from now on, in the background."""
         Thread(target=self.serve_forever, name="http", daemon=True).start()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A scraper that goes away before it has its page is no news; anything else is."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -7,7 +7,7 @@ before are then nowhere else. The files lie in Stepwatch's own folder; run folde
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -42,18 +42,16 @@ class StateFolder:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
 
     def load(self, log: Path) -> Saved | None:
-        """What was saved for a log; an unreadable state file counts as none."""
+        """What was saved for a log; a file that cannot be read, or is not as it was written, is none."""
         if self.folder is None:
             return None
         try:
-            found = orjson.loads(self._file(self.folder, log).read_bytes())
-            return _saved(found)
-        except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+            seal, _, body = self._file(self.folder, log).read_bytes().partition(b"\n")
+        except OSError:
             return None
+        return Saved(**orjson.loads(body)) if seal == _seal(body) else None
 
     def save(self, log: Path, saved: Saved) -> None:
         """Write atomically: a reader, or a crash, finds the old state or the new one.
@@ -63,22 +61,27 @@ class StateFolder:
         """
         if self.folder is None:
             return
+        body = orjson.dumps(asdict(saved))
+        self.folder.mkdir(parents=True, exist_ok=True)
         target = self._file(self.folder, log)
         scratch = target.with_suffix(".new")
-        scratch.write_bytes(orjson.dumps({"format": FORMAT, "log": str(log), **asdict(saved)}))
+        scratch.write_bytes(_seal(body) + b"\n" + body)
         scratch.replace(target)
 
     def forget(self, log: Path) -> None:
-        """The log is gone for good."""
+        """The log is gone for good.
+
+        Raises:
+            OSError: the state folder cannot be written.
+        """
         if self.folder is not None:
             self._file(self.folder, log).unlink(missing_ok=True)
 
     @staticmethod
     def _file(folder: Path, log: Path) -> Path:
-        return folder / f"{sha256(os.fsencode(log.absolute())).hexdigest()[:32]}.json"
+        return folder / f"{sha256(os.fsencode(log.absolute())).hexdigest()[:32]}.state"
 
 
-def _saved(found: dict[str, Any]) -> Saved | None:
-    if found["format"] != FORMAT:
-        return None
-    return Saved(**{field.name: found[field.name] for field in fields(Saved)})
+def _seal(body: bytes) -> bytes:
+    """The first line of a state file: its format, and what its content must add up to."""
+    return f"stepwatch-state {FORMAT} {sha256(body).hexdigest()}".encode()

@@ -21,14 +21,14 @@ Definitions (x_t is the t-th present value of the signal, t = 1, 2, ...):
 - ``steps_since_best``, ``records_since_best``: since ewma(0.05) last beat its own best by more
   than 0.16 noise (the standard deviation of that mean), from the 5th value; by step number, and
   in records with the signal.
-- ``nonfinite_streak_steps``: records in a row in which the value was present and not finite.
+- ``nonfinite_streak_steps``: records in a row in which the value was present and not finite; from
+  the first value on.
 
 Resume (the step counter went back): windows are cleared; means, best, peak, start and noise stay.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from statistics import fmean, median
@@ -36,6 +36,9 @@ from typing import Any, TypeVar, cast
 
 from exporter.runs.contract import STATISTICS, Statistic
 from exporter.runs.trackers import WINDOW, Noise, Patience, Peak, RecentMeans, Start, Tracker, Trend
+
+FINITE_BELOW = 1e300
+"""Beyond that the sum of a window overflows: as bad as Inf."""
 
 Read = Callable[[], float | None]
 T = TypeVar("T", bound=Tracker)
@@ -60,20 +63,21 @@ class SignalStatistics:
         self.floor = floor or self
         self.streak = 0
         self.nonfinite = 0
-        self.measured = False
+        self.seen = self.measured = False
         self._trackers: dict[str, Tracker] = {}
         self.readers: list[tuple[Statistic, Read]] = [(s, self._reader(s)) for s in wanted]
         self._adders = [tracker.add for tracker in self._trackers.values()]
 
     def add(self, value: float, step: int) -> None:
         """Take the value of one record; NaN and Inf move nothing but the streak."""
-        if not math.isfinite(value):
+        self.seen = True
+        if value:
+            self.measured = True
+        if not abs(value) < FINITE_BELOW:
             self.streak += 1
             self.nonfinite += 1
             return
         self.streak = 0
-        if value:
-            self.measured = True
         self.values.append(value)
         for add in self._adders:
             add(value, step)
@@ -88,11 +92,12 @@ class SignalStatistics:
     def kept(self) -> dict[str, Any]:
         """What a resume keeps, as plain JSON values."""
         trackers = {name: tracker.kept() for name, tracker in self._trackers.items()}
-        return {"nonfinite": self.nonfinite, "measured": self.measured, "trackers": trackers}
+        flags = {"nonfinite": self.nonfinite, "seen": self.seen, "measured": self.measured}
+        return {**flags, "trackers": trackers}
 
     def take(self, kept: dict[str, Any]) -> None:
         """Start from what ``kept`` returned; windows stay empty."""
-        self.nonfinite, self.measured = kept["nonfinite"], kept["measured"]
+        self.nonfinite, self.seen, self.measured = kept["nonfinite"], kept["seen"], kept["measured"]
         for name in self._trackers.keys() & kept["trackers"].keys():
             self._trackers[name].take(kept["trackers"][name])
 
@@ -104,7 +109,7 @@ class SignalStatistics:
         if statistic.name == "range_over_steps":
             return lambda: self._range(steps, needed)
         if statistic.name == "nonfinite_streak_steps":
-            return lambda: float(self.streak)
+            return lambda: float(self.streak) if self.seen else None
         return self._tracked(statistic.name, statistic.alpha or "", steps)
 
     def over(self, function: Callable[[list[float]], float], steps: int, needed: int) -> float | None:

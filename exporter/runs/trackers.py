@@ -235,16 +235,11 @@ class Patience:
         mean = self.slow.add(value)
         if self.slow.count < PATIENCE_FROM:
             return
-        if self._is_best(mean):
+        if self.best is None or mean > self.best + PATIENCE_NOISES * (self.noise.value() or 0.0):
             self.best, self.best_step, self.records = mean, step, 0
         else:
             self.records += 1
         self.steps = step - self.best_step
-
-    def _is_best(self, mean: float) -> bool:
-        if self.best is None:
-            return True
-        return mean > self.best and mean > self.best + PATIENCE_NOISES * (self.noise.value() or 0.0)
 
     def resume(self) -> None:
         """A best stays."""

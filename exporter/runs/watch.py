@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -15,8 +14,13 @@ from exporter.runs.health import Health
 from exporter.runs.holders import Holders
 from exporter.runs.lifecycle import Evidence, Silence, state
 from exporter.runs.log import Log
+from exporter.runs.names import run_name, run_names, shared
 from exporter.runs.statefile import StateFolder
 
+READ_SECONDS = 1.0
+"""How long one look reads at most: runs are shown, and signals heeded, during a cold start too."""
+YIELD_SECONDS = 0.0005
+"""Pause between two blocks: a lock released and taken again at once is never handed over."""
 DISCOVER_SECONDS = 5.0
 HOLDERS_SECONDS = 1.0
 SAVE_SECONDS = 10.0
@@ -49,8 +53,11 @@ class Watch:
         self._due: dict[str, float] = {}
         self._lock = Lock()
 
-    def look(self) -> None:
-        """Find new logs, read what was appended, and look at the writers."""
+    def look(self) -> bool:
+        """Find new logs, read what was appended, and look at the writers.
+
+        Returns true if there is more to read at once.
+        """
         started = time.monotonic()
         if self._is_due("discover", DISCOVER_SECONDS):
             self._discover()
@@ -58,18 +65,19 @@ class Watch:
         if self._is_due("holders", HOLDERS_SECONDS):
             self._look_at_writers()
         with self._lock:
-            self._views = list(self._current_views())
+            self._views = self._current_views()
         if self._is_due("save", SAVE_SECONDS):
             self.save()
         self.health.poll_seconds = time.monotonic() - started
         self.health.polled = time.time()
+        return any(log.more for log in self.logs.values())
 
     def metrics(self) -> bytes:
         """The exposition page."""
         now = time.monotonic()
         with self._lock:
-            chunks = [self._text(path).chunks(view, now, self.settings.hold) for path, view in self._views]
-        return page(chunks, self.health.samples())
+            chunks = [self._text(path).chunks(view, now) for path, view in self._views]
+            return page(chunks, self.health.samples())
 
     def save(self) -> None:
         """Write the state files of all runs that changed."""
@@ -87,8 +95,9 @@ class Watch:
     def _discover(self) -> None:
         started = time.monotonic()
         found = {file.path: file for file in discover.files(list(self.settings.paths))}
-        for path in found.keys() - self.logs.keys():
-            self.logs[path] = Log(found[path], self.states, self.health)
+        for path, file in found.items():
+            if path not in self.logs or self.logs[path].replaced(file):
+                self.logs[path] = Log(file, self.states, self.health, self.settings.hold)
         for path in [path for path in self.logs if path not in found and self._forgettable(path)]:
             self._forget(path)
         self._due["discover"] = max(self._due["discover"], started + 20 * (time.monotonic() - started))
@@ -105,41 +114,48 @@ class Watch:
 
     def _read_all(self) -> None:
         """A block of each log in turn, so that a long one does not keep the others waiting."""
-        waiting = [log for log in self.logs.values() if not log.ignored]
-        while waiting:
-            waiting = [log for log in waiting if self._read(log)]
+        now = time.monotonic()
+        due = [log for log in self.logs.values() if log.is_due(now)]
+        waiting = deque(sorted(due, key=lambda log: (log.more, log.looked)))
+        while waiting and not (waiting[0].more and time.monotonic() > now + READ_SECONDS):
+            log = waiting.popleft()
+            self._read(log)
+            if log.more:
+                waiting.append(log)
+                time.sleep(YIELD_SECONDS)
 
-    def _read(self, log: Log) -> bool:
+    def _read(self, log: Log) -> None:
+        problem = None
         try:
             with self._lock:
-                return log.read(time.time(), time.monotonic())
+                log.read(time.time(), time.monotonic())
         except FileNotFoundError:
-            self.health.file_errors["vanished"] += log.run is None
+            problem = "vanished"
         except OSError:
-            self.health.file_errors["unreadable"] += 1
-        return False
+            problem = "unreadable"
+        if problem is not None and problem != log.problem:
+            self.health.file_errors[problem] += 1
+        log.problem = problem
 
     def _look_at_writers(self) -> None:
         now = time.monotonic()
         live = [log.path for log in self.logs.values() if log.run and _quiet(log) < 24 * 3600]
         self.holders.look(live, now)
 
-    def _current_views(self) -> Iterator[tuple[Path, View]]:
-        runs = [log for log in self.logs.values() if log.run and log.caught_up]
-        shared = {name for name, count in Counter(log.short_name for log in runs).items() if count > 1}
-        self.health.collisions = sum(log.short_name in shared for log in runs)
+    def _current_views(self) -> list[tuple[Path, View]]:
+        runs = {log.path: log.relative for log in self.logs.values() if log.run and log.caught_up}
+        names = [run_name(relative) for relative in runs.values()]
+        self.health.collisions = len([name for name in names if name in shared(names)])
         self.health.files = Counter(log.kind for log in self.logs.values())
         self.health.unread_bytes = sum(log.unread for log in self.logs.values())
-        self.health.runs, self.health.dormant = Counter(), 0
-        for log in runs:
-            name = log.relative.as_posix() if log.short_name in shared else log.short_name
-            view = self._view(log, name)
-            if view is not None:
-                self.health.runs[view.state] += 1
-                yield log.path, view
+        self.health.dormant = 0
+        views = [(path, view) for path, name in run_names(runs).items() if (view := self._view(path, name))]
+        self.health.runs = Counter(view.state for _, view in views)
+        return views
 
-    def _view(self, log: Log, name: str) -> View | None:
+    def _view(self, path: Path, name: str) -> View | None:
         """The run as it is shown; nothing of one that ended before it was watched, or long ago."""
+        log = self.logs[path]
         run = log.run
         if run is None:
             return None

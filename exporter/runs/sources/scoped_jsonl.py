@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import orjson
 
-from exporter.runs.record import Event, Record
+from exporter.runs.numbers import number
+from exporter.runs.record import Event, Record, is_step
 
 ABOUT_THE_RECORD = frozenset({"timestamp", "scope", "step"})
 
@@ -33,7 +35,7 @@ class ScopedJsonl:
 
 def _record(line: bytes) -> Record | None:
     match _parse(line):
-        case {"scope": str(scope), "step": int(step)} as found:
+        case {"scope": str(scope), "step": step} as found if is_step(step):
             values = {key: value for key, value in found.items() if key not in ABOUT_THE_RECORD}
             return Record(step, values, _seconds(found.get("timestamp")), scope)
     return None
@@ -47,18 +49,19 @@ def _parse(line: bytes) -> Any:
 
 
 def _parse_leniently(line: bytes) -> Any:
-    """Python's ``json.dumps`` writes bare ``NaN``, which strict parsers refuse."""
+    """Python's ``json.dumps`` writes bare ``NaN``, which strict parsers refuse: ``null`` says the same."""
     try:
-        return json.loads(line)
+        return orjson.loads(json.dumps(json.loads(line, parse_constant=lambda _: None)))
     except (ValueError, RecursionError):
         return None
 
 
 def _seconds(stamp: Any) -> float | None:
     """Seconds since the epoch, from a number or an ISO 8601 text."""
-    if isinstance(stamp, int | float) and not isinstance(stamp, bool):
-        return float(stamp)
+    seconds = number(stamp)
+    if seconds is not None:
+        return seconds if math.isfinite(seconds) else None
     try:
         return datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -2,7 +2,7 @@
 
 The line may stand behind Ray's ``(TaskRunner pid=1)`` and colour codes, glued to tqdm bars by a
 carriage return; values may be wrapped by numpy (``np.float64(0.5)``). A pseudo terminal cuts lines
-at 4096 bytes: the last field of such a line is dropped, since its digits may be cut.
+after 4096 bytes: the last field of such a line is dropped, since its digits may be cut.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
 
 TERMINAL_CUT = 4096
+_FOLDED = " [repeated "
+"""Ray adds that to a line which several processes printed."""
 
-_STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d+) - ([^\r\x1b\x00]+)")
+_STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d{1,15}) - ([^\r\x1b\x00]+)")
+_TROUBLE = rb"Traceback \(most recent|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
+"""Caught errors and programs that a reward runs in a sandbox say that as well."""
 _WORTH_A_LOOK = re.compile(
-    rb"[Tt]otal.training.steps|max_response_length|Training Progress: 100%|Traceback \(most recent"
-    rb"|Final validation metrics|Total time for train steps|HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit"
-    rb"|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
+    rb"[Tt]otal.training.steps|max_response_length|Training Progress: 100%|Final validation metrics"
+    rb"|Total time for train steps|HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit|" + _TROUBLE
 )
-_TOTAL = re.compile(rb"(?:Total training steps: |'total_training_steps': )(\d+)")
-_LIMIT = re.compile(rb"'max_response_length': (\d+)")
+_TOTAL = re.compile(rb"(?:Total training steps: |'total_training_steps': )(\d{1,15})\b")
+_LIMIT = re.compile(rb"'max_response_length': (\d{1,15})\b")
 _FULL_BAR = re.compile(rb"Training Progress: 100%\|[^|]*\| (\d+)/\1 ")
 _FINISHED = re.compile(rb"Final validation metrics|Total time for train steps|Job 'raysubmit_\w+' succeeded")
-_FAILED = re.compile(
-    rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit_\w+' failed"
-    rb"|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
-)
-_TRACEBACK = b"Traceback (most recent call last)"
+_FAILED = re.compile(rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit_\w+' failed")
+_MAY_HAVE_FAILED = re.compile(_TROUBLE)
 
 
 class VerlConsole:
@@ -41,20 +41,21 @@ class VerlConsole:
     @staticmethod
     def recognises(line: bytes) -> bool:
         found = _STEP.search(line)
-        return found is not None and _record(line, found) is not None
+        return found is not None and _record(found) is not None
 
     def read(self, line: bytes) -> Iterator[Event]:
         found = _STEP.search(line)
-        if found and (record := _record(line, found)):
+        if found and (record := _record(found)):
             yield record
             line = line[: found.start()] + line[found.end() :]
         if _WORTH_A_LOOK.search(line):
             yield from _said(line)
 
 
-def _record(line: bytes, found: re.Match[bytes]) -> Record | None:
+def _record(found: re.Match[bytes]) -> Record | None:
     fields = found[2].decode("utf-8", "replace").split(" - ")
-    if len(line) >= TERMINAL_CUT and found.end() == len(line):
+    fields[-1] = fields[-1].partition(_FOLDED)[0]
+    if found.end() == TERMINAL_CUT:
         fields.pop()
     values = _pairs(fields)
     if not any(number(value) is not None for value in values.values()):
@@ -79,5 +80,5 @@ def _said(line: bytes) -> Iterator[Event]:
         yield Ended("finished")
     elif _FAILED.search(line):
         yield Ended("failed")
-    elif _TRACEBACK in line:
+    elif _MAY_HAVE_FAILED.search(line):
         yield Ended("failed", certain=False)

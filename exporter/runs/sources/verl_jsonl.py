@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from exporter.runs.record import Event, Record
+from exporter.runs.record import Event, Record, is_step
 
 
 class VerlJsonl:
@@ -33,6 +33,6 @@ def _record(line: bytes) -> Record | None:
     except orjson.JSONDecodeError:
         return None
     match found:
-        case {"step": int(step), "data": dict(values)}:
+        case {"step": step, "data": dict(values)} if is_step(step):
             return Record(step, values)
     return None

@@ -1,0 +1,98 @@
+"""Every query of both dashboards finds data once real logs have been replayed through the stack."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.e2e.stack import CONSOLE, PAIRS, Stack, wait_until
+from tests.e2e.test_delivery import HEALTHY, PAGES, SICK, WITH_TOTAL
+from tests.e2e.writer import writing
+from tests.grafana.queries import dashboard_queries
+
+pytestmark = pytest.mark.e2e
+
+LOGS = {
+    "sick": SICK,
+    "critic": HEALTHY,
+    "total": WITH_TOTAL,
+    "truncated": CONSOLE / "opd_yeu8r64c_length_runaway_reward_collapse.log",
+}
+RUNS = (*LOGS, "scoped")
+GPUS = b"""gpu_utilization_ratio{gpu="0"} 0.9
+gpu_memory_used_bytes{gpu="0"} 6e10
+gpu_memory_total_bytes{gpu="0"} 8e10
+"""
+
+
+class GpuPage(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(GPUS)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the library's name)
+        """Say nothing."""
+
+
+@contextmanager
+def gpu_exporter():
+    with ThreadingHTTPServer(("127.0.0.1", 0), GpuPage) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def write_scoped(path):
+    """What only other trainers than verl log."""
+    for step in range(60):
+        values = {"reward_mean": 0.01 * step, "reward_std": 0.2, "zero_std_ratio": 0.1}
+        record = {"timestamp": time.time(), "scope": "rollout", "step": step, **values}
+        with path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids=lambda versions: "prometheus-" + versions[0])
+def stack(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stack")
+    with ExitStack() as opened:
+        target = opened.enter_context(gpu_exporter())
+        gpus = {"job": "gpus", "role": "gpu", "targets": [target], "interval": "5s"}
+        stack = opened.enter_context(Stack(folder, request.param, scrape=[gpus]))
+        for run, log in LOGS.items():
+            opened.enter_context(writing(log, stack.runs / f"{run}.log", "--rate", "10", "--stay"))
+        write_scoped(stack.runs / "scoped.jsonl")
+        stack.wait_sent("sick", PAGES, timeout=90)
+        for run in RUNS:
+            stack.wait_step(run, 55)
+        wait_until(lambda: bool(stack.query("gpu_utilization_ratio")), 30)
+        time.sleep(10)
+        yield stack
+
+
+@pytest.mark.parametrize("name", ["runs", "training"])
+def test_every_query_returns_data_for_a_replayed_run(stack, name):
+    dashboard = json.loads((stack.folder / f"grafana/generated/dashboards/{name}.json").read_text())
+    asked = {run: dashboard_queries(dashboard, run) for run in RUNS}
+
+    empty = [
+        each.panel + ": " + each.expr
+        for number, each in enumerate(asked["sick"])
+        if not any(stack.query(asked[run][number].expr) for run in RUNS)
+    ]
+
+    assert asked["sick"]
+    assert empty == []
+
+
+def test_the_dashboards_show_the_sick_run_as_sick_and_the_healthy_one_as_healthy(stack):
+    firing = stack.query('count by (run) (ALERTS{alertstate="firing",run=~".+"})')
+
+    assert {sample["metric"]["run"] for sample in firing} >= {"sick"}
+    assert "critic" not in {sample["metric"]["run"] for sample in firing}

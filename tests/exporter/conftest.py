@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from exporter.runs import watch as watch_module
+from exporter.runs.holders import Holders
+from exporter.runs.watch import Settings, Watch
+from tests.exporter.scrape import Scrape
+
+settings.register_profile(
+    "stepwatch",
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("stepwatch")
+
+
+class Clock:
+    """Time that passes only when a test says so; starts now, since files carry real times."""
+
+    def __init__(self) -> None:
+        self.wall = time.time()
+        self.steady = 1000.0
+
+    def time(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.steady
+
+    def sleep(self, seconds: float) -> None:
+        """A pause between two blocks is no time that counts."""
+
+    def advance(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+
+class Watched:
+    """A folder that is watched, and the page that is served."""
+
+    def __init__(self, clock: Clock, folder: Path, **more: object) -> None:
+        self.clock = clock
+        self.folder = folder
+        options = {"paths": (str(folder),), **more}
+        proc = options.pop("proc", folder.parent / "no-proc")
+        self.watch = Watch(Settings(**options), Holders(proc))  # type: ignore[arg-type]
+
+    def look(self, seconds: float = 0.0) -> Scrape:
+        """Let time pass, look until all is read, and scrape."""
+        self.clock.advance(seconds)
+        while self.watch.look():
+            pass
+        return self.scrape()
+
+    def discover(self) -> Scrape:
+        """Look late enough for new files to be found."""
+        return self.look(6.0)
+
+    def scrape(self) -> Scrape:
+        return Scrape(self.watch.metrics())
+
+
+@pytest.fixture(name="clock")
+def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(watch_module, "time", clock)
+    return clock
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(name="watched")
+def _watched(clock: Clock, folder: Path) -> Callable[..., Watched]:
+    """Make a watch over the folder; keyword arguments are settings."""
+    return lambda **more: Watched(clock, folder, **more)
+
+
+@pytest.fixture(name="real_logs", scope="session")
+def _real_logs() -> Path:
+    default = Path(__file__).parents[3] / "shared" / "runs"
+    folder = Path(os.environ.get("STEPWATCH_TEST_RUNS", default))
+    if not folder.is_dir():
+        reason = f"real logs: no folder {folder}; STEPWATCH_TEST_RUNS may name another"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return folder

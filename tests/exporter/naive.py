@@ -1,0 +1,152 @@
+"""Every statistic once more, straight from its definition: plain lists, computed anew each time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from exporter.runs.contract import Statistic
+
+
+@dataclass
+class History:
+    """Present values of one signal: (attempt, step, value); a resume starts the next attempt."""
+
+    values: list[tuple[int, int, float]] = field(default_factory=list)
+    attempt: int = 0
+
+    def finite(self) -> list[float]:
+        return [value for _, _, value in self.values if math.isfinite(value)]
+
+    def steps(self) -> list[int]:
+        return [step for _, step, value in self.values if math.isfinite(value)]
+
+    def this_attempt(self) -> list[float]:
+        return [
+            value for attempt, _, value in self.values if attempt == self.attempt and math.isfinite(value)
+        ]
+
+    def until(self, count: int) -> History:
+        """The history as it was after that many finite values."""
+        taken, seen = [], 0
+        for entry in self.values:
+            seen += math.isfinite(entry[2])
+            taken.append(entry)
+            if seen == count:
+                break
+        return History(taken, taken[-1][0])
+
+
+def value(statistic: Statistic, history: History, floor: History | None = None) -> float | None:
+    """The statistic after this history; ``floor`` is the history of the signal a range goes down to."""
+    if statistic.name == "range_over_steps":
+        return _range(statistic, history, floor or history)
+    if statistic.name in OF_WINDOW:
+        recent = last(statistic, history.this_attempt())
+        return OF_WINDOW[statistic.name](recent) if recent else None
+    return OF_HISTORY[statistic.name](statistic, history)
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+OF_WINDOW: dict[str, Callable[[list[float]], float]] = {
+    "min_over_steps": min,
+    "max_over_steps": max,
+    "mean_over_steps": mean,
+    "median_over_steps": median,
+}
+
+OF_HISTORY: dict[str, Callable[[Statistic, History], float | None]] = {
+    "nonfinite_streak_steps": lambda _, history: _streak(history) if history.values else None,
+    "start": lambda _, history: median(history.finite()[:5]) if len(history.finite()) >= 5 else None,
+    "peak": lambda _, history: max(means(0.05, history.finite()), default=None),
+    "noise": lambda _, history: noise(history),
+    "ewma": lambda statistic, history: _newest(means(_alpha(statistic), history.finite())),
+    "best": lambda _, history: max(means(0.1, history.finite())[2:], default=None),
+    "drawdown": lambda statistic, history: _newest(drawdowns(statistic, history.finite())),
+    "ewma_max_over_steps": lambda statistic, history: max(
+        last(statistic, _own(history, means(_alpha(statistic), history.finite()))), default=None
+    ),
+    "drawdown_min_over_steps": lambda statistic, history: min(
+        last(statistic, _own(history, drawdowns(statistic, history.finite()))), default=None
+    ),
+    "steps_since_best": lambda _, history: _since_best(history, history.steps()),
+    "records_since_best": lambda _, history: _since_best(history, list(range(len(history.finite())))),
+}
+
+
+def last(statistic: Statistic, values: list[float]) -> list[float]:
+    """The window, or nothing while it holds too few values."""
+    needed = statistic.at_least or statistic.steps or 0
+    window = values[-(statistic.steps or 1) :]
+    return window if len(window) >= needed else []
+
+
+def _own(history: History, values: list[float]) -> list[float]:
+    """Those that came in this attempt."""
+    count = len(history.this_attempt())
+    return values[-count:] if count else []
+
+
+def _range(statistic: Statistic, history: History, floor: History) -> float | None:
+    highs, lows = last(statistic, history.this_attempt()), last(statistic, floor.this_attempt())
+    return max(highs) - min(lows) if highs and lows else None
+
+
+def _newest(values: list[float]) -> float | None:
+    return values[-1] if values else None
+
+
+def _alpha(statistic: Statistic) -> float:
+    return float(statistic.alpha or 0)
+
+
+def means(alpha: float, values: list[float]) -> list[float]:
+    """The warm-started mean after each value."""
+    return [_mean(alpha, values[: count + 1]) for count in range(len(values))]
+
+
+def _mean(alpha: float, values: list[float]) -> float:
+    found = values[0]
+    for count, x in enumerate(values[1:], start=2):
+        found += max(alpha, 1 / count) * (x - found)
+    return found
+
+
+def drawdowns(statistic: Statistic, values: list[float]) -> list[float]:
+    """Best minus mean after each value from the 3rd on."""
+    slow = means(0.1, values)
+    own = means(_alpha(statistic), values)
+    return [max(slow[2 : count + 1]) - own[count] for count in range(2, len(values))]
+
+
+def noise(history: History) -> float | None:
+    entries = [(attempt, x) for attempt, _, x in history.values if math.isfinite(x)]
+    differences = [abs(b - a) for (first, a), (second, b) in pairwise(entries) if first == second][-64:]
+    return math.sqrt(math.pi) / 2 * mean(differences) if len(differences) >= 6 else None
+
+
+def _streak(history: History) -> float:
+    own = [x for attempt, _, x in history.values if attempt == history.attempt]
+    return float(next((i for i, x in enumerate(reversed(own)) if math.isfinite(x)), len(own)))
+
+
+def _since_best(history: History, counts: list[int]) -> float | None:
+    best = _bests(history)
+    return float(counts[-1] - counts[best[-1]]) if best else None
+
+
+def _bests(history: History) -> list[int]:
+    """Which finite values were bests of the slow mean, by more than its own spread."""
+    found: list[int] = []
+    slow = means(0.05, history.finite())
+    for index in range(4, len(slow)):
+        spread = 0.16 * (noise(history.until(index + 1)) or 0.0)
+        if not found or slow[index] > slow[found[-1]] + spread:
+            found.append(index)
+    return found

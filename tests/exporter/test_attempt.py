@@ -1,0 +1,159 @@
+"""Which records are new measurements, which repeat, and which belong to another attempt."""
+
+from __future__ import annotations
+
+import math
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.attempt import Kind, Progress
+from exporter.runs.record import Record
+
+TWO = {"critic/score/mean": 0.5, "actor/lr": 1e-6}
+
+
+def fed(*records: Record) -> tuple[Progress, list[Kind]]:
+    """A progress that took the records, and what each of them was."""
+    progress, kinds = Progress(), []
+    for record in records:
+        kinds.append(progress.kind(record))
+        if kinds[-1] is Kind.RESUME:
+            progress.resume()
+        elif kinds[-1] is Kind.FROM_SCRATCH:
+            progress = Progress()
+        progress.take(record)
+    return progress, kinds
+
+
+def kinds(*records: Record) -> list[Kind]:
+    return fed(*records)[1]
+
+
+def test_steps_that_go_up_are_new() -> None:
+    assert kinds(*(Record(step, {"x": step}) for step in (1, 2, 3, 50))) == [Kind.NEW] * 4
+
+
+def test_a_step_that_goes_back_is_a_resume() -> None:
+    progress, found = fed(Record(1, {}), Record(100, {}), Record(50, {}))
+
+    assert found[-1] is Kind.RESUME
+    assert (progress.step, progress.highest, progress.ignore_to) == (50, 100, 100)
+
+
+@pytest.mark.parametrize("first", [0, 1, 101])
+def test_back_to_the_first_step_is_a_start_from_scratch(first: int) -> None:
+    assert kinds(Record(first, {}), Record(first + 9, {}), Record(first, {}))[-1] is Kind.FROM_SCRATCH
+
+
+def test_several_records_of_one_step_are_no_resume() -> None:
+    records = (
+        Record(1, {"reward": 1}),
+        Record(2, {"reward": 2}),
+        Record(2, {"timing": 3}),
+        Record(2, {"val": 4}),
+    )
+
+    assert kinds(*records) == [Kind.NEW] * 4
+
+
+def test_parts_of_a_trainer_keep_their_own_step() -> None:
+    records = (
+        Record(5, {}, stream="rollout"),
+        Record(3, {}, stream="update"),
+        Record(4, {}, stream="update"),
+    )
+
+    assert kinds(*records) == [Kind.NEW] * 3
+
+
+def test_a_resume_of_one_part_is_no_second_resume_of_the_others() -> None:
+    progress, found = fed(
+        Record(1, {}, stream="rollout"),
+        Record(1, {}, stream="update"),
+        Record(9, {}, stream="rollout"),
+        Record(9, {}, stream="update"),
+        Record(5, {}, stream="rollout"),
+        Record(5, {}, stream="update"),
+    )
+
+    assert found[-2:] == [Kind.RESUME, Kind.NEW]
+    assert progress.ignore_to == 9
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (TWO, TWO),
+        ({**TWO, "step": 1, "training/global_step": 1}, {**TWO, "step": 2, "training/global_step": 2}),
+        ({**TWO, "timestamp": 1.0, "training/epoch": 0}, {**TWO, "timestamp": 2.0, "training/epoch": 1}),
+        ({"a": None, "b": 1.0}, {"a": None, "b": 1.0}),
+        ({"a": "nan", "b": "1.0"}, {"a": "nan", "b": "1.0"}),
+        ({**TWO, "note": "warm"}, {**TWO, "note": "cold"}),
+        ({**TWO, "note": "warm"}, {**TWO}),
+    ],
+)
+def test_a_record_whose_numbers_all_repeat_is_no_new_measurement(
+    first: dict[str, object], second: dict[str, object]
+) -> None:
+    assert kinds(Record(1, first), Record(2, second))[-1] is Kind.REPEAT
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (TWO, {**TWO, "timing_s/step": 1.0}),
+        ({**TWO, "timing_s/step": 1.0}, TWO),
+        (TWO, {**TWO, "actor/lr": 2e-6}),
+        ({**TWO, "timing_s/step": 1.0}, {**TWO, "timing_s/step": 1.1}),
+        ({"critic/score/mean": 0.5}, {"critic/score/mean": 0.5}),
+        ({"critic/score/mean": 0.5, "note": "x"}, {"critic/score/mean": 0.5, "note": "x"}),
+        ({"critic/score/mean": 0.5, "step": 3}, {"critic/score/mean": 0.5, "step": 3}),
+        ({}, {}),
+    ],
+)
+def test_a_record_with_one_new_number_or_only_one_number_is_a_measurement(
+    first: dict[str, object], second: dict[str, object]
+) -> None:
+    assert kinds(Record(1, first), Record(2, second))[-1] is Kind.NEW
+
+
+def test_the_first_record_after_a_restart_repeats_nothing() -> None:
+    progress, _ = fed(Record(1, TWO))
+    restored = Progress()
+    restored.restore(progress.kept())
+
+    assert restored.kind(Record(2, TWO)) is Kind.NEW
+
+
+def test_a_step_counts_once_over_all_parts_of_the_trainer() -> None:
+    progress = Progress()
+    records = [
+        Record(step, {}, stream=stream) for step in (1, 2, 3) for stream in ("rollout", "update", "perf")
+    ]
+
+    assert sum(progress.count(record) for record in records) == 3
+
+
+steps = st.lists(st.tuples(st.integers(0, 20), st.sampled_from(["", "a", "b"])), max_size=30)
+
+
+@given(before=steps, after=steps)
+def test_kept_and_restored_progress_goes_on_as_if_nothing_had_happened(
+    before: list[tuple[int, str]], after: list[tuple[int, str]]
+) -> None:
+    gone_on, _ = fed(*(Record(step, {"x": math.nan}, stream=stream) for step, stream in before))
+    restored = Progress()
+    restored.restore(orjson.loads(orjson.dumps(gone_on.kept())))
+
+    for step, stream in after:
+        record = Record(step, {"x": math.nan}, stream=stream)
+        assert restored.kind(record) is gone_on.kind(record)
+        for progress in (gone_on, restored):
+            if progress.kind(record) is not Kind.NEW:
+                progress.resume()
+            progress.take(record)
+            progress.count(record)
+        assert restored.kept() == gone_on.kept()

@@ -1,0 +1,134 @@
+"""Whether a run goes on or has ended, judged from what is known about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.contract import STATES
+from exporter.runs.lifecycle import Evidence, Pace, Silence, state
+from exporter.runs.record import Ended
+
+GOES_ON = Evidence(ended=None, step=10, total=100, quiet=5.0, gone=None, held=False, typical=30.0)
+FAILED, DOUBTFUL, FINISHED = Ended("failed"), Ended("failed", certain=False), Ended("finished")
+
+
+def judged(silence: Silence | None = None, **known: object) -> str:
+    return state(replace(GOES_ON, **known), silence or Silence())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ({}, "running"),
+        ({"total": None}, "running"),
+        # finished: the log says so, or the total is reached
+        ({"ended": FINISHED}, "finished"),
+        ({"step": 100}, "finished"),
+        ({"step": 101}, "finished"),
+        ({"step": 99}, "running"),
+        ({"step": None}, "running"),
+        ({"ended": FINISHED, "gone": 60.0}, "finished"),
+        ({"step": 100, "ended": FAILED}, "finished"),
+        ({"ended": FINISHED, "quiet": 1e6}, "finished"),
+        # failed: the log says so
+        ({"ended": FAILED}, "failed"),
+        ({"ended": FAILED, "held": True}, "failed"),
+        ({"ended": FAILED, "gone": 60.0}, "failed"),
+        # a traceback alone: only with the writer gone, or with silence where it cannot be seen
+        ({"ended": DOUBTFUL}, "running"),
+        ({"ended": DOUBTFUL, "gone": 9.9}, "running"),
+        ({"ended": DOUBTFUL, "gone": 10.0}, "failed"),
+        ({"ended": DOUBTFUL, "quiet": 60.0}, "running"),
+        ({"ended": DOUBTFUL, "quiet": 61.0}, "failed"),
+        ({"ended": DOUBTFUL, "quiet": 100.0, "typical": 60.0}, "running"),
+        ({"ended": DOUBTFUL, "quiet": 121.0, "typical": 60.0}, "failed"),
+        ({"ended": DOUBTFUL, "quiet": 61.0, "typical": None}, "failed"),
+        ({"ended": DOUBTFUL, "quiet": 500.0, "held": True}, "running"),
+        # the writer is gone
+        ({"gone": 9.9}, "running"),
+        ({"gone": 10.0}, "vanished"),
+        ({"gone": 10.0, "total": None}, "stopped"),
+        # silence
+        ({"quiet": 600.0}, "running"),
+        ({"quiet": 601.0}, "stopped"),
+        ({"quiet": 601.0, "total": None}, "stopped"),
+        ({"quiet": 601.0, "typical": 130.0}, "running"),
+        ({"quiet": 651.0, "typical": 130.0}, "stopped"),
+        ({"quiet": 601.0, "typical": None}, "stopped"),
+        ({"quiet": 1e6, "held": True}, "running"),
+    ],
+)
+def test_states_are_those_of_the_contract(known: dict[str, object], expected: str) -> None:
+    assert judged(**known) == expected
+
+
+def test_silence_is_as_long_as_it_was_told_to_be() -> None:
+    silence = Silence(seconds=60.0, intervals=2.0)
+
+    assert judged(silence, quiet=61.0) == "stopped"
+    assert judged(silence, quiet=79.0, typical=40.0) == "running"
+    assert judged(silence, quiet=81.0, typical=40.0) == "stopped"
+
+
+evidence = st.builds(
+    Evidence,
+    ended=st.sampled_from([None, FAILED, DOUBTFUL, FINISHED]),
+    step=st.one_of(st.none(), st.integers(-1, 200)),
+    total=st.one_of(st.none(), st.integers(0, 200)),
+    quiet=st.floats(0, 1e6),
+    gone=st.one_of(st.none(), st.floats(0, 1e6)),
+    held=st.booleans(),
+    typical=st.one_of(st.none(), st.floats(0.1, 4000)),
+)
+
+
+@given(evidence)
+def test_every_run_is_in_one_known_state(known: Evidence) -> None:
+    assert state(known, Silence()) in STATES
+
+
+def test_usual_steps_make_the_typical_interval() -> None:
+    pace = Pace()
+    for seconds in (30.0, 31.0, 29.0, 30.0):
+        pace.add(seconds)
+
+    assert pace.typical() == 30.0
+
+
+def test_no_interval_is_no_typical_interval() -> None:
+    pace = Pace()
+    pace.add(0.0)
+    pace.add(-5.0)
+
+    assert pace.typical() is None
+
+
+def test_five_typical_intervals_outlast_a_validation_step_of_ten_times_the_usual() -> None:
+    pace = Pace()
+    for step in range(50):
+        pace.add(930.0 if step == 25 else 86.0)
+
+    assert 5 * (pace.typical() or 0.0) > 930.0
+
+
+def test_one_night_without_steps_does_not_make_steps_slow() -> None:
+    pace = Pace()
+    for step in range(50):
+        pace.add(30_000.0 if step == 25 else 60.0)
+
+    assert pace.typical() == 240.0
+
+
+@given(st.lists(st.floats(0.01, 1e4), min_size=1, max_size=200))
+def test_the_typical_interval_is_between_one_and_four_medians_of_the_last_64(seconds: list[float]) -> None:
+    pace = Pace()
+    for interval in seconds:
+        pace.add(interval)
+    usual = median(seconds[-64:])
+
+    assert usual <= (pace.typical() or 0.0) <= 4 * usual

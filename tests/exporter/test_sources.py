@@ -1,0 +1,121 @@
+"""Logs are told apart by what stands in them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.numbers import number
+from exporter.runs.record import Record
+from exporter.runs.sources import SOURCES, recognise
+from exporter.runs.sources.verl_console import VerlConsole
+from tests.exporter.lines import console, measured, scoped, verl_json
+
+CONSOLE_LOGS = 16
+
+
+def name(line: str) -> str | None:
+    source = recognise(line.rstrip("\n").encode())
+    return None if source is None else source.name
+
+
+def test_each_format_is_recognised_by_its_content() -> None:
+    assert name(verl_json(1, measured(1))) == "verl_jsonl"
+    assert name(scoped(1, {"reward_mean": 0.5})) == "scoped_jsonl"
+    assert name(console(1, measured(1))) == "verl_console"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{}",
+        "[]",
+        "{'loss': 0.0, 'grad_norm': 4.4, 'reward': 0.9, 'epoch': 0.01}",
+        '{"loss": 0.1, "step": 10, "reward": 0.5}',
+        '  "log_history": [{"epoch": 0.1, "reward": 0.5, "step": 10}],',
+        '{"input":"What is 2+2?","output":"4","gts":"4","score":1.0,"step":7}',
+        '{"prompt":"step:1 is easy","response":"step:2 too","step":7}',
+        "Step,critic/rewards/mean",
+        "1,0.5,0.25",
+        "# TYPE vllm:num_requests_running gauge",
+        'vllm:num_requests_running{engine="0"} 1.0',
+        "step: 12 - loss: 0.5 is what the tutorial says",
+    ],
+)
+def test_other_formats_are_not_taken_for_one_of_ours(line: str) -> None:
+    assert name(line) is None
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_never_raise(line: bytes) -> None:
+    recognise(line)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_names_and_frameworks_are_label_values(source: type[VerlConsole]) -> None:
+    assert re.fullmatch(r"[a-z_]+", source.name)
+    assert source.framework in ("verl", "scoped")
+
+
+# real logs
+
+
+def console_logs(real_logs: Path) -> list[Path]:
+    found = sorted((real_logs / "verl_console").glob("*.log"))
+    assert len(found) == CONSOLE_LOGS
+    return found
+
+
+def independent(text: str) -> list[tuple[int, int]]:
+    """Step and number of ``key:value`` pairs of each record, by a plain regular expression."""
+    lines = re.findall(r"(?<![\w/])step:(\d+) - (.*?:.*?)(?=[\r\n\x1b]|$)", text)
+    return [
+        (int(step), len(re.findall(r"(?<=:)(?:np\.\w+\()?-?[\d.]+(?:e-?\d+)?\)?(?= -|$)", rest)))
+        for step, rest in lines
+    ]
+
+
+def test_real_console_logs_hold_the_records_that_a_plain_search_finds(real_logs: Path) -> None:
+    for log in console_logs(real_logs):
+        content = log.read_bytes()
+        source = VerlConsole()
+        events = [event for line in content.split(b"\n") for event in source.read(line)]
+        found = [event for event in events if isinstance(event, Record)]
+        expected = independent(content.decode("utf-8", "replace"))
+
+        assert [record.step for record in found] == [step for step, _ in expected], log.name
+        for record, (step, pairs) in zip(found, expected, strict=True):
+            numbers = sum(number(value) is not None for value in record.values.values())
+            assert pairs - 1 <= numbers <= pairs, f"{log.name} step {step}"
+
+
+def test_real_console_logs_are_recognised_by_their_records_only(real_logs: Path) -> None:
+    for log in console_logs(real_logs):
+        recognised = [line for line in log.read_bytes().split(b"\n") if recognise(line)]
+
+        assert recognised, log.name
+        assert all(b"step:" in line for line in recognised)
+
+
+def test_real_files_of_other_formats_are_not_recognised(real_logs: Path) -> None:
+    others = [path for path in real_logs.rglob("*") if path.is_file() and path.parent.name != "verl_console"]
+    assert len(others) > 40
+
+    for path in others:
+        assert not any(recognise(line) for line in path.read_bytes().split(b"\n")), path
+
+
+def test_records_cut_by_a_terminal_miss_fields_and_invent_none(real_logs: Path) -> None:
+    log = next(path for path in console_logs(real_logs) if "opd_ry3hgbx5" in path.name)
+    events = [event for line in log.read_bytes().split(b"\n") for event in VerlConsole().read(line)]
+    found = [event for event in events if isinstance(event, Record)]
+    cut = [record for record in found if "critic/score/mean" not in record.values]
+    seen = {key for record in found if record not in cut for key in record.values}
+
+    assert len(cut) == 18
+    assert all(key in seen or key.startswith("val") for record in cut for key in record.values)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stepwatch.native import readiness, supervision
+from stepwatch.native.down import down
+from stepwatch.native.part import Part
+from stepwatch.native.settings import Settings
+from stepwatch.native.state import State
+from stepwatch.native.status import status
+from tests.real import free_port
+
+STANDIN = Path(__file__).with_name("standin.py")
+
+
+class StandInStack:
+    """A stack of small processes that goes the same way as the real one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = State(folder)
+        self.said: list[str] = []
+
+    def part(
+        self, name: str, *, port: int | None = None, settings: Path | None = None, die: bool = False
+    ) -> Part:
+        port = port or free_port()
+        flags = ["--settings", str(settings)] if settings else []
+        return Part(
+            name=name,
+            command=(sys.executable, str(STANDIN), str(port), *flags, *(["--die"] if die else [])),
+            listen="127.0.0.1",
+            port=port,
+            address=f"127.0.0.1:{port}",
+            ready="/-/ready",
+            url=f"http://127.0.0.1:{port}",
+            shows="nothing much",
+            settings=Settings(str(settings.parent), (settings.name,), "part") if settings else None,
+        )
+
+    def up(self, *parts: Part) -> int:
+        self.said.clear()
+        return supervision.bring_up(parts, self.place, self.said.append)
+
+    def status(self) -> int:
+        self.said.clear()
+        return status(self.place, self.said.append)
+
+    def down(self) -> int:
+        self.said.clear()
+        return down(self.place, self.said.append)
+
+    @property
+    def words(self) -> str:
+        return "\n".join(self.said)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "_PATIENCE", 30)
+
+
+@pytest.fixture(name="stack")
+def _stack(tmp_path: Path) -> Iterator[StandInStack]:
+    stack = StandInStack(tmp_path / "state")
+    yield stack
+    stack.down()

@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stepwatch.native import part as parts
+from stepwatch.native import ports, processes, readiness, supervisord
+from stepwatch.native.errors import StackError
+from stepwatch.native.state import State
+from tests.native.conftest import StandInStack
+from tests.real import free_port
+from tests.real.waiting import eventually
+
+
+def pid_of(stack: StandInStack, name: str) -> int:
+    with supervisord.connected(stack.place) as server:
+        assert server is not None
+        return server.reports()[name].pid
+
+
+def supervisor_pid(stack: StandInStack) -> int:
+    return int((stack.place.folder / "supervisord.pid").read_text())
+
+
+def test_up_waits_until_every_part_answers_and_status_shows_each(stack: StandInStack) -> None:
+    first, second = stack.part("first"), stack.part("second")
+
+    assert stack.up(first, second) == 0
+    assert "first is ready" in stack.words
+    assert stack.status() == 0
+    assert f"{second.url}" in stack.words
+    assert str(stack.place.log("second")) in stack.words
+
+
+def test_up_twice_leaves_the_processes_as_they_are(stack: StandInStack) -> None:
+    part = stack.part("one")
+    stack.up(part)
+    before = pid_of(stack, "one"), supervisor_pid(stack)
+
+    assert stack.up(part) == 0
+    assert (pid_of(stack, "one"), supervisor_pid(stack)) == before
+
+
+def test_up_restarts_only_parts_whose_command_changed_and_ends_removed_ones(stack: StandInStack) -> None:
+    kept, moved, gone = stack.part("kept"), stack.part("moved"), stack.part("gone")
+    stack.up(kept, moved, gone)
+    pid = pid_of(stack, "kept")
+
+    assert stack.up(kept, stack.part("moved"), stack.part("new")) == 0
+    assert "started anew: moved, new" in stack.words
+    assert pid_of(stack, "kept") == pid
+    with supervisord.connected(stack.place) as server:
+        assert server is not None
+        assert set(server.reports()) == {"kept", "moved", "new"}
+
+
+def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: StandInStack) -> None:
+    part = stack.part("one")
+    stack.up(part)
+    stack.place.data("one").mkdir(parents=True)
+
+    assert stack.down() == 0
+    assert processes.marked(stack.place.mark) == []
+    assert sorted(path.name for path in stack.place.folder.iterdir()) == ["data", "logs"]
+    assert not ports.taken("127.0.0.1", part.port)
+
+
+def test_down_is_safe_when_nothing_runs(stack: StandInStack) -> None:
+    assert stack.down() == 0
+    assert stack.words == "Stepwatch is not running."
+    assert stack.status() == 3
+
+
+def test_a_part_that_is_killed_comes_back_and_status_counts_it(stack: StandInStack) -> None:
+    stack.up(stack.part("one"), stack.part("other"))
+    before = pid_of(stack, "one")
+
+    os.kill(before, signal.SIGKILL)
+
+    eventually(lambda: pid_of(stack, "one") not in (0, before))
+    eventually(lambda: stack.status() == 0)
+    row = next(line for line in stack.said if line.startswith("one "))
+    assert row.split()[4] == "1"
+    assert "The log of one ends with" in stack.words
+    assert "The log of other ends with" not in stack.words
+
+
+def test_a_part_that_cannot_start_fails_up_with_its_last_words_and_degrades_status(
+    stack: StandInStack,
+) -> None:
+    assert stack.up(stack.part("well"), stack.part("sick", die=True)) == 1
+    assert "sick does not answer" in stack.words
+    assert "no such database" in stack.words
+
+    assert stack.status() == 1
+    assert "no such database" in stack.words
+    assert "well" in stack.words
+
+
+def test_a_mended_part_that_was_given_up_is_started_by_the_next_up(
+    stack: StandInStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = supervisord._PROGRAM.replace("startretries = 100", "startretries = 0")
+    monkeypatch.setattr(supervisord, "_PROGRAM", once)
+    monkeypatch.setattr(readiness, "_ENDS", 1)
+    settings = tmp_path / "settings"
+    settings.write_text("fatal")
+    part = stack.part("one", settings=settings)
+    assert stack.up(part) == 1
+    eventually(lambda: stack.status() == 1 and "given up" in stack.words)
+
+    settings.write_text("good")
+
+    assert stack.up(part) == 0
+    assert stack.status() == 0
+
+
+@pytest.mark.parametrize("command", ["down", "up"])
+def test_orphans_of_a_killed_supervisor_are_found(stack: StandInStack, command: str) -> None:
+    part = stack.part("one")
+    stack.up(part)
+    orphan = pid_of(stack, "one")
+    os.kill(supervisor_pid(stack), signal.SIGKILL)
+    eventually(lambda: len(processes.marked(stack.place.mark)) == 1)
+
+    assert stack.status() == 1
+    assert "supervisord is gone" in stack.words
+    if command == "down":
+        assert stack.down() == 0
+        assert processes.marked(stack.place.mark) == []
+    else:
+        assert stack.up(part) == 0
+        assert pid_of(stack, "one") not in (0, orphan)
+
+
+def test_a_stopped_supervisor_is_taken_down_by_force(
+    stack: StandInStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisord, "_GREETING_SECONDS", 0.5)
+    monkeypatch.setattr("stepwatch.native.down._ORPHAN_GRACE", 0.5)
+    stack.up(stack.part("one"))
+    os.kill(supervisor_pid(stack), signal.SIGSTOP)
+
+    assert stack.down() == 0
+    assert processes.marked(stack.place.mark) == []
+
+
+def test_processes_without_the_mark_are_never_touched(stack: StandInStack) -> None:
+    mark = {**os.environ, processes.MARK: f"{stack.place.mark}-another"}
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=mark)
+    try:
+        stack.up(stack.part("one"))
+        stack.down()
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_port_in_use_is_named_with_its_owner_before_anything_is_touched(stack: StandInStack) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(StackError) as refusal:
+            stack.up(stack.part("one"), stack.part("prometheus", port=port))
+
+    assert str(refusal.value).startswith(f"ports.prometheus: {port} is in use by pid {os.getpid()} (")
+    assert "Cure:" in str(refusal.value)
+    assert processes.marked(stack.place.mark) == []
+    assert not stack.place.supervisor_config.exists()
+
+
+def test_an_owner_is_named_without_the_arguments_that_may_hold_secrets() -> None:
+    program = "import time; time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program, "--token=geheim"]) as process:
+        eventually(lambda: "-c" in processes.command(process.pid))
+        shown = processes.command(process.pid)
+        process.kill()
+
+    assert Path(sys.executable).name in shown
+    assert "geheim" not in shown
+
+
+def test_changed_settings_are_read_again_without_a_restart(stack: StandInStack, tmp_path: Path) -> None:
+    settings = tmp_path / "settings"
+    settings.write_text("one")
+    part = stack.part("one", settings=settings)
+    stack.up(part)
+    pid = pid_of(stack, "one")
+    settings.write_text("two")
+
+    assert stack.status() == 1
+    assert "changed since" in stack.words
+    assert stack.up(part) == 0
+    assert stack.status() == 0
+    assert "current" in stack.words
+    assert pid_of(stack, "one") == pid
+
+
+def test_refused_settings_fail_up_and_show_in_status(
+    stack: StandInStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwatch.native.supervision._RELOAD_SECONDS", 1)
+    settings = tmp_path / "settings"
+    settings.write_text("one")
+    part = stack.part("one", settings=settings)
+    stack.up(part)
+    settings.write_text("bad")
+
+    assert stack.up(part) == 1
+    assert "one refused its settings" in stack.words
+    assert stack.status() == 1
+    assert "refused" in stack.words
+
+
+def test_a_deep_folder_with_odd_characters_works(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100) / "a ;b #c %d 'e' ü" / "state"
+    stack = StandInStack(deep)
+    try:
+        settings = deep.parent / "set ;tings %s"
+        settings.parent.mkdir(parents=True)
+        settings.write_text("fine")
+
+        assert stack.up(stack.part("one", settings=settings)) == 0
+        assert stack.status() == 0
+    finally:
+        assert stack.down() == 0
+    assert processes.marked(stack.place.mark) == []
+
+
+def test_two_stacks_live_side_by_side(stack: StandInStack, tmp_path: Path) -> None:
+    other = StandInStack(tmp_path / "other")
+    try:
+        assert stack.up(stack.part("one")) == 0
+        assert other.up(other.part("one")) == 0
+
+        stack.down()
+
+        assert other.status() == 0
+    finally:
+        other.down()
+
+
+def test_the_state_folder_is_closed_to_other_users(stack: StandInStack) -> None:
+    stack.up(stack.part("one"))
+
+    assert stack.place.folder.stat().st_mode & 0o777 == 0o700
+    assert stack.place.socket.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_state_folder_is_the_one_that_the_variable_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STEPWATCH_STATE", raising=False)
+    assert State.chosen(tmp_path).folder == tmp_path / ".stepwatch"
+
+    monkeypatch.setenv("STEPWATCH_STATE", str(tmp_path / "elsewhere"))
+    assert State.chosen(tmp_path).folder == tmp_path / "elsewhere"
+
+
+def test_the_parts_are_read_back_as_they_were_written(stack: StandInStack, tmp_path: Path) -> None:
+    written = [stack.part("one", settings=tmp_path / "settings"), stack.part("two")]
+    parts.save(written, tmp_path / "parts.json")
+
+    assert parts.load(tmp_path / "parts.json") == written
+    assert json.loads((tmp_path / "parts.json").read_text())
+
+
+def test_environment_reaches_the_part(stack: StandInStack, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    script = f'printf %s "$WORD" > {shlex.quote(str(told))}; exec sleep 60'
+    plain = stack.part("one")
+    part = parts.Part(
+        **{**vars(plain), "command": ("sh", "-c", script), "environment": {"WORD": "a ;b 'c' %d"}}
+    )
+    supervisord.configure(_created(stack.place), [part])
+    supervisord.start(stack.place)
+
+    eventually(lambda: told.exists() and told.read_text() != "")
+    assert told.read_text() == "a ;b 'c' %d"
+
+
+def _created(place: State) -> State:
+    place.create()
+    return place
+
+
+def test_a_supervisor_that_refuses_to_start_says_why(stack: StandInStack) -> None:
+    stack.place.create()
+    stack.place.supervisor_config.write_text("nonsense")
+
+    with pytest.raises(StackError, match="supervisord did not start: "):
+        supervisord.start(stack.place)
+
+
+def test_a_stack_of_a_busy_port_does_not_count_its_own_processes(stack: StandInStack) -> None:
+    port = free_port()
+    stack.up(stack.part("one", port=port))
+
+    assert stack.up(stack.part("renamed", port=port)) == 0
+
+
+def test_a_state_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPWATCH_STATE", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+
+    with pytest.raises(StackError, match=r"belongs to another user.*Cure: "):
+        State.chosen(tmp_path)
+
+
+def test_a_state_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StackError, match="Expected: a folder to write to"):
+        State(tmp_path / "file" / "state").create()

@@ -1,0 +1,14 @@
+"""Has every program ready before the tests start, so that the wait is seen for what it is."""
+
+import sys
+import unittest
+
+from tests.real.tools import EVERYTHING
+
+for get, version in EVERYTHING:
+    try:
+        get(version)
+    except unittest.SkipTest as reason:
+        sys.stderr.write(f"Tests that need it will be skipped: {reason}\n")
+    except RuntimeError as problem:
+        sys.exit(f"{problem}")

@@ -1,0 +1,103 @@
+"""Builds the newest releases from their Go modules, once per version and user."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stepwatch.packages import tools_folder
+
+MODULES = Path(__file__).resolve().parent.parent / "tools"
+LEAST_GO = (1, 25)
+
+
+class BuildError(Exception):
+    """Raised when a program cannot be built here; says why."""
+
+
+def version(name: str) -> str:
+    """The release that `tests/tools/<name>/go.mod` pins, as the project itself counts."""
+    pinned = re.search(
+        rf"github\.com/prometheus/{name} v0\.(\d+)\.(\d+)", (MODULES / name / "go.mod").read_text()
+    )
+    if not pinned:
+        raise BuildError(f"tests/tools/{name}/go.mod pins no version of {name}")
+    minor, patch = int(pinned[1]), int(pinned[2])
+    # Modules cannot be at version 3 under this path: Prometheus 3.13.2 is the module's v0.313.2.
+    return f"{minor // 100}.{minor % 100}.{patch}"
+
+
+def built(name: str) -> Path:
+    """The folder with the built programs; builds them if this version is not there yet.
+
+    Raises:
+        BuildError: Go is missing or too old, or the build failed.
+    """
+    place = tools_folder() / f"{name}-{version(name)}"
+    with _lock(place):
+        if not (place / "bin").is_dir():
+            _build(name, place)
+    return place / "bin"
+
+
+def _build(name: str, place: Path) -> None:
+    _require_go()
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{name}-") as scratch:
+        fresh = Path(scratch) / "fresh"
+        (fresh / "bin").mkdir(parents=True)
+        _go_build(name, fresh / "bin")
+        fresh.rename(place)
+
+
+def _require_go() -> None:
+    go = shutil.which("go")
+    told = go and subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+    number = re.match(r"go(\d+)\.(\d+)", told or "")
+    if not number or (int(number[1]), int(number[2])) < LEAST_GO:
+        found = told.strip() if told else "none"
+        raise BuildError(f"Go 1.25 or later is needed to build it, found: {found}")
+
+
+def _go_build(name: str, folder: Path) -> None:
+    stamp = f"-s -w -X github.com/prometheus/common/version.Version={version(name)}"
+    # cgo would tie the programs to this machine's loader; the listing of tools stands in go.mod.
+    command = ["env", "CGO_ENABLED=0", "go", "build", "-ldflags", stamp, "-o", f"{folder}/", "tool"]
+    begun = time.monotonic()
+    _say(f"Building {name} {version(name)} with Go, once (some minutes) ...")
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, cwd=MODULES / name, stdout=output, stderr=output)
+        while _runs(process):
+            _say(f"  still building {name} ({time.monotonic() - begun:.0f} s)")
+        if process.returncode:
+            output.seek(0)
+            raise BuildError(f"go build of {name} failed: {output.read()[-2000:]}")
+    _say(f"  built {name} in {time.monotonic() - begun:.0f} s")
+
+
+def _runs(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+@contextmanager
+def _lock(place: Path) -> Iterator[None]:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_name(f".{place.name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,122 @@
+"""A server of its own for a test: started, waited for, killed, started again, and gone at the end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from stepwatch.native import pages
+from stepwatch.native.log import last_lines
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def query(base_url: str, promql: str) -> list[dict[str, Any]]:
+    """The result of an instant query: a list of ``{"metric": {...}, "value": [time, "text"]}``."""
+    text = pages.read(f"{base_url}/api/v1/query?{urllib.parse.urlencode({'query': promql})}", timeout=30)
+    assert text is not None, f"{base_url} refuses the query {promql}"
+    result: list[dict[str, Any]] = json.loads(text)["data"]["result"]
+    return result
+
+
+class Server:
+    """A process that is up while the ``with`` block runs.
+
+    Args:
+        command: Its command line.
+        ready_url: Answers once it works.
+        cwd: Its working directory.
+        env: Its whole environment, this process's own if not given.
+        log: Where its output goes, a temporary file if not given; kept over restarts.
+        patience: Seconds until it must be ready.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        ready_url: str,
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        log: Path | None = None,
+        patience: float = 60,
+    ) -> None:
+        self.command = [str(word) for word in command]
+        self.ready_url, self.cwd, self.env, self.patience = ready_url, cwd, env, patience
+        self._scratch = tempfile.TemporaryDirectory(prefix="stepwatch-")
+        self.folder = Path(self._scratch.name)
+        self.log = log or self.folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The id of the running process."""
+        assert self._process is not None, f"{self.command[0]} is not running"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self.command, cwd=self.cwd, env=self.env, stdout=log, stderr=log)
+        deadline = time.monotonic() + self.patience
+        while pages.read(self.ready_url) is None:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                tail = "\n".join(last_lines(self.log, 20))
+                raise AssertionError(f"{' '.join(self.command)} did not become ready:\n{tail}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Ask it to end, and wait."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it without warning."""
+        self._end(signal.SIGKILL)
+
+    def reload(self) -> None:
+        """Have it read its settings again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._scratch.cleanup()
+
+
+running = Server
+"""``with running(command, ready_url) as server`` reads better where no class is meant."""

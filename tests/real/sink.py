@@ -1,0 +1,87 @@
+"""A webhook that keeps what Alertmanager sends it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class Received:
+    """One message: its body, and when it came (Unix seconds)."""
+
+    at: float
+    payload: dict[str, Any]
+
+    @property
+    def alerts(self) -> list[dict[str, Any]]:
+        """The alerts in it, with ``status``, ``labels`` and ``annotations``."""
+        alerts: list[dict[str, Any]] = self.payload["alerts"]
+        return alerts
+
+
+class WebhookSink:
+    """Listens on 127.0.0.1 while the ``with`` block runs; ``received`` is in order of arrival.
+
+    Args:
+        port: Where it listens, any free port if not given.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self.received: list[Received] = []
+        self._news = threading.Condition()
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
+
+    def wait_for(self, predicate: Callable[[Received], bool], timeout: float) -> Received:
+        """The first message that fits, waited for no longer than so many seconds."""
+        deadline = time.monotonic() + timeout
+        with self._news:
+            while not (fitting := [message for message in self.received if predicate(message)]):
+                if not self._news.wait(deadline - time.monotonic()):
+                    raise AssertionError(f"no such message in {timeout} s; came: {self._summary()}")
+        return fitting[0]
+
+    def _summary(self) -> list[str]:
+        return [
+            f"{alert['status']} {alert['labels'].get('alertname')} {alert['labels'].get('run', '')}"
+            for message in self.received
+            for alert in message.alerts
+        ]
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        sink = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                with sink._news:
+                    sink.received.append(Received(time.time(), json.loads(body)))
+                    sink._news.notify_all()
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+                """Say nothing."""
+
+        return Handler
+
+    def __enter__(self) -> Self:
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,16 @@
+"""The cases of every rule about runs, one entry each, in the file of its topic as the rules themselves.
+
+To add a rule, add its entry there: its ways to fire, and the limits of each.
+"""
+
+from tests.rules.cases import Rule
+from tests.rules.catalogue import entropy, gradient, kl, length, progress, reward
+
+RULES: tuple[Rule, ...] = (
+    *reward.RULES,
+    *kl.RULES,
+    *entropy.RULES,
+    *length.RULES,
+    *gradient.RULES,
+    *progress.RULES,
+)

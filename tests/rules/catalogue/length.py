@@ -1,0 +1,155 @@
+"""Responses grow, shrink or are cut."""
+
+from __future__ import annotations
+
+from tests.rules import healthy as h
+from tests.rules.cases import ABOVE, BELOW, FROM, Limit, Rule, Way
+
+RULES = (
+    Rule(
+        "LengthRunaway",
+        "warning",
+        "LengthRunaway",
+        ways=(
+            Way(
+                "growth into the limit",
+                {h.LENGTH_MIN: 1000, h.TRUNCATED_MEAN_5: 0.5},
+                limits=(
+                    Limit(h.LENGTH_MIN, ABOVE, 2 * 300),
+                    Limit(h.TRUNCATED_MEAN_5, ABOVE, 0.05, {h.TRUNCATED_START: 0}),
+                ),
+                needs=(h.LENGTH_MIN, h.LENGTH_START),
+                spares=(h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
+                says=(
+                    "at least 1000 tokens for 5 steps",
+                    "limit 600 (2 times",
+                    "50 % of them cut",
+                    "limit 17.5 % (start 12.5 % + 5 %)",
+                ),
+            ),
+        ),
+        silent={
+            "growth alone": {h.LENGTH_MIN: 1000},
+            "as much cut from the start": {
+                h.LENGTH_MIN: 1000,
+                h.TRUNCATED_MEAN_5: 0.5,
+                h.TRUNCATED_START: 0.5,
+            },
+        },
+    ),
+    Rule(
+        "LengthCollapse",
+        "warning",
+        "LengthCollapse",
+        ways=(
+            Way(
+                "sudden",
+                {h.LENGTH_MEDIAN_5: 50},
+                limits=(Limit(h.LENGTH_MEDIAN_5, BELOW, 0.25 * 400),),
+                needs=(h.LENGTH_MEDIAN_5, h.LENGTH_MEDIAN_64),
+                spares=(h.LENGTH_PEAK, h.REWARD_LOST, h.REWARD_BEST),
+                says=("responses of 50 tokens", "limits 100 (25 %", "reward 1.75, best 2"),
+            ),
+            Way(
+                "slow while reward is lost",
+                {h.LENGTH_MEDIAN_5: 40, h.LENGTH_MEDIAN_64: 60, h.REWARD_LOST: 0.5},
+                limits=(
+                    Limit(h.LENGTH_MEDIAN_5, BELOW, 0.1 * 500),
+                    Limit(h.REWARD_LOST, ABOVE, 0.1 * 2),
+                    Limit(h.REWARD_LOST, ABOVE, 0.1 * 2, h.NEGATIVE_BEST),
+                ),
+                needs=(h.LENGTH_MEDIAN_5, h.LENGTH_PEAK, h.REWARD_LOST, h.REWARD_BEST),
+                spares=(h.LENGTH_MEDIAN_64,),
+                says=("responses of 40 tokens", "or 50 (10 % of their peak) with 10 % of the reward lost"),
+            ),
+        ),
+        silent={"short by success": {h.LENGTH_MEDIAN_5: 40, h.LENGTH_MEDIAN_64: 60}},
+    ),
+    Rule(
+        "LengthCollapse",
+        "critical",
+        "LengthCollapse",
+        ways=(
+            Way(
+                "sudden",
+                {h.LENGTH_MEDIAN_5: 50, h.REWARD_LOST_FAST: 0.75},
+                limits=(
+                    Limit(h.LENGTH_MEDIAN_5, BELOW, 0.25 * 400),
+                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2),
+                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2, h.NEGATIVE_BEST),
+                ),
+                needs=(h.LENGTH_MEDIAN_5, h.LENGTH_MEDIAN_64, h.REWARD_LOST_FAST, h.REWARD_BEST),
+                spares=(h.LENGTH_PEAK, h.REWARD_LOST),
+                says=("responses of 50 tokens", "limits 100 (25 %", "best 2, limit 30 % of it lost"),
+            ),
+            Way(
+                "slow",
+                {
+                    h.LENGTH_MEDIAN_5: 40,
+                    h.LENGTH_MEDIAN_64: 60,
+                    h.REWARD_LOST: 0.5,
+                    h.REWARD_LOST_FAST: 0.75,
+                },
+                limits=(
+                    Limit(h.LENGTH_MEDIAN_5, BELOW, 0.1 * 500),
+                    Limit(h.REWARD_LOST, ABOVE, 0.1 * 2),
+                    Limit(h.REWARD_LOST, ABOVE, 0.1 * 2, h.NEGATIVE_BEST),
+                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2),
+                ),
+                needs=(h.LENGTH_MEDIAN_5, h.LENGTH_PEAK, h.REWARD_LOST, h.REWARD_LOST_FAST, h.REWARD_BEST),
+                spares=(h.LENGTH_MEDIAN_64,),
+                says=("responses of 40 tokens", "or 50 (10 % of their peak)", "limit 30 % of it lost"),
+            ),
+        ),
+    ),
+    Rule(
+        "Truncation",
+        "warning",
+        "Truncation",
+        ways=(
+            Way(
+                "rise",
+                {h.TRUNCATED_MEAN_10: 0.75},
+                limits=(
+                    Limit(h.TRUNCATED_MEAN_10, ABOVE, 0.3, {h.TRUNCATED_START: 0}),
+                    Limit(h.TRUNCATED_MEAN_10, ABOVE, 0.3 + 0.3, {h.TRUNCATED_START: 0.3}),
+                ),
+                needs=(h.TRUNCATED_MEAN_10, h.TRUNCATED_START),
+                spares=(h.TRUNCATED_MIN_10,),
+                says=("75 % of responses cut over 10 steps", "limit 42.5 % (start 12.5 % + 30 %)"),
+            ),
+            Way(
+                "nothing ever finishes",
+                {h.TRUNCATED_MIN_10: 0.95, h.TRUNCATED_START: 0.95},
+                limits=(Limit(h.TRUNCATED_MIN_10, FROM, 0.9),),
+                needs=(h.TRUNCATED_MIN_10,),
+                spares=(h.TRUNCATED_MEAN_10, h.TRUNCATED_START),
+                says=("at least 95 %, limit 90 %",),
+            ),
+        ),
+        silent={"high from the start": {h.TRUNCATED_MEAN_10: 0.84, h.TRUNCATED_START: 0.75}},
+    ),
+    Rule(
+        "Truncation",
+        "critical",
+        "Truncation",
+        ways=(
+            Way(
+                "rise while reward is lost",
+                {h.TRUNCATED_MIN_3: 0.75, h.REWARD_LOST_FAST: 0.75},
+                limits=(
+                    Limit(h.TRUNCATED_MIN_3, ABOVE, 0.5),
+                    Limit(h.TRUNCATED_MIN_3, ABOVE, 0.3 + 0.3, {h.TRUNCATED_START: 0.3}),
+                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2),
+                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2, h.NEGATIVE_BEST),
+                ),
+                needs=(h.TRUNCATED_MIN_3, h.TRUNCATED_START, h.REWARD_LOST_FAST, h.REWARD_BEST),
+                says=(
+                    "at least 75 % of responses cut for 3 steps",
+                    "limits 50 % and 42.5 %",
+                    "reward 1.75, best 2, limit 30 %",
+                ),
+            ),
+        ),
+    ),
+)

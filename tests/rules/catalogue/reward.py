@@ -1,0 +1,149 @@
+"""The reward falls, dies or stands still."""
+
+from __future__ import annotations
+
+from tests.rules import healthy as h
+from tests.rules.cases import ABOVE, BELOW, EQUAL, FROM, UNTIL, Limit, Rule, Way
+
+
+def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Way:
+    """Not one positive sample, and all alike."""
+    return Way(
+        name,
+        {highest: -0.25, spread: 0},
+        limits=(Limit(highest, UNTIL, 0), Limit(spread, EQUAL, 0)),
+        needs=(highest, spread),
+        spares=(h.REWARD_BEST, h.REWARD_NOISE),
+        says=(says,),
+    )
+
+
+RULES = (
+    Rule(
+        "RewardDrop",
+        "warning",
+        "Reward",
+        ways=(
+            Way(
+                "fast fall",
+                {h.REWARD_DRAWDOWN_5: 0.75},
+                limits=(
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 2.5 * 0.25),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.1 * 2, {h.REWARD_NOISE: 0.0625}),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.1 * 2, {h.REWARD_NOISE: 0.0625, **h.NEGATIVE_BEST}),
+                ),
+                needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
+                spares=(h.REWARD_DRAWDOWN_20,),
+                says=(
+                    "reward 1.75",
+                    "best 2 by at least 0.75 for 5 steps",
+                    "limits 0.625 (2.5 times",
+                    "0.2 (10 %",
+                    "limit 0.5 (2 times",
+                ),
+            ),
+            Way(
+                "slow fall",
+                {h.REWARD_DRAWDOWN_5: 0.5, h.REWARD_DRAWDOWN_20: 0.75},
+                limits=(
+                    Limit(h.REWARD_DRAWDOWN_20, ABOVE, 2 * 0.25),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.1 * 2),
+                ),
+                needs=(h.REWARD_DRAWDOWN_20, h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
+                says=("by at least 0.75 for 20", "limit 0.5 (2 times"),
+            ),
+        ),
+    ),
+    Rule(
+        "RewardCollapse",
+        "critical",
+        "Reward",
+        ways=(
+            Way(
+                "fall",
+                {h.REWARD_DRAWDOWN_5: 1.5},
+                limits=(
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 4 * 0.25),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.3 * 2, {h.REWARD_NOISE: 0.125}),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.3 * 2, {h.REWARD_NOISE: 0.125, **h.NEGATIVE_BEST}),
+                ),
+                needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
+                spares=(h.REWARD_MAX_20, h.HIGHEST_20),
+                says=("reward 1.75", "best 2 by at least 1.5 for 5 steps", "limits 1 (4 times", "0.6 (30 %"),
+            ),
+            _dead("dead mean", h.REWARD_MAX_20, h.REWARD_RANGE_20, "highest in 20 steps -0.25"),
+            _dead("dead samples", h.HIGHEST_20, h.SAMPLES_RANGE_20, "dead if never above 0"),
+        ),
+    ),
+    Rule(
+        "RewardStagnation",
+        "warning",
+        "RewardStagnation",
+        ways=(
+            Way(
+                "no new best",
+                {h.STEPS_SINCE_BEST: 400},
+                limits=(
+                    Limit(h.STEPS_SINCE_BEST, FROM, 300, {h.STEPS_SEEN: 500}),
+                    Limit(h.STEPS_SINCE_BEST, FROM, 0.5 * 640),
+                    Limit(h.RECORDS, FROM, 64),
+                    # solved: the mean is near the largest score there is, which is positive
+                    Limit(h.REWARD_MEAN, UNTIL, 0.9 * 4),
+                    Limit(h.HIGHEST_MEDIAN, UNTIL, 0, {h.REWARD_MEAN: 0.5}),
+                    # saturated: hardly any spread, and nothing lost
+                    Limit(h.REWARD_STD, FROM, 0.05 * 1.75),
+                    Limit(
+                        h.REWARD_MEAN,
+                        BELOW,
+                        9,
+                        {h.REWARD_BEST: 10, h.REWARD_STD: 0, h.HIGHEST_MEDIAN: 20},
+                    ),
+                    Limit(
+                        h.REWARD_MEAN,
+                        BELOW,
+                        -11,
+                        {h.REWARD_BEST: -10, h.REWARD_STD: 0, h.REWARD_MEAN_20: 1, h.HIGHEST_MEDIAN: -1},
+                    ),
+                ),
+                needs=(h.STEPS_SINCE_BEST, h.STEPS_SEEN, h.RECORDS),
+                spares=(h.HIGHEST_MEDIAN, h.REWARD_MEAN, h.REWARD_STD, h.REWARD_MEAN_20, h.REWARD_BEST),
+                says=("reward 1.75", "no new best for 400 steps", "limits 300 and 320 (50 %"),
+            ),
+        ),
+        silent={
+            "solved": {h.STEPS_SINCE_BEST: 400, h.REWARD_MEAN: 3.9},
+            "saturated": {h.STEPS_SINCE_BEST: 400, h.REWARD_STD: 0.01},
+        },
+    ),
+    Rule(
+        "NoLearningSignal",
+        "warning",
+        "NoLearningSignal",
+        ways=(
+            _dead("dead mean", h.REWARD_MAX_10, h.REWARD_RANGE_10, "highest in 10 steps -0.25, spread 0"),
+            _dead("dead samples", h.HIGHEST_10, h.SAMPLES_RANGE_10, "limits 0 and 0"),
+            Way(
+                "stuck at a floor",
+                {h.REWARD_MAX_32: -0.25, h.REWARD_RANGE_32: 0.03125, h.REWARD_MEDIAN_32: -0.5},
+                limits=(
+                    Limit(h.REWARD_MAX_32, UNTIL, 0),
+                    Limit(h.REWARD_RANGE_32, UNTIL, 0.1 * 0.5),
+                ),
+                needs=(h.REWARD_MAX_32, h.REWARD_RANGE_32, h.REWARD_MEDIAN_32),
+                says=("in 32 steps -0.25 and 0.0312, limits 0 and 0.05",),
+            ),
+            Way(
+                "groups without spread",
+                {h.ZERO_STD: 0.97, h.REWARD_LOST: 0.5},
+                limits=(
+                    Limit(h.ZERO_STD, FROM, 0.95),
+                    Limit(h.REWARD_LOST, ABOVE, 0.1 * 2),
+                    Limit(h.REWARD_LOST, ABOVE, 0.1 * 2, h.NEGATIVE_BEST),
+                ),
+                needs=(h.ZERO_STD, h.REWARD_LOST, h.REWARD_BEST),
+                says=("groups without spread 97 %, limit 95 % with the reward 10 % below",),
+            ),
+        ),
+        silent={"all groups solved": {h.ZERO_STD: 1, h.REWARD_LOST: 0}},
+    ),
+)

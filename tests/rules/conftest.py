@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import real
+
+
+@pytest.fixture(params=["2.42", "3.13"])
+def promtool(request: pytest.FixtureRequest) -> Path:
+    """The oldest promtool that we promise to work with, and the newest."""
+    return real.prometheus(request.param).tool

@@ -1,0 +1,117 @@
+"""PromQL as a syntax tree: what an expression reads, and where it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import promql_parser
+from promql_parser import AggregateExpr, BinaryExpr, Call, MatchOp, ParenExpr, UnaryExpr, VectorSelector
+
+from tests.rules.series import Series
+
+_ASKED = re.compile(r"printf `([^`]*)` \$labels\.run \| query")
+
+
+def parse(expression: str) -> Any:
+    """The tree of an expression; Grafana's variables are read as any value."""
+    return promql_parser.parse(re.sub(r"\$\{run:doublequote\}", '"any"', expression))
+
+
+def asked(annotation: str) -> list[str]:
+    """The expressions that an annotation asks for, about a run named `any`."""
+    return [query.replace("%[1]q", '"any"') for query in _ASKED.findall(annotation)]
+
+
+def selectors(node: Any) -> list[VectorSelector]:
+    """Every selector in a tree."""
+    found: list[VectorSelector] = []
+    promql_parser.walk(node, lambda each: found.append(each) if isinstance(each, VectorSelector) else None)
+    return found
+
+
+def calls(node: Any) -> list[Call]:
+    """Every function call in a tree."""
+    found: list[Call] = []
+    promql_parser.walk(node, lambda each: found.append(each) if isinstance(each, Call) else None)
+    return found
+
+
+def labels(selector: VectorSelector) -> dict[str, str]:
+    """The labels that a selector asks for by equality, but for the run."""
+    return {
+        each.name: each.value
+        for each in selector.matchers.matchers
+        if each.op == MatchOp.Equal and each.name != "run"
+    }
+
+
+def series(selector: VectorSelector) -> Series:
+    """The series that a selector asks for, whatever the run."""
+    return Series(selector.name or "", tuple(labels(selector).items()))
+
+
+def read(expression: str, known: list[Series]) -> list[Series]:
+    """Which of the known series an expression reads."""
+    wanted = [series(selector) for selector in selectors(parse(expression))]
+    return [each for each in known if any(_selects(one, each) for one in wanted)]
+
+
+def _selects(wanted: Series, known: Series) -> bool:
+    return wanted.metric == known.metric and set(wanted.labels) <= set(known.labels)
+
+
+def bare(node: Any, inside: bool = False) -> Iterator[VectorSelector]:
+    """Selectors that do not stand, alone or in one function, in a `max by (run)`."""
+    match node:
+        case VectorSelector():
+            if not inside:
+                yield node
+        case promql_parser.MatrixSelector():
+            yield from bare(node.vector_selector, inside)
+        case AggregateExpr():
+            joined = str(node.op) == "max" and node.modifier is not None and node.modifier.labels == ["run"]
+            yield from bare(node.expr, joined)
+        case Call():
+            for argument in node.args:
+                yield from bare(argument, inside)
+        case BinaryExpr():
+            yield from bare(node.lhs)
+            yield from bare(node.rhs)
+        case ParenExpr() | UnaryExpr():
+            yield from bare(node.expr)
+
+
+def compared(node: Any) -> Iterator[tuple[Series, str]]:
+    """How each selector is compared: `high`, `low`, or `none` where it is no more than a yardstick."""
+    match node:
+        case BinaryExpr() if str(node.op) in _HELD:
+            yield from _sides(node, _HELD[str(node.op)])
+        case BinaryExpr() if str(node.op) == "unless":
+            yield from compared(node.lhs)
+            yield from _yardsticks(node.rhs)
+        case BinaryExpr():
+            yield from compared(node.lhs)
+            yield from compared(node.rhs)
+        case AggregateExpr() | ParenExpr() | UnaryExpr():
+            yield from compared(node.expr)
+        case _:
+            yield from _yardsticks(node)
+
+
+_HELD = {">": "high", ">=": "high", "<": "low", "<=": "low", "==": "low"}
+
+
+def _sides(node: BinaryExpr, held: str) -> Iterator[tuple[Series, str]]:
+    """Of `a - b > c` only `a` is what the rule looks for; `b` and `c` are yardsticks."""
+    subject = node.lhs
+    while isinstance(subject, BinaryExpr):
+        yield from _yardsticks(subject.rhs)
+        subject = subject.lhs
+    yield from ((series(each), held) for each in selectors(subject))
+    yield from _yardsticks(node.rhs)
+
+
+def _yardsticks(node: Any) -> Iterator[tuple[Series, str]]:
+    yield from ((series(each), "none") for each in selectors(node))

@@ -1,0 +1,93 @@
+"""A run that learns: a value for every series that rules read. No rule fires on it.
+
+The numbers are such that their sums and products with the default limits are exact.
+"""
+
+from __future__ import annotations
+
+from exporter.runs.contract import NOT_FINITE_SIGNALS
+from tests.rules.cases import Value
+from tests.rules.series import STATE, Series, fact, latest, statistic
+
+HEALTHY: dict[Series, Value] = {STATE: "running"}
+
+
+def _is(value: float, series: Series) -> Series:
+    HEALTHY[series] = value
+    return series
+
+
+# reward: has been at 2, swings by 0.25 from step to step
+REWARD = _is(1.75, latest("reward"))
+REWARD_DRAWDOWN_5 = _is(0.125, statistic("drawdown_min_over_steps", "reward", alpha="0.3", steps=5))
+REWARD_DRAWDOWN_20 = _is(0.0625, statistic("drawdown_min_over_steps", "reward", alpha="0.1", steps=20))
+REWARD_LOST_FAST = _is(0.25, statistic("drawdown", "reward", alpha="0.3"))
+REWARD_LOST = _is(0.125, statistic("drawdown", "reward", alpha="0.1"))
+REWARD_BEST = _is(2.0, statistic("best", "reward"))
+REWARD_NOISE = _is(0.25, statistic("noise", "reward"))
+REWARD_MEAN = _is(1.875, statistic("ewma", "reward", alpha="0.1"))
+REWARD_MAX_10 = _is(2.25, statistic("max_over_steps", "reward", steps=10))
+REWARD_MAX_20 = _is(2.25, statistic("max_over_steps", "reward", steps=20))
+REWARD_MAX_32 = _is(2.25, statistic("max_over_steps", "reward", steps=32))
+REWARD_RANGE_10 = _is(0.75, statistic("range_over_steps", "reward", steps=10))
+REWARD_RANGE_20 = _is(1.0, statistic("range_over_steps", "reward", steps=20))
+REWARD_RANGE_32 = _is(1.25, statistic("range_over_steps", "reward", steps=32))
+REWARD_MEDIAN_32 = _is(1.75, statistic("median_over_steps", "reward", steps=32))
+REWARD_MEAN_20 = _is(1.75, statistic("mean_over_steps", "reward", steps=20))
+STEPS_SINCE_BEST = _is(40, statistic("steps_since_best", "reward"))
+RECORDS_SINCE_BEST = _is(40, statistic("records_since_best", "reward"))
+HIGHEST_10 = _is(4.0, statistic("max_over_steps", "reward_max", steps=10))
+HIGHEST_20 = _is(4.0, statistic("max_over_steps", "reward_max", steps=20))
+SAMPLES_RANGE_10 = _is(5.0, statistic("range_over_steps", "reward_max", steps=10))
+SAMPLES_RANGE_20 = _is(5.0, statistic("range_over_steps", "reward_max", steps=20))
+HIGHEST_MEDIAN = _is(4.0, statistic("median_over_steps", "reward_max", steps=64))
+REWARD_STD = _is(0.5, statistic("mean_over_steps", "reward_std", steps=20))
+ZERO_STD = _is(0.5, statistic("mean_over_steps", "zero_std_ratio", steps=20))
+
+# KL: a quarter nat over a start of an eighth
+KL = _is(0.375, latest("kl"))
+KL_MIN = _is(0.25, statistic("min_over_steps", "kl", steps=3))
+KL_START = _is(0.125, statistic("start", "kl"))
+KL_NOISE = _is(0.0625, statistic("noise", "kl"))
+POLICY_KL_MIN = _is(0.0078125, statistic("min_over_steps", "policy_kl", steps=5))
+POLICY_KL_START = _is(0.0078125, statistic("start", "policy_kl"))
+
+# entropy: half of where it began
+ENTROPY = _is(0.5, latest("entropy"))
+ENTROPY_MAX = _is(0.5, statistic("max_over_steps", "entropy", steps=10))
+ENTROPY_MIN = _is(0.5, statistic("min_over_steps", "entropy", steps=3))
+ENTROPY_MEAN_MAX = _is(0.5, statistic("ewma_max_over_steps", "entropy", alpha="0.2", steps=10))
+ENTROPY_PEAK = _is(1.0, statistic("peak", "entropy"))
+ENTROPY_START = _is(1.0, statistic("start", "entropy"))
+
+# responses: grow slowly, few are cut
+LENGTH = _is(400.0, latest("response_length"))
+LENGTH_MIN = _is(400.0, statistic("min_over_steps", "response_length", steps=5))
+LENGTH_MEDIAN_5 = _is(400.0, statistic("median_over_steps", "response_length", steps=5))
+LENGTH_MEDIAN_64 = _is(400.0, statistic("median_over_steps", "response_length", steps=64))
+LENGTH_PEAK = _is(500.0, statistic("peak", "response_length"))
+LENGTH_START = _is(300.0, statistic("start", "response_length"))
+TRUNCATED = _is(0.125, latest("truncated_ratio"))
+TRUNCATED_MEAN_5 = _is(0.125, statistic("mean_over_steps", "truncated_ratio", steps=5))
+TRUNCATED_MEAN_10 = _is(0.125, statistic("mean_over_steps", "truncated_ratio", steps=10))
+TRUNCATED_MIN_3 = _is(0.0625, statistic("min_over_steps", "truncated_ratio", steps=3))
+TRUNCATED_MIN_10 = _is(0.0625, statistic("min_over_steps", "truncated_ratio", steps=10))
+TRUNCATED_START = _is(0.125, statistic("start", "truncated_ratio"))
+
+# gradient
+GRAD_NORM_MEDIAN = _is(1.0, statistic("median_over_steps", "grad_norm", steps=5))
+GRAD_NORM_MEAN = _is(1.0, statistic("mean_over_steps", "grad_norm", steps=64))
+STREAKS = tuple(_is(0, statistic("nonfinite_streak_steps", signal)) for signal in NOT_FINITE_SIGNALS)
+
+# progress; the last step lies ahead of promtool's clock, which starts at 0
+STEP = _is(640, fact("rl_step"))
+TOTAL_STEPS = _is(1000, fact("rl_total_steps"))
+STEPS_SEEN = _is(640, fact("rl_steps_seen"))
+RECORDS = _is(640, fact("rl_records_total"))
+LAST_STEP_AT = _is(2000, fact("rl_last_step_timestamp_seconds"))
+STARTED_AT = _is(-20000, fact("rl_run_start_timestamp_seconds"))
+STEP_INTERVAL = _is(30, fact("rl_step_interval_typical_seconds"))
+WRITER_PRESENT = _is(1, fact("rl_run_writer_present"))
+
+NEGATIVE_BEST = {REWARD_BEST: -2.0}
+"""Rewards may lie below zero all along: shares of the best go by its size."""

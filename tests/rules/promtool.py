@@ -1,0 +1,145 @@
+"""promtool's unit tests, written from Python: one file and one process for many groups."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+INTERVAL = 5
+"""Seconds between two scrapes, and between two evaluations."""
+
+JsonObject = dict[str, Any]
+
+
+class Moment(NamedTuple):
+    """What fires at a time: the labels of each alert, by alert name. Seconds; keep off multiples of 5."""
+
+    at: float
+    alerts: Mapping[str, Sequence[Mapping[str, str]]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Series over time, and what must fire when.
+
+    Attributes:
+        name: What promtool says when the group fails.
+        series: Samples in promtool's notation, by selector.
+        moments: When to look.
+        values: The value of an expression at a time, by both.
+    """
+
+    name: str
+    series: Mapping[str, str]
+    moments: Sequence[Moment]
+    values: Mapping[tuple[str, float], float] = field(default_factory=dict)
+
+    def document(self) -> JsonObject:
+        """The group as promtool reads it."""
+        return {
+            "name": self.name,
+            "interval": f"{INTERVAL}s",
+            "input_series": [{"series": name, "values": values} for name, values in self.series.items()],
+            "alert_rule_test": [
+                {
+                    "eval_time": _time(at),
+                    "alertname": alert,
+                    "exp_alerts": [{"exp_labels": dict(labels)} for labels in fired],
+                }
+                for at, alerts in self.moments
+                for alert, fired in alerts.items()
+            ],
+            "promql_expr_test": [
+                {
+                    "expr": expression,
+                    "eval_time": _time(at),
+                    "exp_samples": [{"labels": "{}", "value": value}],
+                }
+                for (expression, at), value in self.values.items()
+            ],
+        }
+
+
+def _time(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
+
+
+def silently(rules: Iterable[JsonObject]) -> list[JsonObject]:
+    """The rules without annotations, so that a reworded message breaks no test of behaviour."""
+    return [{key: value for key, value in rule.items() if key != "annotations"} for rule in rules]
+
+
+def write(folder: Path, name: str, rules: Sequence[JsonObject], groups: Iterable[Group]) -> Path:
+    """Write rules and groups as promtool's files; returns the one to test."""
+    document = {"groups": [{"name": name, "rules": list(rules)}]}
+    (folder / f"{name}.rules.yml").write_text(json.dumps(document))
+    test = {
+        "rule_files": [f"{name}.rules.yml"],
+        "evaluation_interval": f"{INTERVAL}s",
+        "tests": [group.document() for group in groups],
+    }
+    path = folder / f"{name}.test.yml"
+    path.write_text(json.dumps(test, ensure_ascii=False))
+    return path
+
+
+def check(tool: Path, *files: Path) -> None:
+    """Fail unless promtool finds all as expected."""
+    code, said = run(tool, *files)
+    assert code == 0, "\n".join(_differences(said)) or said
+
+
+def run(tool: Path, *files: Path) -> tuple[int, str]:
+    """Let promtool test the rules; returns its exit code and all that it said, file by file."""
+    command = [tool, "test", "rules", *files]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def passing(tool: Path, *files: Path) -> list[Path]:
+    """Those of the files in which promtool finds all as expected."""
+    _, said = run(tool, *files)
+    verdicts = re.findall(r"^  (SUCCESS|FAILED)", said, re.MULTILINE)
+    return [file for file, verdict in zip(files, verdicts, strict=True) if verdict == "SUCCESS"]
+
+
+_BLOCK = re.compile(
+    r"name: ([^\n]*),\n\s*alertname: (\S+), time: (\S+),\s*"
+    r"exp:\[(.*?)(?:\n\s*)?\],\s*got:\[(.*?)(?:\n\s*)?\]\n",
+    re.DOTALL,
+)
+_LABELS = re.compile(r"Labels:(\{.*\})")
+
+
+def _differences(said: str) -> Iterator[str]:
+    """A line for each alert that is missing or too many; promtool shows all expected, and all found."""
+    for group, alert, time, expected, got in _BLOCK.findall(said):
+        wanted, found = (set(_LABELS.findall(part)) for part in (expected, got))
+        yield from (f"{group}: {alert} does not fire at {time} for {each}" for each in sorted(wanted - found))
+        yield from (f"{group}: {alert} fires at {time} for {each}" for each in sorted(found - wanted))
+
+
+class Alert(NamedTuple):
+    """An alert as promtool saw it."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+
+_GOT = re.compile(r"Labels:(\{.*\})\n\s*Annotations:(\{.*\})\n")
+_PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*")')
+
+
+def seen(tool: Path, *files: Path) -> list[Alert]:
+    """What fires in groups that expect nothing to: promtool shows each alert that it did not expect."""
+    _, said = run(tool, *files)
+    return [Alert(_pairs(labels), _pairs(annotations)) for labels, annotations in _GOT.findall(said)]
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return {name: json.loads(value) for name, value in _PAIR.findall(text)}

@@ -1,0 +1,186 @@
+"""The cases of every rule about Stepwatch itself and its targets: series over time, and what fires when."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.rules.promtool import Group, Moment
+from tests.rules.series import EXPORTER, OTHER_EXPORTER, selector
+
+Labels = dict[str, str]
+
+
+class Scenario(NamedTuple):
+    """What happens, and the labels of the alerts at each second; samples come every 5 s."""
+
+    name: str
+    series: dict[str, str]
+    alerts: dict[float, list[Labels]]
+
+    def group(self, alert: str, labels: Labels) -> Group:
+        """The scenario as promtool's group; ``labels`` are the rule's own."""
+        moments = [
+            Moment(at, {alert: [{**found, **labels} for found in fired]}) for at, fired in self.alerts.items()
+        ]
+        return Group(self.name, self.series, moments)
+
+
+UP, DOWN = "1+0x200", "0+0x200"
+GOES_DOWN = "1+0x11 0+0x200"
+"""From second 60 on."""
+
+EXPORTER_UP = selector("up", **EXPORTER)
+OTHER_UP = selector("up", **OTHER_EXPORTER)
+POLLED = selector("stepwatch_last_poll_timestamp_seconds", **EXPORTER)
+
+NODE = {"job": "node", "instance": "a:9100"}
+NODE_UP = selector("up", **NODE, role="host")
+ROLLOUT = {"job": "vllm", "instance": "c:8000"}
+ROLLOUT_UP = selector("up", **ROLLOUT, role="rollout")
+RUNNING = selector("rl_run_state", run="ppo/gsm8k", state="running", **EXPORTER)
+OTHER_RUNNING = selector("rl_run_state", run="ppo/math", state="running", **EXPORTER)
+
+PROMETHEUS = {"job": "prometheus", "instance": "a:9090"}
+ALERTMANAGER = {"job": "alertmanager", "instance": "a:9093"}
+FAILED_RULES = selector("prometheus_rule_evaluation_failures_total", **PROMETHEUS, rule_group="rl")
+OTHER_GROUP = selector("prometheus_rule_evaluation_failures_total", **PROMETHEUS, rule_group="stack")
+MISSED = selector("prometheus_rule_group_iterations_missed_total", **PROMETHEUS, rule_group="rl")
+PUSH_ERRORS = selector("prometheus_notifications_errors_total", **PROMETHEUS, alertmanager="http://a:9093")
+DROPPED = selector("prometheus_notifications_dropped_total", **PROMETHEUS)
+WEBHOOK_FAILED = selector("alertmanager_notifications_failed_total", **ALERTMANAGER, integration="webhook")
+EMAIL_FAILED = selector("alertmanager_notifications_failed_total", **ALERTMANAGER, integration="email")
+PROMETHEUS_LOADED = selector("prometheus_config_last_reload_successful", **PROMETHEUS)
+ALERTMANAGER_LOADED = selector("alertmanager_config_last_reload_successful", **ALERTMANAGER)
+
+ONE_FAILURE = "0+0x11 1+0x200"
+"""A counter that rises by one at second 60: it fires from 120 on, and is forgotten five minutes later."""
+
+
+def _instance(labels: Labels, **more: str) -> Labels:
+    return {"instance": labels["instance"], **more}
+
+
+def _counted(name: str, *series: str, alert: Labels) -> Scenario:
+    return Scenario(
+        name,
+        dict.fromkeys(series, ONE_FAILURE),
+        {117: [], 122: [alert], 352: [alert], 367: []},
+    )
+
+
+SCENARIOS: dict[str, tuple[Scenario, ...]] = {
+    "ExporterDown": (
+        Scenario("healthy", {EXPORTER_UP: UP, POLLED: "0+5x200"}, {122: [], 602: []}),
+        Scenario("does not answer", {EXPORTER_UP: GOES_DOWN}, {117: [], 122: [EXPORTER]}),
+        Scenario("restarts", {EXPORTER_UP: "1+0x11 0+0x9 1+0x50"}, {117: [], 122: [], 172: []}),
+        Scenario(
+            "answers, but has stopped reading",
+            {EXPORTER_UP: UP, POLLED: "4.5+0x200"},
+            {62: [], 122: [], 127: [EXPORTER]},
+        ),
+        Scenario(
+            "has just not stopped reading",
+            {EXPORTER_UP: UP, POLLED: "5+0x200"},
+            {127: [], 132: [EXPORTER]},
+        ),
+        Scenario("does not answer nor read", {EXPORTER_UP: DOWN, POLLED: "-100+0x200"}, {62: [EXPORTER]}),
+        Scenario("one of two", {EXPORTER_UP: UP, OTHER_UP: DOWN}, {62: [OTHER_EXPORTER]}),
+        Scenario("is not scraped at all", {NODE_UP: UP}, {57: [], 62: [{"job": "runs"}]}),
+    ),
+    "TargetDown": (
+        Scenario("healthy", {NODE_UP: UP, ROLLOUT_UP: UP, RUNNING: UP, EXPORTER_UP: UP}, {602: []}),
+        Scenario(
+            "one of two",
+            {NODE_UP: GOES_DOWN, selector("up", job="b", instance="b"): UP},
+            {357: [], 362: [NODE]},
+        ),
+        Scenario("flaps", {NODE_UP: "0+0x50 1+0x1 0+0x50"}, {257: [], 502: []}),
+        Scenario("the exporter has its own alert", {EXPORTER_UP: DOWN, POLLED: DOWN}, {602: []}),
+        Scenario(
+            "rollout server, while a run is running",
+            {ROLLOUT_UP: DOWN, RUNNING: UP, OTHER_RUNNING: DOWN},
+            {297: [], 302: [ROLLOUT]},
+        ),
+        Scenario(
+            "rollout server, when a run begins",
+            {ROLLOUT_UP: DOWN, RUNNING: "0+0x11 1+0x200"},
+            {357: [], 362: [ROLLOUT]},
+        ),
+        Scenario(
+            "rollout server that ends with its run",
+            {ROLLOUT_UP: GOES_DOWN, RUNNING: GOES_DOWN},
+            {362: [], 602: []},
+        ),
+        Scenario(
+            "rollout server, and the runs are never heard of again",
+            {ROLLOUT_UP: DOWN, RUNNING: "1+0x11 stale"},
+            {302: [ROLLOUT], 652: [ROLLOUT], 662: []},
+        ),
+        Scenario("rollout server, after its run", {ROLLOUT_UP: DOWN, RUNNING: DOWN}, {602: []}),
+        Scenario("rollout server, and no run known", {ROLLOUT_UP: DOWN}, {602: []}),
+        Scenario(
+            "rollout server, and the runs are not scraped for a minute",
+            {ROLLOUT_UP: DOWN, RUNNING: "1+0x80 stale _x11 1+0x100"},
+            {302: [ROLLOUT], 412: [ROLLOUT], 457: [ROLLOUT], 472: [ROLLOUT]},
+        ),
+    ),
+    "RuleFailures": (
+        Scenario("healthy", {FAILED_RULES: "3+0x200", MISSED: "2+0x200"}, {122: [], 602: []}),
+        _counted("an evaluation fails", FAILED_RULES, alert=_instance(PROMETHEUS)),
+        _counted("an evaluation is missed", MISSED, alert=_instance(PROMETHEUS)),
+        _counted("all at once are one alert", FAILED_RULES, OTHER_GROUP, MISSED, alert=_instance(PROMETHEUS)),
+        Scenario(
+            "Prometheus is not scraped for a minute",
+            {FAILED_RULES: "0+0x11 1+0x15 stale _x11 1+0x100"},
+            {137: [_instance(PROMETHEUS)], 167: [_instance(PROMETHEUS)], 207: [_instance(PROMETHEUS)]},
+        ),
+    ),
+    "NotificationFailures": (
+        Scenario(
+            "healthy", {WEBHOOK_FAILED: "3+0x200", PUSH_ERRORS: DOWN, DROPPED: DOWN}, {122: [], 602: []}
+        ),
+        _counted(
+            "one receiver of two",
+            WEBHOOK_FAILED,
+            alert=_instance(ALERTMANAGER, integration="webhook"),
+        ),
+        Scenario(
+            "each receiver is one alert",
+            {WEBHOOK_FAILED: ONE_FAILURE, EMAIL_FAILED: ONE_FAILURE},
+            {122: [_instance(ALERTMANAGER, integration=each) for each in ("webhook", "email")]},
+        ),
+        _counted("Alertmanager refuses", PUSH_ERRORS, alert=_instance(PROMETHEUS)),
+        _counted("alerts are dropped", DROPPED, alert=_instance(PROMETHEUS)),
+        _counted("refused and dropped are one alert", PUSH_ERRORS, DROPPED, alert=_instance(PROMETHEUS)),
+    ),
+    "ConfigReloadFailed": (
+        Scenario("healthy", {PROMETHEUS_LOADED: UP, ALERTMANAGER_LOADED: UP}, {122: []}),
+        Scenario(
+            "Prometheus refuses",
+            {PROMETHEUS_LOADED: GOES_DOWN, ALERTMANAGER_LOADED: UP},
+            {117: [], 122: [PROMETHEUS]},
+        ),
+        Scenario(
+            "Alertmanager refuses",
+            {PROMETHEUS_LOADED: UP, ALERTMANAGER_LOADED: GOES_DOWN},
+            {117: [], 122: [ALERTMANAGER]},
+        ),
+        Scenario(
+            "mended",
+            {PROMETHEUS_LOADED: "0+0x40 1+0x50", ALERTMANAGER_LOADED: "0+0x40 1+0x50"},
+            {202: [PROMETHEUS, ALERTMANAGER], 207: []},
+        ),
+        Scenario(
+            "never heard of again",
+            {PROMETHEUS_LOADED: "0+0x11 stale", ALERTMANAGER_LOADED: "0+0x11 stale"},
+            {652: [PROMETHEUS, ALERTMANAGER], 662: []},
+        ),
+        Scenario("mended within a minute", {PROMETHEUS_LOADED: "0+0x10 1+0x50"}, {52: [], 62: []}),
+        Scenario(
+            "not scraped for a minute",
+            {PROMETHEUS_LOADED: "0+0x20 stale _x11 0+0x50"},
+            {97: [PROMETHEUS], 112: [PROMETHEUS], 157: [PROMETHEUS], 172: [PROMETHEUS]},
+        ),
+    ),
+    "Watchdog": (Scenario("fires always", {EXPORTER_UP: DOWN}, {2: [{}], 602: [{}]}),),
+}

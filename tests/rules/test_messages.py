@@ -1,0 +1,122 @@
+"""What the person who is paged reads: what happened to which run at which step, against which limit."""
+
+from __future__ import annotations
+
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from tests.rules import healthy as h
+from tests.rules import promtool as unit
+from tests.rules import rendered, variations
+from tests.rules.cases import Rule, Way
+from tests.rules.catalogue import RULES
+from tests.rules.healthy import HEALTHY
+from tests.rules.promtool import Alert, Group, Moment
+from tests.rules.series import Series
+from tests.rules.stack import SCENARIOS
+from tests.rules.variations import Phase
+
+AWKWARD = '实验/a b"c'
+LOOK = 37
+"""A second by which every rule about a run has decided."""
+
+HOLES = ("<no value>", "%!", "?", "NaN", "error calling")
+
+OPTIONAL: dict[str, tuple[Series, ...]] = {
+    "RewardDrop": (h.REWARD_DRAWDOWN_20, h.TOTAL_STEPS),
+    "RewardCollapse": (h.REWARD_MAX_20, h.REWARD_RANGE_20, h.HIGHEST_20, h.SAMPLES_RANGE_20),
+    "NoLearningSignal": (h.REWARD_MAX_32, h.REWARD_RANGE_32, h.REWARD_MEDIAN_32, h.ZERO_STD),
+    "EntropyCollapse": (h.REWARD, h.REWARD_BEST, h.REWARD_LOST, h.RECORDS_SINCE_BEST),
+    "LengthRunaway": (h.TRUNCATED, h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
+    "LengthCollapse": (h.REWARD, h.REWARD_BEST, h.REWARD_LOST),
+    "Stalled": (h.TOTAL_STEPS, h.STEP_INTERVAL),
+    "RunFailed": (h.TOTAL_STEPS,),
+    "RunFinished": (h.TOTAL_STEPS, h.REWARD_BEST),
+}
+"""What a trainer may not log, or not yet, while the alert fires all the same."""
+
+
+WAYS = [(rule, way) for rule in RULES for way in rule.ways]
+
+
+def _written(
+    promtool: Path, folder: Path, ways: list[tuple[Rule, Way]], missing: tuple[Series, ...] = ()
+) -> list[Alert]:
+    """The message of each way to fire, one after the other."""
+    files = []
+    for rule, way in ways:
+        values = {h.LAST_STEP_AT: -1000, **way.sick, **dict.fromkeys(missing)}
+        series = variations.samples(AWKWARD, (Phase(0, values),), list(HEALTHY), until=LOOK)
+        group = Group("message", series, [Moment(LOOK, {rule.alert: []})])
+        name = f"{len(files)}"
+        files.append(unit.write(folder, name, [rendered.rule(rule.alert, rule.severity)], [group]))
+    return unit.seen(promtool, *files)
+
+
+def _holes(alert: Alert) -> list[str]:
+    text = f"{alert.annotations['summary']} {alert.annotations['description']}".replace("NaN or Inf", "")
+    return [hole for hole in HOLES if hole in text]
+
+
+def test_messages_name_step_values_and_limits_in_a_few_words(promtool: Path, tmp_path: Path) -> None:
+    alerts = _written(promtool, tmp_path, WAYS)
+    assert [alert.labels["alertname"] for alert in alerts] == [rule.alert for rule, _ in WAYS]
+    for alert, (_, way) in zip(alerts, WAYS, strict=True):
+        description = alert.annotations["description"]
+        assert description.startswith("step 640")
+        assert way.says
+        assert [words for words in way.says if words not in description] == [], description
+        assert not _holes(alert), description
+        assert len(alert.annotations["summary"]) <= 80
+        assert len(description) <= 300
+
+
+@pytest.mark.parametrize("alert", OPTIONAL)
+def test_message_leaves_out_what_the_trainer_does_not_log(alert: str, promtool: Path, tmp_path: Path) -> None:
+    first = [next((rule, rule.ways[0]) for rule in RULES if rule.alert == alert)]
+    (written,) = _written(promtool, tmp_path, first, OPTIONAL[alert])
+    assert not _holes(written), written.annotations["description"]
+
+
+def test_links_lead_to_the_run_whatever_its_name(promtool: Path, tmp_path: Path) -> None:
+    for alert in _written(promtool, tmp_path, WAYS):
+        name, notes = alert.labels["alertname"], alert.annotations
+        assert notes["runbook_url"] == f"docs/runbook.md#{name.lower()}"
+        shown = urllib.parse.urlsplit(notes["dashboard_url"])
+        assert shown.path == "/d/stepwatch-training"
+        assert urllib.parse.unquote(shown.query) == f"var-run={AWKWARD}"
+        silenced = notes["silence_url"].partition("/#/silences/new?filter=")[2]
+        assert urllib.parse.unquote(silenced) == f'{{alertname="{name}",run="实验/a b\\"c"}}'
+        for url in (notes["dashboard_url"], notes["silence_url"]):
+            assert url.isascii()
+            assert not set(' +"') & set(url)
+
+
+def test_message_says_what_else_fires_for_the_run(promtool: Path, tmp_path: Path) -> None:
+    sick = {**h.HEALTHY, h.KL_MIN: 2, h.ENTROPY_MIN: 4, h.STATE: "failed"}
+    series = {
+        **variations.samples(AWKWARD, (Phase(0, sick),), list(HEALTHY), until=LOOK),
+        **variations.samples("other", (Phase(0, {h.POLICY_KL_MIN: 1}),), list(HEALTHY), until=LOOK),
+    }
+    group = Group("message", series, [Moment(LOOK, {"KLExplosion": []})])
+    (alert,) = unit.seen(promtool, unit.write(tmp_path, "also", rendered.rules("rl"), [group]))
+    said = alert.annotations["description"].partition(" Also firing: ")[2]
+    assert sorted(said.removesuffix(".").split(", ")) == ["EntropyExplosion", "KLHigh"]
+
+
+@pytest.mark.parametrize("alert", SCENARIOS)
+def test_message_about_the_stack_names_the_part(alert: str, promtool: Path, tmp_path: Path) -> None:
+    (rule,) = [rule for rule in rendered.rules("stack") if rule["alert"] == alert]
+    for scenario in SCENARIOS[alert]:
+        at = next((at for at, fired in scenario.alerts.items() if fired), None)
+        if at is None:
+            continue
+        group = Group(scenario.name, scenario.series, [Moment(at, {alert: []})])
+        for written in unit.seen(promtool, unit.write(tmp_path, alert, [rule], [group])):
+            description = written.annotations["description"]
+            where = {name: written.labels[name] for name in scenario.alerts[at][0]}
+            assert all(value in description for name, value in where.items() if name != "job")
+            assert not _holes(written)
+            assert len(description) <= 300

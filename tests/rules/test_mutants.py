@@ -1,0 +1,83 @@
+"""The cases notice when a rule is wrong: in a comparison, a word, a number or a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests import real
+from tests.rules import mutants, rendered, states, variations
+from tests.rules import promtool as unit
+from tests.rules.cases import Rule
+from tests.rules.catalogue import RULES
+from tests.rules.promtool import Group
+from tests.rules.stack import SCENARIOS
+
+JsonObject = dict[str, Any]
+
+UNCHANGED = "unchanged"
+"""Passes, or the cases would notice nothing."""
+
+SAME = {
+    ("RuleFailures", "> [0]  -> 0.01"): "counters rise by whole numbers",
+    ("NotificationFailures", "> [0]  -> 0.01"): "counters rise by whole numbers",
+    ("Watchdog", "vector( [1] )"): "it fires whatever its value is",
+    (
+        "RunStopped",
+        '(rl_run_state{state="stopped"}[10m])) == 1 and on  -> max',
+    ): "the first condition decides",
+    ("RunStopped", '(rl_run_state{state="stopped"} [[10m]] )) == 1 and on () ( -> [20m]'): "the same",
+    ("RunStopped", "[last_over_time] (rl_run_writer_present[10m])) == 0 -> min"): (
+        "a run whose writer came back is running"
+    ),
+    ("RunStopped", "(rl_run_writer_present [[10m]] )) == 0 -> [20m]"): "its state is forgotten as soon",
+}
+"""Changes that make no difference, by a part of what is changed, with the reason."""
+
+
+class Stage(NamedTuple):
+    """Groups that a wrong rule may fail, and the rules that they need beside it. Quick ones come first."""
+
+    groups: list[Group]
+    besides: list[JsonObject]
+
+
+def _survivors(folder: Path, right: JsonObject, stages: list[Stage]) -> list[str]:
+    """The changes with which the cases of all stages still pass."""
+    tool = real.prometheus("3.13").tool
+    wrong = {UNCHANGED: right, **dict(mutants.of(right))}
+    for stage in stages:
+        files = [
+            unit.write(folder, f"{number}", unit.silently([rule, *stage.besides]), stage.groups)
+            for number, rule in enumerate(wrong.values())
+        ]
+        passed = unit.passing(tool, *files)
+        wrong = {what: wrong[what] for what, file in zip(wrong, files, strict=True) if file in passed}
+    return [what for what in wrong if not _same(right["alert"], what)]
+
+
+def _same(alert: str, what: str) -> bool:
+    return any(alert == rule and part in what for rule, part in SAME)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_every_change_of_a_rule_about_runs_is_noticed(rule: Rule, tmp_path: Path) -> None:
+    right = rendered.rule(rule.alert, rule.severity)
+    cases = variations.limits(rule)
+    stages = [
+        Stage([variations.still("limits", rule, right, cases)], []),
+        Stage([variations.over_time(rule, right)], []),
+    ]
+    if rule.alert in states.ALERTS:
+        others = [each for each in rendered.rules("rl") if each["alert"] in states.ALERTS and each != right]
+        stages += [Stage(groups, others) for groups in (states.quick(), states.lasting())]
+    assert _survivors(tmp_path, right, stages) == [UNCHANGED]
+
+
+@pytest.mark.parametrize("alert", SCENARIOS)
+def test_every_change_of_a_rule_about_the_stack_is_noticed(alert: str, tmp_path: Path) -> None:
+    (right,) = [rule for rule in rendered.rules("stack") if rule["alert"] == alert]
+    groups = [scenario.group(alert, right["labels"]) for scenario in SCENARIOS[alert]]
+    assert _survivors(tmp_path, right, [Stage(groups, [])]) == [UNCHANGED]

@@ -1,0 +1,53 @@
+"""All rules at once on runs that are well: nothing fires, and no rule fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from exporter.runs.contract import STATISTICS
+from tests.rules import healthy as h
+from tests.rules import promtool as unit
+from tests.rules import rendered, stack, variations
+from tests.rules.healthy import HEALTHY
+from tests.rules.promtool import INTERVAL, Group, Moment
+from tests.rules.series import EXPORTER, OTHER_EXPORTER, Series
+from tests.rules.variations import Phase
+
+SECONDS = 1000
+
+QUIET_STACK = {
+    stack.EXPORTER_UP: 1,
+    stack.OTHER_UP: 1,
+    stack.NODE_UP: 1,
+    stack.ROLLOUT_UP: 1,
+    stack.FAILED_RULES: 0,
+    stack.MISSED: 0,
+    stack.PUSH_ERRORS: 0,
+    stack.DROPPED: 0,
+    stack.WEBHOOK_FAILED: 0,
+    stack.PROMETHEUS_LOADED: 1,
+    stack.ALERTMANAGER_LOADED: 1,
+}
+
+
+def test_healthy_runs_on_a_healthy_stack_raise_nothing(promtool: Path, tmp_path: Path) -> None:
+    rules = [*rendered.rules("rl", {}), *rendered.rules("stack", {})]
+    phases = {
+        "learns": (Phase(0, {}),),
+        "learns, and is done": (Phase(0, {}), Phase(300, {h.STATE: "finished"})),
+        "was done before": (Phase(0, {h.STATE: "finished", h.LAST_STEP_AT: -50000}),),
+        "begins": (Phase(0, dict.fromkeys(h.HEALTHY)), Phase(300, {})),
+    }
+    series = {name: f"{value}+0x{SECONDS // INTERVAL}" for name, value in QUIET_STACK.items()}
+    series[stack.POLLED] = f"0+{INTERVAL}x{SECONDS // INTERVAL}"
+    for run, its in phases.items():
+        for target in (EXPORTER, OTHER_EXPORTER):
+            series |= variations.samples(run, its, list(HEALTHY), target, until=SECONDS)
+    nothing = {rule["alert"]: [] for rule in rules if rule["alert"] != "Watchdog"}
+    group = Group("well", series, [Moment(at, nothing) for at in (2, 62, 302, 307, 622, 997)])
+    unit.check(promtool, unit.write(tmp_path, "well", unit.silently(rules), [group]))
+
+
+def test_a_healthy_run_has_every_statistic_that_the_exporter_serves() -> None:
+    served = {Series(each.metric, tuple(each.labels.items())) for each in STATISTICS}
+    assert served <= HEALTHY.keys()

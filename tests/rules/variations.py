@@ -1,0 +1,183 @@
+"""The cases that follow from what is said about a rule, each a run of its own in one promtool group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tests.rules import expressions
+from tests.rules.cases import Rule, Values, Way
+from tests.rules.healthy import HEALTHY
+from tests.rules.promtool import INTERVAL, Group, Moment
+from tests.rules.series import EXPORTER, STATE, Series, state_series
+
+NAN, STALE, MISSING = "NaN", "stale", "missing"
+"""What a series may be instead of having a value: not a number, gone with its target, not scraped."""
+
+TARGETS = (EXPORTER,)
+
+
+class Case(NamedTuple):
+    """A run with values that stay, and whether the rule fires on it."""
+
+    run: str
+    values: Values
+    fires: bool
+
+
+class Phase(NamedTuple):
+    """How a run is from a second on; all its series ``are`` something else if that is given."""
+
+    since: int
+    values: Values
+    are: str | None = None
+
+
+def limits(rule: Rule) -> list[Case]:
+    """Each way alone, each limit from both sides, each partner missing or not a number."""
+    ways = [case for way in rule.ways for case in _of_way(way)]
+    silent = [Case(name, values, fires=False) for name, values in rule.silent.items()]
+    return [*ways, *silent, *_ended(rule), *([] if rule.of_ended else [Case("healthy", {}, fires=False)])]
+
+
+def _of_way(way: Way) -> Iterator[Case]:
+    yield Case(way.name, way.sick, fires=True)
+    for limit in way.limits:
+        for name, values, fires in limit.cases(way.sick):
+            yield Case(f"{way.name}: {name}", values, fires)
+    for series in way.needs:
+        yield Case(f"{way.name}: without {series}", {**way.sick, series: None}, fires=False)
+        if series != STATE:
+            yield Case(f"{way.name}: NaN in {series}", {**way.sick, series: NAN}, fires=False)
+    for series in way.spares:
+        yield Case(f"{way.name}: {series} does not matter", {**way.sick, series: None}, fires=True)
+
+
+def _ended(rule: Rule) -> Iterator[Case]:
+    if not rule.of_ended:
+        for way in rule.ways:
+            yield Case(f"{way.name}: finished", {**way.sick, STATE: "finished"}, fires=False)
+
+
+def still(
+    name: str,
+    rule: Rule,
+    rendered: Mapping[str, Any],
+    cases: Sequence[Case],
+    targets: Sequence[Mapping[str, str]] = TARGETS,
+) -> Group:
+    """Runs that do not change, seen by one exporter or several, looked at once the rule must have decided."""
+    after = rule.wait + 12
+    reads = expressions.read(rendered["expr"], list(HEALTHY))
+    series: dict[str, str] = {}
+    for case in cases:
+        for target in targets:
+            series |= samples(case.run, (Phase(0, case.values),), reads, target, until=after)
+    fired = [_labels(rendered, case.run) for case in cases if case.fires]
+    return Group(name, series, [Moment(after, {rule.alert: fired})])
+
+
+CHANGE, BACK, FORGOTTEN = 60, 120, 660
+"""When runs change, when those interrupted are heard of again, and when those lost are given up. Seconds."""
+
+FOR_EVER = 10**9
+
+
+class Story(NamedTuple):
+    """A run that changes, and the seconds from which and until which the rule fires on it."""
+
+    run: str
+    phases: tuple[Phase, ...]
+    since: float = FOR_EVER
+    until: float = FOR_EVER
+
+
+def stories(rule: Rule) -> Iterator[Story]:
+    """Runs that turn sick, recover, finish, or are not heard of for a minute."""
+    sick, wait, ended = rule.ways[0].sick, rule.wait, CHANGE + rule.keep
+    yield Story("healthy", (Phase(0, {}),))
+    yield Story("healthy, not scraped for a minute", tuple(_interrupted({}, STALE)))
+    yield Story("turns sick", (Phase(0, {}), Phase(CHANGE, sick)), CHANGE + wait)
+    yield Story("recovers", (Phase(0, sick), Phase(CHANGE, {})), wait, ended)
+    yield Story("sick, not scraped for a minute", tuple(_interrupted(sick, STALE)), wait)
+    lost = (Phase(0, sick), Phase(CHANGE, sick, STALE))
+    yield Story("sick, then never heard of again", lost, wait, FORGOTTEN)
+    yield Story("sick, samples missing for a minute", tuple(_interrupted(sick, MISSING)), wait)
+    if rule.keep:
+        yield Story("healthy, NaN for a minute", tuple(_interrupted({}, NAN)))
+        yield Story("sick, NaN for a minute", tuple(_interrupted(sick, NAN)), wait)
+    if not rule.of_ended:
+        finished = {**sick, STATE: "finished"}
+        yield Story("finished", (Phase(0, finished),))
+        yield Story("finishes", (Phase(0, sick), Phase(CHANGE, finished)), wait, ended)
+
+
+def _interrupted(values: Values, are: str) -> Iterator[Phase]:
+    yield from (Phase(0, values), Phase(CHANGE, values, are), Phase(BACK, values))
+
+
+def over_time(rule: Rule, rendered: Mapping[str, Any]) -> Group:
+    """All stories, looked at shortly before and after whatever happens."""
+    told = list(stories(rule))
+    reads = expressions.read(rendered["expr"], list(HEALTHY))
+    turns = {0, CHANGE, BACK, CHANGE + rule.keep}
+    near = {turn + wait + little for turn in turns for wait in (0, rule.wait) for little in (-3, 2)}
+    # the two Prometheus differ by one sample in what a range holds
+    looks = sorted({*near, FORGOTTEN - 8, FORGOTTEN + 2})
+    series: dict[str, str] = {}
+    for story in told:
+        series |= samples(story.run, story.phases, reads, until=looks[-1])
+    moments = [
+        Moment(at, {rule.alert: [_labels(rendered, story.run) for story in told if _fires(story, at)]})
+        for at in looks
+        if at > 0
+    ]
+    # the time since which an alert is active shows that it was never over in between
+    active = f'sum(ALERTS_FOR_STATE{{alertname="{rule.alert}",run="sick, not scraped for a minute"}})'
+    return Group("over time", series, moments, {(active, BACK + rule.wait + 2): 0.0})
+
+
+def _fires(story: Story, at: float) -> bool:
+    return story.since <= at // INTERVAL * INTERVAL < story.until
+
+
+def _labels(rendered: Mapping[str, Any], run: str) -> dict[str, str]:
+    return {"run": run, **rendered["labels"]}
+
+
+def samples(
+    run: str,
+    phases: Sequence[Phase],
+    reads: Sequence[Series],
+    target: Mapping[str, str] = EXPORTER,
+    *,
+    until: float,
+) -> dict[str, str]:
+    """All series of a run, and of its state, in promtool's notation."""
+    parts: dict[Series, list[str]] = {}
+    ends = [*(phase.since for phase in phases[1:]), until + INTERVAL]
+    for phase, end in zip(phases, ends, strict=True):
+        count = -int((phase.since - end) // INTERVAL)
+        for series, value in _valued(phase, reads).items():
+            parts.setdefault(series, []).append(_repeat(value, count))
+    return {series.of(run, target): " ".join(words) for series, words in parts.items()}
+
+
+def _valued(phase: Phase, reads: Sequence[Series]) -> dict[Series, Any]:
+    now = {**HEALTHY, **phase.values}
+    values: dict[Series, Any] = {series: now[series] for series in reads if series != STATE}
+    if now[STATE] is not None:
+        values |= state_series(now[STATE])
+    if phase.are == NAN:
+        return {series: value if series.metric == STATE.metric else NAN for series, value in values.items()}
+    return {series: phase.are or value for series, value in values.items()}
+
+
+def _repeat(value: Any, count: int) -> str:
+    if value is None or value == MISSING:
+        return f"_x{count}"
+    if value == STALE:
+        return " ".join(["stale", *["_"] * (count - 1)])
+    if value == NAN:
+        return " ".join([NAN] * count)
+    return f"{float(value)!r}+0x{count - 1}"

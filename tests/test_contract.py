@@ -1,0 +1,272 @@
+"""Exporter, rules, dashboards and docs speak of the same metrics and alerts."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.runs import signals
+from exporter.runs.contract import STATISTIC_HELP, STATISTICS, Hold
+from exporter.runs.exposition import FAMILIES, RunText, View, page
+from exporter.runs.health import Health
+from exporter.runs.record import Record, TotalSteps
+from exporter.runs.run import Clock, Run
+from exporter.runs.sources.scoped_jsonl import ScopedJsonl
+from stepwatch.native import pages
+from tests.real import AlertmanagerServer, PrometheusServer
+from tests.rules import expressions, rendered, replay
+from tests.rules.catalogue import RULES
+from tests.rules.rendered import CHECKOUT
+from tests.rules.series import Series
+from tests.rules.stack import SCENARIOS
+
+TOPICS = {"reward", "kl", "entropy", "length", "gradient", "progress", "gpu", "rollout", "stack"}
+SEVERITIES = {"critical", "warning", "info"}
+
+PROMETHEUS_METRICS = {
+    "prometheus_config_last_reload_successful",
+    "prometheus_notifications_dropped_total",
+    "prometheus_notifications_errors_total",
+    "prometheus_rule_evaluation_failures_total",
+    "prometheus_rule_group_iterations_missed_total",
+}
+ALERTMANAGER_METRICS = {
+    "alertmanager_config_last_reload_successful",
+    "alertmanager_notifications_failed_total",
+}
+WRITTEN_BY_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
+GPU_METRICS = {
+    "gpu_utilization_ratio",
+    "gpu_memory_used_bytes",
+    "gpu_memory_total_bytes",
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_DEV_FB_FREE",
+}
+
+SERIES_LIMIT = 250
+
+DOCUMENTED = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| ([^|]*) \| [^|]+ \|$", re.MULTILINE)
+"""A row of docs/metrics.md: name, type, unit, labels, meaning."""
+
+
+def _named(rule: dict[str, Any]) -> str:
+    return f"{rule['alert']}-{rule['labels']['severity']}"
+
+
+def _rules() -> list[dict[str, Any]]:
+    return [*rendered.rules("rl"), *rendered.rules("stack")]
+
+
+def _dashboards() -> Iterator[dict[str, Any]]:
+    for path, content in rendered.files().items():
+        if path.suffix == ".json":
+            yield json.loads(content)
+
+
+def _panel_queries() -> Iterator[str]:
+    for dashboard in _dashboards():
+        for panel in dashboard["panels"]:
+            yield from (target["expr"] for target in panel["targets"])
+        yield from (annotation["expr"] for annotation in dashboard["annotations"]["list"])
+        for variable in dashboard["templating"]["list"]:
+            yield re.sub(r"label_values\((.*), \w+\)", r"\1", variable["definition"])
+
+
+def _rule_queries() -> Iterator[str]:
+    for rule in _rules():
+        yield rule["expr"]
+        for annotation in rule["annotations"].values():
+            yield from expressions.asked(annotation)
+
+
+def _statistics(selected: Series) -> list[Series]:
+    """The statistics that a selector asks for."""
+    wanted = set(selected.labels)
+    served = (Series(each.metric, tuple(each.labels.items())) for each in STATISTICS)
+    found = [each for each in served if each.metric == selected.metric and wanted <= set(each.labels)]
+    return found or [selected]
+
+
+def _is_statistic(series: Series) -> bool:
+    return series.metric.removeprefix("rl_") in STATISTIC_HELP
+
+
+def test_exactly_the_statistics_that_rules_and_panels_ask_for_are_served() -> None:
+    used = {
+        (found.metric, frozenset(found.labels))
+        for query in [*_rule_queries(), *_panel_queries()]
+        for selected in map(expressions.series, expressions.selectors(expressions.parse(query)))
+        if _is_statistic(selected)
+        for found in _statistics(selected)
+    }
+    assert used == {(each.metric, frozenset(each.labels.items())) for each in STATISTICS}
+
+
+def test_no_statistic_is_listed_twice() -> None:
+    listed = [(each.metric, each.labels) for each in STATISTICS]
+    assert all(listed.count(each) == 1 for each in listed)
+
+
+def test_statistics_are_held_at_the_extreme_that_their_rules_look_for() -> None:
+    found: dict[Series, set[str]] = {}
+    for rule in rendered.rules("rl"):
+        for selected, held in expressions.compared(expressions.parse(rule["expr"])):
+            for each in _statistics(selected) if _is_statistic(selected) else ():
+                found.setdefault(each, set()).add(held)
+    listed = {Series(each.metric, tuple(each.labels.items())): each.hold for each in STATISTICS}
+    # one that only panels or messages ask for is compared with nothing
+    wanted = {series: found.get(series, {Hold.NONE.value}) for series in listed}
+    assert {series: {hold.value} for series, hold in listed.items()} == wanted
+
+
+def test_every_metric_of_rules_and_panels_is_served_by_somebody() -> None:
+    known = {family.name for family in [*FAMILIES, *(family for family, _ in Health().samples())]}
+    known |= PROMETHEUS_METRICS | ALERTMANAGER_METRICS | WRITTEN_BY_PROMETHEUS | GPU_METRICS
+    used = {
+        selected.name
+        for query in [*_rule_queries(), *_panel_queries()]
+        for selected in expressions.selectors(expressions.parse(query))
+    }
+    assert used - known == set()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("version", ["2.42", "3.13"])
+def test_prometheus_serves_what_rules_ask_it_for(version: str, tmp_path: Path) -> None:
+    nobody = "{static_configs: [{targets: ['127.0.0.1:1']}]}"
+    (tmp_path / "prometheus.yml").write_text(
+        f"global: {{evaluation_interval: 1s}}\nrule_files: [rules.yml]\nalerting: {{alertmanagers: [{nobody}]}}\n"
+    )
+    (tmp_path / "rules.yml").write_text("groups: [{name: a, rules: [{alert: a, expr: vector(1)}]}]\n")
+    _serves(PrometheusServer(version, tmp_path), PROMETHEUS_METRICS)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("version", ["0.25", "0.31"])
+def test_alertmanager_serves_what_rules_ask_it_for(version: str, tmp_path: Path) -> None:
+    (tmp_path / "alertmanager.yml").write_text("route: {receiver: a}\nreceivers: [{name: a}]\n")
+    _serves(AlertmanagerServer(version, tmp_path), ALERTMANAGER_METRICS)
+
+
+def _serves(server: PrometheusServer | AlertmanagerServer, wanted: set[str]) -> None:
+    """Fail unless the server has all these metrics, soon: some appear with their first event."""
+    with server:
+        deadline = time.monotonic() + 30
+        while missing := wanted - _metrics(pages.read(f"{server.url}/metrics") or ""):
+            assert time.monotonic() < deadline, missing
+            time.sleep(0.2)
+
+
+def _metrics(text: str) -> set[str]:
+    return set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("rule", _rules(), ids=_named)
+def test_an_alert_says_what_it_is_and_where_to_look(rule: dict[str, Any]) -> None:
+    assert rule["labels"].keys() == {"severity", "topic"}
+    assert rule["labels"]["severity"] in SEVERITIES
+    assert rule["labels"]["topic"] in TOPICS
+    for label in rule["labels"].values():
+        assert "{{" not in label
+    for name in ("summary", "description", "runbook_url", "dashboard_url"):
+        assert rule["annotations"][name]
+    assert rule["annotations"]["runbook_url"].endswith(f"#{rule['alert'].lower()}")
+
+
+@pytest.mark.parametrize("rule", _rules(), ids=_named)
+def test_an_expression_avoids_what_breaks_silently(rule: dict[str, Any]) -> None:
+    tree = expressions.parse(rule["expr"])
+    called = {call.func.name for call in expressions.calls(tree)}
+    assert "absent" not in called or rule.get("for")
+    for call in expressions.calls(tree):
+        if call.func.name in ("rate", "increase", "irate"):
+            assert all(each.name.endswith("_total") for each in expressions.selectors(call))
+
+
+@pytest.mark.parametrize(
+    "rule", rendered.rules("rl"), ids=lambda rule: f"{rule['alert']}-{rule['labels']['severity']}"
+)
+def test_two_exporters_of_one_run_break_no_join(rule: dict[str, Any]) -> None:
+    alone = {each.name for each in expressions.bare(expressions.parse(rule["expr"]))}
+    assert not {name for name in alone if name.startswith("rl_")}
+
+
+def test_every_alert_has_cases_and_every_case_an_alert() -> None:
+    about_runs = {(rule["alert"], rule["labels"]["severity"]) for rule in rendered.rules("rl")}
+    assert {(rule.alert, rule.severity) for rule in RULES} == about_runs
+    assert set(SCENARIOS) == {rule["alert"] for rule in rendered.rules("stack")}
+
+
+def test_every_alert_has_a_heading_in_the_runbook() -> None:
+    headings = re.findall(r"^### (\w+)$", (CHECKOUT / "docs/runbook.md").read_text(), re.MULTILINE)
+    assert headings == list(dict.fromkeys(headings))
+    assert set(headings) == {rule["alert"] for rule in _rules()}
+
+
+def _full_run() -> Run:
+    """A run whose trainer logs every signal, with a NaN on the way."""
+    keys = {signal: names[0].name for signal, names in signals.table("scoped")}
+    run = Run(ScopedJsonl(), hold=15.0)
+    run.take(TotalSteps(1000), Clock(0.0, 0.0, live=True))
+    for step in range(1, 71):
+        values = dict.fromkeys(keys.values(), 0.5 + step % 7 / 16)
+        if step == 50:
+            values[keys["grad_norm"]] = float("nan")
+        run.take(Record(step, values), Clock(float(step), float(step), live=True))
+    return run
+
+
+def _exported() -> str:
+    """The page of an exporter with one run that has everything."""
+    view = View("a", _full_run(), "running", writer=True)
+    health = Health()
+    health.files["log"] += 1
+    return page([RunText().chunks(view, 70.0)], health.samples()).decode()
+
+
+def test_metrics_doc_names_every_exported_metric_with_type_and_labels() -> None:
+    text = _exported()
+    types = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    labels: dict[str, set[str]] = {name: set() for name in types}
+    for name, inside in re.findall(r"^(\w+)(?:\{(.*)\})? ", text, re.MULTILINE):
+        labels[name] |= set(re.findall(r'(\w+)="', inside))
+    documented = {
+        name: (kind, set(re.findall(r"`(\w+)`", named)))
+        for name, kind, _, named in DOCUMENTED.findall((CHECKOUT / "docs/metrics.md").read_text())
+    }
+    assert documented == {name: (kind, labels[name]) for name, kind in types.items()}
+
+
+def test_every_family_is_exported_by_a_run_that_has_everything() -> None:
+    assert {family.name for family in FAMILIES} <= _metrics(_exported())
+
+
+def test_units_in_names_are_those_of_the_metrics_doc() -> None:
+    for name, _, unit, _ in DOCUMENTED.findall((CHECKOUT / "docs/metrics.md").read_text()):
+        for ending, wanted in (("_seconds", "seconds"), ("_bytes", "bytes"), ("_ratio", "0 to 1")):
+            if name.removesuffix("_total").endswith(ending):
+                assert unit == wanted, name
+
+
+def test_a_run_has_at_most_250_series() -> None:
+    lines = [line for line in _exported().splitlines() if line.startswith("rl_")]
+    assert len(lines) <= SERIES_LIMIT
+
+
+@pytest.mark.e2e
+def test_a_real_run_has_at_most_250_series(tmp_path: Path) -> None:
+    log = replay.REAL_RUNS / "verl_console" / "searchr1_grpo_part1_steps0-149.log"
+    if not log.exists():
+        pytest.skip(f"there is no {log}")
+    with (tmp_path / "samples").open("w+") as out:
+        replay.write("a", log, out)
+        out.seek(0)
+        series = {line.rsplit(" ", 2)[0] for line in out}
+    assert 50 < len(series) <= SERIES_LIMIT
