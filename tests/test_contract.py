@@ -52,7 +52,7 @@ GPU_METRICS = {
 
 SERIES_LIMIT = 250
 
-DOCUMENTED = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| ([^|]*) \| [^|]+ \|$", re.MULTILINE)
+DOCUMENTED = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \|([^|]*)\| [^|]+ \|$", re.MULTILINE)
 """A row of docs/metrics.md: name, type, unit, labels, meaning."""
 
 
@@ -142,7 +142,8 @@ def test_every_metric_of_rules_and_panels_is_served_by_somebody() -> None:
 def test_prometheus_serves_what_rules_ask_it_for(version: str, tmp_path: Path) -> None:
     nobody = "{static_configs: [{targets: ['127.0.0.1:1']}]}"
     (tmp_path / "prometheus.yml").write_text(
-        f"global: {{evaluation_interval: 1s}}\nrule_files: [rules.yml]\nalerting: {{alertmanagers: [{nobody}]}}\n"
+        "global: {evaluation_interval: 1s}\nrule_files: [rules.yml]\n"
+        f"alerting: {{alertmanagers: [{nobody}]}}\n"
     )
     (tmp_path / "rules.yml").write_text("groups: [{name: a, rules: [{alert: a, expr: vector(1)}]}]\n")
     _serves(PrometheusServer(version, tmp_path), PROMETHEUS_METRICS)
@@ -204,10 +205,21 @@ def test_every_alert_has_cases_and_every_case_an_alert() -> None:
     assert set(SCENARIOS) == {rule["alert"] for rule in rendered.rules("stack")}
 
 
+RUNBOOK = (CHECKOUT / "docs/runbook.md").read_text()
+
+
 def test_every_alert_has_a_heading_in_the_runbook() -> None:
-    headings = re.findall(r"^### (\w+)$", (CHECKOUT / "docs/runbook.md").read_text(), re.MULTILINE)
-    assert headings == list(dict.fromkeys(headings))
-    assert set(headings) == {rule["alert"] for rule in _rules()}
+    headings = re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)
+    assert sorted(headings) == sorted({rule["alert"] for rule in _rules()})
+
+
+def test_the_runbook_says_of_each_alert_what_it_means_and_what_to_do() -> None:
+    for section in re.split(r"^### ", RUNBOOK, flags=re.MULTILINE)[1:]:
+        parts = re.findall(
+            r"^(?:\*\*([A-Z]\w+)|(\d)\.)", re.split(r"^## ", section, flags=re.MULTILINE)[0], re.MULTILINE
+        )
+        names = [name or number for name, number in parts]
+        assert names == ["Means", "Look", "1", "2", "3", "Causes", "Change", "Silence"], section[:40]
 
 
 def _full_run() -> Run:

@@ -84,14 +84,15 @@ class Progress:
 
     def kept(self) -> dict[str, Any]:
         """What a restart must not lose, as plain JSON values."""
-        streams = {name: stream.step for name, stream in self.streams.items()}
+        streams = {name: [stream.step, sorted(stream.counted)] for name, stream in self.streams.items()}
         return {name: getattr(self, name) for name in _KEPT} | {"streams": streams}
 
     def restore(self, kept: dict[str, Any]) -> None:
         """Start from what ``kept`` returned."""
         for name in _KEPT:
             setattr(self, name, kept[name])
-        self.streams = {name: Stream(step) for name, step in kept["streams"].items()}
+        streams = kept["streams"].items()
+        self.streams = {name: Stream(step, counted=set(counted)) for name, (step, counted) in streams}
 
 
 _KEPT = ("first", "highest", "step", "ignore_to", "counted")

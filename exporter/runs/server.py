@@ -12,6 +12,9 @@ from exporter.runs.exposition import CONTENT_TYPE
 
 Metrics = Callable[[], bytes]
 
+STOP_SECONDS = 0.1
+"""How long ``shutdown`` waits at most."""
+
 INDEX = b"Stepwatch run exporter. Metrics: /metrics  Health: /-/healthy\n"
 
 
@@ -26,7 +29,7 @@ class Server(ThreadingHTTPServer):
 
     def start(self) -> None:
         """Serve from now on, in the background."""
-        Thread(target=self.serve_forever, name="http", daemon=True).start()
+        Thread(target=self.serve_forever, args=(STOP_SECONDS,), name="http", daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A scraper that goes away before it has its page is no news; anything else is."""

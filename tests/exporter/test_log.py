@@ -41,7 +41,7 @@ class Trainer:
         """Start again some steps before the last; verl's file logger empties the log."""
         if empties:
             self.log.write_text("")
-        self.step = max(1, self.step - back)
+        self.step -= back
         self.train(steps)
 
     def start_over(self, steps: int, *, empties: bool) -> None:
@@ -84,7 +84,7 @@ def test_statistics_after_restarts_are_those_without(
         match event:
             case ("train", steps):
                 trainer.train(steps)
-            case ("resume", back, steps, empties):
+            case ("resume", back, steps, empties) if back < trainer.step:
                 trainer.resume(back, steps, empties=empties)
             case ("start_over", steps, empties):
                 trainer.start_over(steps, empties=empties)
@@ -94,7 +94,7 @@ def test_statistics_after_restarts_are_those_without(
             case ("stopped",):
                 restarted.watch.save()
                 restarted = watched(state_folder=states)
-            case ("stopped while resuming", back, steps, empties):
+            case ("stopped while resuming", back, steps, empties) if back < trainer.step:
                 restarted.watch.save()
                 trainer.resume(back, steps, empties=empties)
                 restarted = watched(state_folder=states)
@@ -139,6 +139,22 @@ def test_best_start_peak_and_noise_outlive_an_emptied_log_and_a_restart(
             f"rl_{name}", run="a", signal=signal
         )
     assert (after.value("rl_step", run="a"), after.value("rl_records_total", run="a")) == (66, 81)
+
+
+def test_steps_logged_again_are_not_counted_even_if_the_log_was_emptied_twice(
+    watched: Watching, folder: Path, tmp_path: Path
+) -> None:
+    trainer = Trainer(folder / "a.jsonl")
+    trainer.train(100)
+    page = watched(state_folder=tmp_path / "state")
+    page.look()
+    trainer.resume(20, 5, empties=True)
+    page.look(1.0)
+    page.watch.save()
+    trainer.resume(0, 20, empties=True)
+    after = watched(state_folder=tmp_path / "state").look()
+
+    assert (after.value("rl_step", run="a"), after.value("rl_records_total", run="a")) == (105, 105)
 
 
 def test_a_run_that_was_watched_before_a_restart_is_watched_after_it(

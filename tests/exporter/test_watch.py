@@ -173,6 +173,19 @@ def test_an_emptied_log_that_resumes_goes_on_as_one_run(folder: Path, watched: W
     assert after.value("rl_start", run="a", signal="kl") == before.value("rl_start", run="a", signal="kl")
 
 
+def test_a_spike_after_a_resume_is_held_as_before(folder: Path, watched: Watching) -> None:
+    page, log = watched(), folder / "a.jsonl"
+    append(log, *json_steps(1, 100))
+    page.look()
+    log.write_text("".join(json_steps(100, 100)))
+    page.look(1.0)
+    append(log, *json_steps(101, 103, kl=9.0))
+    page.look(0.5)
+    append(log, *json_steps(104, 106))
+
+    assert page.look(0.5).value("rl_min_over_steps", run="a", signal="kl") == 9.0
+
+
 def test_what_stands_in_a_replaced_log_is_history_and_raises_nothing(folder: Path, watched: Watching) -> None:
     """A copied log (rsync) is replaced as a whole, again and again."""
     page, log, copy = watched(), folder / "a.jsonl", folder.parent / "copy"
@@ -182,10 +195,13 @@ def test_what_stands_in_a_replaced_log_is_history_and_raises_nothing(folder: Pat
     append(log, *json_steps(101, 101))
     page.look(1.0)
     copy.write_text("".join([*lines, *json_steps(101, 102)]))
+    os.utime(copy, (page.clock.wall - 5, page.clock.wall - 5))
     copy.replace(log)
+    written = log.stat().st_mtime
     after = page.look(1.0)
 
     assert after.value("rl_step", run="a") == 102
+    assert after.value("rl_last_step_timestamp_seconds", run="a") == written
     assert (after.value("rl_min_over_steps", run="a", signal="kl") or 0.0) < 0.1
 
 

@@ -138,7 +138,8 @@ def test_orphans_of_a_killed_supervisor_are_found(stack: StandInStack, command: 
         assert processes.marked(stack.place.mark) == []
     else:
         assert stack.up(part) == 0
-        assert pid_of(stack, "one") not in (0, orphan)
+        assert orphan not in {process.pid for process in processes.marked(stack.place.mark)}
+        assert stack.status() == 0
 
 
 def test_a_stopped_supervisor_is_taken_down_by_force(
@@ -177,15 +178,15 @@ def test_a_port_in_use_is_named_with_its_owner_before_anything_is_touched(stack:
     assert not stack.place.supervisor_config.exists()
 
 
-def test_an_owner_is_named_without_the_arguments_that_may_hold_secrets() -> None:
-    program = "import time; time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", program, "--token=geheim"]) as process:
-        eventually(lambda: "-c" in processes.command(process.pid))
+def test_an_owner_is_named_without_the_arguments_that_may_hold_secrets(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text("import time; time.sleep(60)")
+    with subprocess.Popen([sys.executable, str(script), "--token=geheim"]) as process:
+        eventually(lambda: "server.py" in processes.command(process.pid))
         shown = processes.command(process.pid)
         process.kill()
 
-    assert Path(sys.executable).name in shown
-    assert "geheim" not in shown
+    assert shown == f"{sys.executable} {script}"
 
 
 def test_changed_settings_are_read_again_without_a_restart(stack: StandInStack, tmp_path: Path) -> None:
@@ -197,10 +198,9 @@ def test_changed_settings_are_read_again_without_a_restart(stack: StandInStack, 
     settings.write_text("two")
 
     assert stack.status() == 1
-    assert "changed since" in stack.words
+    assert "The settings of one were rendered again since it read them" in stack.words
     assert stack.up(part) == 0
     assert stack.status() == 0
-    assert "current" in stack.words
     assert pid_of(stack, "one") == pid
 
 
@@ -217,7 +217,7 @@ def test_refused_settings_fail_up_and_show_in_status(
     assert stack.up(part) == 1
     assert "one refused its settings" in stack.words
     assert stack.status() == 1
-    assert "refused" in stack.words
+    assert "one refused its settings; its log says why" in stack.words
 
 
 def test_a_deep_folder_with_odd_characters_works(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +38,10 @@ class Group:
     series: Mapping[str, str]
     moments: Sequence[Moment]
     values: Mapping[tuple[str, float], float] = field(default_factory=dict)
+
+    def about(self, alert: str) -> Group:
+        """The group with what this alert does, and no other."""
+        return replace(self, moments=[Moment(at, {alert: alerts[alert]}) for at, alerts in self.moments])
 
     def document(self) -> JsonObject:
         """The group as promtool reads it."""

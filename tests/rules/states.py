@@ -117,22 +117,10 @@ def dying_world() -> Group:
     """The last sign of life goes while a run hangs."""
     run = "stopped, writer None"
     series = {**_series({run: (Phase(0, RUNS[run]),)}, {}, 800), ROLLOUT_UP: "1+0x11 0+0x150"}
-    both = {
-        alert: [{"run": run, **rendered.rule(alert, severity)["labels"]}]
-        for alert, severity in (("Stalled", "critical"), ("RunStopped", "warning"))
-    }
+    hangs, stopped = _moment(57, {run: "Stalled"}), _moment(677, {run: "RunStopped"})
     # Stalled is held for ten minutes more; RunStopped inhibits it
-    moments = [_moment(57, {run: "Stalled"}), Moment(62, both), _moment(677, {run: "RunStopped"})]
-    return Group("dying world", series, moments)
-
-
-def resumed() -> Group:
-    """A run that had stopped goes on."""
-    run = "resumed"
-    going = {h.LAST_STEP_AT: 60, h.STATE: "running", h.WRITER_PRESENT: 1}
-    phases = {run: (Phase(0, RUNS["stopped, writer None"]), Phase(60, going))}
-    moments = [_moment(57, {run: "RunStopped"}), _moment(62, {run: None}), _moment(122, {run: None})]
-    return Group("resumed", _series(phases, {}, 130), moments)
+    both = Moment(62, {**stopped.alerts, "Stalled": hangs.alerts["Stalled"]})
+    return Group("dying world", series, [hangs, both, stopped])
 
 
 def ending_in_a_live_world() -> Group:
@@ -143,15 +131,21 @@ def ending_in_a_live_world() -> Group:
         unseen: (Phase(0, RUNS["running, writer None"]), Phase(60, RUNS[unseen])),
         seen: (Phase(0, RUNS["running, writer 1"]), Phase(60, RUNS[seen])),
     }
-    before = _moment(57, {unseen: "Stalled", seen: "Stalled"}).alerts
-    after = _moment(62, {unseen: "Stalled", seen: "RunStopped"}).alerts
+    hang = _moment(57, {unseen: "Stalled", seen: "Stalled"})
+    stopped = _moment(677, {unseen: "Stalled", seen: "RunStopped"})
     # Stalled is held for ten minutes more; RunStopped inhibits it
-    moments = [
-        Moment(57, before),
-        Moment(62, {**after, "Stalled": before["Stalled"]}),
-        Moment(677, after),
-    ]
+    both = Moment(62, {**stopped.alerts, "Stalled": hang.alerts["Stalled"]})
+    moments = [hang, both, stopped]
     return Group("ending in a live world", _series(phases, live, 680), moments)
+
+
+def resumed() -> Group:
+    """A run that had stopped goes on."""
+    run = "resumed"
+    going = {h.LAST_STEP_AT: 60, h.STATE: "running", h.WRITER_PRESENT: 1}
+    phases = {run: (Phase(0, RUNS["stopped, writer None"]), Phase(60, going))}
+    moments = [_moment(57, {run: "RunStopped"}), _moment(62, {run: None}), _moment(122, {run: None})]
+    return Group("resumed", _series(phases, {}, 130), moments)
 
 
 def disagreeing() -> Group:

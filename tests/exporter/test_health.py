@@ -1,0 +1,62 @@
+"""What the exporter says about itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from exporter.runs.exposition import page
+from exporter.runs.health import Health
+from tests.exporter.scrape import Scrape
+
+
+def scrape(health: Health) -> Scrape:
+    return Scrape(page([], health.samples()))
+
+
+def test_a_fresh_exporter_has_all_its_counters_at_zero() -> None:
+    found = scrape(Health())
+
+    for name in ("bytes_read", "lines_read", "file_restarts", "state_errors"):
+        assert found.value(f"stepwatch_{name}_total") == 0
+    assert {dict(labels)["reason"] for labels in found.all("stepwatch_lines_dropped_total")} == {
+        "too_long",
+        "malformed",
+    }
+    assert {dict(labels)["reason"] for labels in found.all("stepwatch_file_errors_total")} == {
+        "vanished",
+        "unreadable",
+    }
+
+
+def test_all_names_follow_the_house_rules() -> None:
+    for name, _ in scrape(Health()).samples:
+        assert re.match(r"(stepwatch|process)_[a-z_]+$", name)
+
+
+def test_the_version_is_that_of_the_package_or_unpackaged() -> None:
+    (labels,) = scrape(Health()).all("stepwatch_exporter_build_info")
+
+    assert re.match(r"\d+\.\d+|unpackaged", dict(labels)["version"])
+
+
+def test_the_process_metrics_are_those_of_this_process() -> None:
+    found = scrape(Health())
+
+    assert 1e7 < (found.value("process_resident_memory_bytes") or 0) < 1e10
+    assert (found.value("process_cpu_seconds_total") or 0) > 0
+    assert (found.value("process_start_time_seconds") or 0) > 0
+
+
+def test_where_there_is_no_proc_the_page_says_nothing_about_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(self: Path) -> str:
+        raise FileNotFoundError(2, "no such file", os.fspath(self))
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    found = scrape(Health())
+
+    assert found.value("process_resident_memory_bytes") is None
+    assert found.value("process_cpu_seconds_total") is not None

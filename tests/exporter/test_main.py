@@ -1,0 +1,257 @@
+"""``python -m exporter.runs`` as a real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stepwatch.native import pages
+from tests.exporter.lines import append, measured, verl_json
+from tests.exporter.scrape import Scrape
+from tests.real import free_port
+
+ROOT = Path(__file__).parents[2]
+Process = subprocess.Popen[str]
+
+
+class Exporter:
+    """The exporter in a process of its own."""
+
+    def __init__(self, *flags: str | Path, port: int | None = None, **variables: str) -> None:
+        self.port = port or free_port()
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("STEPWATCH_")}
+        self.process: Process = subprocess.Popen(
+            [sys.executable, "-m", "exporter.runs", *map(str, flags)],
+            cwd=ROOT,
+            env={**ours, "STEPWATCH_PORT": str(self.port), **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def scrape(self) -> Scrape:
+        page = pages.read(f"http://127.0.0.1:{self.port}/metrics")
+        return Scrape((page or "").encode())
+
+    def until(self, true: Callable[[Scrape], bool], seconds: float = 15.0) -> Scrape:
+        """Scrape until it is true; fails when it takes too long, or the exporter ended."""
+        deadline = time.monotonic() + seconds
+        while not true(found := self.scrape()):
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline, found.text
+            time.sleep(0.05)
+        return found
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
+        """Exit code, output and errors."""
+        self.process.send_signal(number)
+        out, errors = self.process.communicate(timeout=15)
+        return self.process.returncode, out, errors
+
+
+@pytest.fixture(name="start")
+def _start() -> Iterator[Callable[..., Exporter]]:
+    started: list[Exporter] = []
+
+    def start(*flags: str | Path, port: int | None = None, **variables: str) -> Exporter:
+        started.append(Exporter(*flags, port=port, **variables))
+        return started[-1]
+
+    yield start
+    for exporter in started:
+        exporter.process.kill()
+        exporter.process.communicate()
+
+
+def refused(*flags: str, **variables: str) -> str:
+    """What the exporter says when it does not start."""
+    exporter = Exporter(*flags, **variables)
+    out, errors = exporter.process.communicate(timeout=15)
+    assert exporter.process.returncode == 2
+    assert out == ""
+    assert "Traceback" not in errors
+    return errors
+
+
+def log(folder: Path, name: str = "a", steps: int = 3) -> Path:
+    path = folder / f"{name}.jsonl"
+    append(path, *(verl_json(step, measured(step)) for step in range(1, steps + 1)))
+    return path
+
+
+def has(run: str) -> Callable[[Scrape], bool]:
+    return lambda found: run in found.runs()
+
+
+def test_flags_say_what_is_read_and_where_it_is_served(folder: Path, start: Callable[..., Exporter]) -> None:
+    log(folder)
+    port = free_port()
+    exporter = start("--path", folder, "--port", port, "--listen", "127.0.0.1", port=port, STEPWATCH_PORT="1")
+
+    exporter.until(has("a"))
+    assert exporter.end() == (0, f"http://127.0.0.1:{port}/metrics shows the runs of {folder}\n", "")
+
+
+def test_variables_say_it_as_well(tmp_path: Path, start: Callable[..., Exporter]) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        log(tmp_path / name, name)
+    states = tmp_path / "state"
+    exporter = start(
+        STEPWATCH_PATH=f"{tmp_path / 'one'}{os.pathsep}{tmp_path / 'two'}",
+        STEPWATCH_LISTEN="127.0.0.1",
+        STEPWATCH_STATE_DIR=str(states),
+        STEPWATCH_HOLD="30",
+        STEPWATCH_FORGET_AFTER="3600",
+        STEPWATCH_SILENCE="60",
+        STEPWATCH_SILENCE_INTERVALS="2",
+    )
+
+    exporter.until(lambda found: found.runs() == {"one", "two"})
+    assert exporter.end()[0] == 0
+    assert len(list(states.iterdir())) == 2
+
+
+def test_a_flag_wins_over_its_variable(tmp_path: Path, start: Callable[..., Exporter]) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        log(tmp_path / name, name)
+    exporter = start("--path", tmp_path / "one", STEPWATCH_PATH=str(tmp_path / "two"))
+
+    assert exporter.until(lambda found: bool(found.runs())).runs() == {"one"}
+
+
+def test_the_short_silence_it_is_told_stops_a_run(folder: Path, start: Callable[..., Exporter]) -> None:
+    path = log(folder)
+    exporter = start("--path", folder, "--silence", "1", "--silence-intervals", "1")
+    exporter.until(has("a"))
+    append(path, verl_json(4, measured(4)))
+
+    exporter.until(lambda found: found.state("a") == "stopped")
+
+
+def test_a_missing_folder_is_waited_for(folder: Path, start: Callable[..., Exporter]) -> None:
+    later = folder / "later"
+    exporter = start("--path", later)
+    assert exporter.until(lambda found: bool(found.samples)).runs() == set()
+    later.mkdir()
+    log(later)
+
+    exporter.until(has("a"))
+    assert exporter.end()[2] == ""
+
+
+def test_steps_are_served_while_the_log_grows(folder: Path, start: Callable[..., Exporter]) -> None:
+    path = log(folder)
+    exporter = start("--path", folder)
+    exporter.until(has("a"))
+    for step in range(4, 7):
+        append(path, verl_json(step, measured(step)))
+        exporter.until(lambda found, step=step: found.value("rl_step", run="a") == step, seconds=5.0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_the_state_and_ends_it_quickly(
+    folder: Path, tmp_path: Path, start: Callable[..., Exporter], number: signal.Signals
+) -> None:
+    path, states = log(folder), tmp_path / "state"
+    exporter = start("--path", folder, "--state-dir", states)
+    exporter.until(has("a"))
+    append(path, verl_json(4, measured(4)))
+    exporter.until(lambda found: found.value("rl_step", run="a") == 4)
+    before = {file: file.read_bytes() for file in states.iterdir()}
+    started = time.monotonic()
+    code, _, errors = exporter.end(number)
+
+    assert (code, errors) == (0, "")
+    assert time.monotonic() - started < 3.0
+    assert {file: file.read_bytes() for file in states.iterdir()} != before
+
+
+def test_a_signal_ends_it_quickly_in_the_middle_of_a_large_log(
+    folder: Path, start: Callable[..., Exporter]
+) -> None:
+    line = "".join(verl_json(step, measured(step)) for step in range(1000))
+    (folder / "a.jsonl").write_text(line * (150_000_000 // len(line)))
+    exporter = start("--path", folder)
+    exporter.until(lambda found: (found.value("stepwatch_bytes_read_total") or 0) > 0)
+    started = time.monotonic()
+    code, _, errors = exporter.end()
+
+    assert (code, errors) == (0, "")
+    assert time.monotonic() - started < 3.0
+
+
+def test_a_killed_exporter_goes_on_where_it_was(
+    folder: Path, tmp_path: Path, start: Callable[..., Exporter]
+) -> None:
+    path, states = log(folder, steps=50), tmp_path / "state"
+    first = start("--path", folder, "--state-dir", states)
+    first.until(lambda _: states.exists() and bool(list(states.glob("*.state"))))
+    first.end(signal.SIGKILL)
+    path.write_text("".join(verl_json(step, measured(step)) for step in range(40, 61)))
+    second = start("--path", folder, "--state-dir", states)
+
+    assert second.until(has("a")).value("rl_records_total", run="a") == 60
+
+
+def test_a_port_in_use_is_told_with_its_cure(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused("--path", str(folder), "--port", str(port))
+
+    assert f"--port {port}" in said
+    assert "Address already in use" in said
+    assert "Cure: " in said
+
+
+def test_an_address_of_another_machine_is_told(folder: Path) -> None:
+    assert "--listen 192.0.2.1" in refused("--path", str(folder), "--listen", "192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("--port", "http", "'http' is no port. Expected a number from 1 to 65535."),
+        ("--port", "0", "'0' is no port"),
+        ("--port", "65536", "'65536' is no port"),
+        ("--port", "-1", "'-1' is no port"),
+        ("--hold", "15s", "'15s' is no positive number. Expected one such as 15 or 0.5."),
+        ("--hold", "0", "'0' is no positive number"),
+        ("--forget-after", "-5", "'-5' is no positive number"),
+        ("--forget-after", "inf", "'inf' is no positive number"),
+        ("--silence", "nan", "'nan' is no positive number"),
+        ("--silence-intervals", "", "'' is no positive number"),
+    ],
+)
+def test_a_bad_value_is_told_with_its_flag_or_its_variable(flag: str, value: str, expected: str) -> None:
+    variable = f"STEPWATCH_{flag.strip('-').replace('-', '_').upper()}"
+
+    assert f"argument {flag}: {expected}" in refused(f"{flag}={value}")
+    if value:
+        assert f"variable {variable}: {expected}" in refused(**{variable: value})
+
+
+def test_an_unknown_flag_is_told() -> None:
+    assert "unrecognized arguments: --treshold" in refused("--treshold=3")
+
+
+def test_help_names_the_variables() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "exporter.runs", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "STEPWATCH_PATH" in done.stdout
+    assert "--forget-after" in done.stdout
