@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepwatch.native import part, processes, settings, supervisord
+from stepwatch.native import alerts, part, processes, settings, supervisord
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
 from stepwatch.native.readiness import Say, ready
@@ -47,7 +47,7 @@ class Line:
 
 
 def status(place: State, say: Say) -> int:
-    """Show a table of the parts, and the last log lines of those in trouble.
+    """Show a table of the parts, the last log lines of those in trouble, and what fires.
 
     Returns:
         0 all parts are up, 1 some are not or run other settings, 3 the stack is not running.
@@ -60,6 +60,8 @@ def status(place: State, say: Say) -> int:
     for row in _table([_HEADINGS, *(_row(line, place) for line in lines)]):
         say(row)
     _tell_trouble(lines, place, say)
+    if firing := alerts.firing(parts):
+        say("\n  ".join(["\nFiring:", *firing]))
     return UP if all(line.well for line in lines) else DEGRADED
 
 

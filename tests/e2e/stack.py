@@ -45,10 +45,9 @@ class Stack:
         self.runs.mkdir(parents=True)
         self.sink = WebhookSink()
         self.config = self._configure(settings)
-        parts = native.Stack(self.config, ROOT, folder, State(folder / "state"), self.runs).parts(
-            *_programs(*versions), None
-        )
-        self.exporter, self.prometheus, self.alertmanager = map(_server, parts)
+        stack = native.Stack(self.config, ROOT, folder, State(folder / "state"), self.runs)
+        self.parts = stack.parts(*_programs(*versions), None)
+        self.exporter, self.prometheus, self.alertmanager = map(_server, self.parts)
         self._open = ExitStack()
 
     def _configure(self, settings: dict[str, Any]) -> Config:
