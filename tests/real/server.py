@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,15 +16,22 @@ from typing import Any
 
 from typing_extensions import Self
 
-from stepwatch.native import pages
+from stepwatch.native import pages, ports
 from stepwatch.native.log import last_lines
+
+_given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """A port of 127.0.0.1 on which nobody listens now, another one at each call.
+
+    It is below the range from which the kernel serves outgoing connections, so none of these takes
+    it before the test's server does.
+    """
+    # Not the shared generator: a test library that seeds it would give parallel runs the same ports.
+    candidates = random.SystemRandom().sample(range(20_000, 32_000), 12_000)
+    port = next(port for port in candidates if port not in _given and not ports.taken("127.0.0.1", port))
+    _given.add(port)
     return port
 
 

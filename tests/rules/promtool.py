@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,11 +106,18 @@ def run(tool: Path, *files: Path) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def passing(tool: Path, *files: Path) -> list[Path]:
-    """Those of the files in which promtool finds all as expected."""
+def passing(tool: Path, *files: Path) -> set[Path]:
+    """Those of the files in which promtool finds all as expected; on two cores, since they are many."""
+    with ThreadPoolExecutor(2) as pool:
+        return set().union(*pool.map(lambda part: _passing(tool, part), (files[::2], files[1::2])))
+
+
+def _passing(tool: Path, files: Sequence[Path]) -> set[Path]:
+    if not files:
+        return set()
     _, said = run(tool, *files)
     verdicts = re.findall(r"^  (SUCCESS|FAILED)", said, re.MULTILINE)
-    return [file for file, verdict in zip(files, verdicts, strict=True) if verdict == "SUCCESS"]
+    return {file for file, verdict in zip(files, verdicts, strict=True) if verdict == "SUCCESS"}
 
 
 _BLOCK = re.compile(
@@ -135,7 +143,7 @@ class Alert(NamedTuple):
     annotations: dict[str, str]
 
 
-_GOT = re.compile(r"Labels:(\{.*\})\n\s*Annotations:(\{.*\})\n")
+_GOT = re.compile(r"Labels:(\{.*\})\n\s*Annotations:(\{.*\}),?\n")
 _PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*")')
 
 

@@ -60,7 +60,10 @@ STATE = Series("rl_run_state")
 """Stands for the five series of a run's state: its value is the name of the state it is in."""
 
 
-def state_series(state: str) -> dict[Series, float]:
-    """The series of all states for a run in one of them."""
-    assert state in STATES, state
-    return {Series(STATE.metric, (("state", each),)): float(each == state) for each in STATES}
+def state_series(state: str | None) -> dict[Series, float | None]:
+    """The series of all states for a run in one of them, or for one that is not there."""
+    assert state in (*STATES, None), state
+    return {
+        Series(STATE.metric, (("state", each),)): None if state is None else float(each == state)
+        for each in STATES
+    }

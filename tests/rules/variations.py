@@ -166,8 +166,7 @@ def samples(
 def _valued(phase: Phase, reads: Sequence[Series]) -> dict[Series, Any]:
     now = {**HEALTHY, **phase.values}
     values: dict[Series, Any] = {series: now[series] for series in reads if series != STATE}
-    if now[STATE] is not None:
-        values |= state_series(now[STATE])
+    values |= state_series(now[STATE])
     if phase.are == NAN:
         return {series: value if series.metric == STATE.metric else NAN for series, value in values.items()}
     return {series: phase.are or value for series, value in values.items()}
