@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from exporter.runs.lifecycle import GONE_SECONDS
+
 CONFIRMATIONS = 3
 """Looks in a row that must see a writer before its absence means anything: a program that opens,
 appends and closes is seen now and then, but hardly three times in a row."""
@@ -35,6 +37,11 @@ class Holder:
             return None
         return self.gone_since is None
 
+    def grown(self, at: float) -> None:
+        """The log grew then: if its writer had gone before, another one writes that cannot be seen."""
+        if self.gone_since is not None and at > self.gone_since + SEARCH_SECONDS:
+            self.seen, self.gone_since = 0, None
+
 
 class Holders:
     """Looks for the writers of files. ``proc`` is where the process file system is mounted."""
@@ -46,6 +53,12 @@ class Holders:
     def of(self, path: Path) -> Holder:
         """What is known about the writer of a file."""
         return self._known.setdefault(path, Holder())
+
+    def remember(self, path: Path, now: float, *, writer: bool | None) -> None:
+        """Go on from what was known of the writer before a restart of this program."""
+        if writer is not None:
+            gone = None if writer else now - GONE_SECONDS
+            self._known[path] = Holder(seen=CONFIRMATIONS, gone_since=gone)
 
     def forget(self, path: Path) -> None:
         """The file is followed no more."""

@@ -25,6 +25,7 @@ class Log:
     ``log``. ``grew`` is when it last grew before our eyes, in seconds of the steady clock;
     ``written`` its own time of change, in seconds since the epoch. ``more``: there is more to read
     at once; ``looked``: when it was read last. ``problem``: why it could not be read then.
+    ``writer``: is a writer there, as last known; ``None`` if none was ever seen.
     """
 
     def __init__(self, found: Found, states: StateFolder, health: Health, hold: float) -> None:
@@ -37,6 +38,7 @@ class Log:
         self.more = True
         self.looked = 0.0
         self.problem: str | None = None
+        self.writer: bool | None = None
         self._found = found
         self._follower = Follower(found.path)
         self._live_from: int | None = None
@@ -44,7 +46,7 @@ class Log:
         self._health = health
         self._hold = hold
         self._carry: dict[str, Any] | None = None
-        self._saved: tuple[int, bool] | None = None
+        self._saved: tuple[object, ...] = ()
 
     @property
     def ignored(self) -> bool:
@@ -159,7 +161,7 @@ class Log:
         saved = self._states.load(self.path)
         if saved is None:
             return
-        run.watched = saved.watched
+        run.watched, self.writer = saved.watched, saved.writer
         self._carry = saved.before(self._follower.head, self._follower.offset + self._follower.unread)
         if self._carry is not None:
             run.restore(self._carry)
@@ -176,17 +178,21 @@ class Log:
         Half a log is no news: what was kept of the whole is worth more.
         """
         run = self.run
-        if run is not None and self.caught_up and (run.version, run.watched) != self._saved:
+        if run is not None and self.caught_up and self._version(run) != self._saved:
             self._write(run)
+
+    def _version(self, run: Run) -> tuple[object, ...]:
+        return run.version, run.watched, self.writer
 
     def _write(self, run: Run) -> None:
         head, offset = self._follower.head.hex(), self._follower.offset
         try:
-            self._states.save(self.path, Saved(self._carry, run.kept(), head, offset, run.watched))
+            saved = Saved(self._carry, run.kept(), head, offset, run.watched, self.writer)
+            self._states.save(self.path, saved)
         except OSError:
             self._health.state_errors += 1
             return
-        self._saved = (run.version, run.watched)
+        self._saved = self._version(run)
 
     def forget(self) -> None:
         """Nothing of this log is needed any more."""

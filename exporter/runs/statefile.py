@@ -23,6 +23,7 @@ class Saved:
 
     ``carry`` is what the run held before the log's present content began (``None``: nothing),
     ``latest`` what it held after reading up to ``offset``. ``head`` is the start of the content.
+    ``writer``: was a writer there; ``None`` if none was ever seen.
     """
 
     carry: dict[str, Any] | None
@@ -30,6 +31,7 @@ class Saved:
     head: str
     offset: int
     watched: bool
+    writer: bool | None = None
 
     def before(self, head: bytes, size: int) -> dict[str, Any] | None:
         """What the run held before a log with this start and size."""

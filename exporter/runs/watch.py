@@ -125,10 +125,12 @@ class Watch:
                 time.sleep(YIELD_SECONDS)
 
     def _read(self, log: Log) -> None:
-        problem = None
+        problem, known = None, log.run is not None
         try:
             with self._lock:
                 log.read(time.time(), time.monotonic())
+            if log.run and not known:
+                self.holders.remember(log.path, time.monotonic(), writer=log.writer)
         except FileNotFoundError:
             problem = "vanished"
         except OSError:
@@ -160,19 +162,21 @@ class Watch:
         if run is None:
             return None
         writer = self.holders.of(log.path)
+        if log.grew is not None:
+            writer.grown(log.grew)
+        log.writer = writer.present()
         run.watched = run.watched or writer.confirmed
         quiet = _quiet(log)
         gone = None if writer.gone_since is None else time.monotonic() - writer.gone_since
-        present = bool(writer.present())
         typical = run.times.pace.typical()
-        evidence = Evidence(run.ended, run.progress.step, run.total, quiet, gone, present, typical)
+        evidence = Evidence(run.ended, run.progress.step, run.total, quiet, gone, bool(log.writer), typical)
         now = state(evidence, self.settings.silence)
         if quiet > self.settings.forget_after and now != "running":
             return None
         if not run.watched and now in ENDED_BADLY:
             self.health.dormant += 1
             return None
-        return View(name, run, now, writer.present())
+        return View(name, run, now, log.writer)
 
     def _text(self, path: Path) -> RunText:
         return self._texts.setdefault(path, RunText())

@@ -28,6 +28,7 @@ class Clock:
     def __init__(self) -> None:
         self.wall = time.time()
         self.steady = 1000.0
+        self.pauses = 0
 
     def time(self) -> float:
         return self.wall
@@ -36,7 +37,8 @@ class Clock:
         return self.steady
 
     def sleep(self, seconds: float) -> None:
-        """A pause between two blocks is no time that counts."""
+        """A pause between two blocks is no time that counts, but it is one."""
+        self.pauses += 1
 
     def advance(self, seconds: float) -> None:
         self.wall += seconds

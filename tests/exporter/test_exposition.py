@@ -164,7 +164,10 @@ changes = st.one_of(
 )
 
 
-@given(story=st.lists(changes, max_size=60), scraped=st.lists(st.booleans(), min_size=60, max_size=60))
+@given(
+    story=st.lists(changes, min_size=20, max_size=60),
+    scraped=st.lists(st.booleans(), min_size=60, max_size=60),
+)
 @settings(max_examples=100)
 def test_the_cached_text_is_the_text_rendered_anew(story: list[tuple[Any, ...]], scraped: list[bool]) -> None:
     run, cached, now, step = Run(VerlJsonl(), 15.0), RunText(), 100.0, 0

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.exporter.conftest import Watched
+from tests.exporter.fake_proc import pretend
 from tests.exporter.lines import append, console, measured, scoped, verl_json
 
 Watching = Callable[..., Watched]
@@ -92,16 +93,15 @@ def test_a_call_that_fails_for_a_while_never_ends_the_exporter_and_costs_no_step
 ) -> None:
     log = folder / "a.jsonl"
     append(log, *steps(1, 3))
-    page = watched(state_folder=tmp_path / "state", proc=Path("/proc"))
+    pretend(tmp_path / "proc", 7, log, "0100001")
+    page = watched(state_folder=tmp_path / "state", proc=tmp_path / "proc")
     page.look()
-    with log.open("a") as writer:
-        faults.failing = fault
-        for step in range(4, 8):
-            writer.writelines(steps(step, step))
-            writer.flush()
-            page.look(6.0)
-        faults.failing = {}
-        after = page.discover()
+    faults.failing = fault
+    for step in range(4, 8):
+        append_raw(log, "".join(steps(step, step)))
+        page.look(6.0)
+    faults.failing = {}
+    after = page.discover()
 
     assert after.value("rl_step", run="a") == 7
     assert after.value("rl_records_total", run="a") == 7
@@ -163,7 +163,8 @@ def test_calls_that_fail_at_random_never_end_the_exporter(
     for old in [*folder.iterdir(), *tmp_path.glob("state/*")]:
         old.unlink()
     random = Random(seed)
-    page = watched(state_folder=tmp_path / "state", proc=Path("/proc"))
+    pretend(tmp_path / "proc", seed, folder / "a.jsonl", "0100001")
+    page = watched(state_folder=tmp_path / "state", proc=tmp_path / "proc")
     for step in range(1, 31):
         for name in ("a", "b"):
             append_raw(folder / f"{name}.jsonl", "".join(steps(step, step)))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.holders import CONFIRMATIONS, SEARCH_SECONDS, Holders
+from tests.exporter.fake_proc import pretend
 
 Start = Callable[[str], "subprocess.Popen[str]"]
 
@@ -162,15 +163,6 @@ def test_where_proc_cannot_be_read_nothing_is_said(log: Path, tmp_path: Path) ->
 
 
 # a /proc of our own
-
-
-def pretend(proc: Path, pid: int, log: Path, flags: str | None) -> None:
-    """A process that has the log open with these octal flags."""
-    for part in ("fd", "fdinfo"):
-        (proc / str(pid) / part).mkdir(parents=True)
-    (proc / str(pid) / "fd/3").symlink_to(log)
-    if flags is not None:
-        (proc / str(pid) / "fdinfo/3").write_text(f"pos:\t0\nflags:\t{flags}\nmnt_id:\t1\n")
 
 
 @pytest.mark.parametrize(

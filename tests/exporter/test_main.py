@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.native import pages
-from tests.exporter.lines import append, measured, verl_json
+from tests.exporter.lines import append, console, measured, verl_json
 from tests.exporter.scrape import Scrape
 from tests.real import free_port
 
@@ -136,6 +136,30 @@ def test_the_short_silence_it_is_told_stops_a_run(folder: Path, start: Callable[
     append(path, verl_json(4, measured(4)))
 
     exporter.until(lambda found: found.state("a") == "stopped")
+
+
+def test_extremes_are_held_for_as_long_as_it_is_told(folder: Path, start: Callable[..., Exporter]) -> None:
+    path = log(folder, steps=20)
+    exporter = start("--path", folder, "--hold", "0.1")
+    exporter.until(has("a"))
+    append(path, *(verl_json(step, measured(step, kl=9.0)) for step in (21, 22, 23)))
+    exporter.until(lambda found: found.value("rl_step", run="a") == 23)
+    append(path, verl_json(24, measured(24)))
+
+    exporter.until(
+        lambda found: (found.value("rl_min_over_steps", run="a", signal="kl") or 9.0) < 1.0, seconds=5.0
+    )
+
+
+def test_an_ended_run_leaves_after_the_time_it_is_told(folder: Path, start: Callable[..., Exporter]) -> None:
+    path = folder / "a.log"
+    append(path, console(1, measured(1)))
+    exporter = start("--path", folder, "--forget-after", "1")
+    exporter.until(has("a"))
+    append(path, "Job 'raysubmit_x1' succeeded\n")
+    exporter.until(lambda found: found.state("a") == "finished")
+
+    exporter.until(lambda found: found.runs() == set(), seconds=5.0)
 
 
 def test_a_missing_folder_is_waited_for(folder: Path, start: Callable[..., Exporter]) -> None:

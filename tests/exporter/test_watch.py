@@ -132,6 +132,36 @@ def test_ten_thousand_unrelated_files_are_left_alone(folder: Path, watched: Watc
     assert page.scrape().value("stepwatch_files", kind="empty") == 10_000
 
 
+def test_a_page_gets_its_turn_between_two_blocks_of_a_long_log(
+    folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.runs.follow.BLOCK", 2000)
+    append(folder / "a.jsonl", *json_steps(1, 100))
+    watched().look()
+
+    assert clock.pauses >= (folder / "a.jsonl").stat().st_size // 2000
+
+
+def test_a_long_log_keeps_no_other_waiting(
+    folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.runs.follow.BLOCK", 2000)
+    monkeypatch.setattr(clock, "sleep", lambda _: clock.advance(0.3))
+    page = watched()
+    append(folder / "long.jsonl", *json_steps(1, 500))
+    append(folder / "short.jsonl", *json_steps(1, 2))
+    more = page.watch.look()
+    seen = page.scrape()
+
+    assert more
+    assert seen.runs() == {"short"}
+    assert (seen.value("stepwatch_unread_bytes") or 0) > 0
+    append(folder / "short.jsonl", *json_steps(3, 3))
+    page.watch.look()
+    assert page.scrape().value("rl_step", run="short") == 3
+    assert page.look().runs() == {"long", "short"}
+
+
 # growing, restarting, vanishing
 
 
@@ -505,6 +535,61 @@ def test_a_killed_writer_vanished_if_the_total_is_known_and_stopped_if_not(
     assert page.scrape().value("rl_run_writer_present", run="a") == 0
     assert page.look(5.0).state("a") == "running"
     assert page.look(6.0).state("a") == state
+
+
+def test_a_vanished_run_is_vanished_at_once_after_a_restart_of_the_exporter(
+    folder: Path, tmp_path: Path, watched: Watching, writer: Writer
+) -> None:
+    page, log = watched(proc=Path("/proc"), state_folder=tmp_path / "state"), folder / "a.log"
+    append(log, "Total training steps: 100\n", *console_steps(1, 3))
+    process = writer(log)
+    page.look()
+    killed_in_the_middle(page, process, *console_steps(4, 14))
+    assert page.look(1.5).state("a") == "running"
+    assert page.look(11.0).state("a") == "vanished"
+    page.watch.save()
+
+    restarted = watched(proc=Path("/proc"), state_folder=tmp_path / "state")
+
+    assert restarted.look().state("a") == "vanished"
+    assert restarted.scrape().value("rl_run_writer_present", run="a") == 0
+
+
+def test_a_writer_that_dies_while_the_exporter_is_away_is_missed_after_it_is_back(
+    folder: Path, tmp_path: Path, watched: Watching, writer: Writer
+) -> None:
+    page, log = watched(proc=Path("/proc"), state_folder=tmp_path / "state"), folder / "a.log"
+    append(log, "Total training steps: 100\n", *console_steps(1, 3))
+    process = writer(log)
+    page.look()
+    for line in console_steps(4, 14):
+        write(process, line)
+        page.look(1.5)
+    page.watch.save()
+    process.kill()
+    process.wait()
+
+    restarted = watched(proc=Path("/proc"), state_folder=tmp_path / "state")
+
+    assert restarted.look().state("a") == "running"
+    assert restarted.look(11.0).state("a") == "vanished"
+
+
+def test_a_log_that_grows_after_its_writer_left_has_another_one_that_cannot_be_seen(
+    folder: Path, watched: Watching, writer: Writer
+) -> None:
+    page, log = watched(proc=Path("/proc")), folder / "a.log"
+    append(log, "Total training steps: 100\n", *console_steps(1, 3))
+    process = writer(log)
+    page.look()
+    killed_in_the_middle(page, process, *console_steps(4, 14))
+    page.look(1.5)
+    assert page.look(11.0).state("a") == "vanished"
+
+    append(log, *console_steps(15, 15))
+
+    assert page.look(1.5).state("a") == "running"
+    assert page.scrape().value("rl_run_writer_present", run="a") is None
 
 
 def test_a_writer_that_holds_a_silent_log_is_running(folder: Path, watched: Watching, writer: Writer) -> None:
