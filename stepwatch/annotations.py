@@ -34,6 +34,11 @@ def given(expression: str, text: str) -> str:
     return f"{{{{ if {_asked(expression)} }}}}{text}{{{{ end }}}}"
 
 
+def either(expression: str, text: str, otherwise: str) -> str:
+    """One text if the expression has a value, another if it has none."""
+    return f"{{{{ if {_asked(expression)} }}}}{text}{{{{ else }}}}{otherwise}{{{{ end }}}}"
+
+
 def _value(expression: str, style: str) -> str:
     shown = f"{{{{ . | first | value | {style} }}}}"
     return f"{{{{ with {_asked(expression)} }}}}{shown}{{{{ else }}}}?{{{{ end }}}}"

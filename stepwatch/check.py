@@ -13,6 +13,14 @@ from stepwatch.config import Refused
 
 TIMEOUT_SECONDS = 60
 
+CURES = {
+    "field url_file not found": (
+        "receivers[].webhook.url_file in config.yaml needs Alertmanager 0.26 or later. Cure: put a newer "
+        "Alertmanager and amtool on PATH, or use `url` for the address and `credentials_file` for the secret."
+    )
+}
+"""What users can do about a refusal, by a sign in the tool's words."""
+
 
 class CheckError(Refused):
     """Raised when Prometheus's or Alertmanager's own tool refuses rendered files; holds its words."""
@@ -91,4 +99,5 @@ def _run(command: list[str], tool: Tool, folder: Path) -> None:
         raise CheckError(
             f"{tool.name} refuses the files of {tool.service}; nothing was written. It says:\n"
             + words.replace(str(folder), f"{tool.service}/generated")
+            + "".join(f"\n{cure}" for sign, cure in CURES.items() if sign in words)
         )

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from exporter import __version__
 from exporter.runs.contract import STATES, Family
 
 Sample = tuple[dict[str, str], float]
@@ -48,7 +48,7 @@ class Health:
             "exporter_build_info",
             "gauge",
             "Version; the value is always 1.",
-            [({"version": _version()}, 1)],
+            [({"version": __version__}, 1)],
         )
         yield "bytes_read_total", "counter", "Bytes read from logs.", [({}, self.bytes_read)]
         yield "lines_read_total", "counter", "Lines read from logs.", [({}, self.lines_read)]
@@ -78,13 +78,6 @@ class Health:
 
 def _by(label: str, counts: Counter[str]) -> list[Sample]:
     return [({label: value}, count) for value, count in counts.items()]
-
-
-def _version() -> str:
-    try:
-        return version("stepwatch")
-    except PackageNotFoundError:
-        return "unpackaged"
 
 
 def _process() -> Iterator[tuple[Family, list[Sample]]]:

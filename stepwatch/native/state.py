@@ -68,6 +68,23 @@ class State:
         """The parts that were brought up, for `status` and `down`, which read no config.yaml."""
         return self.folder / "parts.json"
 
+    def runs(self) -> Path | None:
+        """The runs that `make up RUNS=` named last."""
+        try:
+            return Path(self._runs.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+
+    def remember_runs(self, runs: Path | None) -> None:
+        """Keep what RUNS= named for the next `make up` that names nothing."""
+        if runs is not None:
+            self.create()
+            write(self._runs, str(runs.absolute()))
+
+    @property
+    def _runs(self) -> Path:
+        return self.folder / "runs"
+
     def create(self) -> None:
         """Make the folder, closed to other users.
 

@@ -37,13 +37,15 @@ def up(config: Path, runs: Path | None, place: State, say: Say) -> int:
         checkout=CHECKOUT,
         rendered=_rendered(config, place),
         place=place,
-        runs=(runs or Path(settings.runs.path)).absolute(),
+        runs=(runs or place.runs() or Path(settings.runs.path)).absolute(),
     )
     parts = stack.parts(obtain("prometheus"), obtain("alertmanager"), grafana.find())
     supervision.require_ports(parts, place)
-    _make_folder(stack.runs)
+    made = _make_folder(stack.runs)
     generate(config, stack.rendered)
-    say(f"Reading runs from {stack.runs}")
+    remark = _remark(made=made, remembered=runs is None and place.runs() is not None)
+    place.remember_runs(runs)
+    say(f"Reading runs from {stack.runs}{remark}")
     code = supervision.bring_up(parts, place, say)
     _tell(parts, place, say)
     return code
@@ -54,16 +56,24 @@ def _rendered(config: Path, place: State) -> Path:
     return CHECKOUT if config.resolve() == CHECKOUT / "config.yaml" else place.folder / "rendered"
 
 
-def _make_folder(runs: Path) -> None:
-    if any(sign in str(runs) for sign in "*?["):
-        return
+def _remark(*, made: bool, remembered: bool) -> str:
+    if made:
+        return ", which did not exist and is empty"
+    return ", as RUNS= said last time (RUNS=folder changes it)" if remembered else ""
+
+
+def _make_folder(runs: Path) -> bool:
+    """Make the folder if it is missing; returns whether it was."""
+    if any(sign in str(runs) for sign in "*?[") or runs.is_dir():
+        return False
     try:
-        runs.mkdir(parents=True, exist_ok=True)
+        runs.mkdir(parents=True)
     except OSError as problem:
         raise StackError(
             f"runs.path: {runs}: {problem.strerror}. Expected: a folder. "
             "Cure: name the folder that your runs write to, `make up RUNS=folder`."
         ) from None
+    return True
 
 
 def _tell(parts: Iterable[Part], place: State, say: Say) -> None:

@@ -36,7 +36,7 @@ class Clock:
     def monotonic(self) -> float:
         return self.steady
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, _seconds: float) -> None:
         """A pause between two blocks is no time that counts, but it is one."""
         self.pauses += 1
 

@@ -142,6 +142,19 @@ def test_a_state_that_cannot_be_written_is_counted_and_written_once_it_can_be(
     assert len(list((tmp_path / "state").glob("*.state"))) == 1
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_a_state_that_cannot_be_read_counts_as_none(
+    watched: Watching, folder: Path, tmp_path: Path, faults: Faults, number: int
+) -> None:
+    append(folder / "a.jsonl", *steps(1, 3))
+    page = watched(state_folder=tmp_path / "state")
+    page.look()
+    page.watch.save()
+    faults.failing = {"read": number}
+
+    assert watched(state_folder=tmp_path / "state").look().value("rl_records_total", run="a") == 3
+
+
 def test_a_state_that_cannot_be_deleted_is_counted(
     watched: Watching, folder: Path, tmp_path: Path, faults: Faults
 ) -> None:

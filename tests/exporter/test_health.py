@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter import __version__
 from exporter.runs.exposition import page
 from exporter.runs.health import Health
 from tests.exporter.scrape import Scrape
@@ -37,10 +38,10 @@ def test_all_names_follow_the_house_rules() -> None:
         assert re.match(r"(stepwatch|process)_[a-z_]+$", name)
 
 
-def test_the_version_is_that_of_the_package_or_unpackaged() -> None:
+def test_the_version_is_that_of_the_package() -> None:
     (labels,) = scrape(Health()).all("stepwatch_exporter_build_info")
 
-    assert re.match(r"\d+\.\d+|unpackaged", dict(labels)["version"])
+    assert dict(labels)["version"] == __version__
 
 
 def test_the_process_metrics_are_those_of_this_process() -> None:

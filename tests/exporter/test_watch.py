@@ -142,24 +142,33 @@ def test_a_page_gets_its_turn_between_two_blocks_of_a_long_log(
     assert clock.pauses >= (folder / "a.jsonl").stat().st_size // 2000
 
 
-def test_a_long_log_keeps_no_other_waiting(
+def test_long_logs_keep_a_short_one_waiting_for_two_looks_at_most(
     folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exporter.runs.follow.BLOCK", 2000)
     monkeypatch.setattr(clock, "sleep", lambda _: clock.advance(0.3))
     page = watched()
-    append(folder / "long.jsonl", *json_steps(1, 500))
+    for name in "abcde":
+        append(folder / f"{name}.jsonl", *json_steps(1, 500))
     append(folder / "short.jsonl", *json_steps(1, 2))
-    more = page.watch.look()
-    seen = page.scrape()
-
-    assert more
-    assert seen.runs() == {"short"}
-    assert (seen.value("stepwatch_unread_bytes") or 0) > 0
+    assert page.watch.look()
+    assert page.watch.look()
+    assert page.scrape().runs() == {"short"}
     append(folder / "short.jsonl", *json_steps(3, 3))
-    page.watch.look()
+    assert page.watch.look()
+
     assert page.scrape().value("rl_step", run="short") == 3
-    assert page.look().runs() == {"long", "short"}
+    assert (page.scrape().value("stepwatch_unread_bytes") or 0) > 0
+    assert page.look().runs() == {*"abcde", "short"}
+
+
+def test_a_first_record_behind_blocks_of_other_text_is_found_at_once(
+    folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.runs.follow.BLOCK", 2000)
+    append(folder / "a.log", *("loading weights\n" for _ in range(1000)), *console_steps(1, 100))
+
+    assert watched().look().value("rl_records_total", run="a") == 100
 
 
 # growing, restarting, vanishing

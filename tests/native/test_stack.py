@@ -94,9 +94,11 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
         assert f"{part} is ready" in done.stdout
         assert installation.url(part) in done.stdout
     assert (installation.folder / "my runs").is_dir()
+    assert "which did not exist" in done.stdout
     assert installation.run("status").returncode == 0
     pids = installation.pids()
 
+    _runs_are_remembered(installation, pids)
     _config_is_refused_and_all_stays(installation, pids)
     _change_is_applied_in_place(installation, pids)
     _targets_are_scraped(installation)
@@ -104,8 +106,15 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     done = installation.run("down")
     assert done.returncode == 0, done.stderr
     assert installation.pids() == set()
-    assert sorted(path.name for path in installation.state.iterdir()) == ["data", "logs", "rendered"]
+    assert sorted(path.name for path in installation.state.iterdir()) == ["data", "logs", "rendered", "runs"]
     assert installation.run("status").returncode == 3
+
+
+def _runs_are_remembered(installation: Installation, pids: set[int]) -> None:
+    done = installation.run("up", "--config", str(installation.config))
+
+    assert f"Reading runs from {installation.folder / 'my runs'}, as RUNS= said last time" in done.stdout
+    assert installation.pids() == pids
 
 
 def _config_is_refused_and_all_stays(installation: Installation, pids: set[int]) -> None:

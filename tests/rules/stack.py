@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tests.rules.promtool import Group, Moment
@@ -47,6 +48,8 @@ OTHER_GROUP = selector("prometheus_rule_evaluation_failures_total", **PROMETHEUS
 MISSED = selector("prometheus_rule_group_iterations_missed_total", **PROMETHEUS, rule_group="rl")
 PUSH_ERRORS = selector("prometheus_notifications_errors_total", **PROMETHEUS, alertmanager="http://a:9093")
 DROPPED = selector("prometheus_notifications_dropped_total", **PROMETHEUS)
+STARTED = selector("process_start_time_seconds", **PROMETHEUS)
+LONG_AGO = "-3600+0x200"
 WEBHOOK_FAILED = selector("alertmanager_notifications_failed_total", **ALERTMANAGER, integration="webhook")
 EMAIL_FAILED = selector("alertmanager_notifications_failed_total", **ALERTMANAGER, integration="email")
 PROMETHEUS_LOADED = selector("prometheus_config_last_reload_successful", **PROMETHEUS)
@@ -60,10 +63,10 @@ def _instance(labels: Labels, **more: str) -> Labels:
     return {"instance": labels["instance"], **more}
 
 
-def _counted(name: str, *series: str, alert: Labels) -> Scenario:
+def _counted(name: str, *series: str, alert: Labels, others: Mapping[str, str] | None = None) -> Scenario:
     return Scenario(
         name,
-        dict.fromkeys(series, ONE_FAILURE),
+        {**dict.fromkeys(series, ONE_FAILURE), **(others or {})},
         {117: [], 122: [alert], 352: [alert], 367: []},
     )
 
@@ -150,8 +153,29 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {122: [_instance(ALERTMANAGER, integration=each) for each in ("webhook", "email")]},
         ),
         _counted("Alertmanager refuses", PUSH_ERRORS, alert=_instance(PROMETHEUS)),
-        _counted("alerts are dropped", DROPPED, alert=_instance(PROMETHEUS)),
-        _counted("refused and dropped are one alert", PUSH_ERRORS, DROPPED, alert=_instance(PROMETHEUS)),
+        _counted("alerts are dropped", DROPPED, alert=_instance(PROMETHEUS), others={STARTED: LONG_AGO}),
+        _counted(
+            "refused and dropped are one alert",
+            PUSH_ERRORS,
+            DROPPED,
+            alert=_instance(PROMETHEUS),
+            others={STARTED: LONG_AGO},
+        ),
+        Scenario(
+            "alerts are dropped before Prometheus has found Alertmanager",
+            {DROPPED: ONE_FAILURE, STARTED: "5+0x200"},
+            {122: [], 352: []},
+        ),
+        Scenario(
+            "alerts are dropped just over six minutes after the start",
+            {DROPPED: ONE_FAILURE, STARTED: "-302+0x200"},
+            {117: [], 122: [_instance(PROMETHEUS)]},
+        ),
+        Scenario(
+            "alerts are dropped just six minutes after the start",
+            {DROPPED: ONE_FAILURE, STARTED: "-300+0x200"},
+            {122: [], 127: [_instance(PROMETHEUS)]},
+        ),
     ),
     "ConfigReloadFailed": (
         Scenario("healthy", {PROMETHEUS_LOADED: UP, ALERTMANAGER_LOADED: UP}, {122: []}),

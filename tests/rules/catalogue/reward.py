@@ -71,8 +71,18 @@ RULES = (
                 spares=(h.REWARD_MAX_20, h.HIGHEST_20),
                 says=("reward 1.75", "best 2 by at least 1.5 for 5 steps", "limits 1 (4 times", "0.6 (30 %"),
             ),
-            _dead("dead mean", h.REWARD_MAX_20, h.REWARD_RANGE_20, "highest in 20 steps -0.25"),
-            _dead("dead samples", h.HIGHEST_20, h.SAMPLES_RANGE_20, "dead if never above 0"),
+            _dead(
+                "dead mean",
+                h.REWARD_MAX_20,
+                h.REWARD_RANGE_20,
+                "never above 0 and always the same for 20 steps",
+            ),
+            _dead(
+                "dead samples",
+                h.HIGHEST_20,
+                h.SAMPLES_RANGE_20,
+                "never above 0 and always the same for 20 steps",
+            ),
         ),
     ),
     Rule(
