@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -275,7 +276,7 @@ def test_a_run_has_at_most_250_series() -> None:
 @pytest.mark.e2e
 def test_a_real_run_has_at_most_250_series(tmp_path: Path) -> None:
     log = replay.REAL_RUNS / "verl_console" / "searchr1_grpo_part1_steps0-149.log"
-    if not log.exists():
+    if not log.exists() and os.environ.get("CI") != "true":
         pytest.skip(f"there is no {log}")
     with (tmp_path / "samples").open("w+") as out:
         replay.write("a", log, out)

@@ -4,41 +4,31 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import orjson
 
 from exporter.runs.numbers import number
-from exporter.runs.record import Event, Record, is_step
+from exporter.runs.record import Record, is_step
+from exporter.runs.sources.json_lines import JsonLines
 
 ABOUT_THE_RECORD = frozenset({"timestamp", "scope", "step"})
 
 
-class ScopedJsonl:
+class ScopedJsonl(JsonLines):
     """Each part of the trainer (its scope) logs its own line for a step; their keys are flat."""
 
     name = "scoped_jsonl"
     framework = "scoped"
 
     @staticmethod
-    def recognises(line: bytes) -> bool:
-        return line.startswith(b"{") and _record(line) is not None
-
-    def read(self, line: bytes) -> Iterator[Event]:
-        record = _record(line)
-        if record is None:
-            raise ValueError("no scoped record")
-        yield record
-
-
-def _record(line: bytes) -> Record | None:
-    match _parse(line):
-        case {"scope": str(scope), "step": step} as found if is_step(step):
-            values = {key: value for key, value in found.items() if key not in ABOUT_THE_RECORD}
-            return Record(step, values, _seconds(found.get("timestamp")), scope)
-    return None
+    def record(line: bytes) -> Record | None:
+        match _parse(line):
+            case {"scope": str(scope), "step": step} as found if is_step(step):
+                values = {key: value for key, value in found.items() if key not in ABOUT_THE_RECORD}
+                return Record(step, values, _seconds(found.get("timestamp")), scope)
+        return None
 
 
 def _parse(line: bytes) -> Any:
