@@ -1,4 +1,4 @@
-"""The exposition text. Written here: a client library takes 15 times as long for 100 runs.
+"""The exposition text. Written here: a client library takes twelve times as long for 100 runs.
 
 The text of a run is rendered again only when the run changed or a held extreme expired.
 """
