@@ -40,6 +40,7 @@ class Progress:
     """Steps of a run over all its attempts.
 
     ``ignore_to``: logged before the resume; ``counted``: the highest step that was counted.
+    ``emptied``: the log was emptied since the last record, so that the next one is another attempt's.
     """
 
     first: int | None = None
@@ -47,6 +48,7 @@ class Progress:
     step: int = -1
     ignore_to: int = -1
     counted: int = -1
+    emptied: bool = False
     streams: dict[str, Stream] = field(default_factory=dict)
 
     def kind(self, record: Record) -> Kind:
@@ -54,7 +56,7 @@ class Progress:
         stream = self.streams.get(record.stream)
         if stream is None:
             return Kind.NEW
-        if record.step < stream.step:
+        if record.step < stream.step or (self.emptied and record.step == stream.step):
             first = self.first if self.first is not None else record.step
             return Kind.FROM_SCRATCH if record.step <= first else Kind.RESUME
         return Kind.REPEAT if _unchanged(record.values, stream.values) else Kind.NEW
@@ -68,6 +70,7 @@ class Progress:
         """Move on to the record; returns its stream, whose ``counted`` holds what the step had."""
         if self.first is None:
             self.first = record.step
+        self.emptied = False
         self.highest = max(self.highest, record.step)
         self.step = max(self.step, record.step)
         stream = self.streams.get(record.stream)
@@ -91,6 +94,7 @@ class Progress:
         """Start from what ``kept`` returned."""
         for name in _KEPT:
             setattr(self, name, kept[name])
+        self.emptied = True
         streams = kept["streams"].items()
         self.streams = {name: Stream(step, counted=set(counted)) for name, (step, counted) in streams}
 

@@ -50,7 +50,7 @@ class Follower:
         self.unread = 0
         self.head = b""
         self._inode: int | None = None
-        self._size = -1
+        self._seen: tuple[int, ...] = ()
         self._skipping = False
 
     def read(self, now: float) -> Block | None:
@@ -60,7 +60,7 @@ class Follower:
             OSError: the file is gone or cannot be read.
         """
         status = self.path.stat()
-        if status.st_size == self._size and status.st_ino == self._inode:
+        if _version(status) == self._seen:
             return self._last_line(status, now)
         with self.path.open("rb") as file:
             status = os.fstat(file.fileno())  # another file may have taken its place since
@@ -73,9 +73,9 @@ class Follower:
         block = self._block(data)
         block.start, block.restarted, block.written = start, restarted, status.st_mtime
         block.more = block.size == BLOCK
-        self._size = -1 if block.more else status.st_size
+        self._seen = () if block.more else _version(status)
         self.unread = max(0, status.st_size - self.offset)
-        return block
+        return block if data or restarted else None
 
     def _last_line(self, status: os.stat_result, now: float) -> Block | None:
         """A line that its writer may not end any more; should it, the line is read again as a whole."""
@@ -88,7 +88,7 @@ class Follower:
 
     def rewind(self) -> None:
         """Read the file from its start again."""
-        self.offset, self._size, self._skipping = 0, -1, False
+        self.offset, self._seen, self._skipping = 0, (), False
 
     def _continues(self, status: os.stat_result, head: bytes) -> bool:
         """Is it still the file that was read so far? A fast writer may be past our offset again."""
@@ -117,3 +117,8 @@ class Follower:
         self.offset += len(data)
         first, self._skipping = not self._skipping, True
         return Block(too_long=int(first), size=len(data))
+
+
+def _version(status: os.stat_result) -> tuple[int, ...]:
+    """What changes when a file does, even if it is emptied and written again to the same size."""
+    return status.st_ino, status.st_size, status.st_mtime_ns

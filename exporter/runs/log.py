@@ -121,6 +121,7 @@ class Log:
         self._live_from = None
         if self.run is not None:
             self._carry = self.run.kept()
+            self.run.progress.emptied = True
             self._write(self.run)
 
     def _is_live(self, block: Block) -> bool:

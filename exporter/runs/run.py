@@ -31,41 +31,43 @@ class Clock:
 
 @dataclass(slots=True)
 class Times:
-    """When the run started and logged its last step, in seconds since the epoch; and its pace."""
+    """When the run started and logged last, in seconds since the epoch; and its pace.
+
+    ``stepped`` is when the last step was first logged, ``passed`` how long replayed steps took.
+    ``untold``: the log does not say when they were.
+    """
 
     start: float | None = None
     last: float | None = None
+    stepped: float | None = None
     pace: Pace = field(default_factory=Pace)
-    replayed: float = 0.0
+    passed: float = 0.0
     untold: bool = False
 
-    def replay(self, record: Record, step_seconds: float | None, now: float) -> None:
-        """A record of the past: its own time, else the durations that the trainer measured."""
-        if record.time is not None:
-            self._move(min(record.time, now))
-            return
+    def logged(self, time: float, *, advanced: bool) -> None:
+        """A record was logged then; ``advanced``: it is the first of its step."""
+        if self.start is None:
+            self.start = time
+        if advanced:
+            if self.stepped is not None:
+                self.pace.add(time - self.stepped)
+            self.stepped = time
+        self.last = time if self.last is None else max(time, self.last)
+
+    def replayed(self, step_seconds: float | None) -> None:
+        """A record of the past, nobody knows when; how long its step took, where it says so."""
         self.untold = True
         if step_seconds is not None and 0 < step_seconds < float("inf"):
             self.pace.add(step_seconds)
-            self.replayed += step_seconds
-
-    def arrive(self, record: Record, now: float) -> None:
-        """A record arrived now; a clock that runs ahead of ours is not believed."""
-        self._move(now if record.time is None else min(record.time, now))
+            self.passed += step_seconds
 
     def caught_up(self, written: float) -> None:
         """The log was read up to its end, which was written then."""
         if self.untold:
-            self.last, self.untold = written, False
+            self.last = self.stepped = written
+            self.untold = False
         if self.start is None and self.last is not None:
-            self.start = self.last - self.replayed
-
-    def _move(self, time: float) -> None:
-        if self.start is None:
-            self.start = time
-        if self.last is not None:
-            self.pace.add(time - self.last)
-        self.last = time if self.last is None else max(time, self.last)
+            self.start = self.last - self.passed
 
 
 class Run:
@@ -115,9 +117,10 @@ class Run:
             self._start_over()
         elif kind is Kind.RESUME:
             self._resume()
+        advanced = record.step > self.progress.step
         stream = self.progress.take(record)
         found = signals.extract(record.values, self.table)
-        self._time(record, found, clock)
+        self._time(record, found, clock, advanced=advanced)
         if kind is not Kind.REPEAT and record.step > self.progress.ignore_to:
             self._measure(found, record, stream, clock)
 
@@ -128,12 +131,13 @@ class Run:
         for statistics in self.statistics.values():
             statistics.resume()
 
-    def _time(self, record: Record, found: dict[str, float], clock: Clock) -> None:
-        if clock.live:
-            self.watched = True
-            self.times.arrive(record, clock.wall)
-        else:
-            self.times.replay(record, found.get("step_seconds"), clock.wall)
+    def _time(self, record: Record, found: dict[str, float], clock: Clock, *, advanced: bool) -> None:
+        self.watched = self.watched or clock.live
+        time = clock.wall if clock.live and record.time is None else record.time
+        if time is None:
+            self.times.replayed(found.get("step_seconds"))
+        else:  # a trainer's clock that runs ahead of ours is not believed
+            self.times.logged(min(time, clock.wall), advanced=advanced)
 
     def _measure(self, found: dict[str, float], record: Record, stream: Stream, clock: Clock) -> None:
         self.records += self.progress.count(record)

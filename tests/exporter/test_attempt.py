@@ -129,6 +129,15 @@ def test_the_first_record_after_a_restart_repeats_nothing() -> None:
     assert restored.kind(Record(2, TWO)) is Kind.NEW
 
 
+def test_the_last_step_again_after_an_emptied_log_is_another_attempt() -> None:
+    progress, _ = fed(Record(1, TWO), Record(2, TWO))
+    progress.emptied = True
+
+    assert progress.kind(Record(2, TWO)) is Kind.RESUME
+    assert progress.kind(Record(1, TWO)) is Kind.FROM_SCRATCH
+    assert progress.kind(Record(3, TWO)) is not Kind.RESUME
+
+
 def test_a_step_counts_once_over_all_parts_of_the_trainer() -> None:
     progress = Progress()
     records = [
@@ -142,12 +151,13 @@ steps = st.lists(st.tuples(st.integers(0, 20), st.sampled_from(["", "a", "b"])),
 
 
 @given(before=steps, after=steps)
-def test_kept_and_restored_progress_goes_on_as_if_nothing_had_happened(
+def test_kept_and_restored_progress_goes_on_as_it_does_after_an_emptied_log(
     before: list[tuple[int, str]], after: list[tuple[int, str]]
 ) -> None:
     gone_on, _ = fed(*(Record(step, {"x": math.nan}, stream=stream) for step, stream in before))
     restored = Progress()
     restored.restore(orjson.loads(orjson.dumps(gone_on.kept())))
+    gone_on.emptied = True
 
     for step, stream in after:
         record = Record(step, {"x": math.nan}, stream=stream)

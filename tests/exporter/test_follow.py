@@ -375,3 +375,13 @@ def test_a_rewound_file_is_read_again(path: Path, read: Read) -> None:
 
     assert read.all() == [b"one", b"two"]
     assert read.restarts == 0
+
+
+def test_a_file_emptied_and_written_again_to_the_same_size_is_read_again(path: Path, read: Read) -> None:
+    path.write_bytes(b"step 1\n")
+    read.all()
+    path.write_bytes(b"step 2\n")
+    os.utime(path, (path.stat().st_atime, path.stat().st_mtime + 1))
+
+    assert read.all() == [b"step 2"]
+    assert read.restarts == 1

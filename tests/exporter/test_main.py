@@ -74,7 +74,10 @@ def _start() -> Iterator[Callable[..., Exporter]]:
 def refused(*flags: str, **variables: str) -> str:
     """What the exporter says when it does not start."""
     exporter = Exporter(*flags, **variables)
-    out, errors = exporter.process.communicate(timeout=15)
+    try:
+        out, errors = exporter.process.communicate(timeout=15)
+    finally:
+        exporter.process.kill()
     assert exporter.process.returncode == 2
     assert out == ""
     assert "Traceback" not in errors

@@ -177,6 +177,31 @@ def test_live_records_without_a_time_are_dated_by_their_arrival() -> None:
     assert (times.start, times.last, times.pace.typical()) == (NOW, NOW + 120.0, 30.0)
 
 
+def test_the_pace_is_that_of_steps_however_many_records_a_step_has() -> None:
+    run = Run(ScopedJsonl(), 15.0)
+    for step in range(1, 20):
+        for later, stream in ((0, "rollout"), (100, "update"), (150, "rollout")):
+            record = Record(step, {"reward_mean": step + later}, stream=stream)
+            run.take(record, Clock(NOW + 1000 * step + later, float(step), live=True))
+
+    assert run.times.pace.typical() == 1000.0
+    assert run.times.last == NOW + 19_150
+
+
+def test_the_pace_goes_on_while_steps_are_logged_again() -> None:
+    run = fed(*steps(1, 10), *steps(5, 20), every=30.0)
+
+    assert list(run.times.pace.intervals) == [30.0] * 25
+
+
+def test_the_pace_of_live_steps_goes_on_from_the_end_of_a_replayed_log() -> None:
+    run = fed(*steps(1, 3), live=False)
+    run.times.caught_up(NOW - 50)
+    run.take(Record(4, measured(4)), Clock(NOW, 0.0, live=True))
+
+    assert list(run.times.pace.intervals) == [50.0]
+
+
 def test_a_records_own_time_is_believed_unless_it_is_ahead_of_ours() -> None:
     past = fed(*(Record(step, {"x": step}, time=NOW - 1000 + 20 * step) for step in range(1, 4))).times
     future = fed(*(Record(step, {"x": step}, time=NOW * 1000) for step in range(1, 4))).times
