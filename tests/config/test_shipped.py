@@ -102,12 +102,12 @@ def test_every_alert_is_on_by_default_but_the_one_that_the_docs_name():
 @pytest.fixture(name="spans", scope="module")
 def _spans():
     """Where in the shipped file the value of each key begins and ends."""
-    spans, todo = {}, [("", yaml.compose(SHIPPED))]
-    while todo:
-        path, node = todo.pop()
+    spans, waiting = {}, [("", yaml.compose(SHIPPED))]
+    while waiting:
+        path, node = waiting.pop()
         spans[path] = node.start_mark, node.end_mark
         if isinstance(node, yaml.MappingNode):
-            todo += [(f"{path}.{name.value}".removeprefix("."), value) for name, value in node.value]
+            waiting += [(f"{path}.{name.value}".removeprefix("."), value) for name, value in node.value]
     return spans
 
 
