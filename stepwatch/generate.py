@@ -1,17 +1,22 @@
 """The command that renders config.yaml for Prometheus, Alertmanager and Grafana."""
 
 import argparse
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TextIO
 
 from stepwatch import annotations, check, output, promql
-from stepwatch.config import Refused, load
+from stepwatch.config import Config, Refused, load
+from stepwatch.deployment import Deployment, InContainers
+from stepwatch.reload import reload
 from stepwatch.render import render
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+
+Place = Callable[[Config], Deployment]
 
 DONE, STALE, REFUSED, INTERRUPTED = 0, 1, 2, 130
 SHOWN_CHANGES = 12
@@ -42,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
         _report(generate(options.config, options.out, templates=CHECKOUT))
+        if options.reload is not None:
+            _say(sys.stdout, [_reload(options)])
     except Refused as refusal:
         _say(sys.stderr, [str(refusal)])
         return REFUSED
@@ -50,19 +57,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def generate(config: Path, out: Path, *, templates: Path = CHECKOUT) -> Outcome:
+def folders() -> tuple[Path, Path]:
+    """The folders of this machine that containers see: secrets, and files of scrape targets."""
+    secrets = os.environ.get("STEPWATCH_SECRETS") or CHECKOUT / "secrets"
+    targets = os.environ.get("STEPWATCH_TARGETS") or CHECKOUT / "targets"
+    return Path(secrets).absolute(), Path(targets).absolute()
+
+
+def containers(_: Config) -> Deployment:
+    """The services of compose.yaml, with the folders that they mount."""
+    secrets, targets = folders()
+    return InContainers({secrets: "/etc/stepwatch/secrets", targets: "/etc/stepwatch/targets"})
+
+
+def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Place = containers) -> Outcome:
     """Render a configuration, have it checked, and replace what is generated below a folder.
 
     Args:
         config: The configuration file.
         out: The folder that gets `<service>/generated`.
         templates: The folder that holds `<service>/templates`.
+        place: Where the parts run that will read it.
 
     Raises:
         Refused: The configuration is wrong, a tool refuses the result, or it cannot be written. Its
             text says all; no file was touched.
     """
-    files = _render(config, templates)
+    files = rendered(config, templates, place)
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
         checks = check.check(staging.rendered())
@@ -76,11 +97,22 @@ def stale(config: Path, out: Path, *, templates: Path = CHECKOUT) -> output.Chan
     Raises:
         Refused: The configuration is wrong, or what is there cannot be read.
     """
-    return output.compare(out, _render(config, templates))
+    return output.compare(out, rendered(config, templates, containers))
 
 
-def _render(config: Path, templates: Path) -> dict[PurePosixPath, bytes]:
-    context = {"config": load(config), "promql": promql, "annotations": annotations}
+def rendered(config: Path, templates: Path, place: Place) -> dict[PurePosixPath, bytes]:
+    """Return what `generate` would write, by path below its target folder.
+
+    Raises:
+        Refused: The configuration is wrong.
+    """
+    settings = load(config)
+    context = {
+        "config": settings,
+        "deployment": place(settings),
+        "promql": promql,
+        "annotations": annotations,
+    }
     return render(templates, context)
 
 
@@ -95,6 +127,13 @@ def _parser() -> argparse.ArgumentParser:
         default=CHECKOUT,
         help="the folder that gets <service>/generated (default: %(default)s)",
     )
+    parser.add_argument(
+        "--reload",
+        metavar="URL",
+        nargs="?",
+        const="",
+        help="have Alertmanager (at this address, or where config.yaml has it) read its new settings",
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if files are stale")
     return parser
 
@@ -107,6 +146,11 @@ def _report(outcome: Outcome) -> None:
         else f"{outcome.files} files, all up to date."
     )
     _say(sys.stdout, [*_few(lines), *outcome.checks, summary])
+
+
+def _reload(options: argparse.Namespace) -> str:
+    address = options.reload or f"http://{load(options.config).address('alertmanager')}"
+    return reload(address, options.out / "alertmanager/generated/alertmanager.yml")
 
 
 def _report_stale(changes: output.Changes) -> int:

@@ -22,12 +22,13 @@ from stepwatch.config.nodes import LOADER
 from stepwatch.dashboard import assemble
 from stepwatch.globs import alternation
 
-SERVICES = ("prometheus", "alertmanager", "grafana")
+SERVICES = ("prometheus", "alertmanager", "grafana", "exporter")
 DASHBOARDS = PurePosixPath("grafana/templates/dashboards")
 
 _COMMENTS = {
     ".yml": "# {}\n",
     ".yaml": "# {}\n",
+    ".env": "# {}\n",
     ".tmpl": "{{{{- /* {} */ -}}}}\n",
 }
 
@@ -111,6 +112,8 @@ def _render(environment: jinja2.Environment, template: PurePosixPath) -> str:
         return environment.get_template(str(template)).render()
     except jinja2.TemplateSyntaxError as error:
         raise _failure(error.name or str(template), error.lineno, error) from error
+    except Refused:  # what config.yaml asks for cannot be had where the parts run: no fault of the template
+        raise
     except Exception as error:
         raise _failure(*_place(error, template), error) from error
 
@@ -142,7 +145,7 @@ def _comment(template: PurePosixPath) -> str:
 
 
 def _read_back(text: str, template: PurePosixPath) -> None:
-    if target(template).suffix == ".tmpl":
+    if target(template).suffix not in (".yml", ".yaml"):
         return
     try:
         yaml.load(text, Loader=LOADER)  # noqa: S506  LOADER is the safe one

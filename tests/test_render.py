@@ -207,7 +207,9 @@ def test_the_same_input_gives_the_same_bytes_in_every_process():
     program = (
         "import hashlib, sys; from pathlib import Path; from stepwatch.config import Config\n"
         "from stepwatch import annotations, promql; from stepwatch.render import render\n"
-        "files = render(Path(), {'config': Config(), 'promql': promql, 'annotations': annotations})\n"
+        "from stepwatch.deployment import InContainers\n"
+        "files = render(Path(), {'config': Config(), 'promql': promql, 'annotations': annotations,\n"
+        "                        'deployment': InContainers()})\n"
         "print(hashlib.sha256(repr(list(files.items())).encode()).hexdigest())"
     )
 

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from threading import Event
 
+from exporter.options import Flags, cannot_listen, port, positive, stopped_by_signal
 from exporter.runs.lifecycle import Silence
 from exporter.runs.server import Server
 from exporter.runs.watch import Settings, Watch
+from exporter.settings import SettingsFile
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
-    options = _parser().parse_args(arguments)
-    stop = _stopped_by_signal()
+    settings = SettingsFile.named()
+    options = _options(settings, arguments)
+    stop = stopped_by_signal()
     watch = Watch(_settings(options))
     try:
         server = Server((options.listen, options.port), watch.metrics)
     except OSError as error:
-        print(_cannot_listen(options, error), file=sys.stderr)
+        print(cannot_listen(options, error), file=sys.stderr)
         return 2
     server.start()
     print(
@@ -33,24 +34,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     while not stop.is_set():
         more = watch.look()
         stop.wait(0 if more else watch.settings.poll)
+        if settings.changed() and _usable(settings, arguments):
+            watch.save()
+            _start_again()
     watch.save()
     server.shutdown()
     return 0
 
 
-def _stopped_by_signal() -> Event:
-    stop = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
+def _options(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace:
+    return _parser({**settings.values(), **os.environ}).parse_args(arguments)
 
 
-def _cannot_listen(options: argparse.Namespace, error: OSError) -> str:
-    return (
-        f"--listen {options.listen} --port {options.port}: cannot listen there: {error.strerror}. "
-        "Expected an address of this machine and a free port. "
-        "Cure: stop the program that has the port, or choose another one."
-    )
+def _usable(settings: SettingsFile, arguments: Sequence[str] | None) -> bool:
+    """Whether new settings can be used; if not, what is wrong is told and the old ones stay."""
+    try:
+        _options(settings, arguments)
+    except SystemExit:
+        print(f"{settings.path} cannot be used; the old settings stay.", file=sys.stderr)
+        return False
+    return True
+
+
+def _start_again() -> None:
+    # A state file and the logs hold all that matters, so that a fresh start is the simplest change.
+    print("New settings: starting again with them.", flush=True)
+    os.execv(sys.executable, [sys.executable, "-m", "exporter.runs", *sys.argv[1:]])  # noqa: S606
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -63,59 +72,23 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m exporter.runs",
         description="Serve statistics over training steps to Prometheus. "
-        "Each flag is also a variable: STEPWATCH_PATH, STEPWATCH_PORT, ...",
+        "Each flag is also a variable: STEPWATCH_PATH, STEPWATCH_PORT, ... The file that STEPWATCH_SETTINGS "
+        "names may give them as well, in lines NAME=value; it is heeded again when it changes.",
     )
-    _flag(parser, "path", str, "./runs", "run folders, log files or globs to read", nargs="+")
-    _flag(parser, "port", _port, 9410, "port to serve on")
-    _flag(parser, "listen", str, "127.0.0.1", "address to serve on")
-    _flag(parser, "state-dir", Path, None, "folder that keeps what a restart could not rebuild")
-    _flag(parser, "hold", _positive, 15.0, "seconds for which extremes are held: three scrape intervals")
-    _flag(parser, "forget-after", _positive, 43200.0, "seconds after which a silent or ended run leaves")
-    _flag(parser, "silence", _positive, 600.0, "least seconds without a step that count as silence")
-    _flag(parser, "silence-intervals", _positive, 5.0, "typical step intervals that count as silence")
+    flags = Flags(parser, "STEPWATCH_", variables)
+    flags.add("path", str, "./runs", "run folders, log files or globs to read", nargs="+")
+    flags.add("port", port, 9410, "port to serve on")
+    flags.add("listen", str, "127.0.0.1", "address to serve on")
+    flags.add("state-dir", Path, None, "folder that keeps what a restart could not rebuild")
+    flags.add("hold", positive, 15.0, "seconds for which extremes are held: three scrape intervals")
+    flags.add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")
+    flags.add("silence", positive, 600.0, "least seconds without a step that count as silence")
+    flags.add("silence-intervals", positive, 5.0, "typical step intervals that count as silence")
     return parser
-
-
-def _flag(
-    parser: argparse.ArgumentParser,
-    name: str,
-    kind: Callable[[str], object],
-    default: object,
-    text: str,
-    *,
-    nargs: str | None = None,
-) -> None:
-    """A flag whose default comes from its variable; several paths are separated by ``:`` there."""
-    variable = f"STEPWATCH_{name.replace('-', '_').upper()}"
-    value = os.environ.get(variable) or default
-    if isinstance(value, str):
-        try:
-            value = [kind(part) for part in value.split(os.pathsep) if part] if nargs else kind(value)
-        except argparse.ArgumentTypeError as problem:
-            parser.error(f"variable {variable}: {problem}")
-    parser.add_argument(
-        f"--{name}", type=kind, default=value, nargs=nargs, help=f"{text} (default: %(default)s)"
-    )
-
-
-def _port(text: str) -> int:
-    if not (text.isdecimal() and len(text) < 6 and 0 < int(text) < 65536):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port. Expected a number from 1 to 65535.")
-    return int(text)
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number. Expected one such as 15 or 0.5.")
-    return value
 
 
 if __name__ == "__main__":

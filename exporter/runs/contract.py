@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from exporter.exposition import Family
+
 STATES = ("running", "finished", "failed", "vanished", "stopped")
 
 NOT_FINITE_SIGNALS = (
@@ -117,14 +119,6 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("mean_over_steps", "grad_norm", steps=64, at_least=20),
     *(Statistic("nonfinite_streak_steps", signal, H) for signal in NOT_FINITE_SIGNALS),
 )
-
-
-class Family(NamedTuple):
-    """Name, type and help text of one metric."""
-
-    name: str
-    type: str
-    help: str
 
 
 RUN_FAMILIES: tuple[Family, ...] = (

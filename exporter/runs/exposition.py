@@ -1,13 +1,11 @@
-"""The exposition text. Written here: a client library takes twelve times as long for 100 runs.
-
-The text of a run is rendered again only when the run changed or a held extreme expired.
-"""
+"""The page of all runs. A run's text is rendered again only when it changed or a held extreme expired."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from exporter.exposition import Family, Sample, escape, header, lines, number
 from exporter.runs import signals
 from exporter.runs.contract import (
     RUN_FAMILIES,
@@ -15,13 +13,9 @@ from exporter.runs.contract import (
     STATISTIC_HELP,
     STATISTICS,
     ZERO_MEANS_NOT_MEASURED,
-    Family,
     Hold,
 )
-from exporter.runs.health import Sample
 from exporter.runs.run import Run
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 FAMILIES: tuple[Family, ...] = (
     *RUN_FAMILIES,
@@ -30,10 +24,7 @@ FAMILIES: tuple[Family, ...] = (
 )
 """Every metric about runs, in the order in which they are written."""
 
-_HEADERS = {
-    family.name: f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n"
-    for family in FAMILIES
-}
+_HEADERS = {family.name: header(family) for family in FAMILIES}
 _LABELS = {
     statistic: "".join(f',{name}="{value}"' for name, value in statistic.labels.items())
     for statistic in STATISTICS
@@ -72,11 +63,11 @@ class RunText:
 
 
 def _render(view: View, now: float) -> tuple[Chunks, float]:
-    run, label = view.run, f'run="{_escape(view.name)}"'
-    chunks = {family: _lines(family, label, samples) for family, samples in _facts(view)}
+    run, label = view.run, f'run="{escape(view.name)}"'
+    chunks = {family: lines(family, label, samples) for family, samples in _facts(view)}
     for signal, value in run.latest.items():
         if _measured(run, signal):
-            chunks[f"rl_{signal}"] = f"rl_{signal}{{{label}}} {_number(value)}\n"
+            chunks[f"rl_{signal}"] = f"rl_{signal}{{{label}}} {number(value)}\n"
     expiry = float("inf")
     for signal, statistics in run.statistics.items():
         if not statistics.readers or not _measured(run, signal):
@@ -88,7 +79,7 @@ def _render(view: View, now: float) -> tuple[Chunks, float]:
             held = run.held.get(statistic)
             value = held.value(now, present) if held else present
             expiry = min(expiry, held.expires()) if held else expiry
-            line = f"{statistic.metric}{{{label}{_LABELS[statistic]}}} {_number(value)}\n"
+            line = f"{statistic.metric}{{{label}{_LABELS[statistic]}}} {number(value)}\n"
             chunks[statistic.metric] = chunks.get(statistic.metric, "") + line
     return chunks, expiry
 
@@ -123,31 +114,10 @@ def page(runs: Iterable[Chunks], health: Iterable[tuple[Family, list[Sample]]]) 
     """The whole page: each metric once, with the lines of all runs below it."""
     all_runs = list(runs)
     parts: list[str] = []
-    for name, header in _HEADERS.items():
-        lines = [chunk for chunks in all_runs if (chunk := chunks.get(name))]
-        if lines:
-            parts += [header, *lines]
+    for name, above in _HEADERS.items():
+        below = [chunk for chunks in all_runs if (chunk := chunks.get(name))]
+        if below:
+            parts += [above, *below]
     for family, samples in health:
-        parts.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n")
-        parts.append(_lines(family.name, "", samples))
+        parts += [header(family), lines(family.name, "", samples)]
     return "".join(parts).encode()
-
-
-def _lines(name: str, label: str, samples: Iterable[Sample]) -> str:
-    return "".join(f"{name}{_braces(label, labels)} {_number(value)}\n" for labels, value in samples)
-
-
-def _braces(first: str, labels: Mapping[str, str]) -> str:
-    rest = [f'{name}="{_escape(value)}"' for name, value in labels.items()]
-    inside = ",".join(filter(None, [first, *rest]))
-    return f"{{{inside}}}" if inside else ""
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def _number(value: float) -> str:
-    """Go's spelling of numbers that are none."""
-    text = repr(float(value))
-    return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text, text)

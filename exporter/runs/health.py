@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from exporter import __version__
-from exporter.runs.contract import STATES, Family
-
-Sample = tuple[dict[str, str], float]
-
-PAGE = os.sysconf("SC_PAGE_SIZE")
-STARTED = time.time()
+from exporter import __version__, process
+from exporter.exposition import Family, Sample
+from exporter.runs.contract import STATES
 
 
 @dataclass(slots=True)
@@ -41,7 +33,7 @@ class Health:
         """Every metric about the exporter with its samples."""
         for name, kind, text, samples in self._own():
             yield Family(f"stepwatch_{name}", kind, text), samples
-        yield from _process()
+        yield from process.samples()
 
     def _own(self) -> Iterator[tuple[str, str, str, list[Sample]]]:
         yield (
@@ -78,12 +70,3 @@ class Health:
 
 def _by(label: str, counts: Counter[str]) -> list[Sample]:
     return [({label: value}, count) for value, count in counts.items()]
-
-
-def _process() -> Iterator[tuple[Family, list[Sample]]]:
-    """The process metrics that every Prometheus client has."""
-    with suppress(OSError):  # only Linux has that file
-        resident = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
-        yield Family("process_resident_memory_bytes", "gauge", "Resident memory."), [({}, resident)]
-    yield Family("process_start_time_seconds", "gauge", "When the process started."), [({}, STARTED)]
-    yield Family("process_cpu_seconds_total", "counter", "Processor time used."), [({}, time.process_time())]

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from exporter.runs.exposition import CONTENT_TYPE
+from exporter.exposition import CONTENT_TYPE
 
 Metrics = Callable[[], bytes]
 

@@ -36,6 +36,8 @@ class Ports(Section):
     """Ports of the parts, all different."""
 
     exporter: Port = 9410
+    gpu: Port = 9411
+    node: Port = 9100
     prometheus: Port = 9090
     alertmanager: Port = 9093
     grafana: Port = 3000
@@ -114,7 +116,7 @@ class Config(Section):
         return tuple(variant for variant in variants if variant.limits.enabled)
 
     def address(self, part: str) -> str:
-        """Return host:port at which a part (exporter, prometheus, alertmanager, grafana) is reached."""
+        """Return host:port at which a part (a key below ports) is reached."""
         listen = ipaddress.ip_address(self.listen)
         host = "127.0.0.1" if listen.is_unspecified else str(listen)
         return f"[{host}]:{self._port(part)}" if ":" in host else f"{host}:{self._port(part)}"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 
-from exporter import __version__
+from exporter import __version__, process
 from exporter.runs.exposition import page
 from exporter.runs.health import Health
 from tests.exporter.scrape import Scrape
@@ -53,10 +51,7 @@ def test_the_process_metrics_are_those_of_this_process() -> None:
 
 
 def test_where_there_is_no_proc_the_page_says_nothing_about_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(self: Path) -> str:
-        raise FileNotFoundError(2, "no such file", os.fspath(self))
-
-    monkeypatch.setattr(Path, "read_text", missing)
+    monkeypatch.setattr(process, "STATM", "/nowhere/statm")
     found = scrape(Health())
 
     assert found.value("process_resident_memory_bytes") is None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.native import pages
+from stepwatch import pages
 from tests.exporter.lines import append, console, measured, verl_json
 from tests.exporter.scrape import Scrape
 from tests.real import free_port

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.exposition import CONTENT_TYPE
+from exporter.exposition import CONTENT_TYPE
 from exporter.runs.server import Server
 from exporter.runs.watch import Settings, Watch
 from tests.exporter.lines import measured, verl_json

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from stepwatch.native import pages
-from stepwatch.native.part import Part
+from stepwatch import pages
 
 SEVERITIES = ("critical", "warning", "info")
 
 
-def firing(parts: Sequence[Part]) -> list[str]:
-    """A line for each alert that Alertmanager holds, the worst first; none if it does not answer."""
-    alertmanager = next((part for part in parts if part.name == "alertmanager"), None)
-    text = alertmanager and pages.read(alertmanager.page("/api/v2/alerts?active=true"))
+def firing(alertmanager: str) -> list[str]:
+    """A line for each alert that Alertmanager (host:port) holds, the worst first; none without an answer."""
+    text = pages.read(f"http://{alertmanager}/api/v2/alerts?active=true")
     alerts = [alert for alert in json.loads(text or "[]") if alert["labels"]["alertname"] != "Watchdog"]
     return [_line(alert) for alert in sorted(alerts, key=_order)]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from stepwatch.native import pages
+from stepwatch import pages
 
 
 class Standing(Enum):

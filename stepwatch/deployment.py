@@ -1,0 +1,129 @@
+"""Where the parts run, and so what one must write to reach another: on this machine, or in containers.
+
+Generated files are read by Prometheus, Alertmanager and Grafana. In a container these see other
+addresses and other paths than config.yaml names.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from stepwatch import readable
+from stepwatch.config import Config, Refused
+
+CONTAINER_PORTS = {
+    "exporter": 9410,
+    "gpu": 9411,
+    "node": 9100,
+    "prometheus": 9090,
+    "alertmanager": 9093,
+    "grafana": 3000,
+}
+"""What each part listens on in its container, whatever port of the host leads there."""
+
+HOST = "host.docker.internal"
+_LOOPBACK = re.compile(r"^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(?=[:/]|$)")
+
+
+class Deployment(Protocol):
+    """What templates ask about the place that their output is for."""
+
+    def runs(self, part: str) -> bool:
+        """Whether this part (a key below ``ports``) is there."""
+
+    def address(self, part: str) -> str:
+        """host:port at which the other parts reach it."""
+
+    def port(self, part: str) -> int:
+        """The port of that address."""
+
+    def target(self, address: str) -> str:
+        """A host:port of config.yaml as Prometheus reaches it."""
+
+    def url(self, url: str) -> str:
+        """A URL of config.yaml as Alertmanager reaches it."""
+
+    def file(self, path: Path) -> str:
+        """A file that config.yaml names, as the part that reads it sees it.
+
+        Raises:
+            Refused: it cannot see it.
+        """
+
+    @property
+    def containers(self) -> bool:
+        """Whether the parts are the pinned versions in containers of their own."""
+
+
+@dataclass(frozen=True)
+class OnThisMachine:
+    """Plain processes, which see what everybody sees."""
+
+    config: Config
+    parts: frozenset[str] = frozenset({"exporter", "gpu", "prometheus", "alertmanager", "grafana"})
+    containers: bool = False
+
+    def runs(self, part: str) -> bool:
+        return part in self.parts
+
+    def address(self, part: str) -> str:
+        return self.config.address(part)
+
+    def port(self, part: str) -> int:
+        port: int = getattr(self.config.ports, part)
+        return port
+
+    def target(self, address: str) -> str:
+        return address
+
+    def url(self, url: str) -> str:
+        return url
+
+    def file(self, path: Path) -> str:
+        return str(path)
+
+
+@dataclass(frozen=True)
+class InContainers:
+    """The services of compose.yaml.
+
+    ``folders`` are those of this machine that containers see, and where they see them.
+    """
+
+    folders: dict[Path, str] = field(default_factory=dict)
+    containers: bool = True
+
+    def runs(self, part: str) -> bool:
+        return part in CONTAINER_PORTS
+
+    def address(self, part: str) -> str:
+        return f"{part}:{CONTAINER_PORTS[part]}"
+
+    def port(self, part: str) -> int:
+        return CONTAINER_PORTS[part]
+
+    def target(self, address: str) -> str:
+        return _LOOPBACK.sub(HOST, address, count=1)
+
+    def url(self, url: str) -> str:
+        scheme, _, rest = url.partition("://")
+        return f"{scheme}://{_LOOPBACK.sub(HOST, rest, count=1)}"
+
+    def file(self, path: Path) -> str:
+        for folder, seen in self.folders.items():
+            if path.is_relative_to(folder):
+                return f"{seen}/{_within(path, folder)}"
+        known = " or ".join(map(str, self.folders))
+        raise Refused(
+            f"{path}: no container sees this file. Expected: a file below {known}. Cure: move it there."
+        )
+
+
+def _within(path: Path, folder: Path) -> str:
+    if not path.exists():  # a pattern, or a list of targets that is still to come
+        return path.relative_to(folder).as_posix()
+    readable.require(path, folder)
+    return path.resolve().relative_to(folder.resolve()).as_posix()

@@ -1,0 +1,72 @@
+"""What config.yaml names, as containers see it."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from stepwatch.config import Config, Refused
+from stepwatch.deployment import CONTAINER_PORTS, InContainers, OnThisMachine
+from stepwatch.environment import CHECKOUT
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path):
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(name="containers")
+def _containers(folder):
+    return InContainers({folder: "/etc/stepwatch/secrets"})
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        ("127.0.0.1:8000", "host.docker.internal:8000"),
+        ("localhost:8000", "host.docker.internal:8000"),
+        ("[::1]:8000", "host.docker.internal:8000"),
+        ("127.0.0.53:53", "host.docker.internal:53"),
+        ("10.0.0.7:8000", "10.0.0.7:8000"),
+        ("localhost.example:80", "localhost.example:80"),
+    ],
+)
+def test_this_machine_is_reached_by_its_name_in_containers(containers, written, seen):
+    assert containers.target(written) == seen
+    assert containers.url(f"https://{written}/a?b=127.0.0.1:1") == f"https://{seen}/a?b=127.0.0.1:1"
+
+
+def test_a_secret_is_seen_where_its_folder_is_mounted(containers, folder):
+    (folder / "team").mkdir()
+    secret = folder / "team/token"
+    secret.write_text("s")
+    secret.chmod(0o644)
+    assert containers.file(secret) == "/etc/stepwatch/secrets/team/token"
+
+
+def test_a_file_elsewhere_is_refused_with_the_cure(containers, folder):
+    with pytest.raises(
+        Refused, match=rf"/home/me/token: no container sees .* below {folder}\. Cure: move it"
+    ):
+        containers.file(folder.__class__("/home/me/token"))
+
+
+def test_the_ports_in_containers_are_those_that_compose_publishes():
+    services = yaml.safe_load((CHECKOUT / "compose.yaml").read_text())["services"]
+    published = {
+        name: int(service["ports"][0].rpartition(":")[2])
+        for name, service in services.items()
+        if "ports" in service
+    }
+    assert published.items() <= CONTAINER_PORTS.items()
+    assert set(CONTAINER_PORTS) - set(published) == {"node"}
+
+
+def test_plain_processes_see_what_everybody_sees(tmp_path):
+    here = OnThisMachine(Config(), frozenset({"gpu"}))
+    assert (here.target("127.0.0.1:1"), here.url("http://localhost/")) == ("127.0.0.1:1", "http://localhost/")
+    assert here.file(tmp_path / "token") == str(tmp_path / "token")
+    assert here.address("gpu") == "127.0.0.1:9411"
+    assert (here.runs("gpu"), here.runs("node")) == (True, False)
