@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
 from stepwatch.config.models import Config
-from stepwatch.promql import THIS, THIS_RUN
+from stepwatch.promql import THIS, THIS_GPU, THIS_RUN, TOLD_FOR
+from stepwatch.xid import UNKNOWN, XIDS
 
 IN_A_URL = r"urlquery | reReplaceAll `\+` `%20`"
 """Escaped for a query; the pages that read it take a plus for a plus, not for a space."""
@@ -11,12 +15,69 @@ IN_A_URL = r"urlquery | reReplaceAll `\+` `%20`"
 STATE_ALERTS = "Run(Failed|Vanished|Stopped|Finished)"
 
 
-def value(expression: str, style: str = "%.3g") -> str:
-    """The value of an expression about the alert's run, or ``?`` while it has none.
+class Subject(NamedTuple):
+    """What alerts are about: the labels that tell one from another, and the dashboard that shows it.
 
-    ``expression`` names the run by ``promql.THIS_RUN``; ``style`` is a ``printf`` verb.
+    The dashboard has a variable for the first of the labels.
     """
-    return _value(expression, f"printf `{style}`")
+
+    labels: tuple[str, ...]
+    dashboard: str
+
+
+LOST = {
+    "lost": (
+        "the driver has lost it",
+        "move its runs, then `nvidia-smi --gpu-reset -i {gpu}`; if that fails, power-cycle the box",
+    ),
+    "reset_required": (
+        "it needs a reset",
+        "stop what runs on it, then `nvidia-smi --gpu-reset -i {gpu}`",
+    ),
+    "no_permission": (
+        "the GPU exporter may not read it",
+        "give its container all the GPUs, or its user the right to /dev/nvidia*",
+    ),
+    "timeout": (
+        "the driver does not answer",
+        "`dmesg | grep -i xid`; a driver that goes on hanging needs a reboot",
+    ),
+    "stuck": (
+        "the driver hangs so that nothing can be ended that asks it",
+        "`dmesg | grep -i xid`; a reboot is likely to be needed",
+    ),
+    "unknown": (
+        "the driver answers with an error that it has no name for",
+        "if the exporter is in a container, recreate it; else `dmesg | grep -i xid`",
+    ),
+    "crashed": (
+        "the driver's library crashes",
+        "the GPU exporter's log, and `dmesg | grep -i xid`",
+    ),
+    "driver_not_loaded": (
+        "the driver is no longer loaded",
+        "if nobody unloaded it on purpose, `modprobe nvidia` or a reboot",
+    ),
+    "version_mismatch": (
+        "the driver was upgraded while the old one is loaded",
+        "reload it or reboot, and recreate the GPU exporter's container",
+    ),
+}
+"""What the reasons of ``gpu_up`` mean, and what to do first."""
+
+SUBJECTS = {
+    "run": Subject(("run",), "stepwatch-training"),
+    "gpu": Subject(("instance", "gpu"), "stepwatch-gpu"),
+    "stack": Subject((), "stepwatch-runs"),
+}
+
+
+def value(expression: str, style: str = "%.3g", about: str = "run") -> str:
+    """The value of an expression about the alert's run or GPU, or ``?`` while it has none.
+
+    ``expression`` names it by ``promql.THIS_RUN`` or ``THIS_GPU``; ``style`` is a ``printf`` verb.
+    """
+    return _value(expression, f"printf `{style}`", about)
 
 
 def share(expression: str) -> str:
@@ -29,9 +90,9 @@ def duration(expression: str) -> str:
     return _value(expression, "humanizeDuration")
 
 
-def given(expression: str, text: str) -> str:
+def given(expression: str, text: str, about: str = "run") -> str:
     """The text, if the expression has a value: not every trainer logs everything."""
-    return f"{{{{ if {_asked(expression)} }}}}{text}{{{{ end }}}}"
+    return f"{{{{ if {_asked(expression, about)} }}}}{text}{{{{ end }}}}"
 
 
 def either(expression: str, text: str, otherwise: str) -> str:
@@ -39,13 +100,16 @@ def either(expression: str, text: str, otherwise: str) -> str:
     return f"{{{{ if {_asked(expression)} }}}}{text}{{{{ else }}}}{otherwise}{{{{ end }}}}"
 
 
-def _value(expression: str, style: str) -> str:
+def _value(expression: str, style: str, about: str = "run") -> str:
     shown = f"{{{{ . | first | value | {style} }}}}"
-    return f"{{{{ with {_asked(expression)} }}}}{shown}{{{{ else }}}}?{{{{ end }}}}"
+    return f"{{{{ with {_asked(expression, about)} }}}}{shown}{{{{ else }}}}?{{{{ end }}}}"
 
 
-def _asked(expression: str) -> str:
-    return f"printf `{expression}` $labels.run | query"
+def _asked(expression: str, about: str = "run") -> str:
+    if "%[" not in expression:
+        return f"query `{expression}`"
+    labels = " ".join(f"$labels.{name}" for name in SUBJECTS[about].labels)
+    return f"printf `{expression}` {labels} | query"
 
 
 def step() -> str:
@@ -70,22 +134,60 @@ def _listed(samples: str, label: str) -> str:
     return f"{{{{ range $i, $x := {samples} }}}}{comma}{{{{ $x.Labels.{label} }}}}{{{{ end }}}}"
 
 
+def gpu() -> str:
+    """Which GPU: its number, where, its model while that is known, and its UUID."""
+    model = _asked(f"last_over_time(gpu_info{{{THIS_GPU}}}[{TOLD_FOR}])", "gpu")
+    return (
+        "{{ with $labels.gpu }}GPU {{ . }}{{ else }}A GPU that is not known{{ end }}"
+        " at {{ $labels.instance }}"
+        f'{{{{ with {model} }}}} ({{{{ . | first | label "name" }}}}){{{{ end }}}}'
+        "{{ with $labels.uuid }}, {{ . }}{{ end }}"
+    )
+
+
+def lost() -> str:
+    """Why a GPU cannot be read, and what to do first."""
+    asked = _asked(f"gpu_up{{{THIS_GPU}}} == 0", "gpu")
+    known = {reason: _sentence(*words) for reason, words in LOST.items()}
+    reason = _one_of("$reason", known, "{{ $reason }}.")
+    found = f'{{{{ $reason := . | first | label "reason" }}}}{reason}'
+    return f"{{{{ with {asked} }}}}{found}{{{{ else }}}}it could not be read.{{{{ end }}}}"
+
+
+def xid(codes: Iterable[int]) -> str:
+    """What an Xid code, one of these or an unknown one, means, and what to do first."""
+    known = {str(code): _sentence(*XIDS[code]) for code in codes if code in XIDS}
+    return _one_of("$labels.xid", known, _sentence(*UNKNOWN))
+
+
+def _sentence(means: str, first: str) -> str:
+    return f"{means}. First: {first}.".replace("{gpu}", "{{ $labels.gpu }}")
+
+
+def _one_of(word: str, texts: Mapping[str, str], otherwise: str) -> str:
+    """The text of a word of the alert."""
+    if not texts:
+        return otherwise
+    cases = "{{ else ".join(f'if eq {word} "{known}" }}}}{text}' for known, text in texts.items())
+    return "{{ " + cases + "{{ else }}" + otherwise + "{{ end }}"
+
+
 def runbook_url(config: Config, alert: str) -> str:
     """The runbook's heading of the alert."""
     return f"{config.links.runbook}#{alert.lower()}"
 
 
-def dashboard_url(config: Config, *, about_run: bool) -> str:
+def dashboard_url(config: Config, about: str) -> str:
     """The dashboard that shows why."""
-    grafana = config.link("grafana")
-    if about_run:
-        return f"{grafana}/d/stepwatch-training?var-run={{{{ $labels.run | {IN_A_URL} }}}}"
-    return f"{grafana}/d/stepwatch-runs"
+    subject = SUBJECTS[about]
+    shown = "".join(f"?var-{name}={{{{ $labels.{name} | {IN_A_URL} }}}}" for name in subject.labels[:1])
+    return f"{config.link('grafana')}/d/{subject.dashboard}{shown}"
 
 
-def silence_url(config: Config, alert: str, *, about_run: bool) -> str:
-    """Alertmanager's form for a new silence, filled in for this alert of this run."""
-    form = f"{config.link('alertmanager')}/#/silences/new?filter="
-    if about_run:
-        return form + f'{{{{ printf `{{alertname="{alert}",run=%q}}` $labels.run | {IN_A_URL} }}}}'
-    return form + f'{{{{ `{{alertname="{alert}"}}` | {IN_A_URL} }}}}'
+def silence_url(config: Config, alert: str, about: str) -> str:
+    """Alertmanager's form for a new silence, filled in for this alert of this run or GPU."""
+    names = SUBJECTS[about].labels
+    matchers = ",".join([f'alertname="{alert}"', *(f"{name}=%q" for name in names)])
+    printed = " ".join(["printf", f"`{{{matchers}}}`", *(f"$labels.{name}" for name in names)])
+    text = printed if names else printed.removeprefix("printf ")
+    return f"{config.link('alertmanager')}/#/silences/new?filter={{{{ {text} | {IN_A_URL} }}}}"

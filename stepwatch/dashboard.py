@@ -208,14 +208,15 @@ def _override(matcher: str, which: str, properties: Json) -> Json:
 
 
 def _column_transformations(columns: Json, queries: list[tuple[str, Json]]) -> list[Json]:
-    """Join a table's queries by run, then keep, order and name its columns."""
+    """Join a table's queries, by run or else by all labels they share; keep, order and name its columns."""
     if not columns:
         return []
     values = {
         query["column"]: _value_field(letter, queries) for letter, query in queries if "column" in query
     }
     fields = [values.get(name, name) for name in columns]
-    join = {"id": "joinByField", "options": {"byField": "run", "mode": "outer"}}
+    by_run = {"id": "joinByField", "options": {"byField": "run", "mode": "outer"}}
+    join = by_run if "run" in columns else {"id": "merge", "options": {}}
     keep = {"id": "filterFieldsByName", "options": {"include": {"names": fields}}}
     arrange = {
         "id": "organize",

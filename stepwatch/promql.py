@@ -14,8 +14,17 @@ from stepwatch.globs import alternation, to_re2
 REMEMBERED = "10m"
 """How long what is not heard of is taken to be as it was: a lost scrape resolves nothing."""
 
+UTILISATION = "gpu_utilization_ratio or DCGM_FI_DEV_GPU_UTIL / 100"
+"""Of each GPU that is watched, whichever exporter there is: ours, or else NVIDIA's."""
+
+TOLD_FOR = "1h"
+"""How long an error of a GPU, which happens in an instant, is told of."""
+
 THIS_RUN = "run=%[1]q"
 """The run of an alert, filled in by ``printf`` when an annotation asks for a value."""
+
+THIS_GPU = "instance=%[1]q,gpu=%[2]q"
+"""The GPU of an alert, likewise."""
 
 
 def number(value: float) -> str:
@@ -96,6 +105,30 @@ class Operands:
     def was_in(self, state: str) -> str:
         """The run was in this state when last heard of."""
         return f"{self.last('rl_run_state', state=state)} == 1"
+
+
+def gpus(expression: str) -> str:
+    """One value for each GPU, whatever else its series are labelled with."""
+    return f"max by (instance, gpu, uuid) ({expression})"
+
+
+def xid_events(matcher: str) -> str:
+    """The Xid errors of each GPU and code that happened of late: how many, if any.
+
+    A counter that rose is one. So is one that appeared, which `increase` does not see: it is not in
+    every scrape of the last hour that succeeded, as it would be had it been there before Prometheus
+    was, and in none of the hour before, as it would be had it only been away for a while.
+    """
+    counter = f"gpu_xid_errors_total{{{matcher}}}"
+    return (
+        "max by (instance, gpu, uuid, xid) (\n"
+        f"  increase({counter}[{TOLD_FOR}]) > 0\n"
+        f"  or {counter} > 0\n"
+        f"    and count_over_time({counter}[{TOLD_FOR}])\n"
+        f"      < on (job, instance) group_left () max by (job, instance) (sum_over_time(up[{TOLD_FOR}]))\n"
+        f"    unless present_over_time({counter}[{TOLD_FOR}] offset {TOLD_FOR})\n"
+        ")"
+    )
 
 
 def runs(variant: Variant) -> Operands:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwatch.config import events, limits
+from stepwatch.config import events, gpu, limits
 from stepwatch.config.block import Block
 from stepwatch.config.section import Section
 
@@ -27,6 +27,11 @@ class Alerts(Section):
     RunVanished: events.RunVanished = events.RunVanished()
     RunStopped: events.RunStopped = events.RunStopped()
     RunFinished: events.RunFinished = events.RunFinished()
+    GPULost: gpu.GPULost = gpu.GPULost()
+    GPUXid: gpu.GPUXid = gpu.GPUXid()
+    GPUHot: gpu.GPUHot = gpu.GPUHot()
+    GPUMemoryHigh: gpu.GPUMemoryHigh = gpu.GPUMemoryHigh()
+    GPUIdleWhileRunning: gpu.GPUIdleWhileRunning = gpu.GPUIdleWhileRunning()
     ExporterDown: events.ExporterDown = events.ExporterDown()
     TargetDown: events.TargetDown = events.TargetDown()
     RuleFailures: events.RuleFailures = events.RuleFailures()

@@ -11,6 +11,7 @@ import pytest
 
 from stepwatch import annotations, promql
 from stepwatch.config import load
+from stepwatch.deployment import InContainers
 from stepwatch.generate import CHECKOUT
 from stepwatch.render import render as render_templates
 
@@ -29,9 +30,13 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
     def rendered(text: str = "") -> dict[PurePosixPath, bytes]:
         path: Path = folder / "config.yaml"
         path.write_text(text)
-        return render_templates(
-            CHECKOUT, {"config": load(path), "promql": promql, "annotations": annotations}
-        )
+        context = {
+            "config": load(path),
+            "deployment": InContainers(),
+            "promql": promql,
+            "annotations": annotations,
+        }
+        return render_templates(CHECKOUT, context)
 
     return rendered
 

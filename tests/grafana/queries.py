@@ -18,14 +18,14 @@ class DashboardQuery(NamedTuple):
     expr: str
 
 
-def dashboard_queries(dashboard: Json, run: str = "") -> list[DashboardQuery]:
-    """All queries of a dashboard's panels and annotations for the run on show.
+def dashboard_queries(dashboard: Json, run: str = "", instance: str = "") -> list[DashboardQuery]:
+    """All queries of a dashboard's panels and annotations for the run, or the box of GPUs, on show.
 
     A query may rightly return nothing where none of its metrics exist (`metrics_of`): a run
     without a critic, a machine without a GPU, no alert that fires.
     """
     return [
-        DashboardQuery(dashboard["title"], panel, fill_in(expr, run))
+        DashboardQuery(dashboard["title"], panel, fill_in(fill_in(expr, run), instance, "instance"))
         for panel, expr in _expressions(dashboard)
     ]
 
@@ -38,10 +38,10 @@ def _expressions(dashboard: Json) -> Iterator[tuple[str, str]]:
         yield annotation["name"], annotation["expr"]
 
 
-def fill_in(expr: str, run: str) -> str:
-    """Replace the run as Grafana's `doublequote` format does: quotes around it, and those in it escaped."""
-    quoted = run.replace('"', '\\"')
-    return expr.replace("${run:doublequote}", f'"{quoted}"')
+def fill_in(expr: str, value: str, variable: str = "run") -> str:
+    """Replace a variable as Grafana's `doublequote` format does: in quotes, and those in it escaped."""
+    quoted = value.replace('"', '\\"')
+    return expr.replace(f"${{{variable}:doublequote}}", f'"{quoted}"')
 
 
 def selectors(expr: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from exporter.gpu.backend import OK, Event
+from exporter.gpu.box import Box
+from exporter.gpu.demo import SICK, Demo
+from exporter.gpu.snapshot import Report, message
 from exporter.runs.contract import RUN_FAMILIES, STATES, STATISTICS
 from exporter.runs.signals import SIGNALS
 from tests.grafana.conftest import Json
@@ -18,6 +23,8 @@ from tests.grafana.queries import dashboard_queries
 from tests.real import PrometheusServer, query
 
 pytestmark = pytest.mark.e2e
+
+CURVES = {"Utilisation", "Memory in use", "Power", "Temperature", "SM clock"}
 
 RUN = 'ppo/强化 "7" it\'s & a+b'
 OTHER_RUN = "ppo/other"
@@ -43,15 +50,36 @@ def exposition(run: str) -> Iterator[str]:
         yield sample(statistic.metric, 0.25, run=run, **statistic.labels)
 
 
-def gpus() -> Iterator[str]:
-    for gpu in "01":
+def gpus() -> str:
+    """The page of our exporter: eight simulated GPUs, of which one is lost and one has reported errors."""
+    demo, box = Demo(), Box(interval=60)
+    demo.open()
+    reports = [
+        (card, Report(0.0, OK, tuple(read for quantity in card.quantities for read in quantity.read())))
+        for card in demo.cards()[:-1]
+    ]
+    lost, sick = demo.cards()[-1], demo.cards()[SICK]
+    events = [Event(sick.uuid, code, time.time()) for code in (48, 48, 13)]
+    told = json.loads(message(OK, demo.system(), [*reports, (lost, Report(0.0, "lost"))], events))
+    box.take(told, 0.0, time.time())
+    box.count(told["events"])
+    return box.page(0.0).decode()
+
+
+def dcgm() -> Iterator[str]:
+    """Two more, of which NVIDIA's exporter tells."""
+    for gpu in "89":
         yield sample("DCGM_FI_DEV_GPU_UTIL", 40, gpu=gpu)
         yield sample("DCGM_FI_DEV_FB_USED", 1024, gpu=gpu)
 
 
+GPU_PAGE = gpus()
+"""Does not change, so that what is shown of it is known."""
+
+
 class Exporter(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        text = "\n".join([*exposition(RUN), *exposition(OTHER_RUN), *gpus()])
+        text = "\n".join([*exposition(RUN), *exposition(OTHER_RUN), *dcgm(), GPU_PAGE.strip()])
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
@@ -79,6 +107,14 @@ def rules() -> Json:
         }
         for name, severity in (("KLExplosion", "critical"), ("KLHigh", "warning"))
     ]
+    alerts += [
+        {
+            "alert": "GPUXid",
+            "expr": f'max by (instance, gpu, uuid, xid) (gpu_xid_errors_total{{xid="{code}"}}) > 0',
+            "labels": {"severity": severity, "topic": "gpu"},
+        }
+        for code, severity in ((48, "critical"), (13, "warning"))
+    ]
     return {"groups": [{"name": "rl", "rules": alerts}]}
 
 
@@ -90,14 +126,15 @@ def prometheus_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         (folder / "prometheus.yml").write_text(yaml.safe_dump(settings(exporter.server_port)))
         (folder / "rules.yml").write_text(yaml.safe_dump(rules()))
         with PrometheusServer(request.param, folder) as server:
-            wait_for_two_exporters_and_two_alerts(server.url)
+            wait_for_two_exporters_and_all_alerts(server.url)
             yield server.url
         exporter.shutdown()
 
 
-def wait_for_two_exporters_and_two_alerts(url: str) -> None:
+def wait_for_two_exporters_and_all_alerts(url: str) -> None:
     deadline = time.monotonic() + 60
-    while len(query(url, "up == 1")) < 2 or len(query(url, 'ALERTS{alertstate="firing"}')) < 2:
+    wanted = {"up == 1": 2, 'ALERTS{alertstate="firing"}': 4, "rate(gpu_energy_joules_total[1m])": 14}
+    while any(len(query(url, expr)) < count for expr, count in wanted.items()):
         assert time.monotonic() < deadline
         time.sleep(0.2)
 
@@ -107,7 +144,9 @@ def test_every_query_about_a_run_gives_that_run_and_once(
 ) -> None:
     for asked in dashboard_queries(default["stepwatch-training"], RUN):
         found = query(prometheus_url, asked.expr)
-        if "ALERTS" in asked.expr:
+        if asked.expr.startswith("max by (instance, gpu)"):
+            assert sorted(each["metric"]["gpu"] for each in found) == list("012345689"), asked
+        elif "ALERTS" in asked.expr:
             assert {each["metric"]["run"] for each in found} == {RUN}, asked
         else:
             assert [each["metric"].get("run", RUN) for each in found] == [RUN], asked
@@ -126,26 +165,98 @@ def test_every_query_about_all_runs_gives_each_of_them_once(
 def test_figures_say_what_their_panels_promise(default: dict[str, Json], prometheus_url: str) -> None:
     shown = {
         asked.panel: float(query(prometheus_url, asked.expr)[0]["value"][1])
-        for dashboard in default.values()
-        for asked in dashboard_queries(dashboard, RUN)
+        for uid in ("stepwatch-runs", "stepwatch-training")
+        for asked in dashboard_queries(default[uid], RUN)
         if asked.panel in {"Running", "Critical", "Warnings", "Run exporter", "Targets down", "State"}
     }
 
     assert shown == {
         "Running": 2,
-        "Critical": 1,
-        "Warnings": 1,
+        "Critical": 2,
+        "Warnings": 2,
         "Run exporter": 1,
         "Targets down": 0,
         "State": 5,
     }
 
 
-def test_gpu_panels_are_filled_by_either_exporter(default: dict[str, Json], prometheus_url: str) -> None:
+@pytest.fixture(name="box", scope="module")
+def _box(prometheus_url: str) -> str:
+    instance: str = query(prometheus_url, "up")[0]["metric"]["instance"]
+    return instance
+
+
+def shown_in(panel: str, dashboard: Json, url: str, box: str) -> list[tuple[dict[str, str], float]]:
+    """Labels and values of all that a panel about GPUs shows."""
+    return [
+        (found["metric"], float(found["value"][1]))
+        for asked in dashboard_queries(dashboard, instance=box)
+        if asked.panel == panel
+        for found in query(url, asked.expr)
+    ]
+
+
+def test_every_query_about_gpus_gives_each_of_them_once(
+    default: dict[str, Json], prometheus_url: str, box: str
+) -> None:
+    for asked in dashboard_queries(default["stepwatch-gpu"], instance=box):
+        found = [each["metric"] for each in query(prometheus_url, asked.expr)]
+        assert found, asked
+        assert len({json.dumps(each, sort_keys=True) for each in found}) == len(found), asked
+        if asked.panel in CURVES and asked.expr.startswith("max by (gpu)"):
+            assert sorted(each["gpu"] for each in found) == list("0123456"), asked
+        elif asked.panel in CURVES:
+            assert found == [{}], asked
+
+
+def test_figures_about_gpus_say_what_their_panels_promise(
+    default: dict[str, Json], prometheus_url: str, box: str
+) -> None:
     shown = {
-        asked.expr.partition("(")[0]: float(query(prometheus_url, asked.expr)[0]["value"][1])
-        for asked in dashboard_queries(default["stepwatch-training"], RUN)
-        if asked.panel == "GPU utilisation" and "gpu_utilization_ratio" in asked.expr
+        title: [value for _, value in shown_in(title, default["stepwatch-gpu"], prometheus_url, box)]
+        for title in ("GPUs", "Not working")
     }
 
-    assert shown == {"max": 0.4, "avg": 0.4, "min": 0.4}
+    assert shown == {"GPUs": [7, 8], "Not working": [1]}
+
+
+def test_a_lost_gpu_is_shown_with_its_reason_and_errors_with_gpu_and_code(
+    default: dict[str, Json], prometheus_url: str, box: str
+) -> None:
+    dashboard = default["stepwatch-gpu"]
+    states = shown_in("State", dashboard, prometheus_url, box)
+    errors = shown_in("Xid errors", dashboard, prometheus_url, box)
+
+    assert ({"gpu": "7", "reason": "lost"}, 0) in states
+    assert len(states) == 8
+    assert sorted((each["gpu"], each["xid"], value) for each, value in errors if value < 1e9) == [
+        (str(SICK), "13", 1),
+        (str(SICK), "48", 2),
+    ]
+    assert sorted(each["xid"] for each, value in errors if value > 1e12) == ["13", "48"]
+
+
+def test_the_line_of_a_hot_gpu_lies_below_where_it_slows_down(
+    default: dict[str, Json], prometheus_url: str, box: str
+) -> None:
+    of_all = [
+        value
+        for labels, value in shown_in("Temperature", default["stepwatch-gpu"], prometheus_url, box)
+        if not labels
+    ]
+
+    assert of_all == [87, 87 - 5]
+
+
+def test_gpu_panels_of_a_run_are_filled_by_either_exporter(
+    default: dict[str, Json], prometheus_url: str
+) -> None:
+    shown = {
+        each["metric"]["gpu"]: float(each["value"][1])
+        for asked in dashboard_queries(default["stepwatch-training"], RUN)
+        if asked.panel == "GPU utilisation" and asked.expr.startswith("max by (instance, gpu)")
+        for each in query(prometheus_url, asked.expr)
+    }
+
+    assert (shown["8"], shown["9"]) == (0.4, 0.4)
+    assert 0.9 < shown["0"] < 1

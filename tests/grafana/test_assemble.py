@@ -151,3 +151,13 @@ def test_a_table_of_one_query_needs_no_join() -> None:
             },
         },
     ]
+
+
+@pytest.mark.parametrize(("label", "join"), [("run", "joinByField"), ("gpu", "merge")])
+def test_a_table_of_several_queries_joins_them_by_run_or_by_the_labels_they_share(
+    label: str, join: str
+) -> None:
+    queries = [{"expr": name, "column": name} for name in "ab"]
+    made = only(look=TABLE, queries=queries, columns={label: {}, "a": {}, "b": {}})
+
+    assert made["transformations"][0]["id"] == join

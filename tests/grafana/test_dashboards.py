@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import promql_parser
 import pytest
 
+from exporter.gpu.contract import BOX_FAMILIES, GPU_FAMILIES
 from exporter.runs.contract import RUN_FAMILIES, STATISTICS
 from exporter.runs.signals import SIGNALS
+from stepwatch.xid import XIDS
 from tests.grafana.conftest import Json
 from tests.grafana.queries import dashboard_queries, fill_in, selectors
 
-UIDS = ("stepwatch-runs", "stepwatch-training")
+UIDS = ("stepwatch-gpu", "stepwatch-runs", "stepwatch-training")
 GRID_COLUMNS = 24
 # A screen of 1080 lines shows 27 to 28 rows of the grid.
 SCREEN_ROWS = 28
@@ -22,7 +25,8 @@ RUN_METRICS = {family.name for family in RUN_FAMILIES} | {f"rl_{signal.name}" fo
 STATISTIC_SERIES = {(each.metric, tuple(sorted(each.labels.items()))) for each in STATISTICS}
 OTHER_METRICS = {
     *("ALERTS", "ALERTS_FOR_STATE", "up"),
-    *("gpu_utilization_ratio", "gpu_memory_used_bytes", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"),
+    *("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"),
+    *(family.name for family in (*GPU_FAMILIES, *BOX_FAMILIES)),
 }
 
 
@@ -31,8 +35,9 @@ def dashboard(default: dict[str, Json], request: pytest.FixtureRequest) -> Json:
     return default[request.param]
 
 
-def test_there_are_two_dashboards_with_the_uids_that_links_hold(default: dict[str, Json]) -> None:
+def test_there_are_three_dashboards_with_the_uids_that_links_hold(default: dict[str, Json]) -> None:
     assert {uid: each["title"] for uid, each in default.items()} == {
+        "stepwatch-gpu": "GPU",
         "stepwatch-runs": "Runs",
         "stepwatch-training": "Training",
     }
@@ -69,8 +74,9 @@ def test_panels_lie_on_the_grid_without_overlap(dashboard: Json) -> None:
                 taken[x, y] = panel["title"]
 
 
-def test_training_fits_one_screen(default: dict[str, Json]) -> None:
-    places = [panel["gridPos"] for panel in default["stepwatch-training"]["panels"]]
+@pytest.mark.parametrize("uid", ["stepwatch-gpu", "stepwatch-training"])
+def test_a_run_and_a_box_fit_one_screen_each(uid: str, default: dict[str, Json]) -> None:
+    places = [panel["gridPos"] for panel in default[uid]["panels"]]
 
     assert max(place["y"] + place["h"] for place in places) <= SCREEN_ROWS
 
@@ -110,6 +116,43 @@ def test_the_run_on_show_is_one_of_those_that_prometheus_knows(default: dict[str
     assert variable["name"] == "run"
     assert variable["query"]["query"] == "label_values(rl_step, run)"
     assert (variable["multi"], variable["includeAll"]) == (False, False)
+
+
+def test_the_box_on_show_is_one_of_those_whose_gpus_prometheus_knows(default: dict[str, Json]) -> None:
+    (variable,) = default["stepwatch-gpu"]["templating"]["list"]
+
+    assert variable["name"] == "instance"
+    assert variable["query"]["query"] == "label_values(gpu_up, instance)"
+    assert (variable["multi"], variable["includeAll"]) == (False, False)
+
+
+def test_alerts_about_the_gpus_of_the_box_are_drawn_into_its_panels(default: dict[str, Json]) -> None:
+    drawn = default["stepwatch-gpu"]["annotations"]["list"]
+
+    of_gpus = 'topic="gpu",instance=${instance:doublequote}'
+    assert [(each["iconColor"], each["expr"]) for each in drawn] == [
+        (colour, f'ALERTS{{alertstate="firing",severity="{severity}",{of_gpus}}}')
+        for colour, severity in (("red", "critical"), ("orange", "warning"))
+    ]
+
+
+def test_xid_errors_are_put_into_words(default: dict[str, Json]) -> None:
+    table = next(panel for panel in default["stepwatch-gpu"]["panels"] if panel["title"] == "Xid errors")
+    (override,) = [each for each in table["fieldConfig"]["overrides"] if each["matcher"]["options"] == "xid"]
+    ((words,),) = [entry["value"] for entry in override["properties"] if entry["id"] == "mappings"]
+
+    assert {int(code): entry["text"] for code, entry in words["options"].items()} == {
+        code: f"{code}: {meaning.means}" for code, meaning in XIDS.items()
+    }
+
+
+def test_a_table_about_gpus_joins_its_queries_by_all_labels_they_share(default: dict[str, Json]) -> None:
+    table = next(panel for panel in default["stepwatch-gpu"]["panels"] if panel["title"] == "Xid errors")
+    join, keep, arrange = table["transformations"]
+
+    assert join == {"id": "merge", "options": {}}
+    assert keep["options"]["include"]["names"] == ["gpu", "xid", "Value #A", "Value #B"]
+    assert arrange["options"]["renameByName"] == {"Value #A": "times", "Value #B": "last"}
 
 
 def test_alerts_of_the_run_are_drawn_into_its_panels_by_severity(default: dict[str, Json]) -> None:
@@ -157,7 +200,8 @@ def test_two_exporters_on_one_run_draw_one_curve(dashboard: Json) -> None:
 
 def test_gauges_are_not_read_as_counters(dashboard: Json) -> None:
     for query in dashboard_queries(dashboard, "a"):
-        assert not [name for name in ("rate(", "increase(", "irate(") if name in query.expr]
+        for read in re.findall(r"\b(?:rate|increase|irate)\((\w+)", query.expr):
+            assert read.endswith("_total"), query
 
 
 def test_a_row_of_runs_opens_the_run_whatever_it_is_called(default: dict[str, Json]) -> None:
@@ -188,4 +232,5 @@ def test_the_table_of_runs_joins_its_queries_by_run_and_names_each_column(defaul
 
 
 def test_a_run_is_filled_in_as_grafana_does_it() -> None:
+    assert fill_in("x{a=${instance:doublequote}}", "[::1]:9411", "instance") == 'x{a="[::1]:9411"}'
     assert fill_in("x{run=${run:doublequote}}", 'ppo/强 "q" it\'s') == 'x{run="ppo/强 \\"q\\" it\'s"}'

@@ -101,18 +101,18 @@ def test_limits_that_are_said_not_to_be_drawn_are_not(
     assert dashboards(configured(path, other(path))) == default
 
 
-def panel(dashboards: dict[str, Json], title: str) -> Json:
-    return next(each for each in dashboards["stepwatch-training"]["panels"] if each["title"] == title)
+def panel(dashboards: dict[str, Json], title: str, of: str = "training") -> Json:
+    return next(each for each in dashboards[f"stepwatch-{of}"]["panels"] if each["title"] == title)
 
 
-def lines(dashboards: dict[str, Json], title: str, legend: str) -> list[str]:
+def lines(dashboards: dict[str, Json], title: str, legend: str, of: str = "training") -> list[str]:
     """Expressions of a panel that have this legend."""
-    targets = panel(dashboards, title)["targets"]
+    targets = panel(dashboards, title, of)["targets"]
     return [target["expr"] for target in targets if target["legendFormat"] == legend]
 
 
-def steps(dashboards: dict[str, Json], title: str) -> list[tuple[str, float | None]]:
-    thresholds = panel(dashboards, title)["fieldConfig"]["defaults"]["thresholds"]
+def steps(dashboards: dict[str, Json], title: str, of: str = "training") -> list[tuple[str, float | None]]:
+    thresholds = panel(dashboards, title, of)["fieldConfig"]["defaults"]["thresholds"]
     return [(step["color"], step["value"]) for step in thresholds["steps"]]
 
 
@@ -160,9 +160,38 @@ def test_with_every_alert_off_the_dashboards_still_show_the_run(dashboards: Dash
 
     bare = dashboards(yaml.safe_dump({"alerts": off}))
 
-    for each in bare["stepwatch-training"]["panels"]:
+    for each in [*bare["stepwatch-training"]["panels"], *bare["stepwatch-gpu"]["panels"]]:
         assert each["targets"]
         assert all(target["expr"] for target in each["targets"])
+
+
+def test_limits_of_gpus_are_drawn_on_their_dashboard(
+    dashboards: Dashboards, default: dict[str, Json]
+) -> None:
+    moved = dashboards(
+        "alerts: {GPUHot: {margin: 7.5}, GPUMemoryHigh: {enabled: true, above: 0.9},"
+        " GPUIdleWhileRunning: {below: 0.2}}"
+    )
+
+    assert lines(default, "Temperature", "GPUHot", "gpu")[0].endswith(") - 5")
+    assert lines(moved, "Temperature", "GPUHot", "gpu")[0].endswith(") - 7.5")
+    assert lines(default, "Memory in use", "GPUMemoryHigh", "gpu") == []
+    assert lines(moved, "Memory in use", "GPUMemoryHigh", "gpu")[0].startswith("0.9 * min(")
+    assert steps(default, "Utilisation", "gpu") == [("green", None), ("orange", 0.05)]
+    assert steps(moved, "Utilisation", "gpu") == [("green", None), ("orange", 0.2)]
+
+
+def test_limits_of_gpus_that_are_off_are_not_drawn(dashboards: Dashboards) -> None:
+    off = dashboards("alerts: {GPUHot: {enabled: false}, GPUIdleWhileRunning: {enabled: false}}")
+
+    assert lines(off, "Temperature", "GPUHot", "gpu") == []
+    assert steps(off, "Utilisation", "gpu") == [("text", None)]
+
+
+def test_idle_gpus_have_the_limit_of_most_runs_whatever_an_override_says(dashboards: Dashboards) -> None:
+    override = "overrides: [{runs: a, alerts: {GPUIdleWhileRunning: {below: 0.3}}}]"
+
+    assert steps(dashboards(override), "Utilisation", "gpu") == [("green", None), ("orange", 0.05)]
 
 
 OVERRIDES = """

@@ -11,17 +11,17 @@ from promql_parser import AggregateExpr, BinaryExpr, Call, MatchOp, ParenExpr, U
 
 from tests.rules.series import Series
 
-_ASKED = re.compile(r"printf `([^`]*)` \$labels\.run \| query")
+_ASKED = re.compile(r"printf `([^`]*)`(?: \$labels\.\w+)+ \| query|query `([^`]*)`")
 
 
 def parse(expression: str) -> Any:
     """The tree of an expression; Grafana's variables are read as any value."""
-    return promql_parser.parse(re.sub(r"\$\{run:doublequote\}", '"any"', expression))
+    return promql_parser.parse(re.sub(r"\$\{\w+:doublequote\}", '"any"', expression))
 
 
 def asked(annotation: str) -> list[str]:
-    """The expressions that an annotation asks for, about a run named `any`."""
-    return [query.replace("%[1]q", '"any"') for query in _ASKED.findall(annotation)]
+    """The expressions that an annotation asks for, about a run or GPU named `any`."""
+    return [re.sub(r"%\[\d\]q", '"any"', "".join(query)) for query in _ASKED.findall(annotation)]
 
 
 def selectors(node: Any) -> list[VectorSelector]:

@@ -11,6 +11,7 @@ JsonObject = dict[str, Any]
 _TOKEN = re.compile(
     r'"[^"]*"'  # label values: passed over
     r"|(?P<range>\[\w+\])"
+    r"|(?P<offset>offset \w+)"
     r"|(?P<comparison>[<>]=?|==)(?!~)"
     r"|(?P<word>\b(?:and|or|unless|abs|last_over_time)\b)"
     r"|(?P<minus> - )"
@@ -51,6 +52,8 @@ def _instead(found: re.Match[str]) -> tuple[str, ...]:
             return (f"{value * 1.01:.6g}" if value else "0.01",)
         case "range":
             return ("[20s]", f"[{_twice(text[1:-1])}]")
+        case "offset":
+            return ("", "offset 20s", f"offset {_twice(text.removeprefix('offset '))}")
     return _INSTEAD.get(text, ())
 
 

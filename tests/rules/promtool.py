@@ -33,12 +33,14 @@ class Group:
         series: Samples in promtool's notation, by selector.
         moments: When to look.
         values: The value of an expression at a time, by both.
+        interval: Seconds between two samples, and between two evaluations.
     """
 
     name: str
     series: Mapping[str, str]
     moments: Sequence[Moment]
     values: Mapping[tuple[str, float], float] = field(default_factory=dict)
+    interval: int = INTERVAL
 
     def about(self, alert: str) -> Group:
         """The group with what this alert does, and no other."""
@@ -48,7 +50,7 @@ class Group:
         """The group as promtool reads it."""
         return {
             "name": self.name,
-            "interval": f"{INTERVAL}s",
+            "interval": f"{self.interval}s",
             "input_series": [{"series": name, "values": values} for name, values in self.series.items()],
             "alert_rule_test": [
                 {
@@ -80,12 +82,14 @@ def silently(rules: Iterable[JsonObject]) -> list[JsonObject]:
 
 
 def write(folder: Path, name: str, rules: Sequence[JsonObject], groups: Iterable[Group]) -> Path:
-    """Write rules and groups as promtool's files; returns the one to test."""
+    """Write rules and groups, all of one interval, as promtool's files; returns the one to test."""
+    groups = list(groups)
+    (interval,) = {group.interval for group in groups}
     document = {"groups": [{"name": name, "rules": list(rules)}]}
     (folder / f"{name}.rules.yml").write_text(json.dumps(document))
     test = {
         "rule_files": [f"{name}.rules.yml"],
-        "evaluation_interval": f"{INTERVAL}s",
+        "evaluation_interval": f"{interval}s",
         "tests": [group.document() for group in groups],
     }
     path = folder / f"{name}.test.yml"

@@ -12,19 +12,30 @@ import yaml
 
 from stepwatch import annotations, promql, render
 from stepwatch.config.models import Config
+from stepwatch.deployment import InContainers
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 RULES = PurePosixPath("prometheus/generated/rules")
 
-EVERYTHING = {"alerts": {"RunFinished": {"enabled": True}}}
+EVERYTHING = {"alerts": {"RunFinished": {"enabled": True}, "GPUMemoryHigh": {"enabled": True}}}
 """The default configuration with what is off by default switched on."""
+
+
+def config(settings: Mapping[str, Any] = EVERYTHING) -> Config:
+    """The configuration that config.yaml with these settings is."""
+    return Config.model_validate(settings)
 
 
 @functools.cache
 def _files(settings: str) -> dict[PurePosixPath, bytes]:
-    config = Config.model_validate_json(settings)
-    return render.render(CHECKOUT, {"config": config, "promql": promql, "annotations": annotations})
+    context = {
+        "config": config(json.loads(settings)),
+        "deployment": InContainers(),
+        "promql": promql,
+        "annotations": annotations,
+    }
+    return render.render(CHECKOUT, context)
 
 
 @functools.cache
@@ -39,13 +50,13 @@ def files(settings: Mapping[str, Any] = EVERYTHING) -> dict[PurePosixPath, bytes
 
 
 def rules(group: str, settings: Mapping[str, Any] = EVERYTHING) -> list[dict[str, Any]]:
-    """The rules of a group (`rl`, `stack`)."""
+    """The rules of a group (`rl`, `gpu`, `stack`)."""
     return list(_rules(group, json.dumps(settings)))
 
 
-def rule(alert: str, severity: str) -> dict[str, Any]:
-    """The one rule about runs with this name and severity, with the default limits."""
-    (found,) = named(rules("rl"), alert, severity)
+def rule(alert: str, severity: str, group: str = "rl") -> dict[str, Any]:
+    """The one rule of a group with this name and severity, with the default limits."""
+    (found,) = named(rules(group), alert, severity)
     return found
 
 

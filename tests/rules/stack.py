@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tests.rules.promtool import Group, Moment
+from tests.rules.promtool import INTERVAL, Group, Moment
 from tests.rules.series import EXPORTER, OTHER_EXPORTER, selector
 
 Labels = dict[str, str]
 
 
 class Scenario(NamedTuple):
-    """What happens, and the labels of the alerts at each second; samples come every 5 s."""
+    """What happens, and the labels of the alerts at each second; samples come every so many seconds."""
 
     name: str
     series: dict[str, str]
-    alerts: dict[float, list[Labels]]
+    alerts: Mapping[float, list[Labels]]
+    interval: int = INTERVAL
 
     def group(self, alert: str, labels: Labels) -> Group:
         """The scenario as promtool's group; ``labels`` are the rule's own."""
         moments = [
             Moment(at, {alert: [{**found, **labels} for found in fired]}) for at, fired in self.alerts.items()
         ]
-        return Group(self.name, self.series, moments)
+        return Group(self.name, self.series, moments, interval=self.interval)
 
 
 UP, DOWN = "1+0x200", "0+0x200"
@@ -52,6 +53,15 @@ STARTED = selector("process_start_time_seconds", **PROMETHEUS)
 LONG_AGO = "-3600+0x200"
 WEBHOOK_FAILED = selector("alertmanager_notifications_failed_total", **ALERTMANAGER, integration="webhook")
 EMAIL_FAILED = selector("alertmanager_notifications_failed_total", **ALERTMANAGER, integration="email")
+NAMED_FAILED, TEST_FAILED = (
+    selector(
+        "alertmanager_notifications_failed_total",
+        **ALERTMANAGER,
+        integration="webhook",
+        receiver_name=name,
+    )
+    for name in ("ops (test) it", "(test) ops")
+)
 PROMETHEUS_LOADED = selector("prometheus_config_last_reload_successful", **PROMETHEUS)
 ALERTMANAGER_LOADED = selector("alertmanager_config_last_reload_successful", **ALERTMANAGER)
 
@@ -152,6 +162,12 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {WEBHOOK_FAILED: ONE_FAILURE, EMAIL_FAILED: ONE_FAILURE},
             {122: [_instance(ALERTMANAGER, integration=each) for each in ("webhook", "email")]},
         ),
+        _counted(
+            "a receiver that tells its name",
+            NAMED_FAILED,
+            alert=_instance(ALERTMANAGER, integration="webhook"),
+        ),
+        Scenario("a test of a receiver", {TEST_FAILED: ONE_FAILURE}, {122: [], 352: []}),
         _counted("Alertmanager refuses", PUSH_ERRORS, alert=_instance(PROMETHEUS)),
         _counted("alerts are dropped", DROPPED, alert=_instance(PROMETHEUS), others={STARTED: LONG_AGO}),
         _counted(

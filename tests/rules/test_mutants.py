@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import real
-from tests.rules import mutants, rendered, states, variations
+from tests.rules import gpu, mutants, rendered, states, variations
 from tests.rules import promtool as unit
 from tests.rules.cases import Rule
 from tests.rules.catalogue import RULES
@@ -23,6 +23,9 @@ UNCHANGED = "unchanged"
 SAME = {
     ("RuleFailures", "> [0]  -> 0.01"): "counters rise by whole numbers",
     ("NotificationFailures", "> [0]  -> 0.01"): "counters rise by whole numbers",
+    ("GPUXid", "> [0]  -> 0.01"): "counters rise by whole numbers",
+    ("GPUXid", '"} [[1h]] ) -> [2h]'): "what is older than an hour was there in the hour before",
+    ("GPUXid", "(sum_over_time(up [[1h]] )) -> [2h]"): "the same",
     ("Watchdog", "vector( [1] )"): "it fires whatever its value is",
     (
         "RunStopped",
@@ -71,4 +74,11 @@ def test_every_change_of_a_rule_about_runs_is_noticed(rule: Rule, tmp_path: Path
 def test_every_change_of_a_rule_about_the_stack_is_noticed(alert: str, tmp_path: Path) -> None:
     (right,) = [rule for rule in rendered.rules("stack") if rule["alert"] == alert]
     groups = [scenario.group(alert, right["labels"]) for scenario in SCENARIOS[alert]]
+    assert _survivors(tmp_path, right, [groups]) == [UNCHANGED]
+
+
+@pytest.mark.parametrize("rule", gpu.SCENARIOS, ids="-".join)
+def test_every_change_of_a_rule_about_gpus_is_noticed(rule: tuple[str, str], tmp_path: Path) -> None:
+    right = rendered.rule(*rule, group="gpu")
+    groups = [scenario.group(rule[0], right["labels"]) for scenario in gpu.SCENARIOS[rule]]
     assert _survivors(tmp_path, right, [groups]) == [UNCHANGED]

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.rules import healthy as h
+from tests.rules import idle, rendered, variations
 from tests.rules import promtool as unit
-from tests.rules import rendered, variations
 from tests.rules.cases import Values
 from tests.rules.catalogue import RULES
 from tests.rules.healthy import HEALTHY
@@ -112,3 +114,36 @@ def test_a_level_that_is_off_leaves_the_other(promtool: Path, tmp_path: Path) ->
         "falls": {h.REWARD_DRAWDOWN_5: 2},
     }
     _check(promtool, tmp_path, settings, runs, {"NonFinite": ["three"], "RewardDrop": ["falls"]})
+
+
+def _idle_fires_for(promtool: Path, folder: Path, settings: Mapping[str, Any], *runs: str) -> None:
+    """The alert about idle GPUs fires for just these of two runs when rendered with these settings."""
+    rules = [rule for rule in rendered.rules("gpu", settings) if rule["alert"] == "GPUIdleWhileRunning"]
+    series = {name.replace(idle.RUN, "agents/a"): values for name, values in idle.IDLE.items()}
+    fired = [{"run": run, "severity": "warning", "topic": "gpu"} for run in runs]
+    group = Group("idle", {**series, **idle.IDLE}, [Moment(602, {"GPUIdleWhileRunning": fired})])
+    unit.check(promtool, unit.write(folder, "idle", unit.silently(rules), [group]))
+
+
+def test_an_override_of_idle_gpus_is_for_its_runs_alone(promtool: Path, tmp_path: Path) -> None:
+    off = {"runs": "agents/*", "alerts": {"GPUIdleWhileRunning": {"enabled": False}}}
+    stricter = {"runs": "agents/*", "alerts": {"GPUIdleWhileRunning": {"below": 0.05}}}
+    nearly_never = {"GPUIdleWhileRunning": {"below": 0.001}}
+    _idle_fires_for(promtool, tmp_path, {"overrides": [off]}, idle.RUN)
+    _idle_fires_for(promtool, tmp_path, {"alerts": nearly_never, "overrides": [stricter]}, "agents/a")
+
+
+def test_as_shipped_a_run_of_the_demo_stalls_after_a_minute_and_others_after_ten(
+    promtool: Path, tmp_path: Path
+) -> None:
+    shipped = yaml.safe_load((rendered.CHECKOUT / "config.yaml").read_text())
+    rules = rendered.rules("rl", {"overrides": shipped["overrides"]})
+    until, hangs = 1000, {h.LAST_STEP_AT: 0, h.STEP_INTERVAL: 0.3}
+    series: dict[str, str] = {}
+    for run in ("demo/hangs", "ppo/demo/hangs"):
+        series |= variations.samples(run, (Phase(0, hangs),), list(HEALTHY), until=until)
+    stalled = {"severity": "critical", "topic": "progress"}
+    demo, other = ({"run": run, **stalled} for run in ("demo/hangs", "ppo/demo/hangs"))
+    moments = {77: [], 82: [demo], 617: [demo], 622: [demo, other]}
+    group = Group("shipped", series, [Moment(at, {"Stalled": fired}) for at, fired in moments.items()])
+    unit.check(promtool, unit.write(tmp_path, "shipped", unit.silently(rules), [group]))

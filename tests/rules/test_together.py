@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.runs.contract import STATISTICS
+from tests.rules import cards, gpu, idle, rendered, stack, variations, xids
 from tests.rules import healthy as h
 from tests.rules import promtool as unit
-from tests.rules import rendered, stack, variations
 from tests.rules.healthy import HEALTHY
 from tests.rules.promtool import INTERVAL, Group, Moment
 from tests.rules.series import EXPORTER, OTHER_EXPORTER, Series
@@ -29,9 +29,23 @@ QUIET_STACK = {
     stack.ALERTMANAGER_LOADED: 1,
 }
 
+HEALTHY_GPU = {
+    cards.TARGET_UP: 1,
+    cards.up("ok"): 1,
+    xids.xid(79): 0,
+    gpu.MARGIN: 20,
+    gpu.SLOWDOWN: 87,
+    gpu.CORE: 67,
+    idle.BUSY: 0.9,
+    cards.USED: 76e9,
+    cards.TOTAL: 80e9,
+}
 
-def test_healthy_runs_on_a_healthy_stack_raise_nothing(promtool: Path, tmp_path: Path) -> None:
-    rules = [*rendered.rules("rl", {}), *rendered.rules("stack", {})]
+
+def test_healthy_runs_on_healthy_gpus_and_a_healthy_stack_raise_nothing(
+    promtool: Path, tmp_path: Path
+) -> None:
+    rules = [rule for group in ("rl", "gpu", "stack") for rule in rendered.rules(group, {})]
     phases = {
         "learns": (Phase(0, {}),),
         "learns, and is done": (Phase(0, {}), Phase(300, {h.STATE: "finished"})),
@@ -39,6 +53,7 @@ def test_healthy_runs_on_a_healthy_stack_raise_nothing(promtool: Path, tmp_path:
         "begins": (Phase(0, dict.fromkeys(h.HEALTHY)), Phase(300, {})),
     }
     series = {name: f"{value}+0x{SECONDS // INTERVAL}" for name, value in QUIET_STACK.items()}
+    series |= {name: f"{value}+0x{SECONDS // INTERVAL}" for name, value in HEALTHY_GPU.items()}
     series[stack.POLLED] = f"0+{INTERVAL}x{SECONDS // INTERVAL}"
     for run, its in phases.items():
         for target in (EXPORTER, OTHER_EXPORTER):

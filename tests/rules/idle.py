@@ -1,0 +1,95 @@
+"""A run that should take a step while all GPUs are idle."""
+
+from __future__ import annotations
+
+from tests.rules.cards import HERE, NEIGHBOUR, TARGET_UP, TOTAL, USED
+from tests.rules.series import EXPORTER, selector
+from tests.rules.stack import Scenario
+
+RUN = "ppo/gsm8k"
+STEPPED = selector("rl_last_step_timestamp_seconds", run=RUN, **EXPORTER)
+INTERVAL = selector("rl_step_interval_typical_seconds", run=RUN, **EXPORTER)
+RUNNING = selector("rl_run_state", run=RUN, state="running", **EXPORTER)
+FINISHED = selector("rl_run_state", run=RUN, state="finished", **EXPORTER)
+STEP = selector("rl_step", run=RUN, **EXPORTER)
+BUSY = selector("gpu_utilization_ratio", **HERE)
+NEIGHBOUR_BUSY = selector("gpu_utilization_ratio", **NEIGHBOUR)
+DCGM = {"job": "dcgm", "instance": "a:9400", "gpu": "0"}
+DCGM_BUSY = selector("DCGM_FI_DEV_GPU_UTIL", **DCGM)
+DCGM_USED = selector("DCGM_FI_DEV_FB_USED", **DCGM)
+DCGM_FREE = selector("DCGM_FI_DEV_FB_FREE", **DCGM)
+
+LATE = {STEPPED: "0+0x300", INTERVAL: "30+0x300", RUNNING: "1+0x300", FINISHED: "0+0x300", STEP: "640+0x300"}
+IN_USE = {USED: "9+0x300", TOTAL: "80+0x300"}
+IDLE = {**LATE, **IN_USE, BUSY: "0+0x300", NEIGHBOUR_BUSY: "0.01+0x300"}
+BY_DCGM = {**LATE, DCGM_BUSY: "4.98+0x300", DCGM_USED: "9+0x300", DCGM_FREE: "71+0x300"}
+LEFT_ALONE = {602: [], 902: [], 1402: []}
+IT = {"run": RUN}
+
+UNUSED = (
+    Scenario("all GPUs idle for ten minutes", IDLE, {597: [], 602: [IT], 1402: [IT]}),
+    Scenario("one of two GPUs busy", {**IDLE, NEIGHBOUR_BUSY: "0.9+0x300"}, LEFT_ALONE),
+    Scenario("as idle as the limit", {**IDLE, BUSY: "0.05+0x300"}, LEFT_ALONE),
+    Scenario("just below the limit", {**IDLE, BUSY: "0.0499+0x300"}, {602: [IT]}),
+    Scenario(
+        "busy until a minute ago",
+        {**IDLE, BUSY: "0.9+0x11 0+0x300"},
+        {602: [], 647: [], 672: [IT]},
+    ),
+    Scenario(
+        "busy for a moment every five minutes",
+        {**IDLE, BUSY: " ".join(["0+0x59 1"] * 5)},
+        LEFT_ALONE,
+    ),
+    Scenario(
+        "watched for less than ten minutes",
+        {**IDLE, BUSY: "_x60 0+0x300", NEIGHBOUR_BUSY: "_x60 0+0x300"},
+        {597: [], 892: [], 907: [IT]},
+    ),
+    Scenario(
+        "the step is as late as the limit, then later",
+        {**IDLE, INTERVAL: "350+0x300"},
+        {697: [], 702: [], 707: [IT]},
+    ),
+    Scenario("steps go on", {**IDLE, STEPPED: "0+5x300"}, LEFT_ALONE),
+    Scenario("no usual interval yet", {**IDLE, INTERVAL: "_x300"}, LEFT_ALONE),
+    Scenario("no step yet", {**IDLE, STEPPED: "_x300"}, LEFT_ALONE),
+    Scenario("no memory in use: the run is elsewhere", {**IDLE, USED: "8+0x300"}, LEFT_ALONE),
+    Scenario("hardly any memory in use", {**IDLE, USED: "8.01+0x300"}, {602: [IT]}),
+    Scenario("no GPU", {**LATE, TARGET_UP: "1+0x300"}, LEFT_ALONE),
+    Scenario("the run has stopped", {**IDLE, RUNNING: "0+0x300"}, LEFT_ALONE),
+    Scenario("the run has finished", {**IDLE, FINISHED: "1+0x300"}, LEFT_ALONE),
+    Scenario(
+        "makes its step at last",
+        {**IDLE, STEPPED: "0+0x130 1e4+0x300"},
+        {602: [IT], 1252: [IT], 1262: []},
+    ),
+    Scenario(
+        "the exporters do not answer for a minute",
+        {
+            name: values.replace("x300", "x130 stale _x11 " + values.split("+")[0] + "+0x150")
+            for name, values in IDLE.items()
+        },
+        {602: [IT], 662: [IT], 722: [IT], 1302: [IT]},
+    ),
+    Scenario("by DCGM", BY_DCGM, {597: [], 602: [IT]}),
+    Scenario(
+        "by DCGM, busy until a minute ago",
+        {**BY_DCGM, DCGM_BUSY: "90+0x11 0+0x300"},
+        {602: [], 647: [], 672: [IT]},
+    ),
+    Scenario("by DCGM, as idle as the limit", {**BY_DCGM, DCGM_BUSY: "5+0x300"}, LEFT_ALONE),
+    Scenario("by DCGM, just not idle", {**BY_DCGM, DCGM_BUSY: "5.02+0x300"}, LEFT_ALONE),
+    Scenario(
+        "by DCGM, no memory in use", {**BY_DCGM, DCGM_USED: "8+0x300", DCGM_FREE: "72+0x300"}, LEFT_ALONE
+    ),
+    Scenario(
+        "by DCGM, hardly any in use", {**BY_DCGM, DCGM_USED: "8.01+0x300", DCGM_FREE: "72+0x300"}, {602: [IT]}
+    ),
+    Scenario("one exporter idle, the other busy", {**IDLE, **BY_DCGM, DCGM_BUSY: "90+0x300"}, LEFT_ALONE),
+    Scenario(
+        "seen by two run exporters",
+        {**IDLE, **{name.replace("a:9410", "b:9410"): values for name, values in LATE.items()}},
+        {602: [IT]},
+    ),
+)
