@@ -1,4 +1,8 @@
-"""The programs that the stack runs: where they are found, and how they are had if they are not."""
+"""The programs that the stack runs: where they are found, and how they are had if they are not.
+
+First what the user names, then PATH, then what was downloaded before, then the official release, then
+the distribution's package.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,29 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
-from stepwatch import packages
+from stepwatch import packages, releases
 from stepwatch.config import Refused
+from stepwatch.releases import Release
 
 Version = tuple[int, int, int]
 
 
 class ProgramError(Refused):
     """Raised when a program is missing or too old; says what was found, what is needed, the cure."""
+
+
+class Source(Enum):
+    """Where a program is from; the value says it in words."""
+
+    NAMED = "named by {variable}"
+    PATH = "on PATH"
+    RELEASE = "the official release"
+    PACKAGE = "the distribution's package"
 
 
 @dataclass(frozen=True)
@@ -27,6 +42,7 @@ class Program:
     path: Path
     version: Version
     options: tuple[str, ...] = ()
+    source: Source = field(default=Source.NAMED, compare=False)
 
     def __str__(self) -> str:
         return f"{self.path} {written(self.version)}"
@@ -34,10 +50,15 @@ class Program:
 
 @dataclass(frozen=True)
 class Tool:
-    """A project whose programs come together: the oldest version that will do, and its package."""
+    """A project whose programs come together.
+
+    ``least`` is the oldest version that will do, ``release`` the official one that is taken if there
+    is none, ``package`` the distribution's.
+    """
 
     name: str
     least: Version
+    release: Release
     package: str
 
 
@@ -51,8 +72,8 @@ class Wanted:
     names: tuple[str, ...]
 
 
-_PROMETHEUS = Tool("prometheus", (2, 42, 0), "prometheus")
-_ALERTMANAGER = Tool("alertmanager", (0, 25, 0), "prometheus-alertmanager")
+_PROMETHEUS = Tool("prometheus", (2, 42, 0), Release("prometheus", "3.13.2"), "prometheus")
+_ALERTMANAGER = Tool("alertmanager", (0, 25, 0), Release("alertmanager", "0.31.1"), "prometheus-alertmanager")
 
 WANTED = {
     "prometheus": Wanted("Prometheus", _PROMETHEUS, "STEPWATCH_PROMETHEUS", ("prometheus",)),
@@ -67,22 +88,30 @@ WANTED = {
 def find(name: str) -> Program | None:
     """The program from its variable, from PATH or from the cache; nothing is downloaded.
 
+    A server's command-line tool is taken from where its server is: another version would judge by
+    other rules.
+
     Raises:
         ProgramError: the variable names something that is no such program, or too old.
     """
     wanted = WANTED[name]
     if os.environ.get(wanted.variable):
         return _chosen(wanted, Path(os.environ[wanted.variable]))
-    return next((program for program in _found(wanted) if program.version >= wanted.tool.least), None)
+    server = find(wanted.tool.name) if name != wanted.tool.name else None
+    places = _beside(server, wanted) if server else _found(wanted)
+    return next((program for program in places if program.version >= wanted.tool.least), None)
 
 
-def obtain(name: str) -> Program:
-    """The program, from the distribution's package if it is nowhere else.
+def obtain(name: str, say: Callable[[str], None]) -> Program:
+    """The program, downloaded if it is not here; says which one it is, and why.
 
     Raises:
         ProgramError: it is neither here nor to be had.
     """
-    return find(name) or _from_package(name)
+    wanted = WANTED[name]
+    program = find(name) or _from_release(wanted, say) or _from_package(name)
+    say(f"{wanted.title} {written(program.version)}: {_origin(program, wanted)}")
+    return program
 
 
 def packaged(name: str) -> Program:
@@ -130,18 +159,38 @@ def _chosen(wanted: Wanted, path: Path) -> Program:
 
 
 def _found(wanted: Wanted) -> Iterator[Program]:
-    for path in filter(None, map(shutil.which, wanted.names)):
-        if version := read_version(Path(path)):
-            yield Program(Path(path), version)
+    """Every one of its name that is here, of whatever version."""
+    yield from _on_path(wanted)
+    if released := releases.kept(wanted.tool.release):
+        yield from _in(released, wanted, Source.RELEASE)
     root = packages.unpacked(wanted.tool.name)
     if root and not packages.missing_files(root):
         yield from _inside(root, wanted)
 
 
+def _beside(server: Program, wanted: Wanted) -> Iterator[Program]:
+    yield from _in(server.path.resolve().parent, wanted, server.source)
+    if server.source in (Source.NAMED, Source.PATH):
+        yield from _on_path(wanted)
+
+
+def _on_path(wanted: Wanted) -> Iterator[Program]:
+    for path in filter(None, map(shutil.which, wanted.names)):
+        if version := read_version(Path(path)):
+            yield Program(Path(path), version, source=Source.PATH)
+
+
+def _in(folder: Path, wanted: Wanted, source: Source) -> Iterator[Program]:
+    for path in (folder / name for name in wanted.names):
+        if version := read_version(path):
+            yield Program(path, version, source=source)
+
+
 def _inside(root: Path, wanted: Wanted) -> Iterator[Program]:
+    """Those of an unpacked package."""
     for path in (root / "usr/bin" / name for name in wanted.names):
         if version := read_version(path):
-            yield Program(path, version, _options(root, path.name))
+            yield Program(path, version, _options(root, path.name), Source.PACKAGE)
 
 
 def _options(root: Path, name: str) -> tuple[str, ...]:
@@ -153,24 +202,50 @@ def _options(root: Path, name: str) -> tuple[str, ...]:
     return (pages[name],) if name in pages else ()
 
 
+def _from_release(wanted: Wanted, say: Callable[[str], None]) -> Program | None:
+    """The official release; ``None``, and a word on it, where that cannot be had."""
+    release = wanted.tool.release
+    say(f"{_needed(wanted)} is not here (found: {_seen(wanted)}): getting the official {release.version}.")
+    try:
+        folder = releases.obtain(release, say)
+    except releases.ReleaseError as problem:
+        say(f"  it cannot be had: {problem}. Going on with the distribution's package.")
+        return None
+    return next(_in(folder, wanted, Source.RELEASE), None)
+
+
 def _from_package(name: str) -> Program:
     wanted = WANTED[name]
     try:
         program = packaged(name)
     except packages.PackageError as problem:
         raise _missing(wanted, problem.problem, problem.cure) from None
+    except OSError as problem:
+        raise _missing(wanted, f"{problem.filename}: {problem.strerror}") from None
     if program.version < wanted.tool.least:
         raise _missing(wanted, f"the distribution packages {written(program.version)}")
     return program
 
 
+def _origin(program: Program, wanted: Wanted) -> str:
+    """Where it is from, and why it is not from a place that comes before."""
+    words = program.source.value.format(variable=wanted.variable)
+    if program.source in (Source.NAMED, Source.PATH):
+        return f"{program.path}, {words}"
+    others = ", ".join(map(str, _on_path(wanted))) or "none"
+    return f"{program.path}, {words} (on PATH: {others})"
+
+
 def _missing(wanted: Wanted, problem: str, cure: str | None = None) -> ProgramError:
-    seen = ", ".join(str(program) for program in _found(wanted))
     return ProgramError(
-        f"{_needed(wanted)} is needed. Found: {seen or 'none on PATH'}; {problem}. "
+        f"{_needed(wanted)} is needed. Found: {_seen(wanted)}; {problem}. "
         f"Cure: {f'{cure}; or ' if cure else ''}put the official release on PATH, "
         f"or set {wanted.variable} to its program."
     )
+
+
+def _seen(wanted: Wanted) -> str:
+    return ", ".join(map(str, _found(wanted))) or "none on PATH"
 
 
 def _needed(wanted: Wanted) -> str:

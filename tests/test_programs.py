@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stepwatch import packages, programs
+from stepwatch import packages, programs, releases
+from stepwatch.generate import CHECKOUT
 from stepwatch.programs import ProgramError
+from tests.mirror import Mirror, standin, stem, tarball
+from tests.real import Tool, alertmanager
 from tests.real.tools import unavailable
 
 
@@ -21,8 +25,10 @@ def program(folder: Path, name: str, says: str) -> Path:
 
 @pytest.fixture(name="machine")
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without apt, on which `bin` is the whole PATH and nothing is cached."""
+    """A machine without apt or a network, on which `bin` is the whole PATH and nothing is cached."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("STEPWATCH_RELEASES", "http://127.0.0.1:9")
+    monkeypatch.setattr(releases, "_silent", {})
     for wanted in programs.WANTED.values():
         monkeypatch.delenv(wanted.variable, raising=False)
     (tmp_path / "bin").mkdir()
@@ -61,10 +67,15 @@ def test_a_program_on_path_is_taken_if_it_is_new_enough(machine: Path) -> None:
     assert programs.find("prometheus") == programs.Program(path, (2, 42, 0))
 
 
+def obtained(name: str) -> tuple[programs.Program, list[str]]:
+    said: list[str] = []
+    return programs.obtain(name, said.append), said
+
+
 def test_alertmanager_is_found_under_the_name_that_the_distribution_gives_it(machine: Path) -> None:
     path = program(machine / "bin", "prometheus-alertmanager", "alertmanager, version 0.28.1 (x)")
 
-    assert programs.obtain("alertmanager").path == path
+    assert obtained("alertmanager")[0].path == path
 
 
 def test_the_variable_wins_over_path(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +83,10 @@ def test_the_variable_wins_over_path(machine: Path, monkeypatch: pytest.MonkeyPa
     mine = program(machine / "mine", "promtool-3", "promtool, version 3.1.0 (x)")
     monkeypatch.setenv("STEPWATCH_PROMTOOL", str(mine))
 
-    assert programs.obtain("promtool") == programs.Program(mine, (3, 1, 0))
+    program_, said = obtained("promtool")
+
+    assert program_ == programs.Program(mine, (3, 1, 0))
+    assert said == [f"promtool 3.1.0: {mine}, named by STEPWATCH_PROMTOOL"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +116,7 @@ def test_an_old_program_and_no_packages_are_named_with_the_cure(machine: Path) -
 
     assert programs.find("alertmanager") is None
     with pytest.raises(ProgramError) as refusal:
-        programs.obtain("alertmanager")
+        obtained("alertmanager")
 
     assert str(refusal.value) == (
         f"Alertmanager 0.25.0 or later is needed. Found: {old} 0.24.0; "
@@ -116,7 +130,7 @@ def test_a_package_that_is_too_old_is_refused(machine: Path) -> None:
     program(unpacked, "prometheus", "prometheus, version 2.31.2 (x)")
 
     with pytest.raises(ProgramError, match=r"Found: .*2\.31\.2; the distribution packages 2\.31\.2\. Cure: "):
-        programs.obtain("prometheus")
+        obtained("prometheus")
 
 
 def test_the_distribution_s_package_is_unpacked_and_not_installed(
@@ -126,9 +140,13 @@ def test_the_distribution_s_package_is_unpacked_and_not_installed(
         unavailable("the distribution has no apt-get")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("STEPWATCH_RELEASES", "http://127.0.0.1:9")
+    monkeypatch.setattr(releases, "_silent", {})
 
-    server = programs.obtain("prometheus")
+    server, said = obtained("prometheus")
 
+    assert "Connection refused" in said[1]
+    assert said[2].endswith("the distribution's package (on PATH: none)")
     tools = packages.tools_folder()
     assert tools in server.path.parents
     assert programs.find("promtool") is not None
@@ -136,6 +154,135 @@ def test_the_distribution_s_package_is_unpacked_and_not_installed(
     pages = Path(server.options[0].removeprefix("--web.local-assets="))
     assert pages.is_dir()
     assert not [link for link in pages.rglob("*") if link.is_symlink() and not link.exists()]
+
+
+@pytest.fixture(name="mirror")
+def _mirror(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    with Mirror() as mirror:
+        monkeypatch.setenv("STEPWATCH_RELEASES", mirror.url)
+        yield mirror
+
+
+def publish(mirror: Mirror, server: str, tool: str, version: str) -> str:
+    top = stem(server, version)
+    mirror.publish(server, version, tarball(top, {name: standin(name, version) for name in (server, tool)}))
+    return top
+
+
+def test_the_official_release_is_downloaded_once_with_its_tool(machine: Path, mirror: Mirror) -> None:
+    top = publish(mirror, "prometheus", "promtool", "3.13.2")
+    folder = packages.tools_folder() / top
+
+    first, said = obtained("prometheus")
+    asked = len(mirror.asked)
+    again, words = obtained("prometheus")
+
+    assert first == again == programs.Program(folder / "prometheus", (3, 13, 2))
+    assert said[0] == (
+        "Prometheus 2.42.0 or later is not here (found: none on PATH): getting the official 3.13.2."
+    )
+    assert words == [f"Prometheus 3.13.2: {folder}/prometheus, the official release (on PATH: none)"]
+    assert programs.find("promtool") == programs.Program(folder / "promtool", (3, 13, 2))
+    assert len(mirror.asked) == asked
+
+
+def test_a_program_on_path_goes_before_the_release_and_says_so(machine: Path, mirror: Mirror) -> None:
+    path = program(machine / "bin", "prometheus", "prometheus, version 2.45.0 (x)")
+
+    assert obtained("prometheus") == (
+        programs.Program(path, (2, 45, 0)),
+        [f"Prometheus 2.45.0: {path}, on PATH"],
+    )
+    assert mirror.asked == []
+
+
+def test_one_on_path_that_is_too_old_is_named_beside_the_release(machine: Path, mirror: Mirror) -> None:
+    old = program(machine / "bin", "alertmanager", "alertmanager, version 0.24.0 (x)")
+    publish(mirror, "alertmanager", "amtool", "0.31.1")
+
+    assert obtained("alertmanager")[1][-1].endswith(f"the official release (on PATH: {old} 0.24.0)")
+
+
+def test_a_tool_of_another_version_than_its_server_is_not_taken(machine: Path, mirror: Mirror) -> None:
+    publish(mirror, "prometheus", "promtool", "3.13.2")
+    obtained("prometheus")
+    program(machine / "bin", "prometheus", "prometheus, version 2.45.0 (x)")
+
+    assert programs.find("promtool") is None
+
+    tool = program(machine / "bin", "promtool", "promtool, version 2.45.0 (x)")
+    assert programs.find("promtool") == programs.Program(tool, (2, 45, 0))
+
+
+def test_a_tool_on_path_belongs_to_a_server_on_path(
+    machine: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(mirror, "prometheus", "promtool", "3.13.2")
+    obtained("prometheus")
+    program(machine / "bin", "prometheus", "prometheus, version 2.45.0 (x)")
+    tool = program(machine / "elsewhere", "promtool", "promtool, version 2.45.0 (x)")
+    monkeypatch.setenv("PATH", f"{machine}/bin:{machine}/elsewhere")
+
+    assert programs.find("promtool") == programs.Program(tool, (2, 45, 0))
+
+
+def test_a_tool_beside_a_named_server_is_found(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = program(machine / "mine", "alertmanager", "alertmanager, version 0.30.0 (x)")
+    tool = program(machine / "mine", "amtool", "amtool, version 0.30.0 (x)")
+    program(machine / "bin", "amtool", "amtool, version 0.26.0 (x)")
+    monkeypatch.setenv("STEPWATCH_ALERTMANAGER", str(mine))
+
+    assert programs.find("amtool") == programs.Program(tool, (0, 30, 0))
+
+
+def test_a_release_that_is_not_what_was_published_is_not_used_and_not_kept(
+    machine: Path, mirror: Mirror
+) -> None:
+    archive = tarball(stem("prometheus", "3.13.2"), {"prometheus": standin("prometheus", "3.13.2")})
+    mirror.publish("prometheus", "3.13.2", archive, sha256="b" * 64)
+    said: list[str] = []
+
+    with pytest.raises(ProgramError, match=r"no apt-get to take it from"):
+        programs.obtain("prometheus", said.append)
+
+    assert "is not what was published" in said[-1]
+    assert list(packages.tools_folder().iterdir()) == []
+
+
+def test_a_silent_release_host_is_not_asked_again_once_the_package_is_here(
+    machine: Path, mirror: Mirror
+) -> None:
+    unpacked = packages.tools_folder() / "prometheus-2.42.0+ds" / "usr/bin"
+    program(unpacked, "prometheus", "prometheus, version 2.42.0 (x)")
+
+    assert obtained("prometheus")[1] == [
+        f"Prometheus 2.42.0: {unpacked}/prometheus, the distribution's package (on PATH: none)"
+    ]
+    assert mirror.asked == []
+
+
+@pytest.fixture(name="real")
+def _real() -> Tool:
+    """The newest Alertmanager, found before a test makes this machine a bare one."""
+    return alertmanager("0.31")
+
+
+@pytest.mark.parametrize("name", ["prometheus", "alertmanager"])
+def test_processes_and_containers_take_the_same_release(name: str) -> None:
+    release = programs.WANTED[name].tool.release
+
+    assert f":-prom/{name}:v{release.version}}}" in (CHECKOUT / "compose.yaml").read_text()
+
+
+@pytest.mark.e2e
+def test_the_real_programs_work_from_a_release(real: Tool, machine: Path, mirror: Mirror) -> None:
+    files = {"alertmanager": real.server.read_bytes(), "amtool": real.tool.read_bytes()}
+    mirror.publish("alertmanager", "0.31.1", tarball(stem("alertmanager", "0.31.1"), files))
+
+    assert obtained("alertmanager")[0].version == (0, 31, 1)
+    found = programs.find("amtool")
+    assert found is not None
+    assert found.path.parent.name == stem("alertmanager", "0.31.1")
 
 
 @pytest.fixture(name="broken_apt")

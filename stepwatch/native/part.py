@@ -9,37 +9,57 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch.native import state
-from stepwatch.native.settings import Settings
+from stepwatch.settings import Settings
+
+
+@dataclass(frozen=True)
+class Web:
+    """The pages of a part.
+
+    It listens on ``port`` of ``listen`` and is reached at ``address`` (host:port). ``ready`` is the
+    path of the page that answers once the part works, ``url`` the page for people.
+    """
+
+    listen: str
+    port: int
+    address: str
+    ready: str
+    url: str
+
+    def page(self, path: str) -> str:
+        """The address of one of its pages on this machine."""
+        return f"http://{self.address}{path}"
 
 
 @dataclass(frozen=True)
 class Part:
     """A process to keep running.
 
-    ``name`` is also its key below ``ports`` in config.yaml. It listens on a port of ``listen`` and
-    is reached at ``address`` (host:port). ``ready`` is the path of the page that answers once the
-    part works, ``url`` the page for people and ``shows`` what they see there.
+    ``name`` is also its key below ``ports`` in config.yaml, if it has pages. ``shows`` is what
+    people see there, or what it does.
     """
 
     name: str
     command: tuple[str, ...]
-    listen: str
-    port: int
-    address: str
-    ready: str
-    url: str
     shows: str
+    web: Web | None = None
     environment: dict[str, str] = field(default_factory=dict)
     settings: Settings | None = None
 
-    def page(self, path: str) -> str:
-        """The address of one of its pages on this machine."""
-        return f"http://{self.address}{path}"
+    @property
+    def url(self) -> str:
+        """The page for people, ``-`` if it has none."""
+        return self.web.url if self.web else "-"
+
+    @property
+    def address(self) -> str:
+        """host:port at which it is reached, empty if it has no pages."""
+        return self.web.address if self.web else ""
 
     @property
     def metrics(self) -> str:
-        """The address of its own metrics."""
-        return self.page("/metrics")
+        """The page of its own metrics, empty if it has none."""
+        return self.web.page("/metrics") if self.web else ""
 
 
 def save(parts: Iterable[Part], path: Path) -> None:
@@ -56,6 +76,8 @@ def load(path: Path) -> list[Part]:
     return [_part(**values) for values in parts]
 
 
-def _part(*, command: list[str], settings: dict[str, Any] | None, **others: Any) -> Part:
+def _part(
+    *, command: list[str], web: dict[str, Any] | None, settings: dict[str, Any] | None, **others: Any
+) -> Part:
     kept = settings and Settings(**{**settings, "files": tuple(settings["files"])})
-    return Part(command=tuple(command), settings=kept or None, **others)
+    return Part(command=tuple(command), web=Web(**web) if web else None, settings=kept or None, **others)

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stepwatch.native import pages, processes, supervisord
+from stepwatch import pages
+from stepwatch.native import processes, supervisord
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
 from stepwatch.native.state import State
+from stepwatch.native.supervisord import Report
 
 Say = Callable[[str], None]
 
@@ -21,9 +23,11 @@ _ENDS = 3
 """A part that ended so often before it was ready will hardly become so."""
 
 
-def ready(part: Part) -> bool:
-    """Whether a part answers on its ready page."""
-    return pages.read(part.page(part.ready)) is not None
+def ready(part: Part, report: Report | None) -> bool:
+    """Whether a part answers on its ready page; one without pages, whether it runs."""
+    if part.web:
+        return pages.read(part.web.page(part.web.ready)) is not None
+    return report is not None and report.state == "RUNNING"
 
 
 @dataclass
@@ -39,7 +43,7 @@ class Wait:
         """Wait until all parts answer or hope is lost; return the names of those that do not."""
         self.ended = supervisord.exits(self.place)
         waiting, news = list(parts), _NEWS
-        while waiting := [part for part in waiting if not self._arrived(part)]:
+        while waiting := self._missing(waiting):
             if all(self._hopeless(part) for part in waiting):
                 break
             if self._seconds() > news:
@@ -53,8 +57,13 @@ class Wait:
     def _seconds(self) -> float:
         return time.monotonic() - self.begun
 
-    def _arrived(self, part: Part) -> bool:
-        arrived = ready(part)
+    def _missing(self, parts: Sequence[Part]) -> list[Part]:
+        with supervisord.connected(self.place) as server:
+            reports = server.reports() if server else {}
+        return [part for part in parts if not self._arrived(part, reports.get(part.name))]
+
+    def _arrived(self, part: Part, report: Report | None) -> bool:
+        arrived = ready(part, report)
         if arrived:
             self.say(f"  {part.name} is ready ({self._seconds():.1f} s)")
         return arrived
@@ -65,6 +74,7 @@ class Wait:
 
     def _tell_failure(self, part: Part) -> None:
         log = self.place.log(part.name)
-        self.say(f"  {part.name} does not answer on {part.page(part.ready)}. Its log, {log}, ends with:")
+        fault = f"does not answer on {part.web.page(part.web.ready)}" if part.web else "does not run"
+        self.say(f"  {part.name} {fault}. Its log, {log}, ends with:")
         for line in last_lines(log, 5):
             self.say(f"    {line}")

@@ -10,10 +10,10 @@ from typing import Any
 from stepwatch.config import Config
 from stepwatch.native import grafana
 from stepwatch.native.grafana import Grafana
-from stepwatch.native.part import Part
-from stepwatch.native.settings import Settings
+from stepwatch.native.part import Part, Web
 from stepwatch.native.state import State
 from stepwatch.programs import Program
+from stepwatch.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class Stack:
     """What the parts are made from.
 
     ``checkout`` holds the exporter's code, ``rendered`` the folders ``<service>/generated``,
-    ``runs`` is the folder or glob that the exporter reads.
+    ``runs`` is the folder or glob that the exporter reads. ``demo``: with simulated runs, and
+    simulated GPUs in place of this machine's own.
     """
 
     config: Config
@@ -29,18 +30,36 @@ class Stack:
     rendered: Path
     place: State
     runs: Path
+    demo: bool = False
 
-    def parts(self, prometheus: Program, alertmanager: Program, dashboards: Grafana | None) -> list[Part]:
+    def parts(
+        self,
+        prometheus: Program,
+        alertmanager: Program,
+        dashboards: Grafana | None = None,
+        node_exporter: Path | None = None,
+    ) -> list[Part]:
         """Every process to keep running, in the order in which data flows."""
-        parts = [self.exporter(), self.prometheus(prometheus), self.alertmanager(alertmanager)]
-        return [*parts, self.grafana(dashboards)] if dashboards else parts
+        return [
+            *([self.trainers()] if self.demo else []),
+            self.exporter(),
+            self.gpu(),
+            *([self.node(node_exporter)] if node_exporter else []),
+            self.prometheus(prometheus),
+            self.alertmanager(alertmanager),
+            *([self.grafana(dashboards)] if dashboards else []),
+        ]
+
+    def trainers(self) -> Part:
+        """The demo's simulated trainers."""
+        command = (sys.executable, "-m", "demo", f"--path={self.simulated}")
+        return Part("demo", command, "simulated runs, named demo/...", environment=self._ours)
 
     def exporter(self) -> Part:
         """The run exporter, which reads the logs of training runs."""
         config = self.config
         stalled = config.alerts.Stalled
         options = {
-            "path": self.runs,
             "listen": config.listen,
             "port": config.ports.exporter,
             "state-dir": self.place.data("exporter"),
@@ -51,13 +70,36 @@ class Stack:
             "silence-intervals": stalled.intervals,
         }
         flags = [f"--{name}={value}" for name, value in options.items()]
+        paths = [str(self.runs), *([str(self.simulated)] if self.demo else [])]
         return self._part(
             "exporter",
-            (sys.executable, "-m", "exporter.runs", *flags),
+            (sys.executable, "-m", "exporter.runs", *flags, "--path", *paths),
             ready="/-/healthy",
             page="/metrics",
-            shows="what is read from the runs",
-            environment={"PYTHONPATH": str(self.checkout)},
+            shows=f"the runs in {self.runs}",
+            environment=self._ours,
+        )
+
+    def gpu(self) -> Part:
+        """The GPU exporter, which says so where there is no GPU."""
+        flags = [f"--listen={self.config.listen}", f"--port={self.config.ports.gpu}"]
+        return self._part(
+            "gpu",
+            (sys.executable, "-m", "exporter.gpu", *flags, *(["--backend=demo"] if self.demo else [])),
+            ready="/-/healthy",
+            page="/metrics",
+            shows="simulated GPUs" if self.demo else "the GPUs of this machine",
+            environment=self._ours,
+        )
+
+    def node(self, program: Path) -> Part:
+        """node_exporter, which reads this machine's memory, disks and load."""
+        return self._part(
+            "node",
+            (str(program), self._listen("node")),
+            ready="/",
+            page="/metrics",
+            shows="memory, disks and load of this machine",
         )
 
     def prometheus(self, program: Program) -> Part:
@@ -88,6 +130,8 @@ class Stack:
             "--cluster.listen-address=",
             # What was sent is written down that often: after a crash it is not sent again.
             "--data.maintenance-interval=10s",
+            # It counts its messages by receiver, so that a test of one is told from a lost message.
+            *(["--enable-feature=receiver-name-in-metrics"] if program.version >= (0, 27, 0) else []),
         )
         return self._part(
             "alertmanager",
@@ -108,21 +152,35 @@ class Stack:
             environment=grafana.environment(self.config, self.rendered, data),
         )
 
-    def _part(self, name: str, command: tuple[str, ...], *, page: str = "", **others: Any) -> Part:
-        return Part(
-            name=name,
-            command=command,
-            listen=self.config.listen,
-            port=getattr(self.config.ports, name),
-            address=self.config.address(name),
-            url=self.config.link(name) + page,
-            **others,
+    @property
+    def simulated(self) -> Path:
+        """The folder with the logs of the demo's runs."""
+        return self.place.data("demo-runs")
+
+    @property
+    def _ours(self) -> dict[str, str]:
+        return {"PYTHONPATH": str(self.checkout)}
+
+    def _part(
+        self, name: str, command: tuple[str, ...], *, ready: str, page: str = "", **others: Any
+    ) -> Part:
+        config = self.config
+        web = Web(
+            listen=config.listen,
+            port=getattr(config.ports, name),
+            address=config.address(name),
+            ready=ready,
+            url=config.link(name) + page,
         )
+        return Part(name=name, command=command, web=web, **others)
+
+    def _listen(self, name: str) -> str:
+        listen, port = self.config.listen, getattr(self.config.ports, name)
+        return f"--web.listen-address={f'[{listen}]' if ':' in listen else listen}:{port}"
 
     def _web(self, name: str) -> tuple[str, ...]:
-        listen, port = self.config.listen, getattr(self.config.ports, name)
         return (
-            f"--web.listen-address={f'[{listen}]' if ':' in listen else listen}:{port}",
+            self._listen(name),
             f"--web.external-url={self.config.link(name)}",
             # A path in the link is the business of the proxy in front; here pages stay where they are.
             "--web.route-prefix=/",

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepwatch.native import alerts, part, processes, settings, supervisord
+from stepwatch import firing, pages, settings
+from stepwatch.native import part, processes, supervisord
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
 from stepwatch.native.readiness import Say, ready
-from stepwatch.native.settings import Standing
 from stepwatch.native.state import State
 from stepwatch.native.supervisord import Report
+from stepwatch.settings import Standing
+from stepwatch.tables import duration, table
 
 UP, DEGRADED, NOT_RUNNING = 0, 1, 3
 
@@ -57,11 +61,10 @@ def status(place: State, say: Say) -> int:
         say("Stepwatch is not running. `make up` starts it.")
         return NOT_RUNNING
     lines = _lines(parts, place, say)
-    for row in _table([_HEADINGS, *(_row(line, place) for line in lines)]):
+    for row in table([_HEADINGS, *(_row(line, place) for line in lines)]):
         say(row)
     _tell_trouble(lines, place, say)
-    if firing := alerts.firing(parts):
-        say("\n  ".join(["\nFiring:", *firing]))
+    _tell_news(parts, say)
     return UP if all(line.well for line in lines) else DEGRADED
 
 
@@ -75,7 +78,7 @@ def _lines(parts: Sequence[Part], place: State, say: Say) -> list[Line]:
 
 
 def _line(wanted: Part, report: Report | None, restarts: int) -> Line:
-    answers = ready(wanted)
+    answers = ready(wanted, report)
     standing = settings.standing(wanted.settings, wanted.metrics) if wanted.settings else None
     if report is None:
         return Line(wanted, "unsupervised" if answers else "gone", 0, 0, restarts, standing)
@@ -94,24 +97,12 @@ def _row(line: Line, place: State) -> tuple[str, ...]:
         line.part.name,
         line.state,
         str(line.pid or "-"),
-        _duration(line.uptime) if line.pid else "-",
+        duration(line.uptime) if line.pid else "-",
         str(line.restarts),
         line.standing.value if line.standing else "-",
         line.part.url,
         str(place.log(line.part.name)),
     )
-
-
-def _duration(seconds: float) -> str:
-    for unit, name, smaller, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if seconds >= unit:
-            return f"{int(seconds // unit)}{name} {int(seconds % unit // smaller)}{rest}"
-    return f"{int(seconds)}s"
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def _tell_trouble(lines: Sequence[Line], place: State, say: Say) -> None:
@@ -123,3 +114,29 @@ def _tell_trouble(lines: Sequence[Line], place: State, say: Say) -> None:
             say(f"\nThe settings of {line.part.name} were rendered again since it read them: `make up`.")
         if line.standing is Standing.REFUSED:
             say(f"\n{line.part.name} refused its settings; its log says why.")
+
+
+def _tell_news(parts: Sequence[Part], say: Say) -> None:
+    """What is read, who is told, and what fires."""
+    by_name = {part.name: part for part in parts}
+    exporter, alertmanager = by_name.get("exporter"), by_name.get("alertmanager")
+    if exporter:
+        say(f"\n{exporter.shows[0].upper()}{exporter.shows[1:]}: {_runs(exporter)}.")
+    if alertmanager:
+        say(f"Receivers: {_receivers(alertmanager)}.")
+        if alerts := firing.firing(alertmanager.address):
+            say("\n  ".join(["\nFiring:", *alerts]))
+
+
+def _runs(exporter: Part) -> str:
+    """How many runs there are, by their states."""
+    text = pages.read(exporter.metrics) or ""
+    found = re.findall(r'^stepwatch_runs\{state="(\w+)"\} ([1-9]\d*)\.0$', text, re.MULTILINE)
+    return ", ".join(f"{count} {state}" for state, count in found) or "none yet"
+
+
+def _receivers(alertmanager: Part) -> str:
+    told = json.loads(pages.read(f"http://{alertmanager.address}/api/v2/receivers") or "[]")
+    # Those in brackets are made by us, for nobody and for tests.
+    names = [receiver["name"] for receiver in told if not receiver["name"].startswith("(")]
+    return ", ".join(names) or "none, so alerts are sent to nobody"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from stepwatch.native import part, ports, processes, supervisord
 from stepwatch.native.errors import StackError
-from stepwatch.native.part import Part
+from stepwatch.native.part import Part, Web
 from stepwatch.native.readiness import Say, Wait
-from stepwatch.native.settings import Settings, loaded, wait_loaded
 from stepwatch.native.state import State
+from stepwatch.settings import Settings, loaded, wait_loaded
 
 _RELOAD_SECONDS = 15
 
@@ -42,20 +42,22 @@ def require_ports(parts: Iterable[Part], place: State) -> None:
         StackError: names each such port and its owner.
     """
     ours = {process.pid for process in processes.marked(place.mark)}
-    problems = [problem for wanted in parts if (problem := _in_use(wanted, ours))]
+    problems = [
+        problem for wanted in parts if wanted.web and (problem := _in_use(wanted.name, wanted.web, ours))
+    ]
     if problems:
         raise StackError("\n".join(problems))
 
 
-def _in_use(wanted: Part, ours: set[int]) -> str | None:
-    if not ports.taken(wanted.listen, wanted.port):
+def _in_use(name: str, web: Web, ours: set[int]) -> str | None:
+    if not ports.taken(web.listen, web.port):
         return None
-    owner = ports.owner(wanted.port)
+    owner = ports.owner(web.port)
     if owner and owner.pid in ours:
         return None
     return (
-        f"ports.{wanted.name}: {wanted.port} is in use by {owner or 'a process of another user'}. "
-        f"Cure: stop that process, or set ports.{wanted.name} in config.yaml to a free port."
+        f"ports.{name}: {web.port} is in use by {owner or 'a process of another user'}. "
+        f"Cure: stop that process, or set ports.{name} in config.yaml to a free port."
     )
 
 

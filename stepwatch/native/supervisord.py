@@ -149,6 +149,12 @@ class Supervisord:
                 self._call("startProcess", name, False)  # noqa: FBT003 - XML-RPC has no keywords: do not wait
         return down
 
+    def restart(self, name: str) -> None:
+        """Stop a part and start it again; returns before it is up."""
+        self._call("stopProcess", name)
+        with contextlib.suppress(xmlrpc.client.Fault):  # then its state says so
+            self._call("startProcess", name, False)  # noqa: FBT003 - XML-RPC has no keywords: do not wait
+
     def hang_up(self, name: str) -> None:
         """Have a part read its settings again; one that just died reads them when it starts."""
         with contextlib.suppress(xmlrpc.client.Fault):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from stepwatch.config import load
+from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, generate
-from stepwatch.native import grafana, supervision
+from stepwatch.native import grafana, node, passwords, supervision
 from stepwatch.native.errors import StackError
 from stepwatch.native.part import Part
 from stepwatch.native.readiness import Say
 from stepwatch.native.stack import Stack
 from stepwatch.native.state import State
 from stepwatch.programs import obtain
+from stepwatch.tables import table
 
 
-def up(config: Path, runs: Path | None, place: State, say: Say) -> int:
+def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = False) -> int:
     """Render the configuration and have the stack run it.
 
     Args:
@@ -24,6 +28,7 @@ def up(config: Path, runs: Path | None, place: State, say: Say) -> int:
         runs: The folder or glob to read runs from, in place of the file's `runs.path`.
         place: Where the stack keeps what it writes.
         say: Gets each line of progress.
+        demo: Whether simulated runs and GPUs are part of it; those of an earlier time go.
 
     Returns:
         0 when every part is ready, 1 when some are not.
@@ -35,25 +40,35 @@ def up(config: Path, runs: Path | None, place: State, say: Say) -> int:
     stack = Stack(
         config=(settings := load(config)),
         checkout=CHECKOUT,
-        rendered=_rendered(config, place),
+        rendered=place.folder / "rendered",
         place=place,
         runs=(runs or place.runs() or Path(settings.runs.path)).absolute(),
+        demo=demo,
     )
-    parts = stack.parts(obtain("prometheus"), obtain("alertmanager"), grafana.find())
+    parts, targets = _parts(stack, say)
     supervision.require_ports(parts, place)
     made = _make_folder(stack.runs)
-    generate(config, stack.rendered)
+    generate(config, stack.rendered, place=partial(OnThisMachine, parts=targets))
     remark = _remark(made=made, remembered=runs is None and place.runs() is not None)
     place.remember_runs(runs)
     say(f"Reading runs from {stack.runs}{remark}")
     code = supervision.bring_up(parts, place, say)
+    if not demo and stack.simulated.exists():
+        shutil.rmtree(stack.simulated, ignore_errors=True)
+        say("The demo is gone. Its runs' alerts end within minutes, those of its GPUs within an hour.")
     _tell(parts, place, say)
     return code
 
 
-def _rendered(config: Path, place: State) -> Path:
-    # The checkout's generated/ belongs to its config.yaml; another file must not overwrite it.
-    return CHECKOUT if config.resolve() == CHECKOUT / "config.yaml" else place.folder / "rendered"
+def _parts(stack: Stack, say: Say) -> tuple[list[Part], frozenset[str]]:
+    """What to run, and the names of all that Prometheus can read."""
+    prometheus, alertmanager = obtain("prometheus", say), obtain("alertmanager", say)
+    passwords.require_bare(stack.config, alertmanager)
+    served = node.serves_already(stack.config, stack.place)
+    if served:
+        say(f"node_exporter: the one that serves on port {stack.config.ports.node} already")
+    parts = stack.parts(prometheus, alertmanager, grafana.find(), None if served else node.find())
+    return parts, frozenset({part.name for part in parts} | ({"node"} if served else set()))
 
 
 def _remark(*, made: bool, remembered: bool) -> str:
@@ -77,11 +92,9 @@ def _make_folder(runs: Path) -> bool:
 
 
 def _tell(parts: Iterable[Part], place: State, say: Say) -> None:
-    rows = [(part.name, part.url, part.shows) for part in parts]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     say("")
-    for row in rows:
-        say("  " + "  ".join(map(str.ljust, row, widths)).rstrip())
+    for line in table([(part.name, part.url, part.shows) for part in parts]):
+        say(f"  {line}")
     say("")
     if not any(part.name == "grafana" for part in parts):
         say("Grafana 10 or later is not on PATH: no dashboards. Install it and run `make up` again.")

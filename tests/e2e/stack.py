@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,6 +17,7 @@ import yaml
 from typing_extensions import Self
 
 from stepwatch.config import Config, load
+from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import generate
 from stepwatch.native import stack as native
 from stepwatch.native.part import Part
@@ -26,6 +28,8 @@ from tests.real import Server, Tool, WebhookSink, alertmanager, free_port, prome
 ROOT = Path(__file__).parents[2]
 REAL_RUNS = Path(os.environ.get("STEPWATCH_TEST_RUNS", ROOT.parent / "shared" / "runs"))
 CONSOLE = REAL_RUNS / "verl_console"
+
+PARTS = ("exporter", "prometheus", "alertmanager")
 
 PAIRS = [("2.42", "0.25"), ("3.13", "0.31")]
 """Prometheus and Alertmanager: the oldest versions promised to work, and the newest."""
@@ -46,8 +50,8 @@ class Stack:
         self.sink = WebhookSink()
         self.config = self._configure(settings)
         stack = native.Stack(self.config, ROOT, folder, State(folder / "state"), self.runs)
-        self.parts = stack.parts(*_programs(*versions), None)
-        self.exporter, self.prometheus, self.alertmanager = map(_server, self.parts)
+        self.parts = {part.name: part for part in stack.parts(*_programs(*versions))}
+        self.exporter, self.prometheus, self.alertmanager = (_server(self.parts[name]) for name in PARTS)
         self._open = ExitStack()
 
     def _configure(self, settings: dict[str, Any]) -> Config:
@@ -56,7 +60,7 @@ class Stack:
         config = {"runs": {"path": str(self.runs)}, "ports": ports, "receivers": [receiver], **settings}
         path = self.folder / "config.yaml"
         path.write_text(yaml.safe_dump(config))
-        generate(path, self.folder)
+        generate(path, self.folder, place=partial(OnThisMachine, parts=frozenset(PARTS)))
         return load(path)
 
     def query(self, promql: str) -> list[dict[str, Any]]:
@@ -115,7 +119,9 @@ def _program(tool: Tool) -> Program:
 
 def _server(part: Part) -> Server:
     """The part as ``make up`` starts it."""
-    return Server(part.command, part.page(part.ready), env={**os.environ, **part.environment}, cwd=ROOT)
+    assert part.web, f"{part.name} has no pages"
+    ready = part.web.page(part.web.ready)
+    return Server(part.command, ready, env={**os.environ, **part.environment}, cwd=ROOT)
 
 
 def wait_until(condition: Callable[[], bool], timeout: float) -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from stepwatch.native.alerts import firing
+from stepwatch.firing import firing
 from tests.e2e.stack import CONSOLE, PAIRS, Stack
 from tests.e2e.writer import writing
 
@@ -47,7 +47,7 @@ def test_a_sick_run_delivers_its_critical_alert_with_its_name_step_and_values(st
     assert "?" not in said
     assert f"var-run={run.replace('/', '%2F')}" in alert["annotations"]["dashboard_url"]
     named = f"critical  {alert['labels']['alertname']}  {run}  since "
-    assert any(line.startswith(named) for line in firing(stack.parts))
+    assert any(line.startswith(named) for line in firing(stack.config.address("alertmanager")))
 
 
 @pytest.mark.parametrize("form", ["console", "jsonl"])

@@ -8,10 +8,10 @@ import pytest
 
 from stepwatch.native import readiness, supervision
 from stepwatch.native.down import down
-from stepwatch.native.part import Part
-from stepwatch.native.settings import Settings
+from stepwatch.native.part import Part, Web
 from stepwatch.native.state import State
 from stepwatch.native.status import status
+from stepwatch.settings import Settings
 from tests.real import free_port
 
 STANDIN = Path(__file__).with_name("standin.py")
@@ -29,14 +29,11 @@ class StandInStack:
     ) -> Part:
         port = port or free_port()
         flags = ["--settings", str(settings)] if settings else []
+        address = f"127.0.0.1:{port}"
         return Part(
             name=name,
             command=(sys.executable, str(STANDIN), str(port), *flags, *(["--die"] if die else [])),
-            listen="127.0.0.1",
-            port=port,
-            address=f"127.0.0.1:{port}",
-            ready="/-/ready",
-            url=f"http://127.0.0.1:{port}",
+            web=Web("127.0.0.1", port, address, "/-/ready", f"http://{address}"),
             shows="nothing much",
             settings=Settings(str(settings.parent), (settings.name,), "part") if settings else None,
         )

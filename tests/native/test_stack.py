@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from stepwatch.environment import CHECKOUT
-from stepwatch.native import pages, processes
+from stepwatch import pages
+from stepwatch.native import node, processes
 from stepwatch.native.state import State
+from tests.native.installation import PORTS, Installation, made
 from tests.native.release import unpacked_release
-from tests.real import alertmanager, free_port, prometheus, query
+from tests.real import Server, free_port, query
+from tests.real.tools import unavailable
 from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.e2e
@@ -25,62 +24,9 @@ pytestmark = pytest.mark.e2e
 SECRET = "kein-mensch-darf-das-lesen"
 
 
-@dataclass
-class Installation:
-    """A configuration and a state folder of their own; commands run as a user types them."""
-
-    folder: Path
-    environment: dict[str, str]
-    ports: dict[str, int]
-
-    @property
-    def state(self) -> Path:
-        return self.folder / "state"
-
-    @property
-    def config(self) -> Path:
-        return self.folder / "my config.yaml"
-
-    def configure(self, more: str = "") -> None:
-        ports = "".join(f"  {name}: {port}\n" for name, port in self.ports.items())
-        self.config.write_text(f"ports:\n{ports}{more}")
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        environment = {
-            **os.environ,
-            **self.environment,
-            "STEPWATCH_STATE": str(self.state),
-            "PYTHONPATH": str(CHECKOUT),
-        }
-        command = [sys.executable, "-m", "stepwatch", *words]
-        return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
-
-    def up(self) -> subprocess.CompletedProcess[str]:
-        return self.run("up", "--config", str(self.config), "--runs", str(self.folder / "my runs"))
-
-    def url(self, part: str) -> str:
-        return f"http://127.0.0.1:{self.ports[part]}"
-
-    def pids(self) -> set[int]:
-        return {process.pid for process in processes.marked(str(self.state))}
-
-
-def _newest() -> dict[str, str]:
-    return {
-        "STEPWATCH_PROMETHEUS": str(prometheus("3.13").server),
-        "STEPWATCH_PROMTOOL": str(prometheus("3.13").tool),
-        "STEPWATCH_ALERTMANAGER": str(alertmanager("0.31").server),
-        "STEPWATCH_AMTOOL": str(alertmanager("0.31").tool),
-    }
-
-
 @pytest.fixture(name="installation", params=["oldest", "newest"])
 def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
-    ports = {name: free_port() for name in ("exporter", "prometheus", "alertmanager", "grafana")}
-    tools = _newest() if request.param == "newest" else {}
-    installation = Installation(tmp_path / "a place", tools, ports)
-    installation.folder.mkdir()
-    installation.configure()
+    installation = made(tmp_path, request.param)
     yield installation
     installation.run("down")
 
@@ -90,13 +36,16 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
 ) -> None:
     done = installation.up()
     assert done.returncode == 0, done.stderr + done.stdout
-    for part in ("exporter", "prometheus", "alertmanager"):
+    for part in ("exporter", "gpu", "prometheus", "alertmanager"):
         assert f"{part} is ready" in done.stdout
         assert installation.url(part) in done.stdout
     assert (installation.folder / "my runs").is_dir()
     assert "which did not exist" in done.stdout
-    assert installation.run("status").returncode == 0
-    pids = installation.pids()
+    status = installation.run("status")
+    assert status.returncode == 0
+    assert f"The runs in {installation.folder / 'my runs'}: none yet." in status.stdout
+    assert "Receivers: none, so alerts are sent to nobody." in status.stdout
+    pids = installation.parts()
 
     _runs_are_remembered(installation, pids)
     _config_is_refused_and_all_stays(installation, pids)
@@ -111,10 +60,10 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
 
 
 def _runs_are_remembered(installation: Installation, pids: set[int]) -> None:
-    done = installation.run("up", "--config", str(installation.config))
+    done = installation.run("up", *installation.choice)
 
     assert f"Reading runs from {installation.folder / 'my runs'}, as RUNS= said last time" in done.stdout
-    assert installation.pids() == pids
+    assert installation.parts() == pids
 
 
 def _config_is_refused_and_all_stays(installation: Installation, pids: set[int]) -> None:
@@ -124,9 +73,9 @@ def _config_is_refused_and_all_stays(installation: Installation, pids: set[int])
     done = installation.up()
 
     assert done.returncode == 2
-    assert done.stderr.startswith(f"{installation.config}:6: intervals.rules:")
+    assert done.stderr.startswith(f"{installation.config}:{len(PORTS) + 2}: intervals.rules:")
     assert "Traceback" not in done.stderr
-    assert installation.pids() == pids
+    assert installation.parts() == pids
     assert _texts(installation.state / "rendered") == rendered
     assert installation.run("status").returncode == 0
 
@@ -138,14 +87,14 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
     assert installation.up().returncode == 0
 
     assert "Watchdog" not in _rules(installation)
-    assert installation.pids() == pids
+    assert installation.parts() == pids
     assert installation.run("status").returncode == 0
 
 
 def _targets_are_scraped(installation: Installation) -> None:
     def scraped() -> bool:
-        up = query(installation.url("prometheus"), 'up{job=~"runs|prometheus|alertmanager"} == 1')
-        return len(up) == 3
+        up = query(installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager"} == 1')
+        return len(up) == 4
 
     eventually(scraped, timeout=40)
 
@@ -158,10 +107,29 @@ def _texts(folder: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+def test_a_node_exporter_that_serves_already_is_read_and_not_started(installation: Installation) -> None:
+    program = node.find()
+    if program is None:
+        unavailable("node_exporter is not on PATH")
+    command = [program, f"--web.listen-address=127.0.0.1:{installation.ports['node']}"]
+    with Server(command, f"{installation.url('node')}/") as server:
+        done = installation.up()
+
+        assert done.returncode == 0, done.stderr + done.stdout
+        assert (
+            f"node_exporter: the one that serves on port {installation.ports['node']} already" in done.stdout
+        )
+        assert server.pid not in installation.pids()
+        scraped = 'up{job="node"} == 1'
+        eventually(lambda: len(query(installation.url("prometheus"), scraped)) == 1, timeout=40)
+        assert installation.run("down").returncode == 0
+        assert pages.read(f"{installation.url('node')}/") is not None
+
+
 def test_killed_parts_come_back_and_a_port_in_use_is_refused(installation: Installation) -> None:
     assert installation.up().returncode == 0
     parts = json.loads((installation.state / "parts.json").read_text())
-    assert [part["name"] for part in parts][:3] == ["exporter", "prometheus", "alertmanager"]
+    assert {part["name"] for part in parts} >= {"exporter", "gpu", "prometheus", "alertmanager"}
 
     supervisor = int((installation.state / "supervisord.pid").read_text())
     for pid in installation.pids() - {supervisor}:
@@ -186,7 +154,9 @@ def test_no_secret_is_in_a_file_of_ours_or_in_a_command_line(installation: Insta
     done = installation.up()
 
     assert done.returncode == 0, done.stderr + done.stdout
-    assert SECRET not in done.stdout + done.stderr + installation.run("status").stdout
+    status = installation.run("status").stdout
+    assert "Receivers: chat." in status
+    assert SECRET not in done.stdout + done.stderr + status
     assert not [file for file, text in _texts(installation.state).items() if SECRET.encode() in text]
     for pid in installation.pids():
         assert SECRET.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()

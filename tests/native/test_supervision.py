@@ -70,7 +70,8 @@ def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: Sta
     assert stack.down() == 0
     assert processes.marked(stack.place.mark) == []
     assert sorted(path.name for path in stack.place.folder.iterdir()) == ["data", "logs"]
-    assert not ports.taken("127.0.0.1", part.port)
+    assert part.web
+    assert not ports.taken("127.0.0.1", part.web.port)
 
 
 def test_down_is_safe_when_nothing_runs(stack: StandInStack) -> None:
@@ -103,6 +104,28 @@ def test_a_part_that_cannot_start_fails_up_with_its_last_words_and_degrades_stat
     assert stack.status() == 1
     assert "no such database" in stack.words
     assert "well" in stack.words
+
+
+def silent(script: str) -> parts.Part:
+    """A part without pages."""
+    return parts.Part("silent", ("sh", "-c", script), "nothing at all")
+
+
+def test_a_part_without_pages_is_well_while_it_runs(stack: StandInStack) -> None:
+    assert stack.up(stack.part("one"), silent("exec sleep 60")) == 0
+    assert stack.status() == 0
+    row = next(line for line in stack.said if line.startswith("silent "))
+    assert row.split()[1] == "up"
+
+    assert stack.up(stack.part("one")) == 0
+    assert "silent" not in stack.words
+
+
+def test_a_part_without_pages_that_dies_fails_up(stack: StandInStack) -> None:
+    assert stack.up(silent("echo no luck; exit 1")) == 1
+    assert "silent does not run" in stack.words
+    assert "no luck" in stack.words
+    assert stack.status() == 1
 
 
 def test_a_mended_part_that_was_given_up_is_started_by_the_next_up(

@@ -1,0 +1,94 @@
+"""``python -m demo --path FOLDER``: four simulated runs, one of them healthy."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+
+from demo.story import STORIES
+from demo.trainer import TOTAL, Trainer
+
+SHORTEST, LONGEST = 0.001, 0.4
+"""Seconds of a step: slower ones would not show the trouble within three minutes."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the logs until SIGTERM or SIGINT. Returns the exit code; 2 if they cannot be written."""
+    options = _parser().parse_args(arguments)
+    stop = _stopped_by_signal()
+    folder = options.path / "demo"
+    trainers = [
+        Trainer(story, folder, options.seed, options.step_seconds, options.steps) for story in STORIES
+    ]
+    print(f"{len(trainers)} simulated runs write to {folder}", flush=True)
+    try:
+        _train(trainers, options.step_seconds, stop)
+        for trainer in trainers:
+            trainer.remove()
+    except OSError as problem:
+        print(_cannot_write(problem, folder), file=sys.stderr)
+        return 2
+    return 0
+
+
+def _train(trainers: Sequence[Trainer], seconds: float, stop: Event) -> None:
+    due = time.monotonic()
+    while not stop.wait(max(0.0, due - time.monotonic())):
+        for trainer in trainers:
+            trainer.tick()
+        # What a machine slept through is not made up for: a burst of steps would look like trouble.
+        due = max(due + seconds, time.monotonic())
+
+
+def _stopped_by_signal() -> Event:
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _cannot_write(problem: OSError, folder: Path) -> str:
+    return (
+        f"--path: {problem.filename or folder}: {problem.strerror}. "
+        "Expected: a folder that can be written to. Cure: free some space there, or name another folder."
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m demo", description="Write the logs of four simulated training runs."
+    )
+    parser.add_argument("--path", type=Path, required=True, help="the logs go to FOLDER/demo")
+    parser.add_argument("--seed", type=int, default=1, help="another one gives other numbers")
+    parser.add_argument("--steps", type=_steps, default=TOTAL, help="of a run, which then starts over")
+    parser.add_argument(
+        "--step-seconds", type=_seconds, default=0.3, help="how long a step takes (default: %(default)s)"
+    )
+    return parser
+
+
+def _steps(text: str) -> int:
+    if not (text.isdecimal() and 0 < int(text) < 10**9):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of steps. Expected one such as {TOTAL}.")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not SHORTEST <= seconds <= LONGEST:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time for a step. Expected: {SHORTEST} to {LONGEST} seconds."
+        )
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""A simulated trainer: writes its log a step at a time, and starts over when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import BinaryIO
+
+from demo import batch, verl
+from demo.logger import LOGGERS, Logger
+from demo.story import Story
+
+TOTAL = 12_000
+"""Steps of a run: an hour of them, some 30 MB of log."""
+REST = 60
+"""Steps' worth of time from the end of a run to its next start, in which the end is seen."""
+VALIDATION = 40
+"""Steps between two validations."""
+
+
+@dataclass
+class Trainer:
+    """One run of the demo.
+
+    ``folder`` gets its log, ``seconds`` is how long a step takes; the same ``seed`` gives the same
+    numbers.
+    """
+
+    story: Story
+    folder: Path
+    seed: int
+    seconds: float
+    total: int = TOTAL
+    _file: BinaryIO | None = field(default=None, init=False)
+    _ticks: Iterator[str] = field(default_factory=lambda: iter(()), init=False)
+
+    @property
+    def path(self) -> Path:
+        """The log: verl empties it on each start, and so do we."""
+        return self.folder / f"{self.story.name}{self._logger.suffix}"
+
+    def tick(self) -> None:
+        """Let the time of one step pass.
+
+        Raises:
+            OSError: the log cannot be written.
+        """
+        text = next(self._ticks, None)
+        if text is None:
+            self._start()
+            text = next(self._ticks)
+        if text and self._file:
+            self._file.write(text.encode())
+
+    def close(self) -> None:
+        """Let go of the log."""
+        if self._file:
+            self._file.close()
+
+    def remove(self) -> None:
+        """Leave nothing behind: a log that no longer grows would be taken for a run in trouble."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+    @property
+    def _logger(self) -> Logger:
+        return LOGGERS[self.story.logger]
+
+    def _start(self) -> None:
+        self.close()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # A record is there at once, as with verl.
+        self._file = self.path.open("wb", buffering=0)
+        self._ticks = self._attempt()
+
+    def _attempt(self) -> Iterator[str]:
+        """What it writes in each step's time; nothing while it hangs or rests."""
+        dice = Random(f"{self.seed} {self.story.name}")  # noqa: S311 - a simulation, no secret
+        score = self.story.level(0).score
+        yield self._logger.opening(self.total) + self._logger.record(0, verl.validation(score))
+        for step in range(1, self.total + 1):
+            yield "" if self._hangs(step) else self._logger.record(step, self._values(step, dice))
+        if not self._hangs(self.total):
+            yield self._logger.closing(verl.validation(self.story.level(self.total).score))
+        yield from [""] * REST
+
+    def _hangs(self, step: int) -> bool:
+        return self.story.hangs_after is not None and step > self.story.hangs_after
+
+    def _values(self, step: int, dice: Random) -> verl.Values:
+        level = self.story.level(step)
+        values = verl.training(step, batch.draw(level, dice), self.seconds, dice)
+        return {**values, **(verl.validation(level.score) if step % VALIDATION == 0 else {})}

@@ -1,0 +1,57 @@
+"""What the stack needs to know of the demo: its runs, and how its alerts are told to be over."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.parse
+from datetime import datetime, timezone
+from typing import Any
+
+from stepwatch import pages
+
+RUNS = "demo/"
+"""How the names of its runs begin."""
+
+_PATIENCE = 60
+
+
+def end_alerts(alertmanager: str, gpus: str) -> int:
+    """Tell Alertmanager that the alerts of the demo are over; returns how many there were.
+
+    Prometheus would say so only minutes later, if at all: it forgets them when it starts again.
+
+    Args:
+        alertmanager: Its base URL.
+        gpus: The ``instance`` of the simulated GPUs.
+    """
+    alerts = json.loads(pages.read(f"{alertmanager}/api/v2/alerts") or "[]")
+    ended = [_ended(alert) for alert in alerts if _is_ours(alert["labels"], gpus)]
+    refusal = pages.order(f"{alertmanager}/api/v2/alerts", ended) if ended else ""
+    return 0 if refusal != "" else len(ended)
+
+
+def wait_started(prometheus: str, after: float) -> bool:
+    """Wait until Prometheus has seen that every run of the demo began anew.
+
+    Args:
+        prometheus: Its base URL.
+        after: Unix seconds; what began before was the last time.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    question = urllib.parse.quote(f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}')
+    while time.monotonic() < deadline:
+        answer = pages.read(f"{prometheus}/api/v1/query?query={question}")
+        if answer and json.loads(answer)["data"]["result"]:
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def _is_ours(labels: dict[str, str], gpus: str) -> bool:
+    return labels.get("run", "").startswith(RUNS) or labels.get("instance") == gpus
+
+
+def _ended(alert: dict[str, Any]) -> dict[str, Any]:
+    now = datetime.now(timezone.utc).isoformat()
+    return {**{key: alert[key] for key in ("labels", "annotations", "startsAt")}, "endsAt": now}

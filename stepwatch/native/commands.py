@@ -1,0 +1,56 @@
+"""What users can do with a stack of plain processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepwatch.config import Config
+from stepwatch.deployment import Deployment, OnThisMachine
+from stepwatch.native import demo_reset, down, processes, status, up
+from stepwatch.native.readiness import Say
+from stepwatch.native.state import State
+from stepwatch.testalert import journal
+from stepwatch.testalert.journal import Journal
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The stack in one state folder, ``place``; ``config`` is the configuration file."""
+
+    config: Path
+    place: State
+    say: Say
+
+    def up(self, runs: Path | None, *, demo: bool) -> int:
+        """Bring it up, or up to date."""
+        return up.up(self.config, runs, self.place, self.say, demo=demo)
+
+    def down(self) -> int:
+        """Take it down; data and logs stay."""
+        return down.down(self.place, self.say)
+
+    def status(self) -> int:
+        """Show how each process is."""
+        return status.status(self.place, self.say)
+
+    def demo_reset(self) -> int:
+        """Have the demo start over."""
+        return demo_reset.demo_reset(self.place, self.say)
+
+    def journal(self, part: str) -> Journal:
+        """What a part logs from now on."""
+        return journal.opened(self.place.log(part))
+
+    def log(self, part: str) -> str:
+        """Where people read what a part logs."""
+        return str(self.place.log(part))
+
+    def deployment(self, config: Config) -> Deployment:
+        """What files are rendered for."""
+        return OnThisMachine(config)
+
+    @property
+    def exists(self) -> bool:
+        """Whether any process of it lives."""
+        return bool(processes.marked(self.place.mark))

@@ -1,0 +1,38 @@
+"""Has the demo start over, as if it had never run."""
+
+from __future__ import annotations
+
+import time
+
+from stepwatch import demo
+from stepwatch.native import part, supervisord
+from stepwatch.native.readiness import Say, Wait
+from stepwatch.native.state import State
+
+SIMULATIONS = ("demo", "gpu")
+
+
+def demo_reset(place: State, say: Say) -> int:
+    """Start the simulated runs and GPUs over, and end the alerts that they raised.
+
+    Prometheus starts again as well, keeping its history: it would hold on to those alerts.
+
+    Returns:
+        0 when the demo runs anew, 1 when it does not run, or a part does not come up again.
+    """
+    parts = {each.name: each for each in part.load(place.parts)}
+    with supervisord.connected(place) as server:
+        if not server or "demo" not in parts:
+            say("The demo is not running. `make up DEMO=1` starts it.")
+            return 1
+        begun = time.time()
+        with place.lock():
+            for name in SIMULATIONS:
+                server.restart(name)
+            say("The simulated runs and GPUs start over.")
+            demo.wait_started(f"http://{parts['prometheus'].address}", begun)
+            server.restart("prometheus")
+    missing = Wait(place, say).until_ready([parts[name] for name in (*SIMULATIONS, "prometheus")])
+    count = demo.end_alerts(f"http://{parts['alertmanager'].address}", parts["gpu"].address)
+    say(f"{count} alerts of the demo are over. They come again within three minutes.")
+    return 1 if missing else 0

@@ -1,0 +1,28 @@
+"""node_exporter, if this machine has it: memory, disks and load of the machine itself."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from stepwatch import pages
+from stepwatch.config import Config
+from stepwatch.native import ports, processes
+from stepwatch.native.state import State
+
+_NAMES = ("node_exporter", "prometheus-node-exporter")
+
+
+def find() -> Path | None:
+    """The program from PATH, ``None`` if there is none; it is never downloaded."""
+    return next((Path(path) for path in map(shutil.which, _NAMES) if path), None)
+
+
+def serves_already(config: Config, place: State) -> bool:
+    """Whether one that is not ours, as the distribution's service, answers on the port for it."""
+    if not ports.taken(config.listen, config.ports.node):
+        return False
+    owner = ports.owner(config.ports.node)
+    if owner and owner.pid in {process.pid for process in processes.marked(place.mark)}:
+        return False
+    return "\nnode_exporter_build_info{" in (pages.read(f"http://{config.address('node')}/metrics") or "")

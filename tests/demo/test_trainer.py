@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from demo.story import STORIES
+from demo.trainer import REST, Trainer
+from exporter.runs import signals
+from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
+from exporter.runs.sources import recognise
+from tests.real.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+NOT_OF_VERL = {"reward_std", "zero_std_ratio"}
+BY_NAME = {story.name: story for story in STORIES}
+
+
+def trainer(folder: Path, name: str = "healthy", *, seed: int = 1, total: int = 50) -> Trainer:
+    return Trainer(BY_NAME[name], folder, seed, 0.3, total)
+
+
+def lived(made: Trainer, ticks: int) -> Path:
+    for _ in range(ticks):
+        made.tick()
+    made.close()
+    return made.path
+
+
+def events(log: Path) -> Iterator[Event]:
+    """What the run exporter reads out of a log."""
+    lines = log.read_bytes().splitlines()
+    source = next(found for line in lines if (found := recognise(line)))
+    for line in lines:
+        yield from source.read(line)
+
+
+def records(log: Path) -> list[Record]:
+    return [event for event in events(log) if isinstance(event, Record)]
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_each_run_is_read_with_every_signal_that_verl_has(tmp_path: Path, name: str) -> None:
+    log = lived(trainer(tmp_path, name), 11)
+
+    table = signals.table("verl")
+    first, *others = records(log)
+    assert (first.step, signals.extract(first.values, table)) == (0, {})
+    assert [record.step for record in others] == list(range(1, 11))
+    for record in others:
+        assert set(signals.extract(record.values, table)) == set(signals.NAMES) - NOT_OF_VERL
+
+
+def test_a_console_log_tells_total_limit_and_end(tmp_path: Path) -> None:
+    log = lived(trainer(tmp_path), 53)
+
+    said = [event for event in events(log) if not isinstance(event, Record)]
+    assert said == [ResponseLimit(1024), TotalSteps(50), Ended("finished")]
+
+
+def test_a_file_log_is_nothing_but_records(tmp_path: Path) -> None:
+    log = lived(trainer(tmp_path, "stagnates"), 53)
+
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(51))
+    assert all(set(line) == {"step", "data"} for line in lines)
+
+
+def test_a_run_that_hangs_says_nothing_more(tmp_path: Path) -> None:
+    log = lived(trainer(tmp_path, "hangs", total=200), 202)
+
+    assert records(log)[-1].step == BY_NAME["hangs"].hangs_after
+    assert not [event for event in events(log) if isinstance(event, Ended)]
+
+
+def test_a_run_that_is_done_rests_and_starts_over_in_an_empty_file(tmp_path: Path) -> None:
+    made = trainer(tmp_path)
+    lived(made, 50 + 2 + REST)
+    before = made.path.read_text()
+    inode = made.path.stat().st_ino
+
+    lived(made, 4)
+
+    assert made.path.stat().st_ino == inode
+    assert [record.step for record in records(made.path)] == [0, 1, 2, 3]
+    assert before.startswith(made.path.read_text())
+
+
+def test_the_seed_makes_the_numbers(tmp_path: Path) -> None:
+    logs = [
+        lived(trainer(tmp_path / str(number), seed=seed), 9).read_text()
+        for number, seed in enumerate((1, 1, 2))
+    ]
+
+    assert logs[0] == logs[1] != logs[2]
+
+
+@contextmanager
+def demo(*words: object) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "demo", *map(str, words)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_at_once_and_takes_the_logs_along(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "healthy.log").write_text("of another day\n")
+    with demo("--path", tmp_path) as process:
+        eventually(lambda: len(list((tmp_path / "demo").iterdir())) == 4)
+        eventually(lambda: len(records(tmp_path / "demo" / "healthy.log")) > 1)
+        assert "another day" not in (tmp_path / "demo" / "healthy.log").read_text()
+
+        process.send_signal(number)
+        said, problems = process.communicate(timeout=20)
+
+    assert (process.returncode, problems) == (0, "")
+    assert said == f"4 simulated runs write to {tmp_path}/demo\n"
+    assert list((tmp_path / "demo").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--step-seconds", "0.5"], "'0.5' is no time for a step. Expected: 0.001 to 0.4 seconds."),
+        (["--step-seconds", "fast"], "'fast' is no time for a step."),
+        (["--steps", "0"], "'0' is no number of steps. Expected one such as 12000."),
+    ],
+)
+def test_a_wrong_flag_is_refused_with_what_was_expected(tmp_path: Path, words: list[str], says: str) -> None:
+    with demo("--path", tmp_path, *words) as process:
+        assert says in process.communicate(timeout=20)[1]
+    assert process.returncode == 2
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with demo("--path", tmp_path / "file") as process:
+        problems = process.communicate(timeout=20)[1]
+
+    assert process.returncode == 2
+    assert problems.startswith(f"--path: {tmp_path}/file/demo: Not a directory. Expected: ")
+    assert "Cure: " in problems

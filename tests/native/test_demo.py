@@ -1,0 +1,65 @@
+"""The demo as `make up DEMO=1` brings it up: it starts over on demand, and goes without a trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stepwatch import pages
+from tests.native.installation import Installation, made
+from tests.real import query
+from tests.real.waiting import eventually
+
+pytestmark = pytest.mark.e2e
+
+SICK = ("KLExplosion", "demo/kl-explodes")
+
+
+@pytest.fixture(name="installation")
+def _installation(tmp_path: Path) -> Iterator[Installation]:
+    installation = made(tmp_path, "newest")
+    yield installation
+    installation.run("down")
+
+
+def held(installation: Installation) -> set[tuple[str, str]]:
+    """Name and run of the alerts that Alertmanager holds."""
+    alerts = json.loads(pages.read(f"{installation.url('alertmanager')}/api/v2/alerts") or "[]")
+    return {(alert["labels"]["alertname"], alert["labels"].get("run", "")) for alert in alerts}
+
+
+def shows_demo(installation: Installation) -> bool:
+    """Whether `status` has a line on the simulated trainers; all must be well."""
+    status = installation.run("status")
+    assert status.returncode == 0, status.stdout
+    return any(line.startswith("demo ") for line in status.stdout.splitlines())
+
+
+def test_the_demo_starts_over_on_demand_and_goes_with_the_next_up(installation: Installation) -> None:
+    assert installation.run("demo-reset").returncode == 1
+
+    done = installation.up("--demo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert shows_demo(installation)
+    assert "simulated GPUs" in done.stdout
+    eventually(lambda: "4 running" in installation.run("status").stdout)
+    eventually(lambda: SICK in held(installation), timeout=150)
+
+    done = installation.run("demo-reset")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not [run for _, run in held(installation) if run.startswith("demo/")]
+    assert query(installation.url("prometheus"), 'count(rl_step{run=~"demo/.+"} < 100)')[0]["value"][1] == "4"
+    eventually(lambda: SICK in held(installation), timeout=150)
+
+    done = installation.up()
+    assert done.returncode == 0
+    assert "The demo is gone." in done.stdout
+    assert not shows_demo(installation)
+    assert "The demo is gone." not in installation.up().stdout
+    assert not (installation.state / "data/demo-runs").exists()
+    done = installation.run("demo-reset")
+    assert done.returncode == 1
+    assert done.stdout == "The demo is not running. `make up DEMO=1` starts it.\n"

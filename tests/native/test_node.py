@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stepwatch.config import Config
+from stepwatch.native import node, processes
+from stepwatch.native.state import State
+from tests.real import Server, free_port
+
+PAGES = """
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Pages(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(sys.argv[2].encode())
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Pages).serve_forever()
+"""
+OF_NODE_EXPORTER = '# TYPE node_exporter_build_info gauge\nnode_exporter_build_info{version="1.5.0"} 1\n'
+
+
+@pytest.fixture(name="config")
+def _config() -> Config:
+    return Config.model_validate({"ports": {"node": free_port()}})
+
+
+def serving(config: Config, page: str, mark: str = "") -> Iterator[Server]:
+    port = config.ports.node
+    command = [sys.executable, "-c", PAGES, str(port), page]
+    env = {**os.environ, processes.MARK: mark}
+    with Server(command, f"http://127.0.0.1:{port}", env=env) as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", ["node_exporter", "prometheus-node-exporter"])
+def test_it_is_found_on_path_under_both_its_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert node.find() is None
+
+    (tmp_path / name).touch(mode=0o755)
+    assert node.find() == tmp_path / name
+
+
+def test_one_that_runs_as_a_service_is_used(config: Config, tmp_path: Path) -> None:
+    assert not node.serves_already(config, State(tmp_path))
+    for _ in serving(config, OF_NODE_EXPORTER):
+        assert node.serves_already(config, State(tmp_path))
+
+
+def test_another_program_on_its_port_is_not_taken_for_it(config: Config, tmp_path: Path) -> None:
+    for _ in serving(config, "# about node_exporter_build_info{}\n"):
+        assert not node.serves_already(config, State(tmp_path))
+
+
+def test_our_own_is_not_taken_for_somebody_else_s(config: Config, tmp_path: Path) -> None:
+    for _ in serving(config, OF_NODE_EXPORTER, mark=State(tmp_path).mark):
+        assert not node.serves_already(config, State(tmp_path))
