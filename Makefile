@@ -7,25 +7,34 @@ SHELL := /bin/bash
 PYTHON ?= python3
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG
+export RUNS CONFIG TO
+STEPWATCH = $(PY) -m stepwatch
+WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status generate test check bench runtime development
+.PHONY: help up down status demo-reset test-alert generate test check bench runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
-	@echo "  RUNS=folder CONFIG=file for up, CONFIG=file for generate, ARGS='-k name' for test and bench"
+	@echo "  RUNS=folder DEMO=1 NATIVE=1 for up, TO=receiver for test-alert, CONFIG=file for all of these,"
+	@echo "  ARGS='-k name' for test and bench"
 
-up: runtime ## Start the stack here, or apply config.yaml to the running one
-	@$(PY) -m stepwatch up $${RUNS:+--runs "$$RUNS"} $${CONFIG:+--config "$$CONFIG"}
+up: runtime ## Start the stack, or apply config.yaml to the running one; containers if Docker answers
+	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native)
 
 down: runtime ## Stop the stack; data and logs stay
-	@$(PY) -m stepwatch down
+	@$(STEPWATCH) down $(WITH)
 
-status: runtime ## Show how each part of the stack is
-	@$(PY) -m stepwatch status
+status: runtime ## Show how each part of the stack is, and what fires
+	@$(STEPWATCH) status $(WITH)
 
-generate: runtime ## Render config.yaml for Prometheus, Alertmanager and Grafana
-	@$(PY) generate.py $${CONFIG:+--config "$$CONFIG"}
+demo-reset: runtime ## Have the demo of `make up DEMO=1` start over
+	@$(STEPWATCH) demo-reset $(WITH)
+
+test-alert: runtime ## Send a test message to a receiver: make test-alert TO=name
+	@$(STEPWATCH) test-alert $(WITH) "$${TO:?name a receiver of config.yaml: make test-alert TO=name}"
+
+generate: runtime ## Render config.yaml for the containers, and have Alertmanager read it
+	@$(PY) generate.py --reload $(WITH)
 
 test: development ## Run all tests; gets the programs that they need, which takes minutes once
 	@$(PY) -m tests.real

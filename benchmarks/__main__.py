@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import cold_start, generator, metrics_page, notification
+from benchmarks import cold_start, containers, generator, gpu_page, metrics_page, notification
 
 BENCHMARKS = {
     "cold_start": cold_start.run,
     "metrics_page": metrics_page.run,
     "generator": generator.run,
     "notification": notification.run,
+    "gpu_page": gpu_page.run,
+    "containers": containers.run,
 }
 
 

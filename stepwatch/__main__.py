@@ -1,4 +1,4 @@
-"""``python -m stepwatch up|down|status``: the stack as plain processes on this machine."""
+"""``python -m stepwatch up|down|status|...``: what users do with the stack, whatever it runs in."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from stepwatch import choice
 from stepwatch.config import Refused
 from stepwatch.generate import CHECKOUT
-from stepwatch.native.down import down
 from stepwatch.native.state import State
-from stepwatch.native.status import status
-from stepwatch.native.up import up
+from stepwatch.testalert.command import send_test
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,21 +37,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     place = State.chosen(CHECKOUT)
     if options.command == "up":
-        return up(options.config, options.runs, place, _say)
-    return {"down": down, "status": status}[options.command](place, _say)
+        stack = choice.to_start(options.config, place, _say, native=options.native)
+        return stack.up(options.runs, demo=options.demo)
+    stack = choice.running(options.config, place, _say)
+    if options.command == "test-alert":
+        return send_test(options.config, options.receiver, stack, _say)
+    return {"down": stack.down, "status": stack.status, "demo-reset": stack.demo_reset}[options.command]()
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m stepwatch")
     commands = parser.add_subparsers(dest="command", required=True)
-    starting = commands.add_parser("up", help="start the stack, or bring a running one up to date")
-    starting.add_argument(
+    starting = _command(commands, "up", "start the stack, or bring a running one up to date")
+    starting.add_argument("--runs", type=Path, help="in place of the file's runs.path")
+    starting.add_argument("--demo", action="store_true", help="with simulated trainers and GPUs")
+    starting.add_argument("--native", action="store_true", help="as plain processes even if Docker answers")
+    _command(commands, "down", "stop the stack")
+    _command(commands, "status", "show how each part is")
+    _command(commands, "demo-reset", "have the demo start over")
+    testing = _command(commands, "test-alert", "send one marked test message to a receiver")
+    testing.add_argument("receiver", help="its name in config.yaml")
+    return parser
+
+
+def _command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text)
+    command.add_argument(
         "--config", type=Path, default=CHECKOUT / "config.yaml", help="in place of config.yaml"
     )
-    starting.add_argument("--runs", type=Path, help="in place of the file's runs.path")
-    commands.add_parser("down", help="stop the stack")
-    commands.add_parser("status", help="show how each part is")
-    return parser
+    return command
 
 
 def _say(line: str) -> None:

@@ -3,11 +3,16 @@
 import sys
 import unittest
 
+from tests.real import distribution, docker
 from tests.real.tools import EVERYTHING
 
-for get, version in EVERYTHING:
+try:
+    distribution.install()
+except RuntimeError as problem:
+    sys.exit(f"{problem}")
+for get in (*EVERYTHING, docker.prepare):
     try:
-        get(version)
+        get()
     except unittest.SkipTest as reason:
         sys.stderr.write(f"Tests that need it will be skipped: {reason}\n")
     except RuntimeError as problem:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch.packages import tools_folder
@@ -23,16 +24,35 @@ class BuildError(Exception):
     """Raised when a program cannot be built here; says why."""
 
 
+@dataclass(frozen=True)
+class Module:
+    """A Go module, its version as the project itself counts, and where the programs keep theirs."""
+
+    path: str
+    scale: int
+    stamp: str
+
+
+_COMMON = "github.com/prometheus/common/version.Version"
+# A module at version 2 or later must say so in its path. Prometheus does not: its 3.13.2 is v0.313.2.
+_KNOWN = {
+    "prometheus": Module("github.com/prometheus/prometheus", 100, _COMMON),
+    "alertmanager": Module("github.com/prometheus/alertmanager", 100, _COMMON),
+    "compose": Module("github.com/docker/compose/v5", 0, "github.com/docker/compose/v5/internal.Version"),
+}
+
+
 def version(name: str) -> str:
     """The release that `tests/tools/<name>/go.mod` pins, as the project itself counts."""
-    pinned = re.search(
-        rf"github\.com/prometheus/{name} v0\.(\d+)\.(\d+)", (MODULES / name / "go.mod").read_text()
-    )
+    module = _KNOWN[name]
+    text = (MODULES / name / "go.mod").read_text()
+    pinned = re.search(rf"{re.escape(module.path)} v(\d+)\.(\d+)\.(\d+)", text)
     if not pinned:
         raise BuildError(f"tests/tools/{name}/go.mod pins no version of {name}")
-    minor, patch = int(pinned[1]), int(pinned[2])
-    # Modules cannot be at version 3 under this path: Prometheus 3.13.2 is the module's v0.313.2.
-    return f"{minor // 100}.{minor % 100}.{patch}"
+    major, minor, patch = map(int, pinned.groups())
+    if module.scale:
+        major, minor = divmod(minor, module.scale)
+    return f"{major}.{minor}.{patch}"
 
 
 def built(name: str) -> Path:
@@ -42,7 +62,7 @@ def built(name: str) -> Path:
         BuildError: Go is missing or too old, or the build failed.
     """
     place = tools_folder() / f"{name}-{version(name)}"
-    with _lock(place):
+    with locked(place):
         if not (place / "bin").is_dir():
             _build(name, place)
     return place / "bin"
@@ -67,7 +87,7 @@ def _require_go() -> None:
 
 
 def _go_build(name: str, folder: Path) -> None:
-    stamp = f"-s -w -X github.com/prometheus/common/version.Version={version(name)}"
+    stamp = f"-s -w -X {_KNOWN[name].stamp}={version(name)}"
     # cgo would tie the programs to this machine's loader; the listing of tools stands in go.mod.
     command = ["env", "CGO_ENABLED=0", "go", "build", "-ldflags", stamp, "-o", f"{folder}/", "tool"]
     begun = time.monotonic()
@@ -91,7 +111,8 @@ def _runs(process: subprocess.Popen[bytes]) -> bool:
 
 
 @contextmanager
-def _lock(place: Path) -> Iterator[None]:
+def locked(place: Path) -> Iterator[None]:
+    """Keep others from making the same thing at the same time."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_name(f".{place.name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

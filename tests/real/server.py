@@ -16,7 +16,8 @@ from typing import Any
 
 from typing_extensions import Self
 
-from stepwatch.native import pages, ports
+from stepwatch import pages
+from stepwatch.native import ports
 from stepwatch.native.log import last_lines
 
 _given: set[int] = set()

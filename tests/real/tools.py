@@ -35,8 +35,12 @@ def alertmanager(version: str) -> Tool:
     return _tool("alertmanager", "amtool", version)
 
 
-EVERYTHING = ((prometheus, "2.42"), (prometheus, "3.13"), (alertmanager, "0.25"), (alertmanager, "0.31"))
-"""Every program that the tests use, and the version."""
+EVERYTHING = tuple(
+    functools.partial(get, version)
+    for get, versions in ((prometheus, ("2.42", "3.13")), (alertmanager, ("0.25", "0.31")))
+    for version in versions
+)
+"""Gives each program that the tests use."""
 
 
 def _tool(server: str, tool: str, version: str) -> Tool:

@@ -1,0 +1,147 @@
+"""The GPU exporter's page for 8 GPUs: time to answer, memory, processor; beside the real nvitop-exporter.
+
+Both read the same library, in which driver calls cost nothing, and then one in which a call hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from stepwatch.packages import tools_folder
+from tests.gpu.driver import Driver
+from tests.real import Server, free_port
+
+SCRAPES = 500
+PEER = "1.7.2"
+ROOT = Path(__file__).parents[1]
+TICKS = os.sysconf("SC_CLK_TCK")
+HEAD = (
+    "exporter", "samples", "first values after, s", "p50, ms", "p99, ms", "PSS, MB", "processes", "of a core",
+    "p99 while a call hangs, ms", "values of that call then",
+)  # fmt: skip
+
+
+def run() -> Iterator[str]:
+    yield f"| {' | '.join(HEAD)} |"
+    yield "|---" * len(HEAD) + "|"
+    for name, command in (("`exporter.gpu`", _ours), (f"nvitop-exporter {PEER}", _peer)):
+        with tempfile.TemporaryDirectory() as folder:
+            page, figures = _measure(command, Driver(Path(folder)))
+        yield f"| {name} | {' | '.join(figures)} |"
+        with tempfile.TemporaryDirectory() as folder:
+            floor = " | ".join(_floor(page, Path(folder)))
+        yield f"| that page as a file, by `http.server` | | | {floor} | | | | | |"
+
+
+def _ours(port: int) -> list[str]:
+    return [sys.executable, "-m", "exporter.gpu", f"--port={port}"]
+
+
+def _peer(port: int) -> list[str]:
+    """The peer in an environment of its own, kept with the other programs of the tests."""
+    place = tools_folder() / f"nvitop-exporter-{PEER}"
+    if not (place / "bin/nvitop-exporter").exists():
+        venv.create(place, with_pip=True)
+        wanted = f"nvitop-exporter=={PEER}"
+        subprocess.run([place / "bin/pip", "install", "--quiet", wanted], check=True)
+    return [str(place / "bin/nvitop-exporter"), f"--port={port}", "--bind-address=127.0.0.1", "--interval=1"]
+
+
+def _measure(command: Callable[[int], list[str]], driver: Driver) -> tuple[bytes, list[str]]:
+    """The page, and the figures in the order of the table."""
+    driver.install()
+    port = free_port()
+    words, url = command(port), f"http://127.0.0.1:{port}/metrics"
+    unlogged = {key: value for key, value in driver.environment.items() if key != "FAKE_NVML_LOG"}
+    started = time.perf_counter()
+    with Server(words, url, cwd=ROOT, env=unlogged) as server:
+        while b'="7",' not in _page(url):
+            time.sleep(0.01)
+        first = time.perf_counter() - started
+        core, page, times = _core_share(server.pid), _page(url), _times(url)
+        pss = [_pss(pid) for pid in _family(server.pid)]
+        driver.tell("gpus=8", "hang=GetPowerUsage")
+        time.sleep(4)
+        hanging, told = _times(url), _power(_page(url))
+        driver.tell("gpus=8")
+    return page, [
+        str(sum(not line.startswith(b"#") for line in page.splitlines())),
+        f"{first:.2f}",
+        *_percentiles(times),
+        f"{sum(pss):.1f}",
+        str(len(pss)),
+        f"{core:.1%}",
+        _percentiles(hanging)[1],
+        str(told),
+    ]
+
+
+def _floor(page: bytes, folder: Path) -> list[str]:
+    """What this machine needs for a page of that size at that moment, whoever answers."""
+    (folder / "metrics").write_bytes(page)
+    port = free_port()
+    words = [sys.executable, "-m", "http.server", str(port), "--bind=127.0.0.1", f"--directory={folder}"]
+    url = f"http://127.0.0.1:{port}/metrics"
+    with Server(words, url):
+        return _percentiles(_times(url))
+
+
+def _power(page: bytes) -> int:
+    """How many values of the power draw, which cannot be known while its call hangs."""
+    names = (b"gpu_power_watts{", b"gpu_power_usage_W{")
+    return sum(line.startswith(names) for line in page.splitlines())
+
+
+def _times(url: str) -> list[float]:
+    return sorted(_scrapes(url))
+
+
+def _percentiles(times: list[float]) -> list[str]:
+    return [f"{1e3 * times[int(len(times) * share)]:.2f}" for share in (0.5, 0.99)]
+
+
+def _core_share(pid: int) -> float:
+    """Share of a core that a process and its children use."""
+    used, began = _core_seconds(pid), time.perf_counter()
+    time.sleep(20)
+    return (_core_seconds(pid) - used) / (time.perf_counter() - began)
+
+
+def _scrapes(url: str) -> Iterator[float]:
+    """Seconds for each scrape."""
+    for _ in range(SCRAPES):
+        time.sleep(0.01)
+        started = time.perf_counter()
+        _page(url)
+        yield time.perf_counter() - started
+
+
+def _page(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=30) as reply:
+        return reply.read()
+
+
+def _family(pid: int) -> list[int]:
+    """A process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(child for name in children for child in _family(int(name)))]
+
+
+def _pss(pid: int) -> float:
+    """Memory of a process in MB, its share of what it shares with others."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(rollup.partition("\nPss:")[2].split()[0]) / 1024
+
+
+def _core_seconds(pid: int) -> float:
+    """Processor time that a process and its children have used."""
+    stats = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in _family(pid)]
+    return sum(int(stat[11]) + int(stat[12]) for stat in stats) / TICKS

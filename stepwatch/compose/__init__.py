@@ -1,0 +1,1 @@
+"""The stack as containers: brought up, looked at, taken down, through `docker compose`."""

@@ -1,0 +1,66 @@
+"""What users can do with a stack of containers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stepwatch.compose import demo, down, status, up
+from stepwatch.compose.engine import Engine
+from stepwatch.compose.up import Say
+from stepwatch.config import Config, load
+from stepwatch.deployment import Deployment
+from stepwatch.generate import CHECKOUT, containers
+from stepwatch.native.state import State
+from stepwatch.testalert.journal import Journal
+
+ALL = ("demo", "tools")
+
+
+@dataclass(frozen=True)
+class Containers:
+    """The stack of compose.yaml; ``config`` is the configuration file, ``place`` remembers RUNS=."""
+
+    config: Path
+    place: State
+    say: Say
+
+    def up(self, runs: Path | None, *, demo: bool) -> int:
+        """Bring it up, or up to date."""
+        return up.up(self.config, runs, self.place, self.say, demo=demo)
+
+    def down(self) -> int:
+        """Take it down; volumes stay."""
+        return down.down(self._project, self.say)
+
+    def status(self) -> int:
+        """Show how each container is."""
+        rendered = up.rendered(self.config, self.place)
+        return status.status(self._project, load(self.config), rendered, self.say)
+
+    def demo_reset(self) -> int:
+        """Have the demo start over."""
+        return demo.demo_reset(self._project, load(self.config), self.say)
+
+    def journal(self, part: str) -> Journal:
+        """What a part says from now on."""
+        since = time.time()
+        return lambda: self._project.tell("logs", "--no-log-prefix", f"--since={since:.3f}", part)
+
+    def log(self, part: str) -> str:
+        """Where people read what a part says."""
+        return f"`docker compose logs {part}`"
+
+    def deployment(self, config: Config) -> Deployment:
+        """What files are rendered for."""
+        return containers(config)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there are containers of it, running or not."""
+        return bool(self._project.services())
+
+    @property
+    def _project(self) -> Engine:
+        return replace(Engine(CHECKOUT), profiles=ALL)

@@ -1,0 +1,35 @@
+"""Has the demo in containers start over, as if it had never run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from stepwatch import demo
+from stepwatch.compose.engine import Engine
+from stepwatch.config import Config
+from stepwatch.deployment import CONTAINER_PORTS
+
+SIMULATIONS = ("demo", "demo-gpu")
+
+
+def demo_reset(project: Engine, config: Config, say: Callable[[str], None]) -> int:
+    """Start the simulated runs and GPUs over, and end the alerts that they raised.
+
+    Prometheus starts again as well, keeping its history: it would hold on to those alerts.
+
+    Returns:
+        0 when the demo runs anew, 1 when it does not run.
+    """
+    running = {service.name for service in project.services() if service.state == "running"}
+    if not running.issuperset(SIMULATIONS):
+        say("The demo is not running. `make up DEMO=1` starts it.")
+        return 1
+    begun = time.time()
+    project.tell("restart", *SIMULATIONS)
+    say("The simulated runs and GPUs start over.")
+    demo.wait_started(f"http://{config.address('prometheus')}", begun)
+    project.tell("restart", "prometheus")
+    count = demo.end_alerts(f"http://{config.address('alertmanager')}", f"demo-gpu:{CONTAINER_PORTS['gpu']}")
+    say(f"{count} alerts of the demo are over. They come again within three minutes.")
+    return 0

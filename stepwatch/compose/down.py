@@ -1,0 +1,22 @@
+"""Takes the containers down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stepwatch.compose.engine import Engine
+
+
+def down(project: Engine, say: Callable[[str], None]) -> int:
+    """Remove every container of the stack; volumes, with data, silences and the password, stay.
+
+    Returns:
+        0 when nothing of it runs any more, else what Compose ended with.
+    """
+    if not project.services():
+        say("Stepwatch is not running.")
+        return 0
+    if code := project.show("down", "--remove-orphans"):
+        return code
+    say("Stepwatch is down. Its data stays in Docker's volumes (`docker volume ls`).")
+    return 0

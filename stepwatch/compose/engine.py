@@ -1,0 +1,152 @@
+"""Docker and its Compose plugin on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stepwatch.config import Refused
+
+LEAST_COMPOSE = (2, 20)
+"""The first that knows `start_interval`."""
+
+_ANSWER_SECONDS = 15
+
+
+class EngineError(Refused):
+    """Raised when Compose cannot do what was asked; holds its words."""
+
+
+class NoEngineError(Exception):
+    """Raised when there is no engine to use; its text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """What Compose knows of a service's container."""
+
+    name: str
+    container: str
+    state: str
+    health: str
+    exit_code: int
+    summary: str
+    published: bool
+
+    @property
+    def done(self) -> bool:
+        """Whether it does its work once, and did."""
+        return self.state == "exited" and self.exit_code == 0
+
+    @property
+    def standing(self) -> str:
+        """``up``, or the word for what is wrong with it."""
+        if self.state != "running":
+            return self.state
+        return self.health if self.health in ("starting", "unhealthy") else "up"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Commands to Compose about the project in one checkout.
+
+    ``variables`` are those that compose.yaml asks for, ``files`` and ``profiles`` what of it counts.
+    """
+
+    checkout: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ("compose.yaml",)
+    profiles: tuple[str, ...] = ()
+
+    def show(self, *words: str) -> int:
+        """Run a command that talks to the user; return its exit status."""
+        return subprocess.run(self._command(words), env=self._environment(), check=False).returncode
+
+    def tell(self, *words: str) -> str:
+        """Run a command; return what it prints.
+
+        Raises:
+            EngineError: it failed.
+        """
+        done = subprocess.run(
+            self._command(words), env=self._environment(), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise EngineError(f"docker compose {words[0]} failed. It says: {done.stderr.strip()}")
+        return done.stdout
+
+    def services(self) -> list[Service]:
+        """The containers of the stack, ended ones included."""
+        told = self.tell("ps", "--all", "--format=json").strip()
+        # One object a line; versions before 2.21 print one list.
+        found = json.loads(told) if told.startswith("[") else map(json.loads, told.splitlines())
+        return [_service(each) for each in found]
+
+    def _command(self, words: tuple[str, ...]) -> list[str]:
+        files = [f"--file={self.checkout / name}" for name in self.files]
+        profiles = [f"--profile={name}" for name in self.profiles]
+        return ["docker", "compose", *files, *profiles, *words]
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self.variables}
+
+
+def _service(told: dict[str, Any]) -> Service:
+    ports = told.get("Publishers") or []
+    return Service(
+        name=told["Service"],
+        container=told["ID"],
+        state=told["State"],
+        health=told["Health"],
+        exit_code=told["ExitCode"],
+        summary=told["Status"],
+        published=any(port["PublishedPort"] for port in ports),
+    )
+
+
+def require() -> None:
+    """Check that a Docker daemon answers, and that its Compose is not too old.
+
+    Raises:
+        NoEngineError: what is missing.
+    """
+    if not shutil.which("docker"):
+        raise NoEngineError("docker is not on PATH")
+    if _told("docker", "version", "--format={{.Server.Version}}") is None:
+        raise NoEngineError("no Docker daemon answers")
+    compose = _told("docker", "compose", "version", "--short")
+    if compose is None:
+        raise NoEngineError("docker has no Compose plugin (docker-compose v1 will not do)")
+    number = re.search(r"(\d+)\.(\d+)", compose)
+    if not number or (int(number[1]), int(number[2])) < LEAST_COMPOSE:
+        raise NoEngineError(
+            f"Docker Compose is {compose.strip()}; needed: {'.'.join(map(str, LEAST_COMPOSE))}"
+        )
+
+
+def has_gpus() -> bool:
+    """Whether containers can be given NVIDIA GPUs here."""
+    runtimes = _told("docker", "info", "--format={{json .Runtimes}} {{json .CDISpecDirs}}") or ""
+    return Path("/dev/nvidiactl").exists() and "nvidia" in runtimes
+
+
+def inspect(container: str) -> dict[str, Any]:
+    """What Docker knows of a container; empty if it is gone."""
+    told = _told("docker", "inspect", container)
+    found: list[dict[str, Any]] = json.loads(told) if told else [{}]
+    return found[0]
+
+
+def _told(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,51 @@
+"""What compose.yaml asks for, from config.yaml and from this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stepwatch.config import Config
+from stepwatch.generate import folders
+
+PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
+"""The parts with a port of this machine."""
+
+_LINKED = ("prometheus", "alertmanager", "grafana")
+
+
+def variables(config: Config, runs: Path, rendered: Path) -> dict[str, str]:
+    """The variables of compose.yaml; what the user has set in the environment stays as it is.
+
+    Args:
+        config: The configuration.
+        runs: The folder with the trainers' files.
+        rendered: The folder that holds ``<service>/generated``.
+    """
+    ports = {f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part)) for part in PUBLISHED}
+    links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
+    secrets, targets = folders()
+    return {
+        **ports,
+        **links,
+        "STEPWATCH_LISTEN": f"[{config.listen}]" if ":" in config.listen else config.listen,
+        "STEPWATCH_PATH": str(runs),
+        "STEPWATCH_PATH_GROUP": _group(runs),
+        "STEPWATCH_RENDERED": str(rendered),
+        "STEPWATCH_SECRETS": str(secrets),
+        "STEPWATCH_SECRETS_GROUP": _group(secrets),
+        "STEPWATCH_TARGETS": str(targets),
+        "STEPWATCH_RETENTION_TIME": str(config.retention.time),
+        "STEPWATCH_RETENTION_SIZE": str(config.retention.size),
+        "TZ": os.environ.get("TZ") or _time_zone(),
+    }
+
+
+def _group(folder: Path) -> str:
+    # Containers get the group of what they read, so that files need not be open to everybody.
+    return str(folder.stat().st_gid)
+
+
+def _time_zone() -> str:
+    # The name of the machine's zone is where its link leads: /usr/share/zoneinfo/Europe/Berlin.
+    return str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]

@@ -1,0 +1,19 @@
+"""Plain text for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The rows as lines, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def duration(seconds: float) -> str:
+    """A time span in two units: `3d 4h`, `5m 6s`."""
+    for unit, name, smaller, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= unit:
+            return f"{int(seconds // unit)}{name} {int(seconds % unit // smaller)}{rest}"
+    return f"{int(seconds)}s"

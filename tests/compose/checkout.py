@@ -1,0 +1,111 @@
+"""A copy of the checkout as a user has it after cloning, and a stack brought up from it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stepwatch.environment import CHECKOUT
+from tests.real import free_port, query
+from tests.real.docker import Docker
+
+PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
+
+
+class Checkout:
+    """A fresh clone in a folder, driven by the commands that users have.
+
+    Its config.yaml gets free ports, and ``settings`` in place of the shipped ones.
+    """
+
+    def __init__(self, folder: Path, docker: Docker, settings: dict[str, Any] | None = None) -> None:
+        self.folder, self.docker = folder, docker
+        _copy(folder)
+        self.ports = {part: free_port() for part in (*PUBLISHED, "node")}
+        self.config = folder / "config.yaml"
+        self._shipped = yaml.safe_load(self.config.read_text())
+        self.write(settings or {})
+
+    def write(self, settings: dict[str, Any]) -> None:
+        """Edit config.yaml: what is shipped, these settings, and free ports."""
+        self.config.write_text(yaml.safe_dump({**self._shipped, **settings, "ports": self.ports}))
+
+    def run(self, *words: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+        """Run a command in the checkout."""
+        env = {**self.docker.env, "PYTHONPATH": str(self.folder)}
+        env.pop("STEPWATCH_STATE", None)
+        return subprocess.run(
+            words, cwd=self.folder, env=env, capture_output=True, text=True, check=False, timeout=timeout
+        )
+
+    def stepwatch(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """What `make up`, `make status` and so on run."""
+        return self.run(sys.executable, "-m", "stepwatch", *words)
+
+    def compose(self, *words: str) -> str:
+        """A command of Compose that must succeed."""
+        done = self.run("docker", "compose", *words)
+        assert done.returncode == 0, f"docker compose {' '.join(words)}:\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def containers(self) -> dict[str, dict[str, Any]]:
+        """What Docker knows of each running container, by service."""
+        ids = self.docker.docker("ps", "--quiet", "--filter=label=com.docker.compose.project").split()
+        found = json.loads(self.docker.docker("inspect", *ids)) if ids else []
+        return {each["Config"]["Labels"]["com.docker.compose.service"]: each for each in found}
+
+    def url(self, part: str) -> str:
+        """Where a part is reached."""
+        return f"http://127.0.0.1:{self.ports[part]}"
+
+    def page(self, part: str, path: str) -> Any:
+        """A JSON page of a part."""
+        with urllib.request.urlopen(f"{self.url(part)}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def query(self, promql: str) -> list[dict[str, Any]]:
+        """The result of an instant query."""
+        return query(self.url("prometheus"), promql)
+
+    def firing(self) -> set[tuple[str, str]]:
+        """Name and run of each alert that Alertmanager holds."""
+        alerts = self.page("alertmanager", "/api/v2/alerts")
+        return {(alert["labels"]["alertname"], alert["labels"].get("run", "")) for alert in alerts}
+
+
+def until(condition: Callable[[], object], timeout: float, what: str) -> float:
+    """Wait for a condition; return how many seconds it took."""
+    begun = time.monotonic()
+    while True:
+        try:
+            if condition():
+                return time.monotonic() - begun
+        except OSError:  # a part that is just starting again
+            pass
+        assert time.monotonic() - begun < timeout, f"not within {timeout} s: {what}"
+        time.sleep(0.5)
+
+
+def _copy(folder: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        source, target = CHECKOUT / name, folder / name
+        if source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+    (folder / ".venv").symlink_to(CHECKOUT / ".venv")

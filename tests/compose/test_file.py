@@ -1,0 +1,119 @@
+"""compose.yaml as data: it is valid in every combination, and hardened throughout."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter import __version__
+from stepwatch.compose.variables import variables
+from stepwatch.config import load
+from stepwatch.environment import CHECKOUT
+
+pytestmark = pytest.mark.e2e
+
+FILES = (["--file=compose.yaml"], ["--file=compose.yaml", "--file=compose.gpu.yaml"])
+PROFILES = ([], ["--profile=demo"], ["--profile=demo", "--profile=tools"])
+
+
+@pytest.fixture(scope="module", name="rendered")
+def _rendered(checkout) -> dict[str, Any]:
+    return json.loads(checkout.compose("--profile=demo", "--profile=tools", "config", "--format=json"))
+
+
+@pytest.mark.parametrize(("files", "profiles"), list(itertools.product(FILES, PROFILES)))
+def test_every_combination_of_files_and_profiles_is_valid(checkout, files, profiles):
+    services = json.loads(checkout.compose(*files, *profiles, "config", "--format=json"))["services"]
+
+    assert {"prometheus", "alertmanager", "grafana", "exporter", "gpu", "node"} <= services.keys()
+    assert ("demo" in services) == ("--profile=demo" in profiles)
+    devices = services["gpu"].get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices")
+    assert bool(devices) == (len(files) == 2)
+
+
+def test_every_service_is_hardened(rendered):
+    for name, service in rendered["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert int(service["mem_limit"]) > 0, name
+        assert service["pids_limit"] > 0, name
+        assert "privileged" not in service, name
+        # It becomes the owner of the checkout, which takes two capabilities, and is not part of the stack.
+        assert ("cap_add" in service) == (name == "generate"), name
+
+
+def test_what_stays_up_has_a_healthcheck_and_comes_back(rendered):
+    for name, service in rendered["services"].items():
+        if name not in ("init", "generate"):
+            assert service["restart"] == "unless-stopped", name
+            assert "healthcheck" in service or name == "demo", name
+
+
+def test_images_are_pinned_and_each_can_be_replaced(checkout, rendered, monkeypatch):
+    images = {name: service["image"] for name, service in rendered["services"].items()}
+    assert all(":" in image and not image.endswith(":latest") for image in images.values())
+    for part in ("PROMETHEUS", "ALERTMANAGER", "GRAFANA", "NODE", "EXPORTER", "GENERATE"):
+        monkeypatch.setitem(checkout.docker.env, f"STEPWATCH_{part}_IMAGE", f"mirror/{part.lower()}:1")
+    replaced = json.loads(checkout.compose("--profile=tools", "--profile=demo", "config", "--format=json"))
+    assert all(service["image"].startswith("mirror/") for service in replaced["services"].values())
+
+
+def test_the_image_is_built_from_what_is_pinned_elsewhere():
+    compose, dockerfile = (
+        (CHECKOUT / "compose.yaml").read_text(),
+        (CHECKOUT / "exporter/Dockerfile").read_text(),
+    )
+    for name, image in re.findall(r"^ARG (\w+)_IMAGE=(\S+)$", dockerfile, re.MULTILINE):
+        assert f"${{STEPWATCH_{name}_IMAGE:-{image}}}" in compose
+    small, whole = (_locked(CHECKOUT / name) for name in ("exporter/requirements.lock", "requirements.lock"))
+    assert small.items() <= whole.items()
+    assert small.keys() == {"nvidia-ml-py", "orjson"}
+
+
+def _locked(lock: Path) -> dict[str, str]:
+    """Each package with its version and hashes."""
+    entries = re.split(r"\n(?=[a-z])", lock.read_text().strip())
+    return {entry.partition("==")[0]: entry for entry in entries}
+
+
+def test_our_images_carry_our_version(rendered):
+    for name in ("exporter", "generate"):
+        assert rendered["services"][name]["image"] == f"stepwatch/{name}:{__version__}"
+
+
+def test_the_docker_socket_is_nowhere(rendered):
+    assert "docker.sock" not in json.dumps(rendered)
+
+
+def test_every_published_port_is_on_the_loopback(rendered):
+    ports = [port for service in rendered["services"].values() for port in service.get("ports", [])]
+    assert {port["host_ip"] for port in ports} == {"127.0.0.1"}
+    assert len(ports) == 5
+
+
+def test_defaults_are_those_of_config_yaml(docker, rendered, tmp_path):
+    (tmp_path / "config.yaml").write_text("")
+    ours = variables(load(tmp_path / "config.yaml"), CHECKOUT / "runs", CHECKOUT)
+    env = {**ours, "TZ": "", "STEPWATCH_PATH_GROUP": "10001", "STEPWATCH_SECRETS_GROUP": "65534"}
+    # The very same project, once with what `make up` gives it and once with nothing.
+    given = _config(docker, env)
+    assert given == _config(docker, {"TZ": ""})
+
+
+def _config(docker, env) -> dict[str, Any]:
+    done = subprocess.run(
+        ["docker", "compose", "config", "--format=json"],
+        cwd=CHECKOUT,
+        env={**docker.env, **env},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)

@@ -1,0 +1,138 @@
+"""A Docker Engine of the tests' own, with Compose and the stand-in images; gone with the ``with`` block."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from typing_extensions import Self
+
+from stepwatch.native.log import last_lines
+from tests.real import images
+from tests.real.build import BuildError, built, version
+from tests.real.images import ImageError, StandIn
+from tests.real.tools import unavailable
+
+_PATIENCE = 90
+
+
+class Docker:
+    """An engine that is up while the ``with`` block runs; ``env`` leads any Docker client to it."""
+
+    def __init__(self) -> None:
+        _require()
+        self._scratch = tempfile.TemporaryDirectory(prefix="stepwatch-docker-", ignore_cleanup_errors=True)
+        self.folder = Path(self._scratch.name)
+        socket = self.folder / "docker.sock"
+        self.command = ["dockerd", f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
+        self.command += [f"--pidfile={self.folder}/pid", f"--host=unix://{socket}"]
+        # Away from the networks that the machine may have.
+        self.command += ["--bip=10.213.0.1/24", "--default-address-pool=base=10.214.0.0/16,size=24"]
+        self.env = {
+            **os.environ,
+            "DOCKER_HOST": f"unix://{socket}",
+            "DOCKER_CONFIG": str(self.folder / "client"),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def docker(self, *words: str | Path, timeout: float = 300) -> str:
+        """Run the client; return what it prints."""
+        done = subprocess.run(
+            ["docker", *map(str, words)],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+        assert done.returncode == 0, f"docker {' '.join(map(str, words))}:\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def load(self, images: dict[str, StandIn]) -> None:
+        """Have images of these names."""
+        for tag, standin in images.items():
+            changes = [f"--change={change}" for change in standin.changes]
+            self.docker("import", *changes, standin.archive, tag)
+
+    def __enter__(self) -> Self:
+        plugins = self.folder / "client" / "cli-plugins"
+        plugins.mkdir(parents=True)
+        (plugins / "docker-compose").symlink_to(_compose())
+        with (self.folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(self.command, stdout=log, stderr=log)
+        self._wait()
+        return self
+
+    def _wait(self) -> None:
+        assert self._process
+        deadline = time.monotonic() + _PATIENCE
+        asked = ["docker", "version", "--format={{.Server.Version}}"]
+        while subprocess.run(asked, env=self.env, capture_output=True, check=False).returncode:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._stop()
+                raise AssertionError("dockerd did not start:\n" + "\n".join(self.log()))
+            time.sleep(0.2)
+
+    def log(self) -> list[str]:
+        """The last lines of the engine's log."""
+        return last_lines(self.folder / "log", 20)
+
+    def _stop(self) -> None:
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+        self._scratch.cleanup()
+
+
+PYTHON = "python:3.12-slim"
+
+
+def standins() -> dict[str, StandIn]:
+    """Every stand-in, by the official image whose place it takes."""
+    try:
+        return {
+            f"prom/prometheus:v{version('prometheus')}": images.prometheus(),
+            f"prom/alertmanager:v{version('alertmanager')}": images.alertmanager(),
+            "prom/node-exporter:v1.9.1": images.node_exporter(),
+            "grafana/grafana:13.1.1": images.grafana(),
+            PYTHON: images.python(),
+        }
+    except (ImageError, BuildError) as problem:
+        unavailable(f"stand-in images: {problem}")
+
+
+def prepare() -> None:
+    """Have all that an engine of our own needs."""
+    _require()
+    standins()
+    _compose()
+
+
+def _require() -> None:
+    if os.geteuid() != 0:
+        unavailable("a Docker Engine of our own takes root")
+    for program in ("dockerd", "docker", "iptables"):
+        if not shutil.which(program):
+            unavailable(f"{program} is not on PATH")
+
+
+def _compose() -> Path:
+    try:
+        return built("compose") / "cmd"
+    except BuildError as problem:
+        unavailable(f"Compose: {problem}")
