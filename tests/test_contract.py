@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from exporter.gpu.contract import BOX_FAMILIES, GPU_FAMILIES
 from exporter.runs import signals
 from exporter.runs.contract import STATISTIC_HELP, STATISTICS, Hold
 from exporter.runs.exposition import FAMILIES, RunText, View, page
@@ -19,9 +20,9 @@ from exporter.runs.health import Health
 from exporter.runs.record import Record, TotalSteps
 from exporter.runs.run import Clock, Run
 from exporter.runs.sources.scoped_jsonl import ScopedJsonl
-from stepwatch.native import pages
+from stepwatch import pages
 from tests.real import AlertmanagerServer, PrometheusServer
-from tests.rules import expressions, rendered, replay
+from tests.rules import expressions, gpu, rendered, replay
 from tests.rules.catalogue import RULES
 from tests.rules.rendered import CHECKOUT
 from tests.rules.series import Series
@@ -42,19 +43,16 @@ ALERTMANAGER_METRICS = {
     "alertmanager_notifications_failed_total",
 }
 WRITTEN_BY_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
-GPU_METRICS = {
-    "gpu_utilization_ratio",
-    "gpu_memory_used_bytes",
-    "gpu_memory_total_bytes",
-    "DCGM_FI_DEV_GPU_UTIL",
-    "DCGM_FI_DEV_FB_USED",
-    "DCGM_FI_DEV_FB_FREE",
-}
+DCGM_METRICS = {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE"}
+"""Of NVIDIA's own exporter, where it is used instead of ours."""
 
 SERIES_LIMIT = 250
 
 DOCUMENTED = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \|([^|]*)\| [^|]+ \|$", re.MULTILINE)
 """A row of docs/metrics.md: name, type, unit, labels, meaning."""
+
+RUN_METRICS = (CHECKOUT / "docs/metrics.md").read_text().partition("\n## GPUs\n")[0]
+"""Its part about the run exporter."""
 
 
 def _named(rule: dict[str, Any]) -> str:
@@ -62,7 +60,7 @@ def _named(rule: dict[str, Any]) -> str:
 
 
 def _rules() -> list[dict[str, Any]]:
-    return [*rendered.rules("rl"), *rendered.rules("stack")]
+    return [rule for group in ("rl", "gpu", "stack") for rule in rendered.rules(group)]
 
 
 def _dashboards() -> Iterator[dict[str, Any]]:
@@ -129,7 +127,8 @@ def test_statistics_are_held_at_the_extreme_that_their_rules_look_for() -> None:
 
 def test_every_metric_of_rules_and_panels_is_served_by_somebody() -> None:
     known = {family.name for family in [*FAMILIES, *(family for family, _ in Health().samples())]}
-    known |= PROMETHEUS_METRICS | ALERTMANAGER_METRICS | WRITTEN_BY_PROMETHEUS | GPU_METRICS
+    known |= {family.name for family in (*GPU_FAMILIES, *BOX_FAMILIES)} | DCGM_METRICS
+    known |= PROMETHEUS_METRICS | ALERTMANAGER_METRICS | WRITTEN_BY_PROMETHEUS
     used = {
         selected.name
         for query in [*_rule_queries(), *_panel_queries()]
@@ -192,9 +191,7 @@ def test_an_expression_avoids_what_breaks_silently(rule: dict[str, Any]) -> None
             assert all(each.name.endswith("_total") for each in expressions.selectors(call))
 
 
-@pytest.mark.parametrize(
-    "rule", rendered.rules("rl"), ids=lambda rule: f"{rule['alert']}-{rule['labels']['severity']}"
-)
+@pytest.mark.parametrize("rule", [*rendered.rules("rl"), *rendered.rules("gpu")], ids=_named)
 def test_two_exporters_of_one_run_break_no_join(rule: dict[str, Any]) -> None:
     alone = {each.name for each in expressions.bare(expressions.parse(rule["expr"]))}
     assert not {name for name in alone if name.startswith("rl_")}
@@ -203,6 +200,8 @@ def test_two_exporters_of_one_run_break_no_join(rule: dict[str, Any]) -> None:
 def test_every_alert_has_cases_and_every_case_an_alert() -> None:
     about_runs = {(rule["alert"], rule["labels"]["severity"]) for rule in rendered.rules("rl")}
     assert {(rule.alert, rule.severity) for rule in RULES} == about_runs
+    about_gpus = {(rule["alert"], rule["labels"]["severity"]) for rule in rendered.rules("gpu")}
+    assert set(gpu.SCENARIOS) == about_gpus
     assert set(SCENARIOS) == {rule["alert"] for rule in rendered.rules("stack")}
 
 
@@ -252,7 +251,7 @@ def test_metrics_doc_names_every_exported_metric_with_type_and_labels() -> None:
         labels[name] |= set(re.findall(r'(\w+)="', inside))
     documented = {
         name: (kind, set(re.findall(r"`(\w+)`", named)))
-        for name, kind, _, named in DOCUMENTED.findall((CHECKOUT / "docs/metrics.md").read_text())
+        for name, kind, _, named in DOCUMENTED.findall(RUN_METRICS)
     }
     assert documented == {name: (kind, labels[name]) for name, kind in types.items()}
 
@@ -262,7 +261,7 @@ def test_every_family_is_exported_by_a_run_that_has_everything() -> None:
 
 
 def test_units_in_names_are_those_of_the_metrics_doc() -> None:
-    for name, _, unit, _ in DOCUMENTED.findall((CHECKOUT / "docs/metrics.md").read_text()):
+    for name, _, unit, _ in DOCUMENTED.findall(RUN_METRICS):
         for ending, wanted in (("_seconds", "seconds"), ("_bytes", "bytes"), ("_ratio", "0 to 1")):
             if name.removesuffix("_total").endswith(ending):
                 assert unit == wanted, name

@@ -11,6 +11,7 @@ import pytest
 
 from stepwatch import generate as command
 from stepwatch.config import Refused
+from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import generate, main, stale
 from tests.real import tools as real
 
@@ -240,7 +241,7 @@ def test_everything_configurable_is_accepted_by_the_real_tools(
         "  - {runs: b, alerts: {KL: {enabled: false}, Stalled: {silence: 1h}}}\n"
     )
 
-    outcome = generate(tmp_path / "config.yaml", tmp_path / "out")
+    outcome = generate(tmp_path / "config.yaml", tmp_path / "out", place=OnThisMachine)
 
     assert [line.split()[1:4] for line in outcome.checks] == [["finds", "no", "fault"]] * 2
     config = tmp_path / "out/prometheus/generated/prometheus.yml"

@@ -8,19 +8,27 @@ import yaml
 
 from stepwatch import annotations, promql
 from stepwatch.config import Duration, load
+from stepwatch.deployment import InContainers, OnThisMachine
 from stepwatch.render import render
 
 CHECKOUT = Path(__file__).parents[1]
+OWN_JOBS = ("runs", "gpu", "node", "prometheus", "alertmanager")
 
 
 @pytest.fixture(name="rendered")
 def _rendered(tmp_path):
-    """Render a configuration; the result is one dict of texts by path below prometheus/generated."""
+    """Render a configuration for a place; one dict of texts by path below prometheus/generated."""
     (tmp_path / "token").write_text("hunter2")
 
-    def rendered(text=""):
+    def rendered(text="", place=OnThisMachine):
         (tmp_path / "config.yaml").write_text(text)
-        context = {"config": load(tmp_path / "config.yaml"), "promql": promql, "annotations": annotations}
+        config = load(tmp_path / "config.yaml")
+        context = {
+            "config": config,
+            "deployment": place(config),
+            "promql": promql,
+            "annotations": annotations,
+        }
         return {
             str(path.relative_to("prometheus/generated")): content.decode()
             for path, content in render(CHECKOUT, context).items()
@@ -28,6 +36,14 @@ def _rendered(tmp_path):
         }
 
     return rendered
+
+
+@pytest.fixture(name="containers")
+def _containers(tmp_path, rendered):
+    """The place of the Compose services, whose secrets are in this test's folder, for them to read."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "token").chmod(0o644)
+    return lambda _: InContainers({tmp_path: "/etc/stepwatch/secrets"})
 
 
 def prometheus(files):
@@ -38,12 +54,26 @@ def job(files, name):
     return next(job for job in prometheus(files)["scrape_configs"] if job["job_name"] == name)
 
 
-def test_the_stacks_own_addresses_stand_only_in_the_files_of_targets(rendered):
-    files = rendered("ports: {exporter: 9411}\nlisten: 10.0.0.5\n")
+def targets(files):
+    """The targets of each job of ours."""
+    return {
+        name: [
+            target for group in yaml.safe_load(files[f"targets/{name}.yml"]) for target in group["targets"]
+        ]
+        for name in OWN_JOBS
+    }
 
-    assert yaml.safe_load(files["targets/runs.yml"]) == [{"targets": ["10.0.0.5:9411"]}]
-    assert yaml.safe_load(files["targets/prometheus.yml"]) == [{"targets": ["10.0.0.5:9090"]}]
-    assert yaml.safe_load(files["targets/alertmanager.yml"]) == [{"targets": ["10.0.0.5:9093"]}]
+
+def test_the_stacks_own_addresses_stand_only_in_the_files_of_targets(rendered):
+    files = rendered("ports: {exporter: 9419, gpu: 9410}\nlisten: 10.0.0.5\n")
+
+    assert targets(files) == {
+        "runs": ["10.0.0.5:9419"],
+        "gpu": ["10.0.0.5:9410"],
+        "node": [],
+        "prometheus": ["10.0.0.5:9090"],
+        "alertmanager": ["10.0.0.5:9093"],
+    }
     assert files["prometheus.yml"] == rendered()["prometheus.yml"]
     assert not re.search(r"[0-9.]+:[0-9]{4}", files["prometheus.yml"])
 
@@ -56,8 +86,35 @@ def test_paths_are_relative_so_that_the_folder_can_be_mounted_anywhere(rendered)
         {"file_sd_configs": [{"files": ["targets/alertmanager.yml"]}]}
     ]
     assert {job["job_name"]: job["file_sd_configs"] for job in config["scrape_configs"]} == {
-        name: [{"files": [f"targets/{name}.yml"]}] for name in ("runs", "prometheus", "alertmanager")
+        name: [{"files": [f"targets/{name}.yml"]}] for name in OWN_JOBS
     }
+
+
+def test_containers_are_reached_by_their_service_names_whatever_the_ports_of_the_host(rendered, containers):
+    files = rendered("ports: {exporter: 9419, gpu: 9410}\nlisten: 10.0.0.5\n", containers)
+
+    assert targets(files) == {
+        "runs": ["exporter:9410"],
+        "gpu": ["gpu:9411"],
+        "node": ["node:9100"],
+        "prometheus": ["prometheus:9090"],
+        "alertmanager": ["alertmanager:9093"],
+    }
+
+
+def test_the_gpus_of_the_demo_are_looked_for_where_there_are_containers(rendered, containers):
+    (found,) = job(rendered(place=containers), "gpu")["dns_sd_configs"]
+
+    assert (found["names"], found["type"], found["port"]) == (["demo-gpu"], "A", 9411)
+    assert "dns_sd_configs" not in job(rendered(), "gpu")
+
+
+@pytest.mark.parametrize(("name", "role"), [("gpu", "gpu"), ("node", "host")])
+def test_gpus_and_host_have_their_roles(rendered, containers, name, role):
+    for place in (OnThisMachine, containers):
+        relabelled = job(rendered(place=place), name)["relabel_configs"]
+
+        assert {"target_label": "role", "replacement": role} in relabelled
 
 
 def test_intervals_are_those_of_the_configuration_and_timeouts_no_longer(rendered):
@@ -103,6 +160,19 @@ def test_a_token_is_named_by_its_file_and_never_written(rendered, tmp_path):
 
     assert job(files, "a")["authorization"] == {"credentials_file": f"{tmp_path}/token"}
     assert "hunter2" not in "".join(files.values())
+
+
+def test_what_containers_are_to_read_is_named_as_they_see_it(rendered, containers):
+    files = rendered(
+        "scrape:\n"
+        '  - {job: a, targets: ["127.0.0.1:1", "b:2"], bearer_token_file: token}\n'
+        "  - {job: sd, files: [sd/*.json]}\n",
+        containers,
+    )
+
+    assert job(files, "a")["authorization"] == {"credentials_file": "/etc/stepwatch/secrets/token"}
+    assert job(files, "a")["static_configs"][0]["targets"] == ["host.docker.internal:1", "b:2"]
+    assert job(files, "sd")["file_sd_configs"] == [{"files": ["/etc/stepwatch/secrets/sd/*.json"]}]
 
 
 def test_every_job_is_guarded_against_floods_of_series(rendered):

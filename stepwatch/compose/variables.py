@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from stepwatch import readable
 from stepwatch.config import Config
 from stepwatch.generate import folders
 
@@ -15,7 +16,7 @@ _LINKED = ("prometheus", "alertmanager", "grafana")
 
 
 def variables(config: Config, runs: Path, rendered: Path) -> dict[str, str]:
-    """The variables of compose.yaml; what the user has set in the environment stays as it is.
+    """The variables of compose.yaml.
 
     Args:
         config: The configuration.
@@ -33,7 +34,7 @@ def variables(config: Config, runs: Path, rendered: Path) -> dict[str, str]:
         "STEPWATCH_PATH_GROUP": _group(runs),
         "STEPWATCH_RENDERED": str(rendered),
         "STEPWATCH_SECRETS": str(secrets),
-        "STEPWATCH_SECRETS_GROUP": _group(secrets),
+        readable.GROUP_VARIABLE: os.environ.get(readable.GROUP_VARIABLE) or _group(secrets),
         "STEPWATCH_TARGETS": str(targets),
         "STEPWATCH_RETENTION_TIME": str(config.retention.time),
         "STEPWATCH_RETENTION_SIZE": str(config.retention.size),

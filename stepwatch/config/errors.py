@@ -15,7 +15,7 @@ SHOWN_PROBLEMS = 20
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_OPEN_RECEIVER_KEYS = {"name", "severities", "send_resolved"}
+_OPEN_RECEIVER_KEYS = {"name", "severities", "send_resolved", "to", "from", "tls"}
 
 
 class Written(str):

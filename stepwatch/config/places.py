@@ -18,6 +18,9 @@ from pydantic import PlainValidator, ValidationInfo
 from stepwatch.config.errors import Fault
 
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,5})")
+# Alertmanager takes addresses and channels for templates: no braces.
+_MAIL_ADDRESS = re.compile(r"[\w.!#$%&'*+/=?^`|~-]{1,64}@[\w-]+(\.[\w-]+)*", re.ASCII)
+_CHANNEL = re.compile(r"[#@]?[\w.-]{1,80}")
 _METRICS_PATH = re.compile(r"/[^\s?#]*")
 _SECRET_PARAMETER = re.compile(r"(?i)token|key|secret|sign|auth|password|passwd")
 # Chat services put the secret into the path: long, with letters and digits mixed.
@@ -26,7 +29,12 @@ _SECRET_SEGMENT = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[A-Za-z0-9_-]{20,}")
 _FILE_GLOB = re.compile(r"[^*]*(\*[^/]*)?\.(json|yml|yaml|JSON|YML|YAML)")
 
 
-def _path(value: Any, info: ValidationInfo) -> Path:
+def to_path(value: Any, info: ValidationInfo) -> Path:
+    """Return the path that a value names.
+
+    Raises:
+        Fault: It names none.
+    """
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
@@ -36,7 +44,7 @@ def _path(value: Any, info: ValidationInfo) -> Path:
 
 
 def _target_files(value: Any, info: ValidationInfo) -> Path:
-    path = _path(value, info)
+    path = to_path(value, info)
     if not _FILE_GLOB.fullmatch(str(path)):
         raise Fault(
             "is no pattern of target files",
@@ -44,27 +52,6 @@ def _target_files(value: Any, info: ValidationInfo) -> Path:
             cure="name the files of targets so",
         )
     return path
-
-
-def _secret_file(value: Any, info: ValidationInfo) -> Path:
-    path = _path(value, info)
-    if info.context and (fault := _fault_of_secret(path)):
-        raise Fault(
-            fault,
-            expected=f"a file with the secret, its path seen from {info.context['folder']}",
-            cure="put the secret into a file that only this user may read, and write its path here",
-        )
-    return path
-
-
-def _fault_of_secret(path: Path) -> str | None:
-    try:
-        if not path.is_file():
-            return "names no file"
-        with path.open("rb") as file:
-            return None if file.read(1) else "names an empty file"
-    except OSError as error:
-        return f"names a file that cannot be read ({error.strerror})"
 
 
 def _listen(value: Any) -> str:
@@ -86,6 +73,33 @@ def _target(value: Any) -> str:
     if isinstance(value, str) and "/" in value:
         cure = "write only host and port; scheme and metrics_path are keys of their own"
     raise Fault("is no target", expected="host:port", cure=cure)
+
+
+def _mail_server(value: Any) -> str:
+    try:
+        return _target(value)
+    except Fault as fault:
+        raise Fault(
+            "is no mail server",
+            expected="host:port",
+            cure="write the port too, such as mail.example.org:587",
+        ) from fault
+
+
+def _mail_address(value: Any) -> str:
+    if isinstance(value, str) and _MAIL_ADDRESS.fullmatch(value):
+        return value
+    raise Fault(
+        "is no mail address",
+        expected="an address such as alerts@example.org, without a name beside it",
+        cure="write it so, quoted if it is odd",
+    )
+
+
+def _channel(value: Any) -> str:
+    if isinstance(value, str) and _CHANNEL.fullmatch(value):
+        return value
+    raise Fault("is no channel", expected='a name such as "#training"', cure='quote it: "#" begins a comment')
 
 
 def _metrics_path(value: Any) -> str:
@@ -138,11 +152,13 @@ def _secret_in_url(what: str) -> Fault:
     )
 
 
-FolderOrGlob = Annotated[Path, PlainValidator(_path)]
+FolderOrGlob = Annotated[Path, PlainValidator(to_path)]
 TargetFiles = Annotated[Path, PlainValidator(_target_files)]
-SecretFile = Annotated[Path, PlainValidator(_secret_file)]
 ListenAddress = Annotated[str, PlainValidator(_listen)]
 Target = Annotated[str, PlainValidator(_target)]
+MailServer = Annotated[str, PlainValidator(_mail_server)]
+MailAddress = Annotated[str, PlainValidator(_mail_address)]
+Channel = Annotated[str, PlainValidator(_channel)]
 MetricsPath = Annotated[str, PlainValidator(_metrics_path)]
 Link = Annotated[str, PlainValidator(_link)]
 Page = Annotated[str, PlainValidator(_page)]

@@ -6,10 +6,10 @@ from pydantic import field_validator, model_validator
 
 from stepwatch.config.errors import NOTHING, Fault
 from stepwatch.config.names import ReceiverName
-from stepwatch.config.places import SecretFile, WebhookUrl
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan, SentSeverity, Span, Switch
 from stepwatch.config.section import Section
+from stepwatch.config.ways import WAYS, Mail, Slack, Way, Webhook
 
 # Alertmanager forgets what it has sent after 120 h, and would send everything once more.
 MAX_REPEAT = Duration.parse("5d")
@@ -59,32 +59,34 @@ class Notify(Section):
     warning: WarningTiming = WarningTiming()
 
 
-class Webhook(Section):
-    """An HTTP endpoint that takes Alertmanager's JSON; its URL here or, if secret, in a file."""
-
-    url: WebhookUrl | None = None
-    url_file: SecretFile | None = None
-    credentials_file: SecretFile | None = None
-
-    @model_validator(mode="after")
-    def _one_url(self) -> Webhook:
-        if (self.url is None) == (self.url_file is None):
-            raise Fault(
-                "names " + ("no URL" if self.url is None else "two URLs"),
-                value=NOTHING,
-                expected="url or url_file, and not both",
-                cure="write url: http://host:port/path, or url_file: if the URL is a secret",
-            )
-        return self
-
-
 class Receiver(Section):
     """Someone or something that is told."""
 
     name: ReceiverName
-    webhook: Webhook
+    webhook: Webhook | None = None
+    mail: Mail | None = None
+    slack: Slack | None = None
     severities: tuple[SentSeverity, ...] = ("critical", "warning")
     send_resolved: Switch = True
+
+    @property
+    def way(self) -> Way:
+        """How it is told."""
+        return next(way for way in (self.webhook, self.mail, self.slack) if way)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Receiver:
+        ways = [key for key in WAYS if getattr(self, key)]
+        if len(ways) != 1:
+            raise Fault(
+                f"names {' and '.join(ways) or 'no way to tell it'}",
+                value=NOTHING,
+                expected=f"one of {', '.join(WAYS)}",
+                cure="write another receiver, with a name of its own, for each further way"
+                if ways
+                else "write one of these with its keys below it",
+            )
+        return self
 
     @field_validator("severities")
     @classmethod

@@ -6,8 +6,9 @@ from pydantic import Field, model_validator
 
 from stepwatch.config.errors import NOTHING, Fault
 from stepwatch.config.names import JobName, LabelName, LabelValue
-from stepwatch.config.places import MetricsPath, SecretFile, Target, TargetFiles
+from stepwatch.config.places import MetricsPath, Target, TargetFiles
 from stepwatch.config.scalars import Interval, Role, Scheme
+from stepwatch.config.secret import SecretFile
 from stepwatch.config.section import Section
 
 

@@ -21,8 +21,8 @@ def require_bare(config: Config, alertmanager: Program) -> None:
         path = receiver.mail.password_file if receiver.mail else None
         if path and alertmanager.version < _TRIMS and not _bare(path):
             raise StackError(
-                f"receivers: {receiver.name}: mail.password_file: {path} ends with a line end or space, and "
-                f"Alertmanager {written(alertmanager.version)} takes that for a part of it. Expected: "
+                f"receivers: {receiver.name}: mail.password_file: {path} ends with a line end or a space, "
+                f"and Alertmanager {written(alertmanager.version)} takes that for a part of it. Expected: "
                 f"nothing but the password. Cure: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
             )
 

@@ -57,19 +57,11 @@ class Stack:
 
     def exporter(self) -> Part:
         """The run exporter, which reads the logs of training runs."""
-        config = self.config
-        stalled = config.alerts.Stalled
-        options = {
-            "listen": config.listen,
-            "port": config.ports.exporter,
-            "state-dir": self.place.data("exporter"),
-            # As long as a scrape may fail twice and still see what happened.
-            "hold": 3 * config.intervals.runs.seconds,
-            "forget-after": config.runs.forget_after.seconds,
-            "silence": stalled.silence.seconds,
-            "silence-intervals": stalled.intervals,
-        }
-        flags = [f"--{name}={value}" for name, value in options.items()]
+        flags = [
+            f"--listen={self.config.listen}",
+            f"--port={self.config.ports.exporter}",
+            f"--state-dir={self.place.data('exporter')}",
+        ]
         paths = [str(self.runs), *([str(self.simulated)] if self.demo else [])]
         return self._part(
             "exporter",
@@ -77,7 +69,7 @@ class Stack:
             ready="/-/healthy",
             page="/metrics",
             shows=f"the runs in {self.runs}",
-            environment=self._ours,
+            environment={**self._ours, "STEPWATCH_SETTINGS": f"{self.rendered}/exporter/generated/runs.env"},
         )
 
     def gpu(self) -> Part:

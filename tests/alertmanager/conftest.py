@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import generate
 from tests.real import Tool, alertmanager
 
-Render = Callable[[str], Path]
+Render = Callable[..., Path]
 
 
 @pytest.fixture(params=["0.25", "0.31"])
@@ -29,11 +30,14 @@ def tool(version: str) -> Tool:
 def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
     """Render a configuration text; returns the folder that Alertmanager is given."""
 
-    def rendered(text: str = "") -> Path:
+    def rendered(text: str = "", slack: str = "http://127.0.0.1:9") -> Path:
         folder = tmp_path_factory.mktemp("rendered")
         (folder / "config.yaml").write_text(text)
         (folder / "token").write_text("s3cret-token\n")
-        generate(folder / "config.yaml", folder)
+        (folder / "password").write_text("s3cret-token")
+        (folder / "chat-url").write_text("http://127.0.0.1:9/services/s3cret-url\n")
+        (folder / "slack-url").write_text(f"{slack}/services/s3cret-url\n")
+        generate(folder / "config.yaml", folder, place=OnThisMachine)
         return folder / "alertmanager" / "generated"
 
     return rendered

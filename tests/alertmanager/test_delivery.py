@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -18,7 +19,10 @@ from urllib.parse import unquote
 import pytest
 
 from tests.alertmanager.conftest import Render
-from tests.real import AlertmanagerServer, Received, WebhookSink
+from tests.real import AlertmanagerServer, Received, WebhookSink, eventually
+from tests.real.answering import Answering
+from tests.real.mailbox import Certificate, Mailbox
+from tests.real.tools import unavailable
 
 pytestmark = pytest.mark.e2e
 
@@ -289,3 +293,89 @@ def test_a_receiver_is_shown_the_credentials_and_a_redirect_is_a_failure_that_is
     failed = re.findall(r'notifications_failed_total\{.*integration="webhook".*\} ([1-9])', metrics)
     assert failed
     assert "s3cret" not in log
+
+
+LOGIN = ("stepwatch", "s3cret-token")
+
+
+def test_a_mail_comes_encrypted_by_login_when_it_fires_and_when_it_is_over(
+    version: str, render: Render, tmp_path: Path
+) -> None:
+    certificate = Certificate.made(tmp_path)
+    with Mailbox(login=LOGIN, certificate=certificate) as mailbox:
+        folder = render(
+            "receivers: [{name: team, mail: {to: [a@b.example], from: c@d.example,"
+            f" smarthost: '{mailbox.address}', username: {LOGIN[0]}, password_file: password}}}}]\n{QUICK}"
+        )
+        server = AlertmanagerServer(version, folder)
+        server.env = {**os.environ, "SSL_CERT_FILE": str(certificate.path)}
+        with server:
+            sick = [alert("KLExplosion", "强化学习/ü", topic="kl")]
+            two = [alert("TargetDown", "", "warning", "stack", instance=f"n{n}:1") for n in range(2)]
+            for over, count in ((False, 2), (True, 4)):
+                post(server, *sick, *two, over=over)
+                eventually(lambda count=count: len(mailbox.received) == count, timeout=30)
+            log = server.log.read_text()
+
+    mails = {str(mailed.message["Subject"]): mailed for mailed in mailbox.received}
+    assert set(mails) == {
+        "KLExplosion  强化学习/ü",
+        "TargetDown: 2 firing",
+        "Resolved: KLExplosion  强化学习/ü",
+        "Resolved: TargetDown: 0 firing, 2 resolved",
+    }
+    for mailed in mails.values():
+        assert (mailed.encrypted, mailed.login) == (True, LOGIN[0])
+        assert {part.get_content_type() for part in mailed.message.iter_parts()} == {
+            "text/plain",
+            "text/html",
+        }
+        assert "Dashboard at that time: http" in mailed.part("plain")
+        assert ">Curves at that time</a>" in mailed.part("html")
+    assert "- instance=n1:1:" in mails["TargetDown: 2 firing"].part("plain")
+    assert ">instance=n1:1:" in mails["TargetDown: 2 firing"].part("html")
+    assert LOGIN[1] not in log
+
+
+def test_slack_is_told_in_colour_and_with_links_when_it_fires_and_when_it_is_over(
+    version: str, render: Render
+) -> None:
+    with Answering() as slack:
+        folder = render(
+            f"receivers: [{{name: chat, slack: {{url_file: slack-url}}}}]\n{QUICK}", slack=slack.url
+        )
+        with AlertmanagerServer(version, folder) as server:
+            for over, count in ((False, 1), (True, 2)):
+                post(server, alert("KLHigh", "<!channel>", "warning", topic="kl"), over=over)
+                eventually(lambda count=count: len(slack.received) == count, timeout=30)
+            log = server.log.read_text()
+
+    [firing], [over] = (message["attachments"] for message in slack.received)
+    assert (firing["title"], firing["color"]) == ("KLHigh  &lt;!channel&gt;", "#ecb22e")
+    assert (over["title"], over["color"]) == ("Resolved: KLHigh  &lt;!channel&gt;", "#2eb67d")
+    for attachment in (firing, over):
+        assert attachment["fallback"] == attachment["title"]
+        assert attachment["title_link"] in attachment["text"]
+    assert "|Silence for 2 h>" in firing["text"]
+    assert "level=error" not in log.lower()
+
+
+def test_at_port_465_encryption_is_there_from_the_first_byte(
+    version: str, render: Render, tmp_path: Path
+) -> None:
+    """Alertmanager would ask for it once more there, in vain, if it were told to."""
+    if os.geteuid() != 0:
+        unavailable("port 465 is for root")
+    certificate = Certificate.made(tmp_path, host="127.46.5.1")
+    with Mailbox(certificate=certificate, port=465) as mailbox:
+        folder = render(
+            "receivers: [{name: team, mail: {to: [a@b.example], from: c@d.example,"
+            f" smarthost: '{mailbox.address}'}}}}]\n{QUICK}"
+        )
+        server = AlertmanagerServer(version, folder)
+        server.env = {**os.environ, "SSL_CERT_FILE": str(certificate.path)}
+        with server:
+            post(server, alert("KLExplosion", "a"))
+            eventually(lambda: bool(mailbox.received), timeout=30)
+
+    assert mailbox.received[0].encrypted

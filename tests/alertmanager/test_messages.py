@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,6 +22,10 @@ NEVER = "0001-01-01T00:00:00Z"
 TITLE = '{{ template "stepwatch.title" . }}'
 TEXT = '{{ template "stepwatch.text" . }}'
 WHOLE = f"{TITLE}\n{TEXT}"
+HTML = '{{ template "mail.html" . }}'
+SLACK_TITLE = '{{ template "slack.title" . }}'
+SLACK = '{{ template "slack.text" . }}'
+COLOUR = '{{ template "stepwatch.colour" . }}'
 
 
 def alert(name: str = "KLExplosion", **differing: Any) -> dict[str, Any]:
@@ -149,6 +154,16 @@ def test_several_alerts_of_a_group_are_a_line_each_with_what_differs_and_one_set
     )
 
 
+def test_an_alert_about_a_gpu_leads_to_its_dashboard_and_to_a_silence_of_that_gpu(say: Say) -> None:
+    lost = target_down("box 1:9411")
+    lost["labels"] = {**lost["labels"], "alertname": "GPULost", "topic": "gpu", "gpu": "3", "uuid": "GPU-1"}
+
+    text = say(TEXT, lost)
+
+    assert "https://g.example/base/d/stepwatch-gpu?var-instance=box%201%3A9411&from=1763673125500" in text
+    assert "filter=%7Balertname%3D%22GPULost%22%2Cgpu%3D%223%22%2Cinstance%3D%22box%201%3A9411%22%7D" in text
+
+
 def test_a_crowd_is_cut_after_twenty_and_counted(say: Say) -> None:
     text = say(TEXT, *(target_down(f"node-{number}:9400") for number in range(33)))
 
@@ -239,3 +254,150 @@ def test_the_dashboard_link_spans_six_hours_before_to_one_after(say: Say) -> Non
     began = 1763694725500  # 2025-11-21T03:12:05.5Z
     assert times["from"] == [str(began - 6 * 3_600_000)]
     assert times["to"] == [str(began + 3_600_000)]
+
+
+@pytest.mark.parametrize(
+    ("alerts", "colour"),
+    [
+        ([alert()], "#d7263d"),
+        ([alert(labels={"severity": "warning"})], "#ecb22e"),
+        ([alert(labels={"severity": "info"})], "#36a2eb"),
+        ([resolved()], "#2eb67d"),
+        ([alert(), resolved()], "#d7263d"),
+    ],
+    ids=["critical", "warning", "info", "resolved", "one of two resolved"],
+)
+def test_the_colour_tells_how_grave_it_is_and_green_that_it_is_over(
+    say: Say, alerts: list[dict[str, Any]], colour: str
+) -> None:
+    assert say(COLOUR, *alerts) == colour
+    assert f"border-left:6px solid {colour};" in say(HTML, *alerts, kind="html")
+
+
+class Page(HTMLParser):
+    """The words that a mail shows, and its links by their words."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.links: dict[str, str] = {}
+        self.open: list[str] = []
+        self._address: str | None = None
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+        self._address = dict(attrs).get("href")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+        self._address = None
+
+    def handle_data(self, data: str) -> None:
+        if self._address:
+            self.links[data] = self._address
+        elif data.strip() and "title" not in self.open:
+            self.lines.append(data.strip())
+
+
+def test_a_mail_about_one_alert_says_what_the_text_says_and_links_behind_words(say: Say) -> None:
+    page = Page(say(HTML, alert(), kind="html"))
+
+    assert page.lines == [
+        "KLExplosion  ppo/gsm8k  The KL to the reference explodes.",
+        "step 1204: KL 1.62 nats/token or more for 3 steps; limit start 0.02 + 1. Also firing: RewardDrop.",
+        "Critical since 03:12 UTC, 21 Nov",
+    ]
+    text = say(TEXT, alert())
+    assert page.links == {
+        "Curves at that time": link(text, "Dashboard"),
+        "Runbook": "https://example.org/runbook#klexplosion",
+        "Silence for 2 h": link(text, "Silence"),
+    }
+
+
+def test_a_mail_about_many_alerts_is_a_list_of_what_differs(say: Say) -> None:
+    page = Page(say(HTML, *(target_down(f"node-{number}:9400") for number in range(22)), kind="html"))
+
+    assert page.lines == [
+        "TargetDown: 22 firing",
+        *(
+            f"instance=node-{n}:9400: gpu at node-{n}:9400, for 5 min. (Warning since 03:12 UTC, 21 Nov)"
+            for n in range(20)
+        ),
+        "The first 20 of 22.",
+    ]
+    assert list(page.links) == ["Curves at that time", "Runbook", "Silence for 2 h"]
+
+
+def test_a_mail_about_what_is_over_offers_no_silence(say: Say) -> None:
+    page = Page(say(HTML, resolved(), kind="html"))
+
+    assert page.lines[0].startswith("Resolved: KLExplosion")
+    assert page.lines[-1] == "Was critical from 03:12 UTC, 21 Nov to 04:02 UTC, 21 Nov"
+    assert list(page.links) == ["Curves at that time", "Runbook"]
+
+
+def test_a_mail_fits_the_width_of_a_telephone_and_fetches_nothing(say: Say) -> None:
+    html = say(HTML, alert(labels={"run": "x" * 300}), kind="html")
+
+    assert 'name="viewport" content="width=device-width, initial-scale=1"' in html
+    assert "max-width:640px" in html
+    assert "overflow-wrap:anywhere" in html
+    assert not re.search(r"<(img|link|script|style|iframe)|url\(|@import", html)
+
+
+@pytest.mark.parametrize("kind", [HTML, SLACK])
+def test_a_runbook_that_is_no_address_is_no_link(say: Say, kind: str) -> None:
+    local = alert(annotations={"summary": "It explodes.", "runbook_url": "docs/runbook.md#klexplosion"})
+
+    assert "Runbook" not in say(kind, local, kind="html" if kind is HTML else "text")
+
+
+@pytest.mark.parametrize("run", RUN_NAMES)
+def test_a_mail_shows_any_run_name_as_it_is(say: Say, run: str) -> None:
+    html = say(HTML, alert(labels={"run": run}), kind="html")
+
+    assert Page(html).lines[0] == f"KLExplosion  {run}  The KL to the reference explodes."
+    assert parse_qs(urlsplit(Page(html).links["Curves at that time"]).query)["var-run"] == [run]
+
+
+def test_slack_gets_the_words_of_the_text_and_links_behind_words(say: Say) -> None:
+    text = say(TEXT, alert())
+
+    assert say(SLACK_TITLE, alert()) == say(TITLE, alert())
+    assert say(SLACK, alert()) == (
+        "step 1204: KL 1.62 nats/token or more for 3 steps; limit start 0.02 + 1. Also firing: RewardDrop.\n"
+        "Critical since 03:12 UTC, 21 Nov.\n"
+        f"<{link(text, 'Dashboard')}|Curves at that time>"
+        " · <https://example.org/runbook#klexplosion|Runbook>"
+        f" · <{link(text, 'Silence')}|Silence for 2 h>"
+    )
+
+
+def test_slack_gets_a_list_of_many_and_no_silence_of_what_is_over(say: Say) -> None:
+    gone = [
+        target_down(name, status="resolved", endsAt="2025-11-21T04:02:00Z") for name in ("a:9400", "b:9400")
+    ]
+    lines = say(SLACK, *gone).splitlines()
+
+    assert [line.split(": ")[0] for line in lines[:2]] == ["- instance=a:9400", "- instance=b:9400"]
+    assert "Silence" not in lines[-1]
+
+
+def test_slack_is_given_nothing_that_it_would_act_upon(say: Say) -> None:
+    loud = alert(
+        labels={"run": "<!channel> a&b"},
+        annotations={"summary": "KL > 1 & <@everyone>", "description": "1 < 2 & " + "<" * 900},
+    )
+
+    assert say(SLACK_TITLE, loud) == (
+        "KLExplosion  &lt;!channel&gt; a&amp;b  KL &gt; 1 &amp; &lt;@everyone&gt;"
+    )
+    assert say(SLACK, loud).splitlines()[0] == "1 &lt; 2 &amp; " + "&lt;" * 792 + " ..."
+    many = say(SLACK, loud, alert(labels={"run": "<b>"}))
+    assert "- run=&lt;!channel&gt; a&amp;b: 1 &lt; 2" in many
+    assert "- run=&lt;b&gt;: step 1204" in many

@@ -17,6 +17,17 @@ receivers:
   - {name: oncall, webhook: {url: 'http://127.0.0.1:9/a', credentials_file: token}, severities: [critical]}
   - {name: team chat, webhook: {url: 'http://127.0.0.1:9/b'}, send_resolved: false}
 """
+EVERY_KIND = """
+receivers:
+  - {name: ops, webhook: {url: 'http://127.0.0.1:9/a', credentials_file: token}}
+  - name: team
+    mail: {to: [a@b.example, c@d.example], from: e@f.example, smarthost: 'mail.example:587',
+           username: me, password_file: token}
+  - name: chat room
+    slack: {url_file: chat-url, channel: "#rl"}
+    severities: [critical]
+    send_resolved: false
+"""
 NOBODY = "(nobody)"
 
 
@@ -30,7 +41,7 @@ def receivers(tool: Tool, folder: Path, **labels: str) -> list[str]:
     """The receivers of an alert, in the order in which they are told."""
     pairs = [f"{name}={value}" for name, value in labels.items()]
     said = amtool(tool, "config", "routes", "test", f"--config.file={folder}/alertmanager.yml", *pairs)
-    return said.strip().split(",")
+    return said.splitlines()[-1].split(",")
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -38,7 +49,9 @@ def read(folder: Path) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("config", ["", TWO_RECEIVERS], ids=["no receiver", "two receivers"])
+@pytest.mark.parametrize(
+    "config", ["", TWO_RECEIVERS, EVERY_KIND], ids=["no receiver", "two receivers", "every kind"]
+)
 def test_both_versions_accept_the_configuration_and_find_the_templates(
     tool: Tool, render: Render, config: str
 ) -> None:
@@ -75,7 +88,7 @@ def test_routes_have_the_timing_of_their_severity(render: Render) -> None:
         " warning: {group_wait: 30s, group_interval: 2m, repeat_interval: 18h}}"
     )
 
-    routes = [route for route in read(folder)["route"]["routes"] if route["receiver"] != NOBODY]
+    routes = [route for route in read(folder)["route"]["routes"] if "repeat_interval" in route]
     timing = {
         (route["receiver"], route["matchers"][0]): tuple(
             route[key] for key in ("group_wait", "group_interval", "repeat_interval")
@@ -93,8 +106,42 @@ def test_alerts_of_one_name_run_and_severity_are_one_message(render: Render) -> 
     assert read(render())["route"]["group_by"] == ["alertname", "run", "severity"]
 
 
+def test_a_test_alert_is_sent_to_its_receiver_alone_and_at_once(tool: Tool, render: Render) -> None:
+    folder = render(EVERY_KIND)
+
+    for name in ("ops", "team", "chat room"):
+        for severity in ("critical", "info"):
+            test = {"alertname": "TestAlert", "receiver": name, "severity": severity, "test": "1"}
+            assert receivers(tool, folder, **test) == [f"(test) {name}"]
+    assert receivers(tool, folder, alertname="TestAlert", receiver="gone", severity="info") == [NOBODY]
+    assert receivers(tool, folder, alertname="KLHigh", receiver="ops", severity="info") == [NOBODY]
+    route = next(route for route in read(folder)["route"]["routes"] if route["receiver"] == "(test) ops")
+    assert (route["group_by"], route["group_wait"]) == (["..."], "0s")
+
+
+def test_a_test_goes_the_way_of_its_receiver_and_its_end_is_not_told(render: Render) -> None:
+    ways = {each["name"]: each for each in read(render(EVERY_KIND))["receivers"]}
+
+    for name in ("ops", "team", "chat room"):
+        [(kind, [way])] = [(kind, way) for kind, way in ways[name].items() if kind != "name"]
+        assert ways[f"(test) {name}"][kind] == [{**way, "send_resolved": False}]
+    assert ways["team"]["email_configs"][0]["send_resolved"] is True
+    assert ways["chat room"]["slack_configs"][0]["send_resolved"] is False
+
+
+def test_mail_is_encrypted_unless_the_file_says_otherwise(render: Render) -> None:
+    mail = "{to: [a@b.example], from: e@f.example, smarthost: 'mail.example:25'%s}"
+    receivers = ", ".join(
+        f"{{name: {n}, mail: {mail % more}}}" for n, more in (("a", ""), ("b", ", tls: false"))
+    )
+
+    ways = read(render(f"receivers: [{receivers}]"))["receivers"]
+
+    assert [way["email_configs"][0]["require_tls"] for way in ways[1::2]] == [True, False]
+
+
 def test_a_secret_is_named_by_its_path_and_never_written(render: Render) -> None:
-    folder = render(TWO_RECEIVERS)
+    folder = render(EVERY_KIND)
 
     oncall = read(folder)["receivers"][1]["webhook_configs"][0]
     path = Path(oncall["http_config"]["authorization"]["credentials_file"])
@@ -110,9 +157,9 @@ def test_a_secret_address_is_read_from_its_file_where_alertmanager_can(
 ) -> None:
     newest = alertmanager("0.31")
     monkeypatch.setenv("STEPWATCH_AMTOOL", str(newest.tool))  # 0.25 knows no url_file
-    folder = render("receivers: [{name: chat, webhook: {url_file: token}}]")
+    folder = render("receivers: [{name: chat, webhook: {url_file: chat-url}}]")
 
     amtool(newest, "check-config", folder / "alertmanager.yml")
-    assert (
-        Path(read(folder)["receivers"][1]["webhook_configs"][0]["url_file"]).read_text() == "s3cret-token\n"
-    )
+    address = Path(read(folder)["receivers"][1]["webhook_configs"][0]["url_file"])
+    assert address.name == "chat-url"
+    assert address.is_absolute()

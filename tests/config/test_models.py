@@ -101,16 +101,17 @@ def test_whole_numbers_stay_whole(loaded):
 
 def test_relative_paths_are_meant_from_the_folder_of_the_file(loaded, tmp_path):
     (tmp_path / "token").write_text("x")
+    (tmp_path / "url").write_text("https://chat.example/x\n")
     config = loaded(
         "runs: {path: logs}\n"
         "scrape: [{job: a, files: [sd/*.json], bearer_token_file: token}]\n"
-        "receivers: [{name: r, webhook: {url_file: token, credentials_file: ./token}}]\n"
+        "receivers: [{name: r, webhook: {url_file: url, credentials_file: ./token}}]\n"
     )
 
     assert config.runs.path == tmp_path / "logs"
     assert config.scrape[0].files == (tmp_path / "sd/*.json",)
     assert config.scrape[0].bearer_token_file == tmp_path / "token"
-    assert config.receivers[0].webhook.url_file == tmp_path / "token"
+    assert config.receivers[0].webhook.url_file == tmp_path / "url"
     assert config.receivers[0].webhook.credentials_file == tmp_path / "token"
     assert loaded("").runs.path == tmp_path / "runs"
 
@@ -154,3 +155,25 @@ def test_a_webhook_url_may_hold_what_is_no_secret(loaded):
     text = "receivers: [{name: a, webhook: {url: 'http://127.0.0.1:5001/hooks/team-of-alerting?team=rl'}}]"
 
     assert loaded(text).receivers[0].webhook.url == "http://127.0.0.1:5001/hooks/team-of-alerting?team=rl"
+
+
+@pytest.mark.parametrize(
+    ("smarthost", "tls", "starttls"),
+    [
+        ("mail.example:587", "true", True),
+        ("mail.example:25", "false", False),
+        ("mail.example:465", "true", False),
+        ("mail.example:4465", "true", True),
+    ],
+)
+def test_encryption_is_asked_for_but_where_it_is_there_from_the_first_byte(loaded, smarthost, tls, starttls):
+    mail = f"{{to: [a@b.example], from: c@d.example, smarthost: '{smarthost}', tls: {tls}}}"
+
+    assert loaded(f"receivers: [{{name: a, mail: {mail}}}]").receivers[0].way.starttls is starttls
+
+
+@pytest.mark.parametrize("address", ["a@b", "first.last+tag@mail.example.org", "o'brien@x-y.example"])
+def test_mail_addresses_of_every_common_form_are_taken(loaded, address):
+    mail = f'{{to: ["{address}"], from: "{address}", smarthost: "h:25"}}'
+
+    assert loaded(f"receivers: [{{name: a, mail: {mail}}}]").receivers[0].way.to == (address,)

@@ -23,6 +23,11 @@ RULES = re.findall(
 def _write(tmp_path):
     (tmp_path / "empty").touch()
     (tmp_path / "full").write_text("secret")
+    (tmp_path / "url").write_text("https://chat.example/hunter2\n")
+    (tmp_path / "blank").write_text(" \n")
+    (tmp_path / "two-lines").write_text("hunter2\nhunter2\n")
+    (tmp_path / "long").write_text("hunter2" * 2000)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
 
     def write(content):
         path = tmp_path / "config.yaml"
@@ -82,6 +87,13 @@ def test_of_hundreds_of_problems_only_the_first_are_told(write):
         "receivers: [{name: a, webhook: {url_file: hunter2}}]",
         "receivers: [{name: a, webhook: {password: hunter2}}]",
         "receivers: [{name: a, webhook: {url: 'http://h', credentials_file: hunter2}}]",
+        "receivers: [{name: a, webhook: {url_file: two-lines}}]",
+        "receivers: [{name: a, mail: hunter2}]",
+        "receivers: [{name: a, mail: {to: [a@b], from: a@b, smarthost: 'u:hunter2@h:25'}}]",
+        "receivers: [{name: a, mail: {to: [a@b], from: a@b, smarthost: 'h:25', password: hunter2}}]",
+        "receivers: [{name: a, mail: {to: [a@b], from: a@b, smarthost: 'h:25', password_file: hunter2}}]",
+        "receivers: [{name: a, slack: {url_file: 'https://chat.example/hunter2'}}]",
+        "receivers: [{name: a, slack: {url_file: url, channel: 'https://chat.example/hunter2'}}]",
         "scrape: [{job: a, targets: ['a:1'], bearer_token_file: hunter2}]",
         "scrape: [{job: a, targets: ['a:1'], bearer_token_file: {hunter2: x}}]",
         "links: {grafana: 'http://admin:hunter2@h'}",

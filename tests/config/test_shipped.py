@@ -11,6 +11,7 @@ from stepwatch.config import Config, ConfigError, Duration, Size, load
 from stepwatch.config.document import parse
 from stepwatch.config.keys import children, every
 from stepwatch.config.section import Section
+from stepwatch.config.ways import WAYS
 from stepwatch.generate import main
 
 CHECKOUT = Path(__file__).parents[2]
@@ -21,6 +22,7 @@ LEAVES = [
     for key in every(Config)
     if not any(other.startswith((f"{key}.", f"{key}[")) for other in every(Config))
 ]
+WAYS_OF_RECEIVERS = [f"receivers[].{way}" for way in WAYS]
 MALFORMED = ["&a [*a]", "!!int 5"]
 WRONG = ["[1]", "{a: 1}", "true", "-1", '"x y"', "on", "22:22", ".nan", "0777", '"\\0"', "", *MALFORMED]
 
@@ -28,13 +30,15 @@ WRONG = ["[1]", "{a: 1}", "true", "-1", '"x y"', "on", "22:22", ".nan", "0777", 
 def with_examples():
     """The shipped file with its commented examples as settings."""
     uncommented = re.sub(r"(?m)^#(?=-|  )", "", SHIPPED)
-    return re.sub(r"(?m)^(scrape|receivers|overrides): \[\]$", r"\1:", uncommented)
+    return re.sub(r"(?m)^(scrape|receivers): \[\]$", r"\1:", uncommented)
 
 
 @pytest.fixture(name="folder")
 def _folder(tmp_path):
     (tmp_path / "secrets").mkdir()
-    (tmp_path / "secrets" / "chat-url").write_text("http://127.0.0.1/secret")
+    for name in ("bridge-url", "slack-url"):
+        (tmp_path / "secrets" / name).write_text("http://127.0.0.1/secret")
+    (tmp_path / "secrets" / "mail-password").write_text("secret")
     return tmp_path
 
 
@@ -43,8 +47,10 @@ def load_text(folder, text):
     return load(folder / "config.yaml")
 
 
-def test_the_shipped_file_is_the_defaults(folder):
-    assert load_text(folder, SHIPPED) == load_text(folder, "")
+def test_the_shipped_file_is_the_defaults_with_an_override_for_the_demo(folder):
+    demo = {"runs": "demo/*", "alerts": {"Stalled": {"silence": "1m"}}}
+
+    assert load_text(folder, SHIPPED) == load_text(folder, json.dumps({"overrides": [demo]}))
 
 
 def test_the_shipped_file_names_every_key(folder):
@@ -61,8 +67,8 @@ def test_the_examples_of_the_shipped_file_are_accepted(folder):
     config = load_text(folder, with_examples())
 
     assert [job.job for job in config.scrape] == ["vllm", "ray"]
-    assert [receiver.name for receiver in config.receivers] == ["oncall", "chat"]
-    assert [override.runs for override in config.overrides] == ["sft-*"]
+    assert [receiver.name for receiver in config.receivers] == ["oncall", "bridge", "team", "chat"]
+    assert [override.runs for override in config.overrides] == ["demo/*", "sft-*"]
 
 
 def default(key):
@@ -80,7 +86,7 @@ def default(key):
     if isinstance(value, Path):
         return f"./{value}"
     if isinstance(value, tuple):
-        return f"[{', '.join(value)}]"
+        return f"[{', '.join(map(str, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -88,15 +94,18 @@ def test_the_docs_name_every_key_with_its_default():
     rows = {key: shown.strip("`") for key, shown in re.findall(r"(?m)^\| `([^`]+)` \| ([^|]+) \|", DOCS)}
     wanted = {
         key: default(key)
-        for key in [*LEAVES, "scrape", "receivers", "receivers[].webhook", "overrides"]
+        for key in [*LEAVES, "scrape", "receivers", *WAYS_OF_RECEIVERS, "overrides"]
         if not key.endswith(".enabled") or key == "alerts.Watchdog.enabled"
     }
 
     assert rows == wanted
 
 
-def test_every_alert_is_on_by_default_but_the_one_that_the_docs_name():
-    assert [name for name, block in Config().alerts if not block.enabled] == ["RunFinished"]
+def test_every_alert_is_on_by_default_but_those_that_the_docs_name():
+    off = [name for name, block in Config().alerts if not block.enabled]
+
+    assert off == ["RunFinished", "GPUMemoryHigh"]
+    assert f"for {' and '.join(off)} `false`" in DOCS
 
 
 @pytest.fixture(name="spans", scope="module")
@@ -112,7 +121,12 @@ def _spans():
 
 
 def is_right(key, word):
-    return key.endswith(".enabled") if word == "true" else word == '"x y"' and key == "runs.path"
+    right = {
+        "true": key.endswith(".enabled"),
+        "[1]": key.startswith("alerts.GPUXid."),
+        '"x y"': key == "runs.path",
+    }
+    return right.get(word, False)
 
 
 @pytest.mark.parametrize("wrong", WRONG)

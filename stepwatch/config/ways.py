@@ -1,0 +1,126 @@
+"""The ways in which a receiver can be told: by webhook, by mail, in Slack.
+
+Of each, ``integration`` is what Alertmanager's metrics call it, and ``spoken`` what people do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field, field_validator, model_validator
+
+from stepwatch.config.errors import NOTHING, Fault
+from stepwatch.config.names import LabelValue
+from stepwatch.config.places import Channel, MailAddress, MailServer, WebhookUrl
+from stepwatch.config.scalars import Switch
+from stepwatch.config.secret import SecretFile, SecretUrlFile
+from stepwatch.config.section import Section
+
+_TLS_FROM_THE_START = 465
+
+
+class Webhook(Section):
+    """An HTTP endpoint that takes Alertmanager's JSON; its URL here or, if secret, in a file."""
+
+    integration: ClassVar = "webhook"
+    spoken: ClassVar = "webhook (HTTP)"
+
+    url: WebhookUrl | None = None
+    url_file: SecretUrlFile | None = None
+    credentials_file: SecretFile | None = None
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The files that hold its secrets."""
+        return tuple(filter(None, (self.url_file, self.credentials_file)))
+
+    @model_validator(mode="after")
+    def _one_url(self) -> Webhook:
+        if (self.url is None) == (self.url_file is None):
+            raise Fault(
+                "names " + ("no URL" if self.url is None else "two URLs"),
+                value=NOTHING,
+                expected="url or url_file, and not both",
+                cure="write url: http://host:port/path, or url_file: if the URL is a secret",
+            )
+        return self
+
+
+class Mail(Section):
+    """Mails, handed to a mail server that takes them from this machine."""
+
+    integration: ClassVar = "email"
+    spoken: ClassVar = "mail (SMTP)"
+
+    to: tuple[MailAddress, ...]
+    from_: MailAddress = Field(alias="from")
+    smarthost: MailServer
+    username: LabelValue | None = None
+    password_file: SecretFile | None = None
+    tls: Switch = True
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The file that holds its password, if it has one."""
+        return (self.password_file,) if self.password_file else ()
+
+    @property
+    def starttls(self) -> bool:
+        """Whether encryption must be asked for; at port 465 it is there from the first byte."""
+        return self.tls and not self._encrypted_port
+
+    @property
+    def _encrypted_port(self) -> bool:
+        return self.smarthost.endswith(f":{_TLS_FROM_THE_START}")
+
+    @field_validator("to")
+    @classmethod
+    def _somebody(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise Fault("is empty", expected="one address or more", cure="write who gets the mail")
+        return value
+
+    @model_validator(mode="after")
+    def _whole_login(self) -> Mail:
+        if (self.username is None) != (self.password_file is None):
+            has, lacks = ("username", "password_file")[:: 1 if self.username else -1]
+            raise Fault(
+                f"has {has} without {lacks}",
+                value=NOTHING,
+                expected="both, or neither for a server that wants no login",
+                cure=f"add {lacks}, or delete {has}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _password_in_secret(self) -> Mail:
+        if not self.tls and (self.username or self._encrypted_port):
+            why = "would send the password unencrypted" if self.username else "contradicts port 465"
+            raise Fault(
+                why,
+                at=("tls",),
+                value=self.tls,
+                expected="true with a login or at port 465, which always speaks TLS",
+                cure="delete tls: false, or the login",
+            )
+        return self
+
+
+class Slack(Section):
+    """A Slack channel, by an incoming webhook; its URL is a secret and stands in a file."""
+
+    integration: ClassVar = "slack"
+    spoken: ClassVar = "Slack"
+
+    url_file: SecretUrlFile
+    channel: Channel | None = None
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The file that holds its URL."""
+        return (self.url_file,)
+
+
+Way = Webhook | Mail | Slack
+WAYS = ("webhook", "mail", "slack")

@@ -1,0 +1,1 @@
+"""``python -m stepwatch test-alert``: one marked message to a receiver, and what came back."""

@@ -1,0 +1,69 @@
+"""The command: which receiver, whether it can be tested now, and how the test went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from stepwatch.config import Config, Refused, load
+from stepwatch.config.receivers import Receiver
+from stepwatch.config.scalars import instead
+from stepwatch.generate import CHECKOUT, rendered
+from stepwatch.testalert.alertmanager import Alertmanager
+from stepwatch.testalert.probe import Probe
+from stepwatch.testalert.site import Site
+from stepwatch.testalert.watch import Watch
+
+DELIVERED, NOT_DELIVERED = 0, 1
+
+_SETTINGS = PurePosixPath("alertmanager/generated/alertmanager.yml")
+
+
+def send_test(
+    config: Path, name: str, site: Site, say: Callable[[str], None], *, patience: float = 60
+) -> int:
+    """Send one marked message to a receiver through the running Alertmanager; tell what came back.
+
+    Args:
+        config: The configuration file.
+        name: The receiver.
+        site: How the stack runs.
+        say: Gets each line.
+        patience: Seconds until it is given up.
+
+    Returns:
+        0 when the receiver took it, 1 when not.
+
+    Raises:
+        Refused: There is no such receiver, or Alertmanager does not run what config.yaml says.
+    """
+    settings = load(config)
+    receiver = _receiver(settings, name, config)
+    alertmanager = Alertmanager(f"http://{settings.address('alertmanager')}")
+    _require_current(alertmanager, config, site)
+    say(f"Sending a test message to {name} ...")
+    journal, where = site.journal("alertmanager"), site.log("alertmanager")
+    watch = Watch(receiver, Probe(name), alertmanager, journal, where, patience)
+    verdict = watch.run(say)
+    say(verdict.words)
+    return DELIVERED if verdict.delivered else NOT_DELIVERED
+
+
+def _receiver(config: Config, name: str, file: Path) -> Receiver:
+    known = {receiver.name: receiver for receiver in config.receivers}
+    if name in known:
+        return known[name]
+    if not known:
+        raise Refused(f"{file}: receivers: there are none. Cure: add one there, then `make up`.")
+    raise Refused(
+        f"{file}: receivers: {name} is none of them. Expected: {' or '.join(known)}. "
+        f"Cure: {instead(name, known)}"
+    )
+
+
+def _require_current(alertmanager: Alertmanager, config: Path, site: Site) -> None:
+    if not alertmanager.runs(rendered(config, CHECKOUT, site.deployment)[_SETTINGS]):
+        raise Refused(
+            f"The Alertmanager at {alertmanager.url} runs other settings than {config} says, and the test "
+            "would be of those. Cure: `make up` (with CONFIG= for another file), then test again."
+        )

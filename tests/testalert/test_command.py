@@ -1,0 +1,244 @@
+"""`test-alert` against real Alertmanagers and real receivers: what arrives, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from stepwatch import pages
+from stepwatch.config import ConfigError, Refused, load
+from stepwatch.testalert.alertmanager import Alertmanager, UnreachableError
+from stepwatch.testalert.probe import Probe
+from stepwatch.testalert.watch import Watch
+from tests.real import free_port
+from tests.testalert.conftest import LOGIN, Bench
+
+pytestmark = pytest.mark.e2e
+
+Ended = dict[str, tuple[int, list[str]]]
+
+TRIED = "Alertmanager tried several times; with a real alert it goes on as long as the alert lasts."
+FINAL = "Alertmanager takes that for final and tried once; a real alert is tried again at intervals."
+
+FAILURES = {
+    "broken": (r"by webhook \(HTTP\): unexpected status code 500: .*it is broken", TRIED, "is on its side"),
+    "gone": (r"by webhook \(HTTP\): unexpected status code 404: .*says it", FINAL, "check the path"),
+    "nobody there": (r"by webhook \(HTTP\): .*connection refused", TRIED, "nothing listens there"),
+    "unencrypted": (
+        r"by mail \(SMTP\): .*does not advertise the STARTTLS extension",
+        TRIED,
+        "try 587 or 465",
+    ),
+    "wrong password": (
+        r"by mail \(SMTP\): .* auth: 535",
+        TRIED,
+        "check username and what password_file holds",
+    ),
+    "no mail server": (r"by mail \(SMTP\): .*connection refused", TRIED, "nothing listens there"),
+    "chat is gone": (
+        r"by Slack: .*404: nothing at \(secret\), says it",
+        FINAL,
+        "make a new webhook in Slack",
+    ),
+    "chat is broken": (r"by Slack: .*unexpected status code 500: it is broken", TRIED, "is on its side"),
+}
+
+
+WORKING = ("ops", "slow", "mail", "plain mail", "chat")
+
+
+@pytest.fixture(name="ended", scope="module")
+def _ended(bench: Bench) -> Ended:
+    """Every receiver tested, all at once: each verdict has to be told from the others' messages."""
+    names = [*WORKING, *FAILURES]
+    with ThreadPoolExecutor(len(names)) as pool:
+        return dict(zip(names, pool.map(bench.test, names), strict=True))
+
+
+def get(bench: Bench, path: str) -> Any:
+    return json.loads(pages.read(f"{bench.server.url}/api/v2/{path}") or "null")
+
+
+@pytest.mark.parametrize("name", WORKING)
+def test_a_receiver_that_works_is_said_to_have_got_the_message(ended: Ended, name: str) -> None:
+    code, said = ended[name]
+
+    assert code == 0
+    way = "Slack" if name == "chat" else r"mail \(SMTP\)" if "mail" in name else r"webhook \(HTTP\)"
+    assert re.match(
+        rf"{name}: Alertmanager delivered the test message by {way}( in \d+\.\d\d s)?\.", said[-1]
+    )
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_receiver_that_fails_is_told_with_its_own_error_and_the_cure(ended: Ended, name: str) -> None:
+    code, said = ended[name]
+    error, again, cure = FAILURES[name]
+
+    assert code == 1
+    first, second, last = said[-1].splitlines()
+    assert re.match(f"{name}: not delivered {error}", first)
+    assert second == f"  {again}"
+    assert last.startswith("  Cure: ")
+    assert cure in last
+    assert not re.search("s3cret|password-", "".join(said))
+
+
+def test_a_webhook_gets_one_message_that_says_it_is_a_test(bench: Bench, ended: Ended) -> None:
+    [message] = bench.good.received[:1]
+    [alert] = message["alerts"]
+
+    assert alert["status"] == "firing"
+    assert (
+        alert["labels"].items() >= {"alertname": "TestAlert", "receiver": "ops", "severity": "info"}.items()
+    )
+    assert "Nothing is wrong" in alert["annotations"]["summary"]
+
+
+def test_a_mail_arrives_with_login_encrypted_and_readable_in_both_forms(bench: Bench, ended: Ended) -> None:
+    [mailed] = bench.mailbox.received
+
+    assert (mailed.encrypted, mailed.login) == (True, LOGIN[0])
+    assert mailed.message["Subject"] == "TestAlert  This is a test of the receiver mail. Nothing is wrong."
+    assert mailed.message["To"] == "on@call.example, second@call.example"
+    for kind in ("plain", "html"):
+        assert "there is nothing to do" in mailed.part(kind)
+    assert "see that on@call.example and second@call.example got it" in ended["mail"][1][-1]
+
+
+def test_slack_gets_a_message(bench: Bench, ended: Ended) -> None:
+    [message] = bench.chat.received
+
+    assert message["channel"] == "#training"
+    [attachment] = message["attachments"]
+    assert attachment["title"] == "TestAlert  This is a test of the receiver chat. Nothing is wrong."
+    assert attachment["color"] == "#36a2eb"
+
+
+def test_what_goes_wrong_is_said_while_alertmanager_still_tries(ended: Ended) -> None:
+    _, said = ended["broken"]
+
+    assert re.fullmatch(
+        r"  an attempt failed \(.*500.*it is broken\); Alertmanager tries again \(5 s\)", said[1]
+    )
+
+
+def test_nothing_that_fires_or_silences_is_left_behind(bench: Bench, ended: Ended) -> None:
+    assert get(bench, "alerts?active=true") == []
+    assert get(bench, "silences") == []
+
+
+def test_a_second_test_is_a_second_message(bench: Bench, ended: Ended) -> None:
+    assert bench.test("ops")[0] == 0
+
+    assert len(bench.good.received) == 2
+
+
+def test_when_patience_ends_it_says_that_nothing_is_known(bench: Bench) -> None:
+    code, said = bench.test("slow", patience=1.5)
+
+    assert code == 1
+    assert "slow: not delivered by webhook (HTTP): nothing is known after 2 s." in said[-1]
+    assert "see whether it arrives, and what the log of alertmanager says" in said[-1]
+
+
+def test_a_file_that_is_gone_when_it_is_needed_is_named(bench: Bench) -> None:
+    receiver = next(each for each in load(bench.config).receivers if each.name == "lost")
+    (path := bench.folder / "lost-url").unlink()
+    watch = Watch(
+        receiver, Probe("lost"), Alertmanager(bench.server.url), bench.journal(""), "the log", patience=30
+    )
+
+    verdict = watch.run(print)
+
+    assert not verdict.delivered
+    assert f"open {path}: no such file" in verdict.words
+    assert "Cure: put the file back" in verdict.words
+    with pytest.raises(ConfigError, match=r"receivers\[13\]\.slack\.url_file: .* names no file"):
+        bench.test("lost")
+    path.write_text(bench.chat.url)
+
+
+def test_without_the_log_a_failure_is_told_if_it_is_counted_by_receiver(bench: Bench) -> None:
+    receiver = next(each for each in load(bench.config).receivers if each.name == "gone")
+    watch = Watch(receiver, Probe("gone"), Alertmanager(bench.server.url), str, "the log", patience=3)
+
+    words = watch.run(print).words
+
+    if "receiver-name-in-metrics" in bench.server.command[-1]:
+        assert "gone: not delivered by webhook (HTTP): Alertmanager counts a failure." in words
+        assert "the log names the error" in words
+    else:
+        assert "gone: not delivered by webhook (HTTP): nothing is known after 3 s." in words
+
+
+def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
+    now = datetime.now(timezone.utc)
+    silence = {
+        "matchers": [{"name": "severity", "value": ".+", "isRegex": True}],
+        "startsAt": now.isoformat(),
+        "endsAt": (now + timedelta(minutes=5)).isoformat(),
+        "createdBy": "a test",
+        "comment": "everything",
+    }
+    request = urllib.request.Request(
+        f"{bench.server.url}/api/v2/silences",
+        json.dumps(silence).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        made = json.load(answer)["silenceID"]
+
+    code, said = bench.test("ops")
+
+    assert code == 1
+    assert "ops: not delivered by webhook (HTTP): a silence covers it." in said[-1]
+    assert f"Cure: expire it at {bench.server.url}/#/silences/{made} and test again." in said[-1]
+    assert get(bench, f"silence/{made}")["status"]["state"] == "active"
+    urllib.request.urlopen(
+        urllib.request.Request(f"{bench.server.url}/api/v2/silence/{made}", method="DELETE"), timeout=10
+    ).close()
+
+
+def test_a_receiver_that_config_yaml_does_not_name_is_refused_with_those_it_does(bench: Bench) -> None:
+    with pytest.raises(
+        Refused, match=r"receivers: opps is none of them\. Expected: ops or .*did you mean ops\?"
+    ):
+        bench.test("opps")
+
+
+def test_a_configuration_without_receivers_is_refused(bench: Bench, tmp_path: Any) -> None:
+    (tmp_path / "config.yaml").touch()
+
+    with pytest.raises(Refused, match=r"there are none\. Cure: add one there"):
+        Bench(tmp_path, bench.server, bench.good, bench.chat, bench.mailbox).test("ops")
+
+
+def test_settings_that_alertmanager_does_not_run_are_not_tested(bench: Bench) -> None:
+    before = bench.config.read_text()
+    bench.config.write_text(before.replace("credentials_file: token", "credentials_file: right"))
+    sent = len(bench.good.received)
+
+    with pytest.raises(Refused, match=r"runs other settings than .*config.yaml says.* Cure: `make up`"):
+        bench.test("ops")
+
+    assert len(bench.good.received) == sent
+    bench.config.write_text(before)
+
+
+def test_an_alertmanager_that_does_not_answer_is_said(bench: Bench, tmp_path: Any) -> None:
+    (tmp_path / "config.yaml").write_text(
+        f"ports: {{alertmanager: {(port := free_port())}}}\n"
+        "receivers: [{name: ops, webhook: {url: 'http://127.0.0.1:9'}}]"
+    )
+
+    with pytest.raises(
+        UnreachableError, match=rf"does not answer at http://127.0.0.1:{port}.* Cure: `make up`"
+    ):
+        Bench(tmp_path, bench.server, bench.good, bench.chat, bench.mailbox).test("ops")

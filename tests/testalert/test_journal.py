@@ -1,0 +1,110 @@
+"""What is read from Alertmanager's log, in the forms of old and new versions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepwatch.testalert.journal import Story, opened, story, unquoted
+from stepwatch.testalert.probe import Probe
+
+PROBE = Probe("ops", mark="17")
+
+RETRIES = (
+    'ts=2025-11-21T16:32:56.700Z caller=notify.go:732 level=warn component=dispatcher receiver="(test) ops" '
+    'integration=webhook[0] msg="Notify attempt failed, will retry later" attempts=1 err="it is \\"broken\\""'
+)
+GAVE_UP = (
+    "ts=2025-11-21T16:33:06.697Z caller=dispatch.go:352 level=error component=dispatcher "
+    'msg="Notify for alerts failed" num_alerts=1 err="(test) ops/webhook[0]: notify retry canceled after 7 '
+    'attempts: it is broken: really"'
+)
+FINAL = GAVE_UP.replace("canceled after 7", "canceled due to unrecoverable error after 1")
+SUCCESS = RETRIES.replace("Notify attempt failed, will retry later", "Notify success").partition(" err=")[0]
+
+
+def in_group(line: str, mark: str) -> str:
+    """The line as new versions write it."""
+    return f'{line} aggrGroup="{{}}/{{alertname=\\"TestAlert\\"}}:{{test=\\"{mark}\\"}}"'
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ((), Story()),
+        ((RETRIES,), Story('it is "broken"')),
+        ((RETRIES, GAVE_UP), Story("it is broken: really", gave_up=True, failures=True)),
+        ((GAVE_UP, RETRIES), Story("it is broken: really", gave_up=True, failures=True)),
+        ((FINAL,), Story("it is broken: really", gave_up=True, final=True, failures=True)),
+        ((RETRIES, SUCCESS), Story('it is "broken"', delivered=True)),
+    ],
+    ids=["nothing", "tries again", "gives up", "begins anew", "final", "delivered late"],
+)
+def test_the_story_of_a_message(lines: tuple[str, ...], told: Story) -> None:
+    assert story("\n".join(["level=info msg=Listening", *lines]), PROBE) == told
+    assert story("\n".join(in_group(line, "17") for line in lines), PROBE) == told
+
+
+@pytest.mark.parametrize("line", [RETRIES, GAVE_UP, FINAL, SUCCESS])
+def test_other_messages_have_stories_of_their_own(line: str) -> None:
+    for other in (
+        in_group(line, "16"),
+        line.replace("(test) ops", "ops"),
+        line.replace("(test) ops", "(test) op"),
+        line.replace("(test) ops", "(test) ops 2"),
+    ):
+        told = story(other, PROBE)
+        assert (told.error, told.delivered, told.gave_up) == ("", False, False)
+        assert told.failures == ("Notify for alerts failed" in line)
+
+
+def test_a_failure_in_words_that_are_new_is_still_a_failure() -> None:
+    told = story('msg="Notify for alerts failed" err="(test) ops/webhook[0]: something new"', PROBE)
+
+    assert (told.error, told.gave_up) == ("(test) ops/webhook[0]: something new", True)
+
+
+@given(st.text())
+def test_any_error_is_read_as_it_was_written(error: str) -> None:
+    for ascii_only in (True, False):
+        quoted = json.dumps(error, ensure_ascii=ascii_only)
+        line = f'receiver="(test) ops" msg="Notify attempt failed, will retry later" err={quoted} attempts=1'
+        assert story(line, PROBE).error == error
+
+
+@given(st.text())
+def test_any_log_is_read(text: str) -> None:
+    story(text, PROBE)
+    story(f'msg="Notify {text}', PROBE)
+
+
+def test_what_go_escapes_and_json_does_not_know_is_shown_as_it_stands() -> None:
+    assert unquoted(r'"bell \a and \x1b[0m"') == r"bell \a and \x1b[0m"
+
+
+def test_a_journal_gives_what_came_since_it_was_opened(tmp_path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    news = opened(log)
+    assert news() == ""
+
+    log.write_text("before\nafter\n")
+    assert news() == "after\n"
+
+    log.write_text("new\n")  # rotated
+    assert news() == "new\n"
+
+    log.unlink()
+    assert news() == ""
+
+
+def test_a_log_may_begin_after_its_journal(tmp_path) -> None:
+    news = opened(tmp_path / "log")
+    assert news() == ""
+
+    (tmp_path / "log").write_text("first\n")
+
+    assert news() == "first\n"
