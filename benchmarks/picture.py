@@ -92,19 +92,16 @@ def _panel(index: int, panel: Panel, prometheus: str, begun: float, now: float) 
     points = _series(prometheus, panel.query, begun, now)
     fired = _fired(prometheus, panel, begun, now)
     return (
-        f'<g transform="translate({x} {y})">{_title(panel, fired, begun)}'
+        f'<g transform="translate({x} {y})">{_title(panel)}'
         f'<rect class="frame" width="{_WIDTH}" height="{_HEIGHT}"/>{_since(fired, begun, now)}'
-        f'<path class="curve" d="{_path(points, begun, now)}"/>{_axis(points, begun, now)}</g>'
+        f'<path class="curve" d="{_path(points, begun, now)}"/>{_axis(points)}'
+        f"{_told(panel, fired, begun, now)}</g>"
     )
 
 
-def _title(panel: Panel, fired: float | None, begun: float) -> str:
+def _title(panel: Panel) -> str:
     name = f'<text y="-8"><tspan class="name">{html.escape(panel.name)}</tspan>'
-    what = f'<tspan class="what" dx="6">{html.escape(panel.what)}</tspan></text>'
-    said, kind = ("no alert", "well")
-    if fired is not None:
-        said, kind = f"{panel.alert} at {_clock(fired - begun)}", "alert"
-    return f'{name}{what}<text class="{kind}" x="{_WIDTH}" y="-8" text-anchor="end">{said}</text>'
+    return f'{name}<tspan class="what" dx="6">{html.escape(panel.what)}</tspan></text>'
 
 
 def _since(fired: float | None, begun: float, now: float) -> str:
@@ -126,13 +123,22 @@ def _path(points: Sequence[tuple[float, float]], begun: float, now: float) -> st
     )
 
 
-def _axis(points: Sequence[tuple[float, float]], begun: float, now: float) -> str:
+def _axis(points: Sequence[tuple[float, float]]) -> str:
     low, high = _bounds(points)
     return (
         f'<text class="axis" x="4" y="14">{high:.3g}</text>'
         f'<text class="axis" x="4" y="{_HEIGHT - 6}">{low:.3g}</text>'
         f'<text class="axis" y="{_HEIGHT + 15}">0:00</text>'
-        f'<text class="axis" x="{_WIDTH}" y="{_HEIGHT + 15}" text-anchor="end">{_clock(now - begun)}</text>'
+    )
+
+
+def _told(panel: Panel, fired: float | None, begun: float, now: float) -> str:
+    """What the time axis says: when the alert came, or that none did."""
+    at, kind, word = (now, "well", "no alert") if fired is None else (fired, "alert", panel.alert)
+    x = _WIDTH * (at - begun) / (now - begun)
+    return (
+        f'<text class="{kind}" x="{x:.1f}" y="{_HEIGHT + 15}" text-anchor="{"end" if x > 120 else "start"}">'
+        f"{word} {_clock(at - begun)}</text>"
     )
 
 

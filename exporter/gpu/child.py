@@ -1,0 +1,63 @@
+"""A worker as the front sees it: a process, and the pipe through which it tells what it read."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import Any
+
+READ_BYTES = 65536
+
+
+class Child:
+    """Starts a worker at once. ``interval`` in seconds."""
+
+    def __init__(self, backend: str, interval: float) -> None:
+        self._pipe, theirs = os.pipe()
+        os.set_blocking(self._pipe, False)
+        os.set_inheritable(theirs, True)  # noqa: FBT003  (it takes no keywords)
+        words = [sys.executable, "-m", "exporter.gpu.worker", backend, str(interval), str(theirs)]
+        # In a process group of its own: Ctrl-C is the front's to answer.
+        self.pid = os.posix_spawn(sys.executable, words, os.environ, setpgroup=0)
+        os.close(theirs)
+        self._rest = b""
+        self.exit: int | None = None
+
+    def messages(self) -> list[dict[str, Any]]:
+        """What it said since the last call; ``exit`` tells how it ended, once it has."""
+        with suppress(BlockingIOError):
+            while block := os.read(self._pipe, READ_BYTES):
+                self._rest += block
+        *lines, self._rest = self._rest.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def ended(self) -> bool:
+        """Is the process gone? One that the driver holds stays, even killed."""
+        if self.exit is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.exit = os.waitstatus_to_exitcode(status) if pid else None
+        return self.exit is not None
+
+    def end(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if not self.ended():
+            os.kill(self.pid, number)
+
+    def close(self) -> None:
+        """Hear no more from it."""
+        os.close(self._pipe)
+
+    def held(self) -> bool:
+        """Does the driver hold one of its threads so that not even SIGKILL would end it?"""
+        folder = f"/proc/{self.pid}/task"
+        with suppress(OSError):  # it ended just now, or this is not Linux
+            return any(_state(f"{folder}/{task}/stat") == "D" for task in os.listdir(folder))  # noqa: PTH208
+        return False
+
+
+def _state(path: str) -> str:
+    with open(path) as stat:  # noqa: PTH123  (pathlib weighs 1 MB)
+        return stat.read().rpartition(")")[2].split()[0]

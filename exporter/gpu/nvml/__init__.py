@@ -1,0 +1,1 @@
+"""Real GPUs, through NVML. Only the modules in here load ``pynvml``."""

@@ -1,0 +1,81 @@
+"""What a worker sends: one line of JSON a cycle, with the exposition text of its GPUs inside."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from exporter.exposition import escape, header, lines
+from exporter.gpu.backend import Card, Event, Reading
+from exporter.gpu.contract import GPU_FAMILIES
+
+Chunks = dict[str, list[str]]
+"""Lines by metric name."""
+
+
+class Report(NamedTuple):
+    """What was last read from a GPU.
+
+    ``at`` in seconds of the steady clock; ``missing`` reasons by call; ``errors`` counts by call and
+    code; ``seconds`` that each tier took.
+    """
+
+    at: float
+    reason: str
+    readings: tuple[Reading, ...] = ()
+    missing: Mapping[str, str] = {}
+    errors: Mapping[tuple[str, str], int] = {}
+    seconds: Mapping[str, float] = {}
+
+
+def message(
+    nvml: str,
+    system: Iterable[Reading] = (),
+    reports: Iterable[tuple[Card, Report]] = (),
+    events: Iterable[Event] = (),
+) -> bytes:
+    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``."""
+    known = list(reports)
+    told = {
+        "nvml": nvml,
+        "cards": [(card.number, card.uuid, report.reason) for card, report in known],
+        "events": list(events),
+        "text": text(system, known),
+    }
+    return json.dumps(told).encode() + b"\n"
+
+
+def text(system: Iterable[Reading], reports: Iterable[tuple[Card, Report]]) -> str:
+    """The exposition text of what was read."""
+    chunks: Chunks = {family.name: [] for family in GPU_FAMILIES}
+    errors: Counter[tuple[str, str]] = Counter()
+    seconds: dict[str, float] = {}
+    for card, report in reports:
+        _add_card(chunks, card, report)
+        errors.update(report.errors)
+        seconds.update({tier: max(took, seconds.get(tier, 0)) for tier, took in report.seconds.items()})
+    own = [Reading("gpu_exporter_collect_errors_total", n, _named(key)) for key, n in errors.items()]
+    own += [Reading("gpu_exporter_collect_duration_seconds", s, {"tier": t}) for t, s in seconds.items()]
+    for reading in (*system, *own):
+        _add(chunks, "", reading)
+    return "".join(
+        header(family) + "".join(chunks[family.name]) for family in GPU_FAMILIES if chunks[family.name]
+    )
+
+
+def _named(key: tuple[str, str]) -> dict[str, str]:
+    return {"call": key[0], "code": key[1]}
+
+
+def _add_card(chunks: Chunks, card: Card, report: Report) -> None:
+    label = f'gpu="{card.number}",uuid="{escape(card.uuid)}"'
+    for reading in report.readings:
+        _add(chunks, label, reading)
+    for call, reason in report.missing.items():
+        _add(chunks, label, Reading("gpu_exporter_unsupported", 1, {"call": call, "reason": reason}))
+
+
+def _add(chunks: Chunks, label: str, reading: Reading) -> None:
+    chunks[reading.metric].append(lines(reading.metric, label, [(reading.labels, reading.value)]))

@@ -1,0 +1,143 @@
+"""``python -m exporter.gpu.worker``: the process that owns NVML. The front starts it; nobody else does.
+
+It never repairs its connection to the driver. It says what is wrong and ends, and the front starts
+another one, which loads the library anew.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import signal
+import sys
+import time
+from collections import deque
+from threading import Condition, Event, Thread
+
+from exporter.gpu import backend as source
+from exporter.gpu import snapshot
+from exporter.gpu.contract import FRESH, STALE_INTERVALS
+from exporter.gpu.reader import Reader
+
+PATIENCE = 0.8
+"""Share of an interval for which a cycle waits for GPUs that take their time."""
+END_SECONDS = 0.4
+EVENT_SECONDS = 0.2
+STORM_SECONDS = 0.05
+"""A GPU may report errors by the thousand: those of so long are told together."""
+
+
+class Worker:
+    """Reads all GPUs each interval and sends what it read. ``interval`` in seconds."""
+
+    def __init__(self, backend: source.Backend, pipe: int, interval: float) -> None:
+        self._backend = backend
+        self._pipe = pipe
+        self._interval = interval
+        self._stop = Event()
+        self._news = Event()
+        self._changed = Condition()
+        self._events: deque[source.Event] = deque()
+        self._readers: list[Reader] = []
+        self._ear = Thread(target=self._listen, name="events", daemon=True)
+
+    def run(self) -> int:
+        """Read until told to stop, or until only a new worker helps. Returns the exit code."""
+        try:
+            self._backend.open()
+            system = self._backend.system()
+        except source.BackendError as problem:
+            self._send(snapshot.message(problem.code))
+            return FRESH
+        self._readers = [Reader(card, self._interval, self._changed) for card in self._backend.cards()]
+        for reader in self._readers:
+            reader.start()
+        self._ear.start()
+        reason = self._cycle(system)
+        self._close()
+        return 0 if reason == source.OK else FRESH
+
+    def stop(self) -> None:
+        """End after this cycle."""
+        self._stop.set()
+        self._news.set()
+
+    def _cycle(self, system: list[source.Reading]) -> str:
+        """Read and tell again and again. Returns why it ended, ``ok`` if it was told to."""
+        patience = STALE_INTERVALS * self._interval
+        while True:
+            began = time.monotonic()
+            self._read(patience)
+            patience = PATIENCE * self._interval
+            reason = next((reader.down for reader in self._readers if reader.down), source.OK)
+            self._tell(reason, system)
+            if reason != source.OK or self._rest(began + self._interval):
+                return reason
+
+    def _read(self, patience: float) -> None:
+        """Have every GPU read that is not busy still, and wait for those that are usually in time."""
+        due = [reader for reader in self._readers if reader.idle]
+        for reader in due:
+            reader.begin()
+        with self._changed:
+            self._changed.wait_for(lambda: all(reader.idle for reader in due), patience)
+
+    def _tell(self, reason: str, system: list[source.Reading]) -> None:
+        now = time.monotonic()
+        events = [self._events.popleft() for _ in range(len(self._events))]
+        if reason == source.OK:
+            reports = [(reader.card, reader.current(now)) for reader in self._readers]
+            self._send(snapshot.message(reason, system, reports, events))
+        else:
+            self._send(snapshot.message(reason, events=events))
+
+    def _rest(self, until: float) -> bool:
+        """Wait for the next cycle, which an Xid error brings forward. True if it is the end."""
+        self._stop.wait(STORM_SECONDS)
+        self._news.wait(max(0.0, until - time.monotonic()))
+        self._news.clear()
+        return self._stop.is_set()
+
+    def _send(self, message: bytes) -> None:
+        rest = memoryview(message)
+        try:
+            while rest:
+                rest = rest[os.write(self._pipe, rest) :]
+        except BrokenPipeError:  # the front is gone
+            self.stop()
+
+    def _listen(self) -> None:
+        while not self._stop.is_set():
+            try:
+                found = self._backend.events(EVENT_SECONDS)
+            except source.ReadError:  # a lost GPU answers at once, again and again
+                self._stop.wait(self._interval)
+                continue
+            if found:
+                self._events.extend(found)
+                self._news.set()
+
+    def _close(self) -> None:
+        """Let go of the devices, unless the driver still holds a thread: it might hold this one too."""
+        self._stop.set()
+        self._ear.join(END_SECONDS)
+        with self._changed:
+            idle = self._changed.wait_for(lambda: all(reader.idle for reader in self._readers), END_SECONDS)
+        if idle and not self._ear.is_alive():
+            self._backend.close()
+
+
+def main(name: str, interval: str, pipe: str) -> int:
+    """Work for the front that reads the pipe. Returns the exit code."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
+    module, _, kind = source.BACKENDS[name].partition(":")
+    worker = Worker(getattr(importlib.import_module(module), kind)(), int(pipe), float(interval))
+    signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+    return worker.run()
+
+
+if __name__ == "__main__":
+    code = main(*sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)  # threads that the driver holds would keep a normal end waiting

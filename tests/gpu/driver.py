@@ -1,0 +1,78 @@
+"""A driver of our own: the library that NVIDIA's Python module loads, told by a test how to behave."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.real.tools import unavailable
+
+SOURCE = Path(__file__).with_name("fake_nvml.c")
+LIBRARY = "libnvidia-ml.so.1"
+
+
+def uuid(gpu: int) -> str:
+    """The UUID that the library gives a GPU."""
+    return f"GPU-00000000-0000-0000-0000-0000000000{gpu:02d}"
+
+
+@functools.cache
+def library(*missing: str) -> Path:
+    """The compiled library; without these functions, as an older driver would have it."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        unavailable("the stand-in for NVIDIA's library needs a C compiler")
+    folder = Path(tempfile.mkdtemp(prefix="stepwatch-nvml-"))
+    (folder / "hidden").write_text(f"{{ local: {' '.join(f'{name};' for name in (*missing, 'none'))} }};")
+    command = [compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread", f"-Wl,-soname,{LIBRARY}"]
+    hidden = f"-Wl,--version-script={folder / 'hidden'}"
+    subprocess.run([*command, hidden, "-o", folder / LIBRARY, SOURCE], check=True)
+    return folder / LIBRARY
+
+
+class Driver:
+    """A folder for the library, what it is told, and what it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._told, self._log = folder / "told", folder / "log"
+        self.tell("gpus=8")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a program needs to load this library."""
+        return {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(self.folder),
+            "FAKE_NVML_CTL": str(self._told),
+            "FAKE_NVML_LOG": str(self._log),
+        }
+
+    def install(self, *missing: str) -> None:
+        """Have the library from now on; without these functions."""
+        shutil.copy(library(*missing), self.folder / "new")
+        (self.folder / "new").rename(self.folder / LIBRARY)
+
+    def tell(self, *lines: str) -> None:
+        """Behave like this from now on, and no longer as told before; see fake_nvml.c."""
+        new = self._told.with_suffix(".new")
+        new.write_text("\n".join(lines))
+        new.rename(self._told)
+
+    def release(self) -> None:
+        """Let go of the threads that are held."""
+        self._told.with_suffix(".release").touch()
+
+    def calls(self) -> Counter[tuple[str, int]]:
+        """How often each function was called for each GPU, -1 for none."""
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        return Counter((name, int(gpu)) for name, _, gpu in (line.partition(" ") for line in lines))
+
+    def forget_calls(self) -> None:
+        """Count from now on."""
+        self._log.unlink(missing_ok=True)

@@ -1,0 +1,99 @@
+"""The exporter as a real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from stepwatch import pages
+from tests.exporter.scrape import Scrape
+from tests.real import free_port
+
+ROOT = Path(__file__).parents[2]
+QUICK = ("--interval=0.2", "--retry=0.3", "--hang=2")
+
+
+class Exporter:
+    """Started at once, on a port of its own unless the flags name one."""
+
+    def __init__(self, *flags: str, environment: Mapping[str, str] | None = None, **variables: str) -> None:
+        self.port = free_port()
+        ours = {key: value for key, value in (environment or os.environ).items() if "STEPWATCH" not in key}
+        self.process: subprocess.Popen[str] = subprocess.Popen(
+            [sys.executable, "-m", "exporter.gpu", *flags],
+            cwd=ROOT,
+            env={**ours, "STEPWATCH_GPU_PORT": str(self.port), **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def url(self, page: str = "/metrics") -> str:
+        return f"http://127.0.0.1:{self.port}{page}"
+
+    def scrape(self) -> Scrape:
+        return Scrape((pages.read(self.url()) or "").encode())
+
+    def until(self, true: Callable[[Scrape], object], seconds: float = 15.0) -> Scrape:
+        """Scrape until it is true; fails when it takes too long, or the exporter ended."""
+        deadline = time.monotonic() + seconds
+        while not true(found := self.scrape()):
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline, found.text
+            time.sleep(0.05)
+        return found
+
+    def workers(self) -> list[int]:
+        """Process ids of the workers; one that is no more than waited for is none."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(parent) == self.process.pid and state != "Z":
+                found.append(int(stat.parent.name))
+        return found
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
+        """Exit code, output and errors."""
+        self.process.send_signal(number)
+        out, errors = self.process.communicate(timeout=15)
+        return self.process.returncode, out, errors
+
+
+def reasons(found: Scrape) -> dict[int, str]:
+    """Why each GPU is up or down, by its number; checks that only ``ok`` is up."""
+    told = {tuple(sorted(labels)): up for labels, up in found.all("gpu_up").items()}
+    by_number: dict[int, str] = {}
+    for labels, up in told.items():
+        named = dict(labels)
+        assert (named["reason"] == "ok") == (up == 1)
+        assert named["gpu"] not in by_number
+        by_number[int(named["gpu"])] = named["reason"]
+    return by_number
+
+
+def all_ok(found: Scrape) -> bool:
+    return reasons(found) == dict.fromkeys(range(8), "ok")
+
+
+def shown(found: Scrape, metric: str = "gpu_utilization_ratio") -> set[int]:
+    """Numbers of the GPUs that have this metric."""
+    return {int(dict(labels)["gpu"]) for labels in found.all(metric)}
+
+
+def nvml(found: Scrape) -> str | None:
+    """The reason of ``gpu_exporter_nvml_up``; checks that only ``ok`` is up."""
+    told = found.all("gpu_exporter_nvml_up")
+    assert len(told) <= 1
+    for labels, up in told.items():
+        reason = dict(labels)["reason"]
+        assert (reason == "ok") == (up == 1)
+        return reason
+    return None

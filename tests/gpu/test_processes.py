@@ -1,0 +1,164 @@
+"""The exporter's two processes: what the page shows when one is killed, stopped or told to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.exporter.scrape import Scrape
+from tests.gpu.driver import Driver
+from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
+from tests.real import eventually
+
+Starting = Callable[..., Exporter]
+
+
+def restarts(found: Scrape, reason: str) -> float:
+    return found.value("gpu_exporter_worker_restarts_total", reason=reason) or 0
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_worker_that_dies_is_replaced_before_its_values_are_too_old(
+    start: Starting, number: signal.Signals
+) -> None:
+    exporter = start("--interval=0.5", "--retry=0.2")
+    exporter.until(all_ok)
+    (worker,) = exporter.workers()
+    os.kill(worker, number)
+    deadline = time.monotonic() + 10
+    while restarts(found := exporter.scrape(), "died") == 0 or exporter.workers() in ([], [worker]):
+        assert all_ok(found)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    exporter.until(all_ok)
+
+
+def test_a_driver_that_crashes_its_callers_is_told_and_recovers(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    driver.tell("gpus=8", "segv=GetPowerUsage")
+    found = exporter.until(lambda found: nvml(found) == "crashed")
+
+    assert set(reasons(found).values()) == {"crashed"}
+    driver.tell("gpus=8")
+    exporter.until(all_ok)
+
+
+def test_a_stopped_worker_shows_nothing_stale_and_is_replaced(start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    (worker,) = exporter.workers()
+    os.kill(worker, signal.SIGSTOP)
+    stopped = time.monotonic()
+    found = exporter.until(lambda found: nvml(found) == "timeout")
+
+    assert time.monotonic() - stopped < 3
+    assert set(reasons(found).values()) == {"timeout"}
+    assert shown(found) == set()
+    assert restarts(exporter.until(all_ok), "hung") == 1
+    assert not alive(worker)
+
+
+def test_fifty_scrapes_at_once_are_answered_while_the_driver_hangs(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    driver.tell("gpus=8", *(f"hang=GetUtilizationRates@{gpu}" for gpu in range(8)))
+    exporter.until(lambda found: set(reasons(found).values()) == {"timeout"})
+
+    def scrape(_: int) -> tuple[int, bytes]:
+        with urllib.request.urlopen(exporter.url(), timeout=10) as answer:
+            return answer.status, answer.read()
+
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(scrape, range(50)))
+    assert {status for status, _ in answers} == {200}
+    for _, page in answers:
+        assert set(reasons(Scrape(page)).values()) == {"timeout"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_both_quickly_and_lets_go_of_the_devices(
+    driver: Driver, start: Starting, number: signal.Signals
+) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    (worker,) = exporter.workers()
+    began = time.monotonic()
+    code, _, errors = exporter.end(number)
+
+    assert (code, errors) == (0, "")
+    assert time.monotonic() - began < 3
+    assert not alive(worker)
+    assert driver.calls()["Shutdown", -1] == 1
+
+
+@pytest.mark.parametrize("hang", ["hang=GetUtilizationRates", "hang=Init"])
+def test_a_signal_ends_both_quickly_though_the_driver_hangs(
+    driver: Driver, start: Starting, hang: str
+) -> None:
+    driver.tell("gpus=8", hang)
+    exporter = start()
+    eventually(lambda: bool(exporter.workers()))
+    time.sleep(0.5)
+    (worker,) = exporter.workers()
+    began = time.monotonic()
+
+    assert exporter.end()[0] == 0
+    assert time.monotonic() - began < 5
+    assert not alive(worker)
+
+
+def test_a_worker_does_not_outlive_a_killed_front(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    (worker,) = exporter.workers()
+    exporter.end(signal.SIGKILL)
+
+    eventually(lambda: not alive(worker))
+    assert driver.calls()["Shutdown", -1] == 1
+
+
+def test_it_is_healthy_at_once_and_ready_after_the_first_reading(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=8", "hang=Init")
+    exporter = start()
+    exporter.until(lambda found: nvml(found) == "starting")
+
+    def status(page: str) -> int:
+        try:
+            with urllib.request.urlopen(exporter.url(page), timeout=10) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    assert (status("/-/healthy"), status("/-/ready")) == (200, 503)
+    driver.tell("gpus=8")
+    exporter.until(all_ok)
+    assert (status("/-/healthy"), status("/-/ready"), status("/")) == (200, 200, 200)
+
+
+def test_neither_process_loads_what_it_has_no_need_for(start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    maps = [Path(f"/proc/{pid}/maps").read_text() for pid in (exporter.process.pid, *exporter.workers())]
+
+    assert "libnvidia-ml" not in maps[0]
+    assert "libnvidia-ml" in maps[1]
+    for page in maps:
+        assert "_ssl" not in page

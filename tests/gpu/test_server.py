@@ -1,0 +1,180 @@
+"""The small HTTP server: what is answered, and what broken clients do to it."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.gpu import server as server_module
+from exporter.gpu.server import LONGEST_REQUEST, Answer, Server
+
+LARGE = b"x" * 20_000_000
+PIECES = st.binary(max_size=60) | st.sampled_from([b"\r\n\r\n", b"GET / HTTP/1.1", b"Content-Length: 3"])
+
+
+def page(path: str) -> Answer:
+    if path == "/metrics":
+        return Answer("200 OK", "text/plain; version=0.0.4", b"gpu_up 1\n")
+    if path == "/large":
+        return Answer("200 OK", "text/plain", LARGE)
+    return Answer("404 Not Found", "text/plain", b"no such page\n")
+
+
+@contextmanager
+def serving(pages: Callable[[str], Answer] = page) -> Iterator[int]:
+    """A server in a thread; gives its port."""
+    stop = threading.Event()
+    server = Server(("127.0.0.1", 0), pages)
+
+    def serve() -> None:
+        while not stop.is_set():
+            server.serve(0.02)
+        server.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield server.port
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.fixture(name="port")
+def _port() -> Iterator[int]:
+    with serving() as port:
+        yield port
+
+
+def exchange(port: int, request: bytes) -> bytes:
+    """Everything that comes back until the server closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(request)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def get(port: int, path: str, method: str = "GET") -> tuple[int, str | None, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Content-Type"), answer.read()
+    finally:
+        connection.close()
+
+
+def test_a_page_comes_with_its_type(port: int) -> None:
+    assert get(port, "/metrics?collect=all") == (200, "text/plain; version=0.0.4", b"gpu_up 1\n")
+    assert get(port, "/nothing")[0] == 404
+
+
+def test_head_has_no_body_and_other_methods_are_refused(port: int) -> None:
+    assert exchange(port, b"HEAD /metrics HTTP/1.0\r\n\r\n").endswith(b"close\r\n\r\n")
+    assert get(port, "/metrics", "HEAD") == (200, "text/plain; version=0.0.4", b"")
+    assert get(port, "/metrics", "POST")[0] == 405
+
+
+def test_one_connection_serves_many_requests(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    for _ in range(5):
+        connection.request("GET", "/metrics")
+        assert connection.getresponse().read() == b"gpu_up 1\n"
+    connection.close()
+
+
+def test_requests_sent_ahead_are_answered_in_order(port: int) -> None:
+    first, second = b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /nothing HTTP/1.1\r\n\r\n"
+    answers = exchange(port, first + second + b"GET /metrics HTTP/1.0\r\n\r\n")
+
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"404", b"200"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /metrics HTTP/1.0\r\n\r\n", b"200"),
+        (b"GET /metrics HTTP/1.1\r\nconnection: Close\r\n\r\n", b"200"),
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"\r\n\r\n", b"400"),
+        (b"GET /metrics FTP/1.1\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", b"404"),
+        (b"x" * (LONGEST_REQUEST + 1), b"431"),
+    ],
+)
+def test_after_these_the_connection_is_closed(port: int, request_: bytes, status: bytes) -> None:
+    assert exchange(port, request_).startswith(b"HTTP/1.1 " + status)
+
+
+def test_a_slow_client_holds_up_nobody(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+        slow.sendall(b"GET /metr")
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as greedy:
+            greedy.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            assert get(port, "/metrics")[0] == 200
+        slow.sendall(b"ics HTTP/1.0\r\n\r\n")
+        assert b"gpu_up 1" in b"".join(iter(lambda: slow.recv(4096), b""))
+
+
+def test_a_large_page_arrives_whole(port: int) -> None:
+    assert get(port, "/large")[2] == LARGE
+
+
+def test_a_client_that_goes_away_harms_nobody(port: int) -> None:
+    for request in (b"", b"GET /large HTTP/1.1\r\n\r\n"):
+        client = socket.create_connection(("127.0.0.1", port), timeout=10)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        client.sendall(request)
+        client.close()
+
+    assert get(port, "/metrics")[0] == 200
+
+
+def test_who_says_nothing_for_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "IDLE_SECONDS", 0.2)
+    with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=10) as idle:
+        assert idle.recv(1) == b""
+
+
+def test_too_many_clients_cost_the_one_that_is_silent_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MOST_CLIENTS", 3)
+    with serving() as port:
+        clients = []
+        for _ in range(4):
+            clients.append(socket.create_connection(("127.0.0.1", port), timeout=10))
+            time.sleep(0.05)
+        assert clients[0].recv(1) == b""
+        clients[3].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert clients[3].recv(12) == b"HTTP/1.1 200"
+        for client in clients:
+            client.close()
+
+
+def test_a_port_in_use_is_an_os_error(port: int) -> None:
+    with pytest.raises(OSError, match="in use"):
+        Server(("127.0.0.1", port), page)
+
+
+def test_any_bytes_in_any_pieces_leave_the_server_working() -> None:
+    with serving() as port:
+
+        @settings(deadline=None)
+        @given(st.lists(PIECES, max_size=5))
+        def send(pieces: list[bytes]) -> None:
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+                for piece in pieces:
+                    try:
+                        client.sendall(piece)
+                    except ConnectionError:
+                        break
+            assert get(port, "/metrics")[0] == 200
+
+        send()
