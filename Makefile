@@ -38,7 +38,7 @@ generate: runtime ## Render config.yaml for the containers, and have Alertmanage
 
 test: development ## Run all tests; gets the programs that they need, which takes minutes once
 	@$(PY) -m tests.real
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest --numprocesses=auto --dist=loadfile $(ARGS)
 
 check: development ## Lint, format, types, and whether generated files are current
 	@$(PY) -m ruff check

@@ -16,7 +16,7 @@ import yaml
 
 from stepwatch.environment import CHECKOUT
 from tests.real import free_port, query
-from tests.real.docker import Docker
+from tests.real.docker import Client
 
 PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 
@@ -27,7 +27,7 @@ class Checkout:
     Its config.yaml gets free ports, and ``settings`` in place of the shipped ones.
     """
 
-    def __init__(self, folder: Path, docker: Docker, settings: dict[str, Any] | None = None) -> None:
+    def __init__(self, folder: Path, docker: Client, settings: dict[str, Any] | None = None) -> None:
         self.folder, self.docker = folder, docker
         _copy(folder)
         self.ports = {part: free_port() for part in (*PUBLISHED, "node")}

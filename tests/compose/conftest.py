@@ -13,7 +13,7 @@ NETWORK = "stepwatch_default"
 SINK_PORT = 5001
 
 
-@pytest.fixture(scope="session", name="docker")
+@pytest.fixture(scope="module", name="docker")
 def _docker() -> Iterator[Docker]:
     with Docker() as docker:
         docker.load(standins())

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,19 @@ from exporter import __version__
 from stepwatch.compose.variables import variables
 from stepwatch.config import load
 from stepwatch.environment import CHECKOUT
+from tests.real.docker import Client
 
 pytestmark = pytest.mark.e2e
 
 FILES = (["--file=compose.yaml"], ["--file=compose.yaml", "--file=compose.gpu.yaml"])
 PROFILES = ([], ["--profile=demo"], ["--profile=demo", "--profile=tools"])
+
+
+@pytest.fixture(scope="module", name="docker")
+def _docker() -> Iterator[Client]:
+    """No engine: Compose reads its file without one."""
+    with Client() as client:
+        yield client
 
 
 @pytest.fixture(scope="module", name="rendered")

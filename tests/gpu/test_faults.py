@@ -124,6 +124,7 @@ def test_a_gpu_that_the_driver_no_longer_lists_is_lost(driver: Driver, start: St
     exporter.until(all_ok)
     driver.tell("gpus=7", "all=1")
     exporter.until(lambda found: nvml(found) == "uninitialized")
+    steady(exporter, lambda found: nvml(found) == "uninitialized")
     driver.tell("gpus=7")
     found = exporter.until(lambda found: nvml(found) == "ok")
 
@@ -217,9 +218,13 @@ def test_a_gpu_whose_call_hangs_leaves_the_others_and_comes_back(
     driver.tell("gpus=8", f"hang={call}@3")
     exporter.until(only_3("timeout"))
     steady(exporter, only_3("timeout"))
+    driver.forget_calls()
+    mended = time.monotonic()
     driver.tell("gpus=8")
-
     exporter.until(lambda found: all_ok(found) and 3 in shown(found))
+
+    assert driver.calls()["GetEnforcedPowerLimit", 3] <= 2
+    assert driver.calls()["GetClockInfo", 3] / 4 <= (time.monotonic() - mended) / 0.2 + 4
 
 
 def test_a_hang_in_one_connection_only_is_left_by_opening_another(driver: Driver, start: Starting) -> None:

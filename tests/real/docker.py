@@ -1,4 +1,4 @@
-"""A Docker Engine of the tests' own, with Compose and the stand-in images; gone with the ``with`` block."""
+"""Docker of the tests' own: the client with Compose, and an engine, gone with the ``with`` block."""
 
 from __future__ import annotations
 
@@ -22,24 +22,18 @@ from tests.real.tools import unavailable
 _PATIENCE = 90
 
 
-class Docker:
-    """An engine that is up while the ``with`` block runs; ``env`` leads any Docker client to it."""
+class Client:
+    """The docker command with Compose, apart from the user's own; ``env`` is what it runs with."""
 
     def __init__(self) -> None:
-        _require()
+        _require("docker")
         self._scratch = tempfile.TemporaryDirectory(prefix="stepwatch-docker-", ignore_cleanup_errors=True)
         self.folder = Path(self._scratch.name)
-        socket = self.folder / "docker.sock"
-        self.command = ["dockerd", f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
-        self.command += [f"--pidfile={self.folder}/pid", f"--host=unix://{socket}"]
-        # Away from the networks that the machine may have.
-        self.command += ["--bip=10.213.0.1/24", "--default-address-pool=base=10.214.0.0/16,size=24"]
-        self.env = {
-            **os.environ,
-            "DOCKER_HOST": f"unix://{socket}",
-            "DOCKER_CONFIG": str(self.folder / "client"),
-        }
-        self._process: subprocess.Popen[bytes] | None = None
+        plugins = self.folder / "client" / "cli-plugins"
+        plugins.mkdir(parents=True)
+        (plugins / "docker-compose").symlink_to(_compose())
+        host = f"unix://{self.folder}/docker.sock"
+        self.env = {**os.environ, "DOCKER_HOST": host, "DOCKER_CONFIG": str(self.folder / "client")}
 
     def docker(self, *words: str | Path, timeout: float = 300) -> str:
         """Run the client; return what it prints."""
@@ -54,6 +48,29 @@ class Docker:
         assert done.returncode == 0, f"docker {' '.join(map(str, words))}:\n{done.stdout}{done.stderr}"
         return done.stdout
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._scratch.cleanup()
+
+
+class Docker(Client):
+    """An engine that is up while the ``with`` block runs."""
+
+    def __init__(self) -> None:
+        _require("dockerd", "iptables")
+        if os.geteuid() != 0:
+            unavailable("a Docker Engine of our own takes root")
+        super().__init__()
+        self.command = ["dockerd", f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
+        self.command += [f"--pidfile={self.folder}/pid", f"--host={self.env['DOCKER_HOST']}"]
+        # Away from the networks that the machine may have.
+        self.command += ["--bip=10.213.0.1/24", "--default-address-pool=base=10.214.0.0/16,size=24"]
+        self._process: subprocess.Popen[bytes] | None = None
+
     def load(self, images: dict[str, StandIn]) -> None:
         """Have images of these names."""
         for tag, standin in images.items():
@@ -61,9 +78,6 @@ class Docker:
             self.docker("import", *changes, standin.archive, tag)
 
     def __enter__(self) -> Self:
-        plugins = self.folder / "client" / "cli-plugins"
-        plugins.mkdir(parents=True)
-        (plugins / "docker-compose").symlink_to(_compose())
         with (self.folder / "log").open("wb") as log:
             self._process = subprocess.Popen(self.command, stdout=log, stderr=log)
         self._wait()
@@ -96,7 +110,7 @@ class Docker:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
-        self._scratch.cleanup()
+        super().__exit__(kind, problem, trace)
 
 
 PYTHON = "python:3.12-slim"
@@ -118,15 +132,13 @@ def standins() -> dict[str, StandIn]:
 
 def prepare() -> None:
     """Have all that an engine of our own needs."""
-    _require()
+    _require("docker", "dockerd", "iptables")
     standins()
     _compose()
 
 
-def _require() -> None:
-    if os.geteuid() != 0:
-        unavailable("a Docker Engine of our own takes root")
-    for program in ("dockerd", "docker", "iptables"):
+def _require(*programs: str) -> None:
+    for program in programs:
         if not shutil.which(program):
             unavailable(f"{program} is not on PATH")
 
