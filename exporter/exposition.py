@@ -14,6 +14,10 @@ Sample = tuple[Mapping[str, str], float]
 """Labels and value."""
 
 
+_NO_NUMBERS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
+"""Go's spelling."""
+
+
 class Family(NamedTuple):
     """Name, type and help text of one metric."""
 
@@ -33,9 +37,9 @@ def lines(name: str, label: str, samples: Iterable[Sample]) -> str:
 
 
 def _braces(first: str, labels: Mapping[str, str]) -> str:
-    rest = [f'{name}="{escape(value)}"' for name, value in labels.items()]
-    inside = ",".join(filter(None, [first, *rest]))
-    return f"{{{inside}}}" if inside else ""
+    pairs = [first] if first else []
+    pairs += [f'{name}="{escape(value)}"' for name, value in labels.items()]
+    return f"{{{','.join(pairs)}}}" if pairs else ""
 
 
 def escape(value: str) -> str:
@@ -44,6 +48,6 @@ def escape(value: str) -> str:
 
 
 def number(value: float) -> str:
-    """Go's spelling of numbers that are none."""
+    """A number as Prometheus reads it."""
     text = repr(float(value))
-    return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text, text)
+    return _NO_NUMBERS.get(text, text)
