@@ -14,7 +14,7 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 .PHONY: help up down status demo-reset test-alert generate test check bench runtime development
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo "  RUNS=folder DEMO=1 NATIVE=1 for up, TO=receiver for test-alert, CONFIG=file for all of these,"
 	@echo "  ARGS='-k name' for test and bench"
 

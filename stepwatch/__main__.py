@@ -13,7 +13,11 @@ from stepwatch import choice
 from stepwatch.config import Refused
 from stepwatch.generate import CHECKOUT
 from stepwatch.native.state import State
+from stepwatch.native.status import NOT_RUNNING
+from stepwatch.pending import pending
 from stepwatch.testalert.command import send_test
+
+DEFAULT = CHECKOUT / "config.yaml"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,12 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     place = State.chosen(CHECKOUT)
     if options.command == "up":
-        stack = choice.to_start(options.config, place, _say, native=options.native)
+        stack = choice.to_start(options.config or DEFAULT, place, _say, native=options.native)
         return stack.up(options.runs, demo=options.demo)
-    stack = choice.running(options.config, place, _say)
+    config = options.config or place.config() or DEFAULT
+    stack = choice.running(config, place, _say)
     if options.command == "test-alert":
-        return send_test(options.config, options.receiver, stack, _say)
-    return {"down": stack.down, "status": stack.status, "demo-reset": stack.demo_reset}[options.command]()
+        return send_test(config, options.receiver, stack, _say)
+    if options.command == "status":
+        return _status(stack, config)
+    return {"down": stack.down, "demo-reset": stack.demo_reset}[options.command]()
+
+
+def _status(stack: choice.Stack, config: Path) -> int:
+    code = stack.status()
+    if code != NOT_RUNNING and (news := pending(config, stack.rendered, stack.deployment)):
+        _say(f"\n{news}")
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,9 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(name, help=text)
-    command.add_argument(
-        "--config", type=Path, default=CHECKOUT / "config.yaml", help="in place of config.yaml"
-    )
+    command.add_argument("--config", type=Path, help="in place of config.yaml")
     return command
 
 

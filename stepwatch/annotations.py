@@ -135,8 +135,12 @@ def _listed(samples: str, label: str) -> str:
 
 
 def gpu() -> str:
-    """Which GPU: its number, where, its model while that is known, and its UUID."""
-    model = _asked(f"last_over_time(gpu_info{{{THIS_GPU}}}[{TOLD_FOR}])", "gpu")
+    """Which GPU: its number, where, its model while that is known, and its UUID.
+
+    The model is asked for by UUID where there is one: another card may have had the number before.
+    """
+    info = f'last_over_time(gpu_info{{{THIS_GPU},uuid=~"%[3]s.*"}}[{TOLD_FOR}])'
+    model = f"printf `{info}` $labels.instance $labels.gpu $labels.uuid | query"
     return (
         "{{ with $labels.gpu }}GPU {{ . }}{{ else }}A GPU that is not known{{ end }}"
         " at {{ $labels.instance }}"

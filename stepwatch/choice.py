@@ -42,6 +42,10 @@ class Stack(Protocol):
     def deployment(self, config: Config) -> Deployment:
         """What files are rendered for."""
 
+    @property
+    def rendered(self) -> Path:
+        """The folder that holds ``<service>/generated``."""
+
 
 def to_start(config: Path, place: State, say: Say, *, native: bool) -> Stack:
     """The stack that `up` is about: what runs already, else containers if Docker answers."""

@@ -38,8 +38,17 @@ def wait_started(prometheus: str, after: float) -> bool:
         prometheus: Its base URL.
         after: Unix seconds; what began before was the last time.
     """
+    return _wait(prometheus, f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}')
+
+
+def wait_gone(prometheus: str) -> bool:
+    """Wait until Prometheus has seen that there is no run of the demo any more."""
+    return _wait(prometheus, f'absent(rl_step{{run=~"{RUNS}.+"}})')
+
+
+def _wait(prometheus: str, promql: str) -> bool:
     deadline = time.monotonic() + _PATIENCE
-    question = urllib.parse.quote(f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}')
+    question = urllib.parse.quote(promql)
     while time.monotonic() < deadline:
         answer = pages.read(f"{prometheus}/api/v1/query?query={question}")
         if answer and json.loads(answer)["data"]["result"]:

@@ -6,6 +6,7 @@ addresses and other paths than config.yaml names.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,3 +128,10 @@ def _within(path: Path, folder: Path) -> str:
         return path.relative_to(folder).as_posix()
     readable.require(path, folder)
     return path.resolve().relative_to(folder.resolve()).as_posix()
+
+
+def mounted(checkout: Path) -> tuple[Path, Path]:
+    """The folders of this machine that containers see: secrets, and files of scrape targets."""
+    secrets = os.environ.get("STEPWATCH_SECRETS") or checkout / "secrets"
+    targets = os.environ.get("STEPWATCH_TARGETS") or checkout / "targets"
+    return Path(secrets).absolute(), Path(targets).absolute()

@@ -1,7 +1,6 @@
 """The command that renders config.yaml for Prometheus, Alertmanager and Grafana."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,8 +8,9 @@ from pathlib import Path, PurePosixPath
 from typing import TextIO
 
 from stepwatch import annotations, check, output, promql
+from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
-from stepwatch.deployment import Deployment, InContainers
+from stepwatch.deployment import Deployment, InContainers, mounted
 from stepwatch.reload import reload
 from stepwatch.render import render
 
@@ -47,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
         _report(generate(options.config, options.out, templates=CHECKOUT))
+        _tell_compose(options)
         if options.reload is not None:
             _say(sys.stdout, [_reload(options)])
     except Refused as refusal:
@@ -57,16 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def folders() -> tuple[Path, Path]:
-    """The folders of this machine that containers see: secrets, and files of scrape targets."""
-    secrets = os.environ.get("STEPWATCH_SECRETS") or CHECKOUT / "secrets"
-    targets = os.environ.get("STEPWATCH_TARGETS") or CHECKOUT / "targets"
-    return Path(secrets).absolute(), Path(targets).absolute()
-
-
 def containers(_: Config) -> Deployment:
     """The services of compose.yaml, with the folders that they mount."""
-    secrets, targets = folders()
+    secrets, targets = mounted(CHECKOUT)
     return InContainers({secrets: "/etc/stepwatch/secrets", targets: "/etc/stepwatch/targets"})
 
 
@@ -146,6 +140,12 @@ def _report(outcome: Outcome) -> None:
         else f"{outcome.files} files, all up to date."
     )
     _say(sys.stdout, [*_few(lines), *outcome.checks, summary])
+
+
+def _tell_compose(options: argparse.Namespace) -> None:
+    """Have a bare `docker compose` know the ports and links of this configuration."""
+    if (options.config, options.out) == (CHECKOUT / "config.yaml", CHECKOUT):
+        dotenv.update(CHECKOUT / ".env", variables.of_config(load(options.config)))
 
 
 def _reload(options: argparse.Namespace) -> str:

@@ -184,6 +184,18 @@ def _back_up(path: Path, backup: Path) -> None:
     shutil.copy2(path, backup, follow_symlinks=False)
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a single file in one step.
+
+    Raises:
+        OutputError: It cannot be written; it is as it was.
+    """
+    with _in_words(path):
+        fresh = path.with_name(f"{path.name}.new")
+        _write(fresh, content)
+        fresh.replace(path)
+
+
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

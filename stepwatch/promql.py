@@ -118,6 +118,9 @@ def xid_events(matcher: str) -> str:
     A counter that rose is one. So is one that appeared, which `increase` does not see: it is not in
     every scrape of the last hour that succeeded, as it would be had it been there before Prometheus
     was, and in none of the hour before, as it would be had it only been away for a while.
+
+    Only GPUs that are there, if lost, count: nobody is to reset what has gone, or what has taken its
+    place. An error of a GPU that the driver does not name counts while its counter is there.
     """
     counter = f"gpu_xid_errors_total{{{matcher}}}"
     return (
@@ -127,7 +130,8 @@ def xid_events(matcher: str) -> str:
         f"    and count_over_time({counter}[{TOLD_FOR}])\n"
         f"      < on (job, instance) group_left () max by (job, instance) (sum_over_time(up[{TOLD_FOR}]))\n"
         f"    unless present_over_time({counter}[{TOLD_FOR}] offset {TOLD_FOR})\n"
-        ")"
+        ")\n"
+        'and on (instance, gpu, uuid) (gpu_up or gpu_xid_errors_total{gpu=""})'
     )
 
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from exporter.gpu.backend import Card, Event, Quantity, Reading, Tier
 
 GPUS = 8
+NAME = "simulated H200"
+"""No message about these GPUs is to be taken for one about a real one."""
 SICK = 5
 XID = 48
 """An uncorrectable memory error."""
@@ -110,7 +112,7 @@ class _Card:
         """It never was lost."""
 
     def _static(self) -> Iterator[Reading]:
-        labels = {"name": "NVIDIA H200", "pci_bus_id": f"00000000:{16 * self.number + 1:02X}:00.0"}
+        labels = {"name": NAME, "pci_bus_id": f"00000000:{16 * self.number + 1:02X}:00.0"}
         more = {"architecture": "hopper", "compute_capability": "9.0", "vbios_version": "demo"}
         yield Reading("gpu_info", 1, {**labels, **more})
         yield from _each("gpu_clock_max_hertz", "domain", CLOCKS_HERTZ)

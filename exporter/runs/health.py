@@ -22,7 +22,7 @@ class Health:
     restarts: int = 0
     collisions: int = 0
     state_errors: int = 0
-    files: Counter[str] = field(default_factory=Counter)
+    files: Counter[str] = field(default_factory=lambda: Counter(unreadable=0))
     runs: Counter[str] = field(default_factory=Counter)
     dormant: int = 0
     unread_bytes: int = 0

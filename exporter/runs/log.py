@@ -7,6 +7,7 @@ from typing import Any
 from exporter.runs.discover import Found, content
 from exporter.runs.follow import Block, Follower
 from exporter.runs.health import Health
+from exporter.runs.refusal import Refusal
 from exporter.runs.run import Clock, Run
 from exporter.runs.sources import recognise
 from exporter.runs.statefile import Saved, StateFolder
@@ -24,8 +25,9 @@ class Log:
     ``kind`` is ``empty``, ``binary``, ``text`` (no record yet), ``no_records`` (given up) or
     ``log``. ``grew`` is when it last grew before our eyes, in seconds of the steady clock;
     ``written`` its own time of change, in seconds since the epoch. ``more``: there is more to read
-    at once; ``looked``: when it was read last. ``problem``: why it could not be read then.
-    ``writer``: is a writer there, as last known; ``None`` if none was ever seen.
+    at once; ``looked``: when it was read last. ``problem``: why it could not be read then;
+    ``refusal``: what has to be made readable for that. ``writer``: is a writer there, as last known;
+    ``None`` if none was ever seen.
     """
 
     def __init__(self, found: Found, states: StateFolder, health: Health, hold: float) -> None:
@@ -38,6 +40,7 @@ class Log:
         self.more = True
         self.looked = 0.0
         self.problem: str | None = None
+        self.refusal: Refusal | None = None
         self.writer: bool | None = None
         self._found = found
         self._follower = Follower(found.path)

@@ -15,6 +15,8 @@ from exporter.runs.holders import Holders
 from exporter.runs.lifecycle import Evidence, Silence, state
 from exporter.runs.log import Log
 from exporter.runs.names import run_name, run_names, shared
+from exporter.runs.notice import Notice
+from exporter.runs.refusal import Refusal, Refusals, refusal
 from exporter.runs.statefile import StateFolder
 
 READ_SECONDS = 1.0
@@ -50,6 +52,8 @@ class Watch:
         self.logs: dict[Path, Log] = {}
         self._texts: dict[Path, RunText] = {}
         self._views: list[tuple[Path, View]] = []
+        self._refusals = Refusals()
+        self._notice = Notice()
         self._due: dict[str, float] = {}
         self._lock = Lock()
 
@@ -62,6 +66,8 @@ class Watch:
         if self._is_due("discover", DISCOVER_SECONDS):
             self._discover()
         self._read_all()
+        if self._is_due("notice", DISCOVER_SECONDS):
+            self._notice.tell(self._refused())
         if self._is_due("holders", HOLDERS_SECONDS):
             self._look_at_writers()
         with self._lock:
@@ -94,7 +100,8 @@ class Watch:
 
     def _discover(self) -> None:
         started = time.monotonic()
-        found = {file.path: file for file in discover.files(list(self.settings.paths))}
+        self._refusals = Refusals()
+        found = {file.path: file for file in discover.files(list(self.settings.paths), self._refusals)}
         for path, file in found.items():
             if path not in self.logs or self.logs[path].replaced(file):
                 self.logs[path] = Log(file, self.states, self.health, self.settings.hold)
@@ -126,6 +133,7 @@ class Watch:
 
     def _read(self, log: Log) -> None:
         problem, known = None, log.run is not None
+        log.refusal = None
         try:
             with self._lock:
                 log.read(time.time(), time.monotonic())
@@ -133,11 +141,16 @@ class Watch:
                 self.holders.remember(log.path, time.monotonic(), writer=log.writer)
         except FileNotFoundError:
             problem = "vanished"
-        except OSError:
-            problem = "unreadable"
+        except OSError as error:
+            problem, log.refusal = "unreadable", refusal(log.path, error)
         if problem is not None and problem != log.problem:
             self.health.file_errors[problem] += 1
         log.problem = problem
+
+    def _refused(self) -> dict[Path, Refusal]:
+        """What cannot be read now: logs, and what the search for them met."""
+        logs = (log.refusal for log in self.logs.values() if log.refusal)
+        return {**self._refusals.by_path, **{found.path: found for found in logs}}
 
     def _look_at_writers(self) -> None:
         now = time.monotonic()
@@ -148,7 +161,8 @@ class Watch:
         runs = {log.path: log.relative for log in self.logs.values() if log.run and log.caught_up}
         names = [run_name(relative) for relative in runs.values()]
         self.health.collisions = len([name for name in names if name in shared(names)])
-        self.health.files = Counter(log.kind for log in self.logs.values())
+        self.health.files = Counter(log.kind for log in self.logs.values() if not log.refusal)
+        self.health.files["unreadable"] = len(self._refused())
         self.health.unread_bytes = sum(log.unread for log in self.logs.values())
         self.health.dormant = 0
         views = [(path, view) for path, name in run_names(runs).items() if (view := self._view(path, name))]

@@ -36,8 +36,7 @@ class Containers:
 
     def status(self) -> int:
         """Show how each container is."""
-        rendered = up.rendered(self.config, self.place)
-        return status.status(self._project, load(self.config), rendered, self.say)
+        return status.status(self._project, self.rendered, self.say)
 
     def demo_reset(self) -> int:
         """Have the demo start over."""
@@ -55,6 +54,11 @@ class Containers:
     def deployment(self, config: Config) -> Deployment:
         """What files are rendered for."""
         return containers(config)
+
+    @property
+    def rendered(self) -> Path:
+        """The folder that holds ``<service>/generated``."""
+        return up.rendered(self.config, self.place)
 
     @property
     def exists(self) -> bool:

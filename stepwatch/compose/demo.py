@@ -29,7 +29,17 @@ def demo_reset(project: Engine, config: Config, say: Callable[[str], None]) -> i
     project.tell("restart", *SIMULATIONS)
     say("The simulated runs and GPUs start over.")
     demo.wait_started(f"http://{config.address('prometheus')}", begun)
-    project.tell("restart", "prometheus")
-    count = demo.end_alerts(f"http://{config.address('alertmanager')}", f"demo-gpu:{CONTAINER_PORTS['gpu']}")
+    count = _end_alerts(project, config)
     say(f"{count} alerts of the demo are over. They come again within three minutes.")
     return 0
+
+
+def end_demo(project: Engine, config: Config, say: Callable[[str], None]) -> None:
+    """End the alerts that the demo raised, once its containers are gone."""
+    demo.wait_gone(f"http://{config.address('prometheus')}")
+    say(f"The demo is gone; {_end_alerts(project, config)} alerts of it are over.")
+
+
+def _end_alerts(project: Engine, config: Config) -> int:
+    project.tell("restart", "prometheus")
+    return demo.end_alerts(f"http://{config.address('alertmanager')}", f"demo-gpu:{CONTAINER_PORTS['gpu']}")

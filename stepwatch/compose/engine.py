@@ -30,7 +30,7 @@ class NoEngineError(Exception):
 
 @dataclass(frozen=True)
 class Service:
-    """What Compose knows of a service's container."""
+    """What Compose knows of a service's container; ``address`` is where it is published, if it is."""
 
     name: str
     container: str
@@ -38,7 +38,7 @@ class Service:
     health: str
     exit_code: int
     summary: str
-    published: bool
+    address: str
 
     @property
     def done(self) -> bool:
@@ -99,7 +99,6 @@ class Engine:
 
 
 def _service(told: dict[str, Any]) -> Service:
-    ports = told.get("Publishers") or []
     return Service(
         name=told["Service"],
         container=told["ID"],
@@ -107,8 +106,17 @@ def _service(told: dict[str, Any]) -> Service:
         health=told["Health"],
         exit_code=told["ExitCode"],
         summary=told["Status"],
-        published=any(port["PublishedPort"] for port in ports),
+        address=next(filter(None, map(_address, told.get("Publishers") or [])), ""),
     )
+
+
+def _address(publisher: dict[str, Any]) -> str:
+    """host:port of a published port as this machine reaches it."""
+    host, port = publisher["URL"], publisher["PublishedPort"]
+    if not port:
+        return ""
+    here = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  a name for it
+    return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
 
 
 def require() -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from stepwatch import firing, reload, settings
+from stepwatch import reload, settings
 from stepwatch.compose import engine
 from stepwatch.compose.engine import Engine, Service
-from stepwatch.config import Config
+from stepwatch.news import News
 from stepwatch.settings import Settings, Standing
 from stepwatch.tables import duration, table
 
@@ -21,13 +21,15 @@ Say = Callable[[str], None]
 
 _HEADINGS = ("service", "state", "up for", "restarts", "settings", "page")
 
+_RUNS = "/runs"
+"""Where the exporter's container sees the run folder."""
 
-def status(project: Engine, config: Config, rendered: Path, say: Say) -> int:
+
+def status(project: Engine, rendered: Path, say: Say) -> int:
     """Show a table of the containers, what is wrong with them, and what fires.
 
     Args:
         project: The Compose project.
-        config: What the stack should run.
         rendered: The folder that holds ``<service>/generated``.
         say: Gets each line.
 
@@ -38,29 +40,41 @@ def status(project: Engine, config: Config, rendered: Path, say: Say) -> int:
     if not services:
         say("Stepwatch is not running. `make up` starts it.")
         return NOT_RUNNING
-    standings = _standings(config, rendered)
-    for line in table([_HEADINGS, *(_row(each, config, standings) for each in services)]):
+    addresses = {each.name: each.address for each in services}
+    standings = _standings(addresses, rendered)
+    for line in table([_HEADINGS, *(_row(each, standings) for each in services)]):
         say(line)
     _tell_settings(standings, say)
-    if alerts := firing.firing(config.address("alertmanager")):
-        say("\n  ".join(["\nFiring:", *alerts]))
+    news(addresses, _run_folder(services)).tell(say)
     well = all(each.standing == "up" for each in services)
     return UP if well and set(standings.values()) <= {Standing.CURRENT} else DEGRADED
 
 
-def _standings(config: Config, rendered: Path) -> dict[str, Standing]:
+def news(addresses: Mapping[str, str], runs: Path | str) -> News:
+    """Who can be asked for news, by service; ``runs`` is the folder that containers see as /runs."""
+    log = f"`docker compose logs exporter` (where {_RUNS} stands for {runs})"
+    exporter, alertmanager = addresses.get("exporter", ""), addresses.get("alertmanager", "")
+    return News(exporter, alertmanager, f"the runs in {runs}", log)
+
+
+def _run_folder(services: Sequence[Service]) -> str:
+    containers = (engine.inspect(each.container) for each in services if each.name == "exporter")
+    mounts = (mount for container in containers for mount in container.get("Mounts", []))
+    return next((mount["Source"] for mount in mounts if mount["Destination"] == _RUNS), "its folder")
+
+
+def _standings(addresses: Mapping[str, str], rendered: Path) -> dict[str, Standing]:
     prometheus = Settings(
         str(rendered / "prometheus/generated"), ("prometheus.yml", "rules/*"), "prometheus_config_last_reload"
     )
     return {
-        "prometheus": settings.standing(prometheus, f"http://{config.address('prometheus')}/metrics"),
-        "alertmanager": _alertmanager(config, rendered),
+        "prometheus": settings.standing(prometheus, f"http://{addresses.get('prometheus', '')}/metrics"),
+        "alertmanager": _alertmanager(f"http://{addresses.get('alertmanager', '')}", rendered),
     }
 
 
-def _alertmanager(config: Config, rendered: Path) -> Standing:
+def _alertmanager(url: str, rendered: Path) -> Standing:
     """It tells a fingerprint of what it runs, so that times need not be believed."""
-    url = f"http://{config.address('alertmanager')}"
     present = settings.loaded(Settings("", (), "alertmanager_config_last_reload"), f"{url}/metrics")
     if present is None:
         return Standing.UNKNOWN
@@ -70,7 +84,7 @@ def _alertmanager(config: Config, rendered: Path) -> Standing:
     return Standing.CURRENT if same else Standing.CHANGED
 
 
-def _row(service: Service, config: Config, standings: dict[str, Standing]) -> tuple[str, ...]:
+def _row(service: Service, standings: dict[str, Standing]) -> tuple[str, ...]:
     known, standing = engine.inspect(service.container), standings.get(service.name)
     return (
         service.name,
@@ -78,7 +92,7 @@ def _row(service: Service, config: Config, standings: dict[str, Standing]) -> tu
         _uptime(known) if service.state == "running" else "-",
         str(known.get("RestartCount", "-")),
         standing.value if standing else "-",
-        config.link(service.name) if service.published else "-",
+        f"http://{service.address}" if service.address else "-",
     )
 
 

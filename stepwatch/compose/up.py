@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from stepwatch.compose import engine
+from stepwatch import runfolder
+from stepwatch.compose import dotenv, engine
+from stepwatch.compose.demo import end_demo
 from stepwatch.compose.engine import Engine, EngineError
-from stepwatch.compose.variables import PUBLISHED, variables
+from stepwatch.compose.status import news
+from stepwatch.compose.variables import PUBLISHED, of_config, of_machine
 from stepwatch.config import Config, load
 from stepwatch.generate import CHECKOUT, generate
 from stepwatch.native import ports
@@ -45,20 +48,23 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -
         Refused: The configuration is wrong or a port is in use; what was running runs on as it was.
     """
     settings = load(config)
-    folder = _run_folder(runs or place.runs() or settings.runs.path)
+    folder, remembered = _run_folder(settings, runs, place)
     _require_ports(settings)
+    made = runfolder.make(folder)
     out = rendered(config, place)
     generate(config, out)
-    place.remember_runs(runs)
-    say(f"Reading runs from {folder}; the stack runs in containers.")
-    project = Engine(CHECKOUT, variables(settings, folder, out), _files(), ("demo",))
-    if not demo:
-        _remove_demo(project)
+    place.remember(config, runs, settings.runs.path)
+    say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")
+    project = _project(settings, folder, out)
+    left = not demo and _remove_demo(project)
     if _start(project if demo else replace(project, profiles=()), say):
         _tell_failures(project, say)
         return 1
     say(reload(f"http://{settings.address('alertmanager')}", out / "alertmanager/generated/alertmanager.yml"))
+    if left:
+        end_demo(project, settings, say)
     _tell(settings, say)
+    news({part: settings.address(part) for part in PUBLISHED}, folder).tell_unreadable(say)
     return 0
 
 
@@ -68,16 +74,30 @@ def rendered(config: Path, place: State) -> Path:
     return CHECKOUT if ours else place.folder / "containers"
 
 
-def _run_folder(path: Path) -> Path:
-    """The folder to mount; a container sees a folder, not a pattern."""
-    folder = path.absolute()
+def _run_folder(config: Config, runs: Path | None, place: State) -> tuple[Path, bool]:
+    """The folder to mount, and whether it is the one that RUNS= named last time."""
+    named = runs or Path(os.environ.get("STEPWATCH_PATH") or "")
+    last = place.runs(config.runs.path)
+    if named != Path():
+        return _require_folder(named.absolute()), False
+    return _require_folder((last or config.runs.path).absolute()), last is not None
+
+
+def _require_folder(folder: Path) -> Path:
+    """A container sees a folder, not a pattern."""
     if any(sign in str(folder) for sign in "*?[") or (folder.exists() and not folder.is_dir()):
         raise EngineError(
             f"runs.path: {folder} is no folder. Expected: a folder, which containers can mount. "
             "Cure: name the folder above, or run plain processes: `make up NATIVE=1`."
         )
-    folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _project(config: Config, folder: Path, out: Path) -> Engine:
+    told = {**of_config(config), **of_machine(CHECKOUT, folder, out)}
+    if out == CHECKOUT:
+        dotenv.update(CHECKOUT / ".env", told)
+    return Engine(CHECKOUT, told, _files(), ("demo",))
 
 
 def _files() -> tuple[str, ...]:
@@ -98,12 +118,14 @@ def _require_ports(config: Config) -> None:
         raise EngineError("\n".join(problems))
 
 
-def _remove_demo(project: Engine) -> None:
+def _remove_demo(project: Engine) -> bool:
+    """Remove the demo's containers; returns whether there were any."""
     names = [service.name for service in project.services() if service.name.startswith("demo")]
     if names:
         project.tell("rm", "--stop", "--force", *names)
         # It would remember runs whose logs are gone as silent ones.
         project.tell("restart", "exporter")
+    return bool(names)
 
 
 def _start(project: Engine, say: Say) -> int:

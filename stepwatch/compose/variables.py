@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stepwatch import readable
 from stepwatch.config import Config
-from stepwatch.generate import folders
+from stepwatch.deployment import mounted
 
 PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 """The parts with a port of this machine."""
@@ -15,29 +15,35 @@ PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 _LINKED = ("prometheus", "alertmanager", "grafana")
 
 
-def variables(config: Config, runs: Path, rendered: Path) -> dict[str, str]:
-    """The variables of compose.yaml.
-
-    Args:
-        config: The configuration.
-        runs: The folder with the trainers' files.
-        rendered: The folder that holds ``<service>/generated``.
-    """
+def of_config(config: Config) -> dict[str, str]:
+    """What config.yaml says: where parts are published, where links lead, how much is kept."""
     ports = {f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part)) for part in PUBLISHED}
     links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
-    secrets, targets = folders()
     return {
         **ports,
         **links,
         "STEPWATCH_LISTEN": f"[{config.listen}]" if ":" in config.listen else config.listen,
+        "STEPWATCH_RETENTION_TIME": str(config.retention.time),
+        "STEPWATCH_RETENTION_SIZE": str(config.retention.size),
+    }
+
+
+def of_machine(checkout: Path, runs: Path, rendered: Path) -> dict[str, str]:
+    """What is mounted, and the groups that may read it.
+
+    Args:
+        checkout: The folder of compose.yaml.
+        runs: The folder with the trainers' files.
+        rendered: The folder that holds ``<service>/generated``.
+    """
+    secrets, targets = mounted(checkout)
+    return {
         "STEPWATCH_PATH": str(runs),
         "STEPWATCH_PATH_GROUP": _group(runs),
         "STEPWATCH_RENDERED": str(rendered),
         "STEPWATCH_SECRETS": str(secrets),
         readable.GROUP_VARIABLE: os.environ.get(readable.GROUP_VARIABLE) or _group(secrets),
         "STEPWATCH_TARGETS": str(targets),
-        "STEPWATCH_RETENTION_TIME": str(config.retention.time),
-        "STEPWATCH_RETENTION_SIZE": str(config.retention.size),
         "TZ": os.environ.get("TZ") or _time_zone(),
     }
 

@@ -51,6 +51,11 @@ class Processes:
         return OnThisMachine(config)
 
     @property
+    def rendered(self) -> Path:
+        """The folder that holds ``<service>/generated``."""
+        return self.place.folder / "rendered"
+
+    @property
     def exists(self) -> bool:
         """Whether any process of it lives."""
         return bool(processes.marked(self.place.mark))

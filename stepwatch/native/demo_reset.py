@@ -1,4 +1,4 @@
-"""Has the demo start over, as if it had never run."""
+"""Has the demo start over, or end, as if it had never run."""
 
 from __future__ import annotations
 
@@ -36,3 +36,15 @@ def demo_reset(place: State, say: Say) -> int:
     count = demo.end_alerts(f"http://{parts['alertmanager'].address}", parts["gpu"].address)
     say(f"{count} alerts of the demo are over. They come again within three minutes.")
     return 1 if missing else 0
+
+
+def end_demo(place: State, say: Say) -> None:
+    """End the alerts that the demo raised, once its processes are gone."""
+    parts = {each.name: each for each in part.load(place.parts)}
+    demo.wait_gone(f"http://{parts['prometheus'].address}")
+    with supervisord.connected(place) as server:
+        if server:
+            server.restart("prometheus")
+    Wait(place, say).until_ready([parts["prometheus"]])
+    count = demo.end_alerts(f"http://{parts['alertmanager'].address}", parts["gpu"].address)
+    say(f"The demo is gone; {count} alerts of it are over.")

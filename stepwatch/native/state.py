@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,22 +69,33 @@ class State:
         """The parts that were brought up, for `status` and `down`, which read no config.yaml."""
         return self.folder / "parts.json"
 
-    def runs(self) -> Path | None:
-        """The runs that `make up RUNS=` named last."""
-        try:
-            return Path(self._runs.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
+    def config(self) -> Path | None:
+        """The configuration file of the last `make up`."""
+        path = self._remembered().get("config")
+        return Path(path) if path else None
 
-    def remember_runs(self, runs: Path | None) -> None:
-        """Keep what RUNS= named for the next `make up` that names nothing."""
-        if runs is not None:
-            self.create()
-            write(self._runs, str(runs.absolute()))
+    def runs(self, configured: Path) -> Path | None:
+        """The runs that `make up RUNS=` named last, unless config.yaml names others since then."""
+        known = self._remembered()
+        return Path(known["runs"]) if known.get("instead_of") == str(configured) else None
+
+    def remember(self, config: Path, runs: Path | None, configured: Path) -> None:
+        """Keep what `make up` was told: the file, and what RUNS= named in place of its `runs.path`."""
+        self.create()
+        named = {"runs": str(runs.absolute()), "instead_of": str(configured)} if runs else {}
+        known = {**self._remembered(), **named, "config": str(config.absolute())}
+        write(self._memory, json.dumps(known))
+
+    def _remembered(self) -> dict[str, str]:
+        try:
+            known: dict[str, str] = json.loads(self._memory.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        return known
 
     @property
-    def _runs(self) -> Path:
-        return self.folder / "runs"
+    def _memory(self) -> Path:
+        return self.folder / "remembered.json"
 
     def create(self) -> None:
         """Make the folder, closed to other users.

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepwatch import firing, pages, settings
+from stepwatch import settings
 from stepwatch.native import part, processes, supervisord
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
 from stepwatch.native.readiness import Say, ready
 from stepwatch.native.state import State
 from stepwatch.native.supervisord import Report
+from stepwatch.news import News
 from stepwatch.settings import Standing
 from stepwatch.tables import duration, table
 
@@ -64,7 +63,7 @@ def status(place: State, say: Say) -> int:
     for row in table([_HEADINGS, *(_row(line, place) for line in lines)]):
         say(row)
     _tell_trouble(lines, place, say)
-    _tell_news(parts, say)
+    news(parts, place).tell(say)
     return UP if all(line.well for line in lines) else DEGRADED
 
 
@@ -116,27 +115,13 @@ def _tell_trouble(lines: Sequence[Line], place: State, say: Say) -> None:
             say(f"\n{line.part.name} refused its settings; its log says why.")
 
 
-def _tell_news(parts: Sequence[Part], say: Say) -> None:
-    """What is read, who is told, and what fires."""
+def news(parts: Sequence[Part], place: State) -> News:
+    """Who can be asked for news among the parts."""
     by_name = {part.name: part for part in parts}
     exporter, alertmanager = by_name.get("exporter"), by_name.get("alertmanager")
-    if exporter:
-        say(f"\n{exporter.shows[0].upper()}{exporter.shows[1:]}: {_runs(exporter)}.")
-    if alertmanager:
-        say(f"Receivers: {_receivers(alertmanager)}.")
-        if alerts := firing.firing(alertmanager.address):
-            say("\n  ".join(["\nFiring:", *alerts]))
-
-
-def _runs(exporter: Part) -> str:
-    """How many runs there are, by their states."""
-    text = pages.read(exporter.metrics) or ""
-    found = re.findall(r'^stepwatch_runs\{state="(\w+)"\} ([1-9]\d*)\.0$', text, re.MULTILINE)
-    return ", ".join(f"{count} {state}" for state, count in found) or "none yet"
-
-
-def _receivers(alertmanager: Part) -> str:
-    told = json.loads(pages.read(f"http://{alertmanager.address}/api/v2/receivers") or "[]")
-    # Those in brackets are made by us, for nobody and for tests.
-    names = [receiver["name"] for receiver in told if not receiver["name"].startswith("(")]
-    return ", ".join(names) or "none, so alerts are sent to nobody"
+    return News(
+        exporter.address if exporter else "",
+        alertmanager.address if alertmanager else "",
+        exporter.shows if exporter else "",
+        str(place.log("exporter")),
+    )

@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+from stepwatch import runfolder
 from stepwatch.config import load
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, generate
 from stepwatch.native import grafana, node, passwords, supervision
-from stepwatch.native.errors import StackError
+from stepwatch.native.demo_reset import end_demo
 from stepwatch.native.part import Part
 from stepwatch.native.readiness import Say
 from stepwatch.native.stack import Stack
 from stepwatch.native.state import State
+from stepwatch.native.status import news
 from stepwatch.programs import obtain
 from stepwatch.tables import table
 
@@ -42,21 +44,25 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = 
         checkout=CHECKOUT,
         rendered=place.folder / "rendered",
         place=place,
-        runs=(runs or place.runs() or Path(settings.runs.path)).absolute(),
+        runs=(runs or place.runs(settings.runs.path) or settings.runs.path).absolute(),
         demo=demo,
     )
     parts, targets = _parts(stack, say)
     supervision.require_ports(parts, place)
-    made = _make_folder(stack.runs)
+    made = runfolder.make(stack.runs)
     generate(config, stack.rendered, place=partial(OnThisMachine, parts=targets))
-    remark = _remark(made=made, remembered=runs is None and place.runs() is not None)
-    place.remember_runs(runs)
+    remark = runfolder.remark(
+        made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
+    )
+    place.remember(config, runs, settings.runs.path)
     say(f"Reading runs from {stack.runs}{remark}")
     code = supervision.bring_up(parts, place, say)
     if not demo and stack.simulated.exists():
         shutil.rmtree(stack.simulated, ignore_errors=True)
-        say("The demo is gone. Its runs' alerts end within minutes, those of its GPUs within an hour.")
+        end_demo(place, say)
     _tell(parts, place, say)
+    if code == 0:
+        news(parts, place).tell_unreadable(say)
     return code
 
 
@@ -69,26 +75,6 @@ def _parts(stack: Stack, say: Say) -> tuple[list[Part], frozenset[str]]:
         say(f"node_exporter: the one that serves on port {stack.config.ports.node} already")
     parts = stack.parts(prometheus, alertmanager, grafana.find(), None if served else node.find())
     return parts, frozenset({part.name for part in parts} | ({"node"} if served else set()))
-
-
-def _remark(*, made: bool, remembered: bool) -> str:
-    if made:
-        return ", which did not exist and is empty"
-    return ", as RUNS= said last time (RUNS=folder changes it)" if remembered else ""
-
-
-def _make_folder(runs: Path) -> bool:
-    """Make the folder if it is missing; returns whether it was."""
-    if any(sign in str(runs) for sign in "*?[") or runs.is_dir():
-        return False
-    try:
-        runs.mkdir(parents=True)
-    except OSError as problem:
-        raise StackError(
-            f"runs.path: {runs}: {problem.strerror}. Expected: a folder. "
-            "Cure: name the folder that your runs write to, `make up RUNS=folder`."
-        ) from None
-    return True
 
 
 def _tell(parts: Iterable[Part], place: State, say: Say) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path, PurePosixPath
 
 from stepwatch.config import Config, Refused, load
 from stepwatch.config.receivers import Receiver
-from stepwatch.config.scalars import instead
 from stepwatch.generate import CHECKOUT, rendered
 from stepwatch.testalert.alertmanager import Alertmanager
 from stepwatch.testalert.probe import Probe
@@ -56,8 +55,8 @@ def _receiver(config: Config, name: str, file: Path) -> Receiver:
     if not known:
         raise Refused(f"{file}: receivers: there are none. Cure: add one there, then `make up`.")
     raise Refused(
-        f"{file}: receivers: {name} is none of them. Expected: {' or '.join(known)}. "
-        f"Cure: {instead(name, known)}"
+        f"{name} is no receiver of {file}. Expected: {' or '.join(known)}. "
+        f"Cure: name one of these, or add it there and `make up`."
     )
 
 

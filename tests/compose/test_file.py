@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from exporter import __version__
-from stepwatch.compose.variables import variables
+from stepwatch.compose.variables import of_config, of_machine
 from stepwatch.config import load
 from stepwatch.environment import CHECKOUT
 from tests.real.docker import Client
@@ -109,7 +109,8 @@ def test_every_published_port_is_on_the_loopback(rendered):
 
 def test_defaults_are_those_of_config_yaml(docker, rendered, tmp_path):
     (tmp_path / "config.yaml").write_text("")
-    ours = variables(load(tmp_path / "config.yaml"), CHECKOUT / "runs", CHECKOUT)
+    config = load(tmp_path / "config.yaml")
+    ours = {**of_config(config), **of_machine(CHECKOUT, CHECKOUT / "runs", CHECKOUT)}
     env = {**ours, "TZ": "", "STEPWATCH_PATH_GROUP": "10001", "STEPWATCH_SECRETS_GROUP": "65534"}
     # The very same project, once with what `make up` gives it and once with nothing.
     given = _config(docker, env)
@@ -118,7 +119,7 @@ def test_defaults_are_those_of_config_yaml(docker, rendered, tmp_path):
 
 def _config(docker, env) -> dict[str, Any]:
     done = subprocess.run(
-        ["docker", "compose", "config", "--format=json"],
+        ["docker", "compose", "--env-file=/dev/null", "config", "--format=json"],
         cwd=CHECKOUT,
         env={**docker.env, **env},
         capture_output=True,

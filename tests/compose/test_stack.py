@@ -222,7 +222,7 @@ def test_generated_files_belong_to_the_owner_of_the_checkout(demo):
 
 
 def test_the_demo_starts_over(demo):
-    # GPUXid tells of the last hour, whatever became of the card since.
+    # GPUXid tells of the last hour, and after a reset the simulated cards are the same.
     runs = {(name, run) for name, run in DEMO_ALERTS if run}
     assert demo.firing() >= runs
     done = demo.stepwatch("demo-reset")

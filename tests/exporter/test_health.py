@@ -29,6 +29,7 @@ def test_a_fresh_exporter_has_all_its_counters_at_zero() -> None:
         "vanished",
         "unreadable",
     }
+    assert found.value("stepwatch_files", kind="unreadable") == 0
 
 
 def test_all_names_follow_the_house_rules() -> None:

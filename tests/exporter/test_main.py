@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,13 +23,19 @@ Process = subprocess.Popen[str]
 
 
 class Exporter:
-    """The exporter in a process of its own."""
+    """The exporter in a process of its own; ``module`` may be another that starts it."""
 
-    def __init__(self, *flags: str | Path, port: int | None = None, **variables: str) -> None:
+    def __init__(
+        self,
+        *flags: str | Path,
+        port: int | None = None,
+        module: Sequence[str] = ("exporter.runs",),
+        **variables: str,
+    ) -> None:
         self.port = port or free_port()
         ours = {name: value for name, value in os.environ.items() if not name.startswith("STEPWATCH_")}
         self.process: Process = subprocess.Popen(
-            [sys.executable, "-m", "exporter.runs", *map(str, flags)],
+            [sys.executable, "-m", *module, *map(str, flags)],
             cwd=ROOT,
             env={**ours, "STEPWATCH_PORT": str(self.port), **variables},
             stdout=subprocess.PIPE,

@@ -77,7 +77,7 @@ def test_an_unknown_file_is_counted_and_is_no_run(folder: Path, watched: Watchin
 
     found = {dict(labels)["kind"]: count for labels, count in page.all("stepwatch_files").items()}
 
-    assert found == {"text": 1, "empty": 1, "binary": 1, "log": 1}
+    assert found == {"text": 1, "empty": 1, "binary": 1, "log": 1, "unreadable": 0}
     assert page.runs() == {"a"}
 
 

@@ -100,7 +100,7 @@ def test_the_sick_gpu_reports_a_critical_error_after_45_seconds_and_every_three_
 def test_static_values_are_those_of_an_h200() -> None:
     values = Stage().values(0, Tier.STATIC)
 
-    assert "gpu_info NVIDIA H200 00000000:01:00.0 hopper 9.0 demo" in values
+    assert "gpu_info simulated H200 00000000:01:00.0 hopper 9.0 demo" in values
     assert values["gpu_power_limit_watts enforced"] == 700
 
 

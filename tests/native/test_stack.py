@@ -55,7 +55,12 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     done = installation.run("down")
     assert done.returncode == 0, done.stderr
     assert installation.pids() == set()
-    assert sorted(path.name for path in installation.state.iterdir()) == ["data", "logs", "rendered", "runs"]
+    assert sorted(path.name for path in installation.state.iterdir()) == [
+        "data",
+        "logs",
+        "remembered.json",
+        "rendered",
+    ]
     assert installation.run("status").returncode == 3
 
 

@@ -165,7 +165,7 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
         _counted(
             "a receiver that tells its name",
             NAMED_FAILED,
-            alert=_instance(ALERTMANAGER, integration="webhook"),
+            alert=_instance(ALERTMANAGER, integration="webhook", receiver_name="ops (test) it"),
         ),
         Scenario("a test of a receiver", {TEST_FAILED: ONE_FAILURE}, {122: [], 352: []}),
         _counted("Alertmanager refuses", PUSH_ERRORS, alert=_instance(PROMETHEUS)),

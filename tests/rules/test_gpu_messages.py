@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import urllib.parse
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from exporter.gpu import demo
 from stepwatch.annotations import LOST
 from stepwatch.xid import UNKNOWN, XIDS
-from tests.rules import cards, idle, rendered, xids
+from tests.rules import cards, gpu, idle, rendered, xids
 from tests.rules import promtool as unit
 from tests.rules.cards import CARD, HERE, OTHER_BOX, TARGET
 from tests.rules.gpu import SCENARIOS
@@ -62,7 +64,8 @@ def test_message_names_card_box_limit_and_the_first_thing_to_do(
     for alert in alerts:
         _check(alert)
         description, labels = alert.annotations["description"], alert.labels
-        assert description.startswith(f"GPU {labels['gpu']} at {labels['instance']}")
+        card = f"GPU {labels['gpu']}" if "gpu" in labels else "A GPU that is not known"
+        assert description.startswith(f"{card} at {labels['instance']}")
         assert labels.get("uuid", "") in description
         assert f"Xid {labels['xid']} (" in description if "xid" in labels else True
         assert "First: " in description or "it could not be read" in description
@@ -87,6 +90,45 @@ def test_model_and_uuid_are_named_while_they_are_known(promtool: Path, tmp_path:
     assert alert.annotations["description"].startswith(f"GPU 3 at a:9411 (NVIDIA H200), {UUID}: ")
 
 
+def test_no_model_is_named_that_another_card_in_its_place_had(promtool: Path, tmp_path: Path) -> None:
+    before = selector("gpu_info", **{**REAL, "uuid": "GPU-9"}, name=demo.NAME)
+    series = {cards.up("lost", REAL): "0+0x300", before: "1+0x60 stale", **INFO}
+    rule, moment = ("GPULost", "critical"), Moment(602, {"GPULost": []})
+    for missing in INFO:
+        known = Group("known", series, [moment])
+        unknown = Group("unknown", {name: series[name] for name in series if name != missing}, [moment])
+        alerts = _written(promtool, tmp_path, rule, known, unknown)
+        assert [demo.NAME in alert.annotations["description"] for alert in alerts] == [False, False]
+
+
+def test_messages_about_a_simulated_gpu_call_it_so(promtool: Path, tmp_path: Path) -> None:
+    info = {selector("gpu_info", **HERE, name=demo.NAME): "1+0x300"}
+    for rule in ABOUT_GPUS:
+        (tmp_path / "-".join(rule)).mkdir()
+        group = next(each for each in _about_all(rule) if cards.THIS["uuid"] in str(each.series))
+        group = replace(group, series={**group.series, **info})
+        alert = _written(promtool, tmp_path / "-".join(rule), rule, group)[0]
+        assert alert.annotations["description"].startswith("GPU 3 at a:9411 (simulated H200), GPU-3: ")
+
+
+@pytest.mark.parametrize(
+    ("margin", "where"),
+    [("4", "4 C below"), ("0", "0 C below"), ("-5.25", "5.25 C above"), ("-0.001", "0.001 C above")],
+)
+def test_hot_is_said_in_words_that_are_right_on_both_sides_of_the_limit(
+    margin: str, where: str, promtool: Path, tmp_path: Path
+) -> None:
+    series = {gpu.MARGIN: f"{margin}+0x100", gpu.CORE: "92+0x100"}
+    group = Group("hot", series, [Moment(302, {"GPUHot": []})])
+    (alert,) = _written(promtool, tmp_path, ("GPUHot", "warning"), group)
+    _check(alert)
+    assert alert.annotations["summary"] == "A GPU is so hot that it slows down, or soon will."
+    assert alert.annotations["description"] == (
+        f"GPU 3 at a:9411, GPU-3: {where} where it slows down, now at 92 C; limit: a margin of 5 C, "
+        "for 2 min. First: fans, air flow and the room; then what runs on it."
+    )
+
+
 def test_links_lead_to_the_box_and_silence_the_card(promtool: Path, tmp_path: Path) -> None:
     for name, severity in ABOUT_GPUS:
         (tmp_path / name / severity).mkdir(parents=True)
@@ -107,7 +149,7 @@ def test_links_lead_to_the_box_and_silence_the_card(promtool: Path, tmp_path: Pa
 def test_every_xid_code_is_explained(severity: str, promtool: Path, tmp_path: Path) -> None:
     codes = {*XIDS, 777} - {45}
     series = {xids.xid(code, REAL): "0+0x11 1+0x9" for code in codes}
-    group = Group("codes", {**series, **INFO}, [Moment(62, {"GPUXid": []})])
+    group = Group("codes", {**series, **INFO, cards.up("ok", REAL): "1+0x20"}, [Moment(62, {"GPUXid": []})])
     alerts = _written(promtool, tmp_path, ("GPUXid", severity), group)
     critical = set(rendered.config().alerts.GPUXid.critical)
     assert {int(alert.labels["xid"]) for alert in alerts} == (

@@ -1,0 +1,95 @@
+"""Tells once what cannot be read, and the cure."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import stat
+import sys
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from exporter.runs.refusal import Refusal
+
+MOST = 5
+"""Paths that are named at a time; the others are counted."""
+
+Say = Callable[[str], None]
+
+
+def to_log(text: str) -> None:
+    """Write a line to the exporter's log; one that cannot be written to is no reason to end."""
+    with suppress(OSError):
+        # Unlike standard output, it takes names of any bytes in any locale.
+        sys.stderr.write(f"{text}\n")
+
+
+class Notice:
+    """Remembers what was told, for as long as it holds."""
+
+    def __init__(self, say: Say = to_log) -> None:
+        self._say = say
+        self._told: Collection[Path] = frozenset()
+
+    def tell(self, refusals: Mapping[Path, Refusal]) -> None:
+        """Tell what is new among all that is refused now."""
+        new = [refusal for path, refusal in refusals.items() if path not in self._told]
+        for refusal in new[:MOST]:
+            self._say(text(refusal))
+        if len(new) > MOST:
+            self._say(
+                f"And {len(new) - MOST} more cannot be read, {len(refusals)} in all "
+                '(stepwatch_files{kind="unreadable"}).'
+            )
+        self._told = frozenset(refusals)
+
+
+def text(refusal: Refusal) -> str:
+    """The path, the reason, who is refused, and the cure."""
+    what = "folder cannot be entered" if refusal.passing else "cannot be read"
+    problem = f"{_shown(refusal.path)}: {what}: {os.strerror(refusal.number)}."
+    if refusal.number not in (errno.EACCES, errno.EPERM):
+        return f"{problem} It is tried again and again."
+    return f"{problem} {_permission(refusal)}"
+
+
+def _permission(refusal: Refusal) -> str:
+    groups = sorted({os.getegid(), *os.getgroups()})
+    us = f"The exporter runs as uid {os.geteuid()}, gids {' '.join(map(str, groups))}"
+    try:
+        status = refusal.path.stat()
+    except OSError:
+        return f"{us}. Cure: let it read that path; no restart is needed."
+    mode = f"{stat.S_IMODE(status.st_mode):o}"
+    which = "folder" if stat.S_ISDIR(status.st_mode) else "file"
+    owned = f"the {which} has mode {mode}, uid {status.st_uid}, gid {status.st_gid}"
+    return f"{us}; {owned}. Cure: {_cure(refusal, status, groups)}; no restart is needed."
+
+
+def _cure(refusal: Refusal, status: os.stat_result, groups: Collection[int]) -> str:
+    rights, bits = _wanted(refusal, status)
+    who, shift = _judged_as(status, groups)
+    if status.st_mode >> shift & bits == bits:
+        return "its mode allows it, so look at access lists (getfacl), SELinux or the share it lies on"
+    return f"chmod {who}+{rights} {_shown(shlex.quote(str(refusal.path)))}"
+
+
+def _wanted(refusal: Refusal, status: os.stat_result) -> tuple[str, int]:
+    """The rights that are needed, as chmod calls them and as bits."""
+    if refusal.passing:
+        return "x", 1
+    return ("rx", 5) if stat.S_ISDIR(status.st_mode) else ("r", 4)
+
+
+def _judged_as(status: os.stat_result, groups: Collection[int]) -> tuple[str, int]:
+    """Which of the three sets of bits counts for us, and where it stands; the others do not."""
+    if status.st_uid == os.geteuid():
+        return "u", 6
+    return ("g", 3) if status.st_gid in groups else ("o", 0)
+
+
+def _shown(name: object) -> str:
+    """A name in one line, whatever bytes it has."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in str(name))

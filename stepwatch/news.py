@@ -1,0 +1,82 @@
+"""What is read, who is told, and what fires, as the parts themselves say."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stepwatch import firing, pages
+
+Say = Callable[[str], None]
+
+_FIRST_LOOK = 3
+"""Seconds that an exporter which has just started gets to look at its files."""
+
+
+@dataclass(frozen=True)
+class News:
+    """Whom to ask, and how to put it.
+
+    ``exporter`` and ``alertmanager`` are host:port, empty if there is no such part; ``shows`` says
+    what the exporter reads (`the runs in FOLDER`), ``log`` where people read what it logs.
+    """
+
+    exporter: str
+    alertmanager: str
+    shows: str
+    log: str
+
+    def tell(self, say: Say) -> None:
+        """Tell of runs, of what cannot be read, of receivers and of alerts."""
+        if self.exporter:
+            page = pages.read(self._metrics)
+            say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
+            self._tell_unreadable(page, say)
+        if self.alertmanager:
+            say(f"Receivers: {_receivers(self.alertmanager)}.")
+            if alerts := firing.firing(self.alertmanager):
+                say("\n  ".join(["\nFiring:", *alerts]))
+
+    def tell_unreadable(self, say: Say) -> None:
+        """Tell what the exporter could not read at its first look, if anything."""
+        deadline = time.monotonic() + _FIRST_LOOK
+        while not _looked(page := pages.read(self._metrics, timeout=1)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self._tell_unreadable(page, say)
+
+    def _tell_unreadable(self, page: str | None, say: Say) -> None:
+        count = pages.metric(page or "", 'stepwatch_files{kind="unreadable"}')
+        if count:
+            say(
+                f"The exporter may not read everything there: {count:.0f} files or folders, counted as "
+                f"unreadable. {self.log} names them, with the cure of each: `chmod g+r` or `o+r` for a file, "
+                "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
+            )
+
+    @property
+    def _metrics(self) -> str:
+        return f"http://{self.exporter}/metrics"
+
+
+def _looked(page: str | None) -> bool:
+    return bool(pages.metric(page or "", "stepwatch_last_poll_timestamp_seconds"))
+
+
+def _runs(page: str | None) -> str:
+    """How many runs there are, by their states."""
+    if page is None:
+        return "not known, as the exporter does not answer"
+    found = re.findall(r'^stepwatch_runs\{state="(\w+)"\} ([1-9]\d*)\.0$', page, re.MULTILINE)
+    return ", ".join(f"{count} {state}" for state, count in found) or "none yet"
+
+
+def _receivers(alertmanager: str) -> str:
+    page = pages.read(f"http://{alertmanager}/api/v2/receivers")
+    if page is None:
+        return "not known, as Alertmanager does not answer"
+    # Those in brackets are made by us, for nobody and for tests.
+    names = [receiver["name"] for receiver in json.loads(page) if not receiver["name"].startswith("(")]
+    return ", ".join(names) or "none, so alerts are sent to nobody"

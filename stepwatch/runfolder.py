@@ -1,0 +1,34 @@
+"""The folder that runs are read from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepwatch.config import Refused
+
+
+def make(runs: Path) -> bool:
+    """Make the folder if it is missing and no glob; returns whether it was.
+
+    Raises:
+        Refused: it cannot be made.
+    """
+    if any(sign in str(runs) for sign in "*?[") or runs.is_dir():
+        return False
+    try:
+        runs.mkdir(parents=True)
+    except OSError as problem:
+        raise Refused(
+            f"runs.path: {runs}: {problem.strerror}. Expected: a folder. "
+            "Cure: name the folder that your runs write to, `make up RUNS=folder`."
+        ) from None
+    return True
+
+
+def remark(*, made: bool, remembered: bool) -> str:
+    """What is worth knowing about it, as the rest of a sentence that ends with its path."""
+    if made:
+        return ", which did not exist and is empty"
+    if remembered:
+        return ", as RUNS= said last time (RUNS=folder, or runs.path in config.yaml, changes it)"
+    return ""

@@ -1,0 +1,168 @@
+"""The lines about runs, receivers and alerts, from small servers in place of the real parts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepwatch import news, runfolder
+from stepwatch.compose import engine, status
+from stepwatch.config import Refused
+from stepwatch.environment import CHECKOUT
+from stepwatch.news import News
+from tests.real import free_port
+
+LOOKED = "stepwatch_last_poll_timestamp_seconds 1760000000.0\n"
+UNREADABLE = 'stepwatch_files{{kind="unreadable"}} {}.0\n'
+RUNS = 'stepwatch_runs{state="running"} 2.0\nstepwatch_runs{state="failed"} 0.0\n'
+
+Serve = Callable[[dict[str, Any]], str]
+
+
+@pytest.fixture(name="serve")
+def _serve() -> Iterator[Serve]:
+    """Serves pages by their paths; of several texts each once, the last one from then on."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def serve(pages: dict[str, Any]) -> str:
+        turns = {
+            path: itertools.chain(texts[:-1], itertools.repeat(texts[-1])) for path, texts in pages.items()
+        }
+
+        class Pages(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                known = turns.get(self.path.partition("?")[0])
+                self.send_response(200 if known else 404)
+                self.end_headers()
+                self.wfile.write(next(known).encode() if known else b"")
+
+            def log_message(self, *args: object) -> None:
+                """Say nothing."""
+
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Pages))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.05,), daemon=True).start()
+        return f"127.0.0.1:{servers[-1].server_address[1]}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def alertmanager(serve: Serve, *receivers: str) -> str:
+    alert = {
+        "labels": {"alertname": "KLExplosion", "run": "ppo", "severity": "critical"},
+        "annotations": {"description": "KL 1.6"},
+        "startsAt": "2026-01-01T03:12:00Z",
+        "status": {"state": "active", "inhibitedBy": []},
+    }
+    names = [{"name": name} for name in receivers]
+    return serve({"/api/v2/receivers": [json.dumps(names)], "/api/v2/alerts": [json.dumps([alert])]})
+
+
+def lines(exporter: str = "", alertmanager: str = "") -> list[str]:
+    said: list[str] = []
+    News(exporter, alertmanager, "the runs in /x", "/logs/exporter.log").tell(said.append)
+    return said
+
+
+def told(exporter: str) -> str:
+    said: list[str] = []
+    News(exporter, "", "the runs in /x", "/logs/exporter.log").tell_unreadable(said.append)
+    return "\n".join(said)
+
+
+def test_runs_receivers_and_alerts_are_told(serve: Serve) -> None:
+    said = lines(serve({"/metrics": [RUNS + UNREADABLE.format(0)]}), alertmanager(serve, "(test)", "chat"))
+
+    assert said[:2] == ["\nThe runs in /x: 2 running.", "Receivers: chat."]
+    assert said[2].startswith("\nFiring:\n  critical  KLExplosion  ppo  since ")
+    assert len(said) == 3
+
+
+def test_without_runs_and_receivers_it_says_so(serve: Serve) -> None:
+    said = lines(serve({"/metrics": [LOOKED]}), alertmanager(serve))
+
+    assert said[:2] == ["\nThe runs in /x: none yet.", "Receivers: none, so alerts are sent to nobody."]
+
+
+def test_parts_that_do_not_answer_are_not_taken_for_empty_ones() -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+
+    assert lines(nobody, nobody) == [
+        "\nThe runs in /x: not known, as the exporter does not answer.",
+        "Receivers: not known, as Alertmanager does not answer.",
+    ]
+
+
+def test_parts_that_are_not_there_are_not_asked() -> None:
+    assert lines() == []
+
+
+def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_cure(serve: Serve) -> None:
+    said = lines(serve({"/metrics": [RUNS + UNREADABLE.format(3)]}))
+
+    assert "3 files or folders" in said[1]
+    for words in ("/logs/exporter.log names them", "`chmod g+r`", "`chmod g+rx`", "without `make up`"):
+        assert words in said[1]
+
+
+def test_after_up_the_first_look_of_the_exporter_is_waited_for(serve: Serve) -> None:
+    early = LOOKED.replace("1760000000.0", "0.0") + UNREADABLE.format(0)
+
+    assert "2 files or folders" in told(serve({"/metrics": [early, early, LOOKED + UNREADABLE.format(2)]}))
+    assert told(serve({"/metrics": [early, LOOKED + UNREADABLE.format(0)]})) == ""
+
+
+def test_an_exporter_that_does_not_look_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(news, "_FIRST_LOOK", 0.2)
+
+    assert told(f"127.0.0.1:{free_port()}") == ""
+
+
+def test_in_containers_the_run_folder_is_what_is_mounted(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    exporter = serve({"/metrics": [RUNS + UNREADABLE.format(1)]})
+    mounts = {"/state": "/var/lib/x", "/runs": "/data/my runs"}
+    found = [{"Source": source, "Destination": place} for place, source in mounts.items()]
+    monkeypatch.setattr(engine, "inspect", lambda _: {"Mounts": found})
+    service = engine.Service("exporter", "4f", "running", "healthy", 0, "Up", exporter)
+
+    class Project:
+        def services(self) -> list[engine.Service]:
+            return [service]
+
+    said: list[str] = []
+    status.status(Project(), CHECKOUT, said.append)  # type: ignore[arg-type]
+    words = "\n".join(said)
+
+    assert "The runs in /data/my runs: 2 running." in words
+    assert "1 files or folders" in words
+    assert "`docker compose logs exporter` (where /runs stands for /data/my runs) names them" in words
+
+
+def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
+    folder = tmp_path / "a/b"
+    assert runfolder.make(folder)
+    assert folder.is_dir()
+    assert not runfolder.make(folder)
+    assert not runfolder.make(tmp_path / "*/logs")
+
+    assert runfolder.remark(made=True, remembered=True) == ", which did not exist and is empty"
+    assert "as RUNS= said last time" in runfolder.remark(made=False, remembered=True)
+    assert runfolder.remark(made=False, remembered=False) == ""
+
+
+def test_a_run_folder_that_cannot_be_made_is_refused_with_the_cure(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(Refused, match=r"runs\.path: .*/file/runs: Not a directory\. .*make up RUNS=folder"):
+        runfolder.make(tmp_path / "file/runs")

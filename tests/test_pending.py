@@ -1,0 +1,48 @@
+"""Whether an edit of config.yaml is in force."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepwatch.config import Config
+from stepwatch.deployment import OnThisMachine
+from stepwatch.generate import generate
+from stepwatch.pending import pending
+
+
+@pytest.fixture(name="config")
+def _config(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("")
+    generate(config, tmp_path, place=OnThisMachine)
+    return config
+
+
+def test_what_is_rendered_is_nothing_to_talk_of(config, tmp_path):
+    assert pending(config, tmp_path, OnThisMachine) is None
+
+
+def test_an_edit_that_was_not_rendered_is_told(config, tmp_path):
+    config.write_text("alerts: {GradNormHigh: {warning: 3}}")
+    assert pending(config, tmp_path, OnThisMachine) == (
+        "config.yaml was changed since it was rendered: `make up` puts it in force."
+    )
+
+
+def test_an_edit_of_a_comment_is_none(config, tmp_path):
+    config.write_text("# nothing\n")
+    assert pending(config, tmp_path, OnThisMachine) is None
+
+
+def test_a_file_that_cannot_be_used_is_told_with_the_reason(config, tmp_path):
+    config.write_text("alerts: {GradNormHigh: {warning: lots}}")
+    told = pending(config, tmp_path, OnThisMachine)
+    assert told.startswith("config.yaml cannot be used; what was rendered last is in force.\n")
+    assert "alerts.GradNormHigh.warning" in told
+
+
+def test_which_parts_this_machine_has_is_no_edit(config, tmp_path):
+    def another(settings: Config) -> OnThisMachine:
+        return OnThisMachine(settings, frozenset({"node"}))
+
+    assert pending(config, tmp_path, another) is None
