@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
 PYTHON ?= python3
+# Tests wait more than they work, so more than two of them fit on two cores.
+JOBS ?= 4
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
 export RUNS CONFIG TO
@@ -16,7 +18,7 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo "  RUNS=folder DEMO=1 NATIVE=1 for up, TO=receiver for test-alert, CONFIG=file for all of these,"
-	@echo "  ARGS='-k name' for test and bench"
+	@echo "  ARGS='-k name' for test and bench, JOBS=number for test"
 
 up: runtime ## Start the stack, or apply config.yaml to the running one; containers if Docker answers
 	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native)
@@ -38,7 +40,7 @@ generate: runtime ## Render config.yaml for the containers, and have Alertmanage
 
 test: development ## Run all tests; gets the programs that they need, which takes minutes once
 	@$(PY) -m tests.real
-	@$(PY) -m pytest --numprocesses=auto --dist=loadfile $(ARGS)
+	@$(PY) -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 check: development ## Lint, format, types, and whether generated files are current
 	@$(PY) -m ruff check

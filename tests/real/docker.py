@@ -61,11 +61,13 @@ class Docker(Client):
     """An engine that is up while the ``with`` block runs."""
 
     def __init__(self) -> None:
-        _require("dockerd", "iptables")
+        _require("dockerd", "iptables", "setpriv")
         if os.geteuid() != 0:
             unavailable("a Docker Engine of our own takes root")
         super().__init__()
-        self.command = ["dockerd", f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
+        # An engine whose test was killed would hold networks that the next one needs.
+        self.command = ["setpriv", "--pdeathsig=TERM", "dockerd"]
+        self.command += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
         self.command += [f"--pidfile={self.folder}/pid", f"--host={self.env['DOCKER_HOST']}"]
         # Away from the networks that the machine may have.
         self.command += ["--bip=10.213.0.1/24", "--default-address-pool=base=10.214.0.0/16,size=24"]
