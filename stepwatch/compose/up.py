@@ -131,7 +131,7 @@ def _remove_demo(project: Engine) -> bool:
 def _start(project: Engine, say: Say) -> int:
     # With an image of one's own named, nothing is built: that machine may reach no package index.
     if not os.environ.get("STEPWATCH_EXPORTER_IMAGE"):
-        say("Building our image, which takes a minute the first time.")
+        say("Building our image (a minute the first time).")
         project.tell("build", "exporter")
     return project.show("up", "--detach", "--wait", "--remove-orphans", "--no-build")
 

@@ -94,7 +94,7 @@ def _locked(lock: Path) -> dict[str, str]:
 
 def test_our_images_carry_our_version(rendered):
     for name in ("exporter", "generate"):
-        assert rendered["services"][name]["image"] == f"stepwatch/{name}:{__version__}"
+        assert rendered["services"][name]["image"] == f"localhost/stepwatch/{name}:{__version__}"
 
 
 def test_the_docker_socket_is_nowhere(rendered):
