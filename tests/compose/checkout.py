@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import yaml
 
 from stepwatch.environment import CHECKOUT
-from tests.real import free_port, query
+from tests.real import free_port
 from tests.real.docker import Client
 
 PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
@@ -74,7 +75,9 @@ class Checkout:
 
     def query(self, promql: str) -> list[dict[str, Any]]:
         """The result of an instant query."""
-        return query(self.url("prometheus"), promql)
+        asked = urllib.parse.urlencode({"query": promql})
+        result: list[dict[str, Any]] = self.page("prometheus", f"/api/v1/query?{asked}")["data"]["result"]
+        return result
 
     def firing(self) -> set[tuple[str, str]]:
         """Name and run of each alert that Alertmanager holds."""
