@@ -46,6 +46,16 @@ def wait_gone(prometheus: str) -> bool:
     return _wait(prometheus, f'absent(rl_step{{run=~"{RUNS}.+"}})')
 
 
+def wait_ready(prometheus: str) -> bool:
+    """Wait until Prometheus, started again, answers."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        if pages.read(f"{prometheus}/-/ready") is not None:
+            return True
+        time.sleep(0.2)
+    return False
+
+
 def _wait(prometheus: str, promql: str) -> bool:
     deadline = time.monotonic() + _PATIENCE
     question = urllib.parse.quote(promql)

@@ -42,4 +42,5 @@ def end_demo(project: Engine, config: Config, say: Callable[[str], None]) -> Non
 
 def _end_alerts(project: Engine, config: Config) -> int:
     project.tell("restart", "prometheus")
+    demo.wait_ready(f"http://{config.address('prometheus')}")
     return demo.end_alerts(f"http://{config.address('alertmanager')}", f"demo-gpu:{CONTAINER_PORTS['gpu']}")

@@ -123,7 +123,8 @@ def _remove_demo(project: Engine) -> bool:
     names = [service.name for service in project.services() if service.name.startswith("demo")]
     if names:
         project.tell("rm", "--stop", "--force", *names)
-        # It would remember runs whose logs are gone as silent ones.
+        # One that was killed has left its logs; and the exporter would show runs whose logs go as silent.
+        project.tell("run", "--rm", "--no-deps", "-T", "demo", "rm", "-rf", "/demo/demo")
         project.tell("restart", "exporter")
     return bool(names)
 

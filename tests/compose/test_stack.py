@@ -236,7 +236,8 @@ def test_without_the_demo_its_containers_go(demo):
     done = demo.stepwatch("up")
     assert done.returncode == 0, done.stdout + done.stderr
     assert demo.containers().keys() == SERVICES - {"demo", "demo-gpu"}
-    until(lambda: not demo.query("rl_step"), 60, "the exporter has forgotten the demo's runs")
+    until(lambda: not demo.query("rl_step"), 60, f"the demo's runs are gone, after {done.stdout}")
+    assert not demo.firing() & {(name, run) for name, run in DEMO_ALERTS if run}
     done = demo.stepwatch("demo-reset")
     assert done.returncode == 1
     assert "The demo is not running" in done.stdout
