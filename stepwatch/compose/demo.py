@@ -34,9 +34,22 @@ def demo_reset(project: Engine, config: Config, say: Callable[[str], None]) -> i
     return 0
 
 
+def remove_demo(project: Engine) -> bool:
+    """Remove the demo's containers and logs; returns whether there were any."""
+    addresses = {service.name: service.address for service in project.services()}
+    names = [name for name in addresses if name.startswith("demo")]
+    if names:
+        project.tell("rm", "--stop", "--force", *names)
+        # One that was killed has left its logs; and the exporter would show runs whose logs go as silent.
+        project.tell("run", "--rm", "--no-deps", "-T", "demo", "rm", "-rf", "/demo/demo")
+        project.tell("restart", "exporter")
+        # A Prometheus that is replaced before it saw them go would go on with them for five minutes.
+        demo.wait_gone(f"http://{addresses.get('prometheus', '')}")
+    return bool(names)
+
+
 def end_demo(project: Engine, config: Config, say: Callable[[str], None]) -> None:
-    """End the alerts that the demo raised, once its containers are gone."""
-    demo.wait_gone(f"http://{config.address('prometheus')}")
+    """End the alerts that the demo raised, once it is removed."""
     say(f"The demo is gone; {_end_alerts(project, config)} alerts of it are over.")
 
 

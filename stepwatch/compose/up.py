@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stepwatch import runfolder
 from stepwatch.compose import dotenv, engine
-from stepwatch.compose.demo import end_demo
+from stepwatch.compose.demo import end_demo, remove_demo
 from stepwatch.compose.engine import Engine, EngineError
 from stepwatch.compose.status import news
 from stepwatch.compose.variables import PUBLISHED, of_config, of_machine
@@ -56,7 +56,7 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -
     place.remember(config, runs, settings.runs.path)
     say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")
     project = _project(settings, folder, out)
-    left = not demo and _remove_demo(project)
+    left = not demo and remove_demo(project)
     if _start(project if demo else replace(project, profiles=()), say):
         _tell_failures(project, say)
         return 1
@@ -116,17 +116,6 @@ def _require_ports(config: Config) -> None:
             )
     if problems:
         raise EngineError("\n".join(problems))
-
-
-def _remove_demo(project: Engine) -> bool:
-    """Remove the demo's containers; returns whether there were any."""
-    names = [service.name for service in project.services() if service.name.startswith("demo")]
-    if names:
-        project.tell("rm", "--stop", "--force", *names)
-        # One that was killed has left its logs; and the exporter would show runs whose logs go as silent.
-        project.tell("run", "--rm", "--no-deps", "-T", "demo", "rm", "-rf", "/demo/demo")
-        project.tell("restart", "exporter")
-    return bool(names)
 
 
 def _start(project: Engine, say: Say) -> int:
