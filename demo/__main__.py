@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from threading import Event
 
 from demo.story import STORIES
 from demo.trainer import TOTAL, Trainer
+from exporter.options import stopped_by_signal
 
 SHORTEST, LONGEST = 0.001, 0.4
 """Seconds of a step: slower ones would not show the trouble within three minutes."""
@@ -20,7 +20,7 @@ SHORTEST, LONGEST = 0.001, 0.4
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the logs until SIGTERM or SIGINT. Returns the exit code; 2 if they cannot be written."""
     options = _parser().parse_args(arguments)
-    stop = _stopped_by_signal()
+    stop = stopped_by_signal()
     folder = options.path / "demo"
     trainers = [
         Trainer(story, folder, options.seed, options.step_seconds, options.steps) for story in STORIES
@@ -43,13 +43,6 @@ def _train(trainers: Sequence[Trainer], seconds: float, stop: Event) -> None:
             trainer.tick()
         # What a machine slept through is not made up for: a burst of steps would look like trouble.
         due = max(due + seconds, time.monotonic())
-
-
-def _stopped_by_signal() -> Event:
-    stop = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _cannot_write(problem: OSError, folder: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -13,9 +12,8 @@ from stepwatch.config import Config
 from stepwatch.deployment import Deployment
 from stepwatch.native.commands import Processes
 from stepwatch.native.state import State
+from stepwatch.tables import Say
 from stepwatch.testalert.journal import Journal
-
-Say = Callable[[str], None]
 
 
 class Stack(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import urllib.parse
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -38,30 +39,31 @@ def wait_started(prometheus: str, after: float) -> bool:
         prometheus: Its base URL.
         after: Unix seconds; what began before was the last time.
     """
-    return _wait(prometheus, f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}')
+    question = f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}'
+    return _wait(lambda: _found(prometheus, question))
 
 
 def wait_gone(prometheus: str) -> bool:
     """Wait until Prometheus has seen that there is no run of the demo any more."""
-    return _wait(prometheus, f'absent(rl_step{{run=~"{RUNS}.+"}})')
+    question = f'absent(rl_step{{run=~"{RUNS}.+"}})'
+    return _wait(lambda: _found(prometheus, question))
 
 
 def wait_ready(prometheus: str) -> bool:
     """Wait until Prometheus, started again, answers."""
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
-        if pages.read(f"{prometheus}/-/ready") is not None:
-            return True
-        time.sleep(0.2)
-    return False
+    return _wait(lambda: pages.read(f"{prometheus}/-/ready") is not None)
 
 
-def _wait(prometheus: str, promql: str) -> bool:
+def _found(prometheus: str, promql: str) -> bool:
+    """Whether a query has a result."""
+    answer = pages.read(f"{prometheus}/api/v1/query?query={urllib.parse.quote(promql)}")
+    return bool(answer and json.loads(answer)["data"]["result"])
+
+
+def _wait(condition: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + _PATIENCE
-    question = urllib.parse.quote(promql)
     while time.monotonic() < deadline:
-        answer = pages.read(f"{prometheus}/api/v1/query?query={question}")
-        if answer and json.loads(answer)["data"]["result"]:
+        if condition():
             return True
         time.sleep(0.5)
     return False

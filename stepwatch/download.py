@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-Say = Callable[[str], None]
+from stepwatch.tables import Say
 
 _STALL_SECONDS = 30
 _NEWS_SECONDS = 5

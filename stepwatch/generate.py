@@ -30,11 +30,13 @@ class Outcome:
     """What was generated.
 
     Attributes:
+        config: What was rendered.
         files: How many files there are now.
         changes: Which of them are new or changed, and which others were deleted.
         checks: What the tools of Prometheus and Alertmanager said, a line each.
     """
 
+    config: Config
     files: int
     changes: output.Changes
     checks: tuple[str, ...]
@@ -46,10 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.check:
             return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
-        _report(generate(options.config, options.out, templates=CHECKOUT))
-        _tell_compose(options)
+        outcome = generate(options.config, options.out, templates=CHECKOUT)
+        _report(outcome)
+        _tell_compose(options, outcome.config)
         if options.reload is not None:
-            _say(sys.stdout, [_reload(options)])
+            _say(sys.stdout, [_reload(options, outcome.config)])
     except Refused as refusal:
         _say(sys.stderr, [str(refusal)])
         return REFUSED
@@ -77,12 +80,13 @@ def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Plac
         Refused: The configuration is wrong, a tool refuses the result, or it cannot be written. Its
             text says all; no file was touched.
     """
-    files = rendered(config, templates, place)
+    settings = load(config)
+    files = _render(settings, templates, place)
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
         checks = check.check(staging.rendered())
         output.replace(out, staging, changes)
-    return Outcome(len(files), changes, checks)
+    return Outcome(settings, len(files), changes, checks)
 
 
 def stale(config: Path, out: Path, *, templates: Path = CHECKOUT) -> output.Changes:
@@ -100,10 +104,13 @@ def rendered(config: Path, templates: Path, place: Place) -> dict[PurePosixPath,
     Raises:
         Refused: The configuration is wrong.
     """
-    settings = load(config)
+    return _render(load(config), templates, place)
+
+
+def _render(config: Config, templates: Path, place: Place) -> dict[PurePosixPath, bytes]:
     context = {
-        "config": settings,
-        "deployment": place(settings),
+        "config": config,
+        "deployment": place(config),
         "promql": promql,
         "annotations": annotations,
     }
@@ -142,14 +149,14 @@ def _report(outcome: Outcome) -> None:
     _say(sys.stdout, [*_few(lines), *outcome.checks, summary])
 
 
-def _tell_compose(options: argparse.Namespace) -> None:
+def _tell_compose(options: argparse.Namespace, config: Config) -> None:
     """Have a bare `docker compose` know the ports and links of this configuration."""
     if (options.config, options.out) == (CHECKOUT / "config.yaml", CHECKOUT):
-        dotenv.update(CHECKOUT / ".env", variables.of_config(load(options.config)))
+        dotenv.update(CHECKOUT / ".env", variables.of_config(config))
 
 
-def _reload(options: argparse.Namespace) -> str:
-    address = options.reload or f"http://{load(options.config).address('alertmanager')}"
+def _reload(options: argparse.Namespace, config: Config) -> str:
+    address = options.reload or f"http://{config.address('alertmanager')}"
     return reload(address, options.out / "alertmanager/generated/alertmanager.yml")
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from stepwatch import firing, pages
-
-Say = Callable[[str], None]
+from stepwatch.tables import Say
 
 _FIRST_LOOK = 3
 """Seconds that an exporter which has just started gets to look at its files."""

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 from stepwatch import packages, releases
 from stepwatch.config import Refused
 from stepwatch.releases import Release
+from stepwatch.tables import Say
 
 Version = tuple[int, int, int]
 
@@ -102,7 +103,7 @@ def find(name: str) -> Program | None:
     return next((program for program in places if program.version >= wanted.tool.least), None)
 
 
-def obtain(name: str, say: Callable[[str], None]) -> Program:
+def obtain(name: str, say: Say) -> Program:
     """The program, downloaded if it is not here; says which one it is, and why.
 
     Raises:
@@ -202,7 +203,7 @@ def _options(root: Path, name: str) -> tuple[str, ...]:
     return (pages[name],) if name in pages else ()
 
 
-def _from_release(wanted: Wanted, say: Callable[[str], None]) -> Program | None:
+def _from_release(wanted: Wanted, say: Say) -> Program | None:
     """The official release; ``None``, and a word on it, where that cannot be had."""
     release = wanted.tool.release
     say(f"{_needed(wanted)} is not here (found: {_seen(wanted)}): getting the official {release.version}.")

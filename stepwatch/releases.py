@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch import archive, download
-from stepwatch.download import Say
 from stepwatch.packages import tools_folder
+from stepwatch.tables import Say
 
 VARIABLE = "STEPWATCH_RELEASES"
 """Names a mirror in place of ``BASE``."""

@@ -38,6 +38,17 @@ class Settings:
         return max((path.stat().st_mtime for path in files | folders), default=0.0)
 
 
+def of_prometheus(rendered: Path) -> Settings:
+    """What Prometheus reads of what was rendered; it watches the files of its targets itself."""
+    folder = str(rendered / "prometheus/generated")
+    return Settings(folder, ("prometheus.yml", "rules/*"), "prometheus_config_last_reload")
+
+
+def of_alertmanager(rendered: Path) -> Settings:
+    """What Alertmanager reads of it."""
+    return Settings(str(rendered / "alertmanager/generated"), ("*",), "alertmanager_config_last_reload")
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What a part last loaded: whether that went well, and when it last did (Unix seconds)."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+Say = Callable[[str], None]
+"""Gets each line for the user as it comes."""
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -6,11 +6,9 @@ import hashlib
 import io
 import platform
 import tarfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 
-from typing_extensions import Self
+from tests.real.listening import Listening
 
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 
@@ -38,7 +36,7 @@ def tarball(top: str, files: dict[str, bytes], *odd: tarfile.TarInfo) -> bytes:
     return packed.getvalue()
 
 
-class Mirror:
+class Mirror(Listening):
     """Serves files while the ``with`` block runs.
 
     ``asked`` are the paths that were asked for. ``cut`` is how many bytes of each archive are held
@@ -49,8 +47,8 @@ class Mirror:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.cut = 0
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/mirror"
+        super().__init__(self._handler())
+        self.url += "/mirror"
 
     def publish(self, name: str, version: str, archive: bytes, *, sha256: str | None = None) -> None:
         """Offer an archive, with its checksum unless another one is given."""
@@ -77,15 +75,3 @@ class Mirror:
                 """Say nothing."""
 
         return Handler
-
-    def __enter__(self) -> Self:
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        ).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch.compose import demo, down, status, up
 from stepwatch.compose.engine import Engine
-from stepwatch.compose.up import Say
 from stepwatch.config import Config, load
 from stepwatch.deployment import Deployment
 from stepwatch.generate import CHECKOUT, containers
 from stepwatch.native.state import State
+from stepwatch.tables import Say
 from stepwatch.testalert.journal import Journal
 
 ALL = ("demo", "tools")
@@ -67,4 +67,4 @@ class Containers:
 
     @property
     def _project(self) -> Engine:
-        return replace(Engine(CHECKOUT), profiles=ALL)
+        return Engine(CHECKOUT, profiles=ALL)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from stepwatch import demo
 from stepwatch.compose.engine import Engine
 from stepwatch.config import Config
 from stepwatch.deployment import CONTAINER_PORTS
+from stepwatch.tables import Say
 
 SIMULATIONS = ("demo", "demo-gpu")
 
 
-def demo_reset(project: Engine, config: Config, say: Callable[[str], None]) -> int:
+def demo_reset(project: Engine, config: Config, say: Say) -> int:
     """Start the simulated runs and GPUs over, and end the alerts that they raised.
 
     Prometheus starts again as well, keeping its history: it would hold on to those alerts.
@@ -44,11 +44,12 @@ def remove_demo(project: Engine) -> bool:
         project.tell("run", "--rm", "--no-deps", "-T", "demo", "rm", "-rf", "/demo/demo")
         project.tell("restart", "exporter")
         # A Prometheus that is replaced before it saw them go would go on with them for five minutes.
-        demo.wait_gone(f"http://{addresses.get('prometheus', '')}")
+        if prometheus := addresses.get("prometheus"):
+            demo.wait_gone(f"http://{prometheus}")
     return bool(names)
 
 
-def end_demo(project: Engine, config: Config, say: Callable[[str], None]) -> None:
+def end_demo(project: Engine, config: Config, say: Say) -> None:
     """End the alerts that the demo raised, once it is removed."""
     say(f"The demo is gone; {_end_alerts(project, config)} alerts of it are over.")
 

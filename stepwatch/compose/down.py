@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from stepwatch.compose.engine import Engine
+from stepwatch.tables import Say
 
 
-def down(project: Engine, say: Callable[[str], None]) -> int:
+def down(project: Engine, say: Say) -> int:
     """Remove every container of the stack; volumes, with data, silences and the password, stay.
 
     Returns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,10 @@ from typing import Any
 from stepwatch import reload, settings
 from stepwatch.compose import engine
 from stepwatch.compose.engine import Engine, Service
+from stepwatch.native.status import DEGRADED, NOT_RUNNING, UP
 from stepwatch.news import News
-from stepwatch.settings import Settings, Standing
-from stepwatch.tables import duration, table
-
-UP, DEGRADED, NOT_RUNNING = 0, 1, 3
-
-Say = Callable[[str], None]
+from stepwatch.settings import Standing
+from stepwatch.tables import Say, duration, table
 
 _HEADINGS = ("service", "state", "up for", "restarts", "settings", "page")
 
@@ -64,18 +61,17 @@ def _run_folder(services: Sequence[Service]) -> str:
 
 
 def _standings(addresses: Mapping[str, str], rendered: Path) -> dict[str, Standing]:
-    prometheus = Settings(
-        str(rendered / "prometheus/generated"), ("prometheus.yml", "rules/*"), "prometheus_config_last_reload"
-    )
     return {
-        "prometheus": settings.standing(prometheus, f"http://{addresses.get('prometheus', '')}/metrics"),
+        "prometheus": settings.standing(
+            settings.of_prometheus(rendered), f"http://{addresses.get('prometheus', '')}/metrics"
+        ),
         "alertmanager": _alertmanager(f"http://{addresses.get('alertmanager', '')}", rendered),
     }
 
 
 def _alertmanager(url: str, rendered: Path) -> Standing:
     """It tells a fingerprint of what it runs, so that times need not be believed."""
-    present = settings.loaded(Settings("", (), "alertmanager_config_last_reload"), f"{url}/metrics")
+    present = settings.loaded(settings.of_alertmanager(rendered), f"{url}/metrics")
     if present is None:
         return Standing.UNKNOWN
     if not present.successful:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +17,7 @@ from stepwatch.generate import CHECKOUT, generate
 from stepwatch.native import ports
 from stepwatch.native.state import State
 from stepwatch.reload import reload
-from stepwatch.tables import table
-
-Say = Callable[[str], None]
+from stepwatch.tables import Say, table
 
 _SHOWS = {
     "exporter": "what is read from the runs",
@@ -105,17 +102,16 @@ def _files() -> tuple[str, ...]:
 
 
 def _require_ports(config: Config) -> None:
-    problems = []
-    for part in PUBLISHED:
-        port = getattr(config.ports, part)
-        owner = ports.owner(port) if ports.taken(config.listen, port) else None
-        if owner and "docker" not in owner.command:
-            problems.append(
-                f"ports.{part}: {port} is in use by {owner}. Cure: stop that process "
-                f"(`make down` for a stack of plain processes), or set ports.{part} in config.yaml."
-            )
-    if problems:
-        raise EngineError("\n".join(problems))
+    problems = [
+        ports.conflict(part, config.listen, getattr(config.ports, part), _may_be_docker) for part in PUBLISHED
+    ]
+    if found := list(filter(None, problems)):
+        raise EngineError("\n".join(found))
+
+
+def _may_be_docker(owner: ports.Owner | None) -> bool:
+    """Docker's own processes are root's: to other users they are not shown."""
+    return owner is None or "docker" in owner.command
 
 
 def _start(project: Engine, say: Say) -> int:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from stepwatch.config import Config
 from stepwatch.deployment import Deployment, OnThisMachine
-from stepwatch.native import demo_reset, down, processes, status, up
-from stepwatch.native.readiness import Say
+from stepwatch.native import demo, down, processes, status, up
 from stepwatch.native.state import State
+from stepwatch.tables import Say
 from stepwatch.testalert import journal
 from stepwatch.testalert.journal import Journal
 
@@ -36,7 +36,7 @@ class Processes:
 
     def demo_reset(self) -> int:
         """Have the demo start over."""
-        return demo_reset.demo_reset(self.place, self.say)
+        return demo.demo_reset(self.place, self.say)
 
     def journal(self, part: str) -> Journal:
         """What a part logs from now on."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stepwatch.native import processes, supervisord
-from stepwatch.native.readiness import Say
 from stepwatch.native.state import State
+from stepwatch.tables import Say
 
 _GRACE = 75
 """Seconds: supervisord gives a part 60 before it kills it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,19 @@ def taken(listen: str, port: int) -> bool:
         except OSError as problem:
             return problem.errno == errno.EADDRINUSE
     return False
+
+
+def conflict(part: str, listen: str, port: int, ours: Callable[[Owner | None], bool]) -> str | None:
+    """What is to be said if a stranger holds a part's port, ``None`` if nobody does.
+
+    ``ours`` judges the owner, who is ``None`` if /proc does not show it to us.
+    """
+    if not taken(listen, port) or ours(holder := owner(port)):
+        return None
+    return (
+        f"ports.{part}: {port} is in use by {holder or 'a process of another user'}. "
+        f"Cure: stop that process, or set ports.{part} in config.yaml to a free port."
+    )
 
 
 def owner(port: int) -> Owner | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stepwatch import pages
@@ -12,8 +12,7 @@ from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
 from stepwatch.native.state import State
 from stepwatch.native.supervisord import Report
-
-Say = Callable[[str], None]
+from stepwatch.tables import Say
 
 _PATIENCE = 600
 """Seconds: Prometheus reads its log of months again before it is ready."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepwatch import settings
 from stepwatch.config import Config
 from stepwatch.native import grafana
 from stepwatch.native.grafana import Grafana
 from stepwatch.native.part import Part, Web
 from stepwatch.native.state import State
 from stepwatch.programs import Program
-from stepwatch.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,7 @@ class Stack:
             (str(program.path), *program.options, *options, *self._web("prometheus")),
             ready="/-/ready",
             shows="queries, targets and every alert that fires",
-            # It watches the targets' files itself.
-            settings=Settings(str(folder), ("prometheus.yml", "rules/*"), "prometheus_config_last_reload"),
+            settings=settings.of_prometheus(self.rendered),
         )
 
     def alertmanager(self, program: Program) -> Part:
@@ -130,7 +129,7 @@ class Stack:
             (str(program.path), *program.options, *options, *self._web("alertmanager")),
             ready="/-/ready",
             shows="alerts in groups, silences",
-            settings=Settings(str(folder), ("*",), "alertmanager_config_last_reload"),
+            settings=settings.of_alertmanager(self.rendered),
         )
 
     def grafana(self, installed: Grafana) -> Part:

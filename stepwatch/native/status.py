@@ -10,12 +10,12 @@ from stepwatch import settings
 from stepwatch.native import part, processes, supervisord
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import Say, ready
+from stepwatch.native.readiness import ready
 from stepwatch.native.state import State
 from stepwatch.native.supervisord import Report
 from stepwatch.news import News
 from stepwatch.settings import Standing
-from stepwatch.tables import duration, table
+from stepwatch.tables import Say, duration, table
 
 UP, DEGRADED, NOT_RUNNING = 0, 1, 3
 

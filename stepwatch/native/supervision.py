@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from stepwatch.native import part, ports, processes, supervisord
 from stepwatch.native.errors import StackError
-from stepwatch.native.part import Part, Web
-from stepwatch.native.readiness import Say, Wait
+from stepwatch.native.part import Part
+from stepwatch.native.readiness import Wait
 from stepwatch.native.state import State
 from stepwatch.settings import Settings, loaded, wait_loaded
+from stepwatch.tables import Say
 
 _RELOAD_SECONDS = 15
 
@@ -41,24 +42,15 @@ def require_ports(parts: Iterable[Part], place: State) -> None:
     Raises:
         StackError: names each such port and its owner.
     """
-    ours = {process.pid for process in processes.marked(place.mark)}
-    problems = [
-        problem for wanted in parts if wanted.web and (problem := _in_use(wanted.name, wanted.web, ours))
-    ]
-    if problems:
-        raise StackError("\n".join(problems))
+    pids = {process.pid for process in processes.marked(place.mark)}
 
+    def ours(owner: ports.Owner | None) -> bool:
+        return owner is not None and owner.pid in pids
 
-def _in_use(name: str, web: Web, ours: set[int]) -> str | None:
-    if not ports.taken(web.listen, web.port):
-        return None
-    owner = ports.owner(web.port)
-    if owner and owner.pid in ours:
-        return None
-    return (
-        f"ports.{name}: {web.port} is in use by {owner or 'a process of another user'}. "
-        f"Cure: stop that process, or set ports.{name} in config.yaml to a free port."
-    )
+    webs = [(wanted.name, wanted.web) for wanted in parts if wanted.web]
+    problems = [ports.conflict(name, web.listen, web.port, ours) for name, web in webs]
+    if found := list(filter(None, problems)):
+        raise StackError("\n".join(found))
 
 
 def _supervise(parts: Sequence[Part], place: State, say: Say) -> set[str]:

@@ -12,14 +12,13 @@ from stepwatch.config import load
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, generate
 from stepwatch.native import grafana, node, passwords, supervision
-from stepwatch.native.demo_reset import end_demo
+from stepwatch.native.demo import end_demo
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import Say
 from stepwatch.native.stack import Stack
 from stepwatch.native.state import State
 from stepwatch.native.status import news
 from stepwatch.programs import obtain
-from stepwatch.tables import table
+from stepwatch.tables import Say, table
 
 
 def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = False) -> int:

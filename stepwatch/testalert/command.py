@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from stepwatch.config import Config, Refused, load
 from stepwatch.config.receivers import Receiver
 from stepwatch.generate import CHECKOUT, rendered
+from stepwatch.tables import Say
 from stepwatch.testalert.alertmanager import Alertmanager
 from stepwatch.testalert.probe import Probe
 from stepwatch.testalert.site import Site
@@ -18,9 +18,7 @@ DELIVERED, NOT_DELIVERED = 0, 1
 _SETTINGS = PurePosixPath("alertmanager/generated/alertmanager.yml")
 
 
-def send_test(
-    config: Path, name: str, site: Site, say: Callable[[str], None], *, patience: float = 60
-) -> int:
+def send_test(config: Path, name: str, site: Site, say: Say, *, patience: float = 60) -> int:
     """Send one marked message to a receiver through the running Alertmanager; tell what came back.
 
     Args:

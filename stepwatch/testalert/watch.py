@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from stepwatch.config.receivers import Receiver
+from stepwatch.tables import Say
 from stepwatch.testalert import verdict
 from stepwatch.testalert.alertmanager import Alertmanager, Sent
 from stepwatch.testalert.journal import Journal, Story, story
@@ -16,8 +16,6 @@ from stepwatch.testalert.verdict import Verdict
 
 _BETWEEN_LOOKS = 0.2
 _BETWEEN_NEWS = 5.0
-_SETTLE = 1.0
-"""Seconds until what was counted is in the log as well."""
 _SILENT = 2.0
 """Seconds until a message that was not even tried is held back by something."""
 _ROUND = 12.0
@@ -58,7 +56,7 @@ class Watch:
     where: str
     patience: float
 
-    def run(self, say: Callable[[str], None]) -> Verdict:
+    def run(self, say: Say) -> Verdict:
         """Send the test, wait until its end is known or patience is, and take the test back.
 
         Raises:
@@ -104,15 +102,6 @@ class Watch:
         ):
             return verdict.muted(self.receiver, ids, self.alertmanager.url)
         return self._unfinished(look) if look.seconds > self.patience else None
-
-    def _failed(self) -> Verdict:
-        time.sleep(_SETTLE)
-        told = self._told()
-        return (
-            verdict.refused(self.receiver, told, where=self.where)
-            if told.error
-            else verdict.failed(self.receiver, where=self.where)
-        )
 
     def _unfinished(self, look: Look) -> Verdict:
         if look.told.error:

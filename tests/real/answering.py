@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from typing_extensions import Self
+from tests.real.listening import Listening
 
 
-class Answering:
+class Answering(Listening):
     """Listens on 127.0.0.1 while the ``with`` block runs; ``received`` holds the JSON of each POST.
 
     Args:
@@ -25,8 +23,7 @@ class Answering:
     def __init__(self, status: int = 200, body: str = "ok", delay: float = 0) -> None:
         self.received: list[dict[str, Any]] = []
         self.status, self.body, self.delay = status, body, delay
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        super().__init__(self._handler())
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         this = self
@@ -46,13 +43,3 @@ class Answering:
                 """Say nothing."""
 
         return Handler
-
-    def __enter__(self) -> Self:
-        Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()

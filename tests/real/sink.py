@@ -7,11 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from typing_extensions import Self
+from tests.real.listening import Listening
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Received:
         return alerts
 
 
-class WebhookSink:
+class WebhookSink(Listening):
     """Listens on 127.0.0.1 while the ``with`` block runs; ``received`` is in order of arrival.
 
     Args:
@@ -38,8 +37,8 @@ class WebhookSink:
     def __init__(self, port: int = 0) -> None:
         self.received: list[Received] = []
         self._news = threading.Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
+        super().__init__(self._handler(), port)
+        self.url += "/"
 
     def wait_for(self, predicate: Callable[[Received], bool], timeout: float) -> Received:
         """The first message that fits, waited for no longer than so many seconds."""
@@ -73,15 +72,3 @@ class WebhookSink:
                 """Say nothing."""
 
         return Handler
-
-    def __enter__(self) -> Self:
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        ).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from stepwatch import demo
 from stepwatch.native import part, supervisord
-from stepwatch.native.readiness import Say, Wait
+from stepwatch.native.part import Part
+from stepwatch.native.readiness import Wait
 from stepwatch.native.state import State
+from stepwatch.tables import Say
 
 SIMULATIONS = ("demo", "gpu")
 
@@ -31,20 +34,25 @@ def demo_reset(place: State, say: Say) -> int:
                 server.restart(name)
             say("The simulated runs and GPUs start over.")
             demo.wait_started(f"http://{parts['prometheus'].address}", begun)
-            server.restart("prometheus")
-    missing = Wait(place, say).until_ready([parts[name] for name in (*SIMULATIONS, "prometheus")])
-    count = demo.end_alerts(f"http://{parts['alertmanager'].address}", parts["gpu"].address)
+    missing = Wait(place, say).until_ready([parts[name] for name in SIMULATIONS])
+    count, ready = _end_alerts(parts, place, say)
     say(f"{count} alerts of the demo are over. They come again within three minutes.")
-    return 1 if missing else 0
+    return 0 if ready and not missing else 1
 
 
 def end_demo(place: State, say: Say) -> None:
     """End the alerts that the demo raised, once its processes are gone."""
     parts = {each.name: each for each in part.load(place.parts)}
     demo.wait_gone(f"http://{parts['prometheus'].address}")
-    with supervisord.connected(place) as server:
+    count, _ = _end_alerts(parts, place, say)
+    say(f"The demo is gone; {count} alerts of it are over.")
+
+
+def _end_alerts(parts: Mapping[str, Part], place: State, say: Say) -> tuple[int, bool]:
+    """How many alerts were ended, and whether Prometheus is up again."""
+    with place.lock(), supervisord.connected(place) as server:
         if server:
             server.restart("prometheus")
-    Wait(place, say).until_ready([parts["prometheus"]])
+    missing = Wait(place, say).until_ready([parts["prometheus"]])
     count = demo.end_alerts(f"http://{parts['alertmanager'].address}", parts["gpu"].address)
-    say(f"The demo is gone; {count} alerts of it are over.")
+    return count, not missing
