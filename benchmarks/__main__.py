@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import cold_start, containers, generator, gpu_page, metrics_page, notification
+from benchmarks import cold_start, containers, event_files, generator, gpu_page, metrics_page, notification
 
 BENCHMARKS = {
     "cold_start": cold_start.run,
+    "event_files": event_files.run,
     "metrics_page": metrics_page.run,
     "generator": generator.run,
     "notification": notification.run,

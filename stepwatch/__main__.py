@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch import choice
-from stepwatch.config import Refused
+from stepwatch.config import Refused, load
 from stepwatch.generate import CHECKOUT
+from stepwatch.inspection import inspect
 from stepwatch.native.state import State
 from stepwatch.native.status import NOT_RUNNING
 from stepwatch.pending import pending
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.command == "inspect":
+        return inspect(options.paths, load(options.config or DEFAULT), _say, markdown=options.markdown)
     place = State.chosen(CHECKOUT)
     if options.command == "up":
         stack = choice.to_start(options.config or DEFAULT, place, _say, native=options.native)
@@ -71,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "demo-reset", "have the demo start over")
     testing = _command(commands, "test-alert", "send one marked test message to a receiver")
     testing.add_argument("receiver", help="its name in config.yaml")
+    looking = _command(commands, "inspect", "show what is read of logs: which format, which signals")
+    looking.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="logs, or folders of logs")
+    looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
     return parser
 
 

@@ -86,7 +86,7 @@ def _environment(root: Path) -> jinja2.Environment:
         finalize=_written,
         loader=jinja2.FileSystemLoader(root),
     )
-    environment.filters |= {"yaml": quoted, "re2": alternation}
+    environment.filters |= {"yaml": quoted, "re2": alternation, "json": json.dumps}
     return environment
 
 

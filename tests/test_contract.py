@@ -15,11 +15,11 @@ import pytest
 from exporter.gpu.contract import BOX_FAMILIES, GPU_FAMILIES
 from exporter.runs import signals
 from exporter.runs.contract import STATISTIC_HELP, STATISTICS, Hold
-from exporter.runs.exposition import FAMILIES, RunText, View, page
+from exporter.runs.exposition import FAMILIES, RunText, page
 from exporter.runs.health import Health
 from exporter.runs.record import Record, TotalSteps
-from exporter.runs.run import Clock, Run
-from exporter.runs.sources.scoped_jsonl import ScopedJsonl
+from exporter.runs.run import Clock, Options, Run
+from exporter.runs.views import View
 from stepwatch import pages
 from tests.real import AlertmanagerServer, PrometheusServer
 from tests.rules import expressions, gpu, rendered, replay
@@ -223,14 +223,14 @@ def test_the_runbook_says_of_each_alert_what_it_means_and_what_to_do() -> None:
 
 
 def _full_run() -> Run:
-    """A run whose trainer logs every signal, with a NaN on the way."""
-    keys = {signal: names[0].name for signal, names in signals.table("scoped")}
-    run = Run(ScopedJsonl(), hold=15.0)
+    """A run whose trainer logs every signal and a key of its own, with a NaN on the way."""
+    run = Run("json_list", "trl", Options(15.0, {name: [name] for name in signals.NAMES}))
     run.take(TotalSteps(1000), Clock(0.0, 0.0, live=True))
+    others = ("rewards/format/mean", "rewards/format/std", "env/depth")
     for step in range(1, 71):
-        values = dict.fromkeys(keys.values(), 0.5 + step % 7 / 16)
+        values = dict.fromkeys((*signals.NAMES, *others), 0.5 + step % 7 / 16)
         if step == 50:
-            values[keys["grad_norm"]] = float("nan")
+            values["grad_norm"] = float("nan")
         run.take(Record(step, values), Clock(float(step), float(step), live=True))
     return run
 
@@ -240,6 +240,8 @@ def _exported() -> str:
     view = View("a", _full_run(), "running", writer=True)
     health = Health()
     health.files["log"] += 1
+    health.targets["http://127.0.0.1:9092/metrics"] = True
+    health.poll_errors["http://127.0.0.1:9092/metrics"] = 1
     return page([RunText().chunks(view, 70.0)], health.samples()).decode()
 
 

@@ -9,16 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exporter.options import Flags, cannot_listen, port, positive, stopped_by_signal
+from exporter.runs import arguments
 from exporter.runs.lifecycle import Silence
+from exporter.runs.raw import RawRule
+from exporter.runs.run import Options
 from exporter.runs.server import Server
 from exporter.runs.watch import Settings, Watch
 from exporter.settings import SettingsFile
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
     settings = SettingsFile.named()
-    options = _options(settings, arguments)
+    options = _options(settings, argv)
     stop = stopped_by_signal()
     watch = Watch(_settings(options))
     try:
@@ -27,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(cannot_listen(options, error), file=sys.stderr)
         return 2
     server.start()
+    watch.start()
     print(
         f"http://{options.listen}:{options.port}/metrics shows the runs of {', '.join(options.path)}",
         flush=True,
@@ -34,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     while not stop.is_set():
         more = watch.look()
         stop.wait(0 if more else watch.settings.poll)
-        if settings.changed() and _usable(settings, arguments):
+        if settings.changed() and _usable(settings, argv):
             watch.save()
             _start_again()
     watch.save()
@@ -42,14 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _options(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace:
-    return _parser({**settings.values(), **os.environ}).parse_args(arguments)
+def _options(settings: SettingsFile, argv: Sequence[str] | None) -> argparse.Namespace:
+    return _parser({**settings.values(), **os.environ}).parse_args(argv)
 
 
-def _usable(settings: SettingsFile, arguments: Sequence[str] | None) -> bool:
+def _usable(settings: SettingsFile, argv: Sequence[str] | None) -> bool:
     """Whether new settings can be used; if not, what is wrong is told and the old ones stay."""
     try:
-        _options(settings, arguments)
+        _options(settings, argv)
     except SystemExit:
         print(f"{settings.path} cannot be used; the old settings stay.", file=sys.stderr)
         return False
@@ -66,9 +70,11 @@ def _settings(options: argparse.Namespace) -> Settings:
     return Settings(
         paths=tuple(options.path),
         state_folder=options.state_dir,
-        hold=options.hold,
         forget_after=options.forget_after,
         silence=Silence(options.silence, options.silence_intervals),
+        options=Options(options.hold, options.signals, RawRule(options.raw_allow, options.raw_limit)),
+        targets=(*options.pages, *options.mlflow),
+        poll_targets=options.poll,
     )
 
 
@@ -86,6 +92,21 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     flags.add("state-dir", Path, None, "folder that keeps what a restart could not rebuild")
     flags.add("hold", positive, 15.0, "seconds for which extremes are held: three scrape intervals")
     flags.add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")
+    flags.add("poll", positive, 5.0, "seconds between two looks at pages and servers")
+    flags.add("signals", arguments.signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
+    flags.add(
+        "raw-allow", arguments.patterns, ("*",), "keys that may be shown as they are, as JSON"
+    )
+    flags.add("raw-limit", arguments.count, 40, "how many of them a run may have")
+    flags.add(
+        "pages", arguments.pages, (), 'trainers\' pages, as JSON: [{"url": "http://host:9092/metrics"}]'
+    )
+    flags.add(
+        "mlflow",
+        arguments.servers,
+        (),
+        'tracking servers, as JSON: [{"url": "http://host:5000", "experiments": ["ppo"]}]',
+    )
     flags.add("silence", positive, 600.0, "least seconds without a step that count as silence")
     flags.add("silence-intervals", positive, 5.0, "typical step intervals that count as silence")
     return parser

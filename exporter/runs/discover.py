@@ -9,56 +9,57 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from exporter.runs.refusal import Refusals
 
 WILDCARDS = frozenset("*?[")
-TEXT_SAMPLE = 4096
 SYSTEM = "lost+found"
 """The folder of a file system's checker, on each mounted disk: root's, and nobody's run."""
-CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
-"""Bytes that text does not hold; NUL, tabs, line ends and the escape of colour codes it does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file, its path below the watched folder, and by what its replacement shows."""
+    """A file, its path below the watched folder, and by what its replacement shows.
+
+    ``changed`` is when it was written last, in seconds since the epoch. ``parts`` are the files of a
+    log that lies in several, oldest first; ``path`` stands for all of them then.
+    """
 
     path: Path
     relative: Path
     inode: int
     size: int
+    changed: float
+    parts: tuple[Path, ...]
+
+
+class _Place(NamedTuple):
+    """A path, the folder below which it was looked for, and whether a link to a folder led there."""
+
+    path: Path
+    root: Path
+    linked: bool = False
 
 
 def files(patterns: list[str], refusals: Refusals | None = None) -> Iterator[Found]:
     """All regular files that the patterns (folders, files, globs) lead to, each once, sorted.
 
-    ``refusals`` gets the folders that cannot be listed and the files that cannot be reached.
+    Links to folders are followed, unless they lead back to where the search is. ``refusals`` gets
+    the folders that cannot be listed and the files that cannot be reached.
     """
     refusals = Refusals() if refusals is None else refusals
     seen: set[tuple[int, int]] = set()
     for pattern in patterns:
-        for path, root in sorted(_matching(pattern, refusals), key=_links_last):
-            status = _status(path, refusals)
+        for place in sorted(_matching(pattern, refusals), key=_links_last):
+            path, status = place.path, _status(place.path, refusals)
             if status is not None and (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
-                yield Found(path, path.relative_to(root), status.st_ino, status.st_size)
+                relative = path.relative_to(place.root)
+                yield Found(path, relative, status.st_ino, status.st_size, status.st_mtime, (path,))
 
 
-def content(path: Path) -> str:
-    """``empty``, ``text`` or ``binary``, by the start of the file: checkpoints lie in run folders too.
-
-    Raises:
-        OSError: the file is gone or cannot be read.
-    """
-    if not path.stat().st_size:
-        return "empty"
-    with path.open("rb") as file:
-        sample = file.read(TEXT_SAMPLE)
-    return "text" if len(sample.translate(None, CONTROL)) >= 0.95 * len(sample) else "binary"
-
-
-def _matching(pattern: str, refusals: Refusals) -> Iterator[tuple[Path, Path]]:
+def _matching(pattern: str, refusals: Refusals) -> Iterator[_Place]:
     """Paths of files, each with the folder below which it was looked for."""
     if WILDCARDS.isdisjoint(pattern) or os.path.exists(pattern):  # noqa: PTH110  (Path.exists may raise)
         yield from _below(Path(pattern), Path(pattern), refusals)
@@ -69,14 +70,33 @@ def _matching(pattern: str, refusals: Refusals) -> Iterator[tuple[Path, Path]]:
         yield from _below(Path(match), root, refusals)
 
 
-def _below(path: Path, root: Path, refusals: Refusals) -> Iterator[tuple[Path, Path]]:
+def _below(path: Path, root: Path, refusals: Refusals) -> Iterator[_Place]:
     if _status(path, refusals) is not None:
-        yield path, root if root != path else path.parent
+        yield _Place(path, root if root != path else path.parent)
+    links: list[Path] = []
+    yield from _walk(path, root, links, refusals)
+    walked = [os.path.realpath(path)]
+    for link in links:  # which grows on the way
+        target = os.path.realpath(link)
+        if not any(_lies_in(target, other) or _lies_in(other, target) for other in walked):
+            walked.append(target)
+            for place in _walk(link, root, links, refusals):
+                yield place._replace(linked=True)
+
+
+def _walk(path: Path, root: Path, links: list[Path], refusals: Refusals) -> Iterator[_Place]:
+    """Files below a folder; links to other folders are added to ``links``."""
     for folder, folders, names in os.walk(path, onerror=lambda error: _note(error, path, refusals)):
         folders[:] = [name for name in folders if not name.startswith(".") and name != SYSTEM]
+        paths = (Path(folder, name) for name in folders)
+        links += [link for link in paths if os.path.islink(link)]  # noqa: PTH114  (is_symlink may raise)
         for name in names:
             if not name.startswith("."):
-                yield Path(folder, name), root
+                yield _Place(Path(folder, name), root)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _note(error: OSError, path: Path, refusals: Refusals) -> None:
@@ -103,9 +123,10 @@ def _fixed_part(pattern: str) -> Path:
     return Path(*fixed)
 
 
-def _links_last(found: tuple[Path, Path]) -> tuple[bool, str]:
+def _links_last(place: _Place) -> tuple[bool, str]:
     """A link and its target are one file, known by its own name: ``latest.log`` leads elsewhere tomorrow."""
-    return os.path.islink(found[0]), str(found[0])  # noqa: PTH114  (Path.is_symlink may raise)
+    linked = place.linked or os.path.islink(place.path)  # noqa: PTH114  (Path.is_symlink may raise)
+    return linked, str(place.path)
 
 
 def _status(path: Path, refusals: Refusals) -> os.stat_result | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from exporter.exposition import Family, Sample, escape, header, lines, number
 from exporter.runs import signals
@@ -16,10 +15,14 @@ from exporter.runs.contract import (
     Hold,
 )
 from exporter.runs.run import Run
+from exporter.runs.views import View
 
 FAMILIES: tuple[Family, ...] = (
     *RUN_FAMILIES,
     *(Family(f"rl_{signal.name}", "gauge", signal.help) for signal in signals.SIGNALS),
+    *(Family(f"rl_{signal.name}", "gauge", signal.help) for signal in signals.PART_SIGNALS),
+    Family("rl_raw", "gauge", "Last value under a key of the trainer that no signal uses."),
+    Family("rl_raw_keys_refused_total", "counter", "Keys left out because the run had as many as it may."),
     *(Family(f"rl_{name}", "gauge", text) for name, text in STATISTIC_HELP.items()),
 )
 """Every metric about runs, in the order in which they are written."""
@@ -32,16 +35,6 @@ _LABELS = {
 
 Chunks = dict[str, str]
 """Lines of one run by metric name."""
-
-
-@dataclass(slots=True, frozen=True)
-class View:
-    """A run as it is to be shown: its name, state, and whether a writer was seen (or cannot be)."""
-
-    name: str
-    run: Run
-    state: str
-    writer: bool | None
 
 
 class RunText:
@@ -91,7 +84,7 @@ def _measured(run: Run, signal: str) -> bool:
 
 def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     run, times, progress = view.run, view.run.times, view.run.progress
-    yield "rl_run_info", [({"framework": run.source.framework, "source": run.source.name}, 1)]
+    yield "rl_run_info", [({"framework": run.reading.framework, "source": run.source}, 1)]
     yield "rl_run_state", [({"state": state}, state == view.state) for state in STATES]
     yield "rl_run_writer_present", _maybe(view.writer)
     yield "rl_step", _maybe(progress.step if progress.step >= 0 else None)
@@ -102,8 +95,17 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_last_step_timestamp_seconds", _maybe(times.last)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
+    yield from _parts(run)
+    yield "rl_raw", [({"key": key}, value) for key, value in run.raw.values(run.reading).items()]
+    yield "rl_raw_keys_refused_total", [({}, run.raw.refused)]
     counts = {name: signal.nonfinite for name, signal in run.statistics.items() if signal.nonfinite}
     yield "rl_nonfinite_steps_total", [({"signal": name}, count) for name, count in counts.items()]
+
+
+def _parts(run: Run) -> Iterable[tuple[str, list[Sample]]]:
+    for signal in signals.PART_SIGNALS:
+        of_signal = {part: value for (name, part), value in run.parts.items() if name == signal.name}
+        yield f"rl_{signal.name}", [({signal.label: part}, value) for part, value in of_signal.items()]
 
 
 def _maybe(value: float | None) -> list[Sample]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from exporter import __version__, process
@@ -25,6 +25,9 @@ class Health:
     files: Counter[str] = field(default_factory=lambda: Counter(unreadable=0))
     runs: Counter[str] = field(default_factory=Counter)
     dormant: int = 0
+    twins: int = 0
+    targets: dict[str, bool] = field(default_factory=dict)
+    poll_errors: dict[str, int] = field(default_factory=dict)
     unread_bytes: int = 0
     poll_seconds: float = 0.0
     polled: float = 0.0
@@ -63,10 +66,23 @@ class Health:
         states = Counter({state: self.runs[state] for state in STATES})
         yield "runs", "gauge", "Runs that are served.", _by("state", states)
         yield "dormant_runs", "gauge", "Runs that had ended before they were watched.", [({}, self.dormant)]
+        yield "twin_logs", "gauge", "Logs of a run that is shown by another log of it.", [({}, self.twins)]
+        yield (
+            "target_up",
+            "gauge",
+            "1 for a polled page or server that answered last.",
+            _by("name", self.targets),
+        )
+        yield (
+            "target_errors_total",
+            "counter",
+            "Polls that failed.",
+            _by("name", self.poll_errors),
+        )
         yield "unread_bytes", "gauge", "Bytes of logs not read yet.", [({}, self.unread_bytes)]
         yield "poll_duration_seconds", "gauge", "How long the last look took.", [({}, self.poll_seconds)]
         yield "last_poll_timestamp_seconds", "gauge", "When the logs were looked at.", [({}, self.polled)]
 
 
-def _by(label: str, counts: Counter[str]) -> list[Sample]:
+def _by(label: str, counts: Mapping[str, int]) -> list[Sample]:
     return [({label: value}, count) for value, count in counts.items()]

@@ -50,6 +50,10 @@ class Holders:
         self.proc = proc
         self._known: dict[Path, Holder] = {}
 
+    def knows(self, path: Path) -> bool:
+        """Was the file's writer ever asked for?"""
+        return path in self._known
+
     def of(self, path: Path) -> Holder:
         """What is known about the writer of a file."""
         return self._known.setdefault(path, Holder())

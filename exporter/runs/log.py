@@ -1,16 +1,20 @@
-"""One log below the watched folder: followed, recognised, and turned into a run."""
+"""One log below the watched folder: followed, recognised, and turned into runs."""
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
-from exporter.runs.discover import Found, content
-from exporter.runs.follow import Block, Follower
+from exporter.runs.discover import Found
 from exporter.runs.health import Health
+from exporter.runs.readers import Reader, reader_of
+from exporter.runs.readers.block import Block
+from exporter.runs.readers.content import content
 from exporter.runs.refusal import Refusal
-from exporter.runs.run import Clock, Run
-from exporter.runs.sources import recognise
-from exporter.runs.statefile import Saved, StateFolder
+from exporter.runs.roster import Roster
+from exporter.runs.run import Clock, Options
+from exporter.runs.sources import Source, recognise
+from exporter.runs.statefile import Kept, Saved, StateFolder
 
 IDLE_SECONDS = 2.0
 """Files without a record are looked at less often: a run folder may hold thousands."""
@@ -20,20 +24,20 @@ GIVE_UP_BYTES = 64 * 1024 * 1024
 
 
 class Log:
-    """A file that may be a trainer's log.
+    """A file that may be a trainer's log, or several that make up one.
 
-    ``kind`` is ``empty``, ``binary``, ``text`` (no record yet), ``no_records`` (given up) or
-    ``log``. ``grew`` is when it last grew before our eyes, in seconds of the steady clock;
-    ``written`` its own time of change, in seconds since the epoch. ``more``: there is more to read
-    at once; ``looked``: when it was read last. ``problem``: why it could not be read then;
-    ``refusal``: what has to be made readable for that. ``writer``: is a writer there, as last known;
-    ``None`` if none was ever seen.
+    ``kind`` is what the file holds: ``empty``, ``binary``, ``no_records`` (given up), ``log``, or
+    what it is read as until there is a record. ``grew`` is when it last grew before our eyes, in
+    seconds of the steady clock; ``written`` its own time of change, in seconds since the epoch.
+    ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
+    could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
+    writer there, as last known; ``None`` if none was ever seen.
     """
 
-    def __init__(self, found: Found, states: StateFolder, health: Health, hold: float) -> None:
+    def __init__(self, found: Found, states: StateFolder, health: Health, options: Options) -> None:
         self.path = found.path
         self.relative = found.relative
-        self.run: Run | None = None
+        self.roster: Roster | None = None
         self.kind = "empty"
         self.grew: float | None = None
         self.written = 0.0
@@ -43,13 +47,19 @@ class Log:
         self.refusal: Refusal | None = None
         self.writer: bool | None = None
         self._found = found
-        self._follower = Follower(found.path)
+        self._reader: Reader | None = None
+        self._source: Source | None = None
         self._live_from: int | None = None
         self._states = states
         self._health = health
-        self._hold = hold
-        self._carry: dict[str, Any] | None = None
+        self._options = options
+        self._carry: Kept | None = None
         self._saved: tuple[object, ...] = ()
+
+    @property
+    def file(self) -> Path:
+        """The file that is read now."""
+        return self._reader.path if self._reader else self._found.parts[-1]
 
     @property
     def ignored(self) -> bool:
@@ -60,7 +70,7 @@ class Log:
         """Is it time to look at it? ``steady`` in seconds of the steady clock."""
         if self.ignored:
             return False
-        return self.run is not None or self.more or steady - self.looked >= IDLE_SECONDS
+        return self.roster is not None or self.more or steady - self.looked >= IDLE_SECONDS
 
     @property
     def caught_up(self) -> bool:
@@ -70,133 +80,149 @@ class Log:
     @property
     def unread(self) -> int:
         """Bytes of the file not read yet."""
-        return 0 if self.ignored else self._follower.unread
+        return self._reader.unread if self._reader and not self.ignored else 0
 
     def replaced(self, found: Found) -> bool:
         """Is what was found under this log's path another file than the one that is ignored?"""
-        size = max(self._found.size, self._follower.offset)
+        size = max(self._found.size, self._reader.offset if self._reader else 0)
         return self.ignored and (found.inode != self._found.inode or found.size < size)
+
+    def found_again(self, found: Found) -> None:
+        """Its files may be more, or others, by now."""
+        if found.parts != self._found.parts:
+            self._found = found
 
     def quiet(self, wall: float, steady: float) -> float:
         """Seconds since the log last grew."""
         return max(0.0, wall - self.written if self.grew is None else steady - self.grew)
 
-    def read(self, wall: float, steady: float) -> None:
-        """Read one block.
+    def read(self, wall: float, steady: float, lock: AbstractContextManager[object] | None = None) -> None:
+        """Read one block; what it says is taken in while ``lock`` is held.
 
         Raises:
             OSError: the file is gone or cannot be read.
         """
         self.looked, self.more = steady, False
-        if self.kind == "empty" and not self._has_text():
+        if self._reader is None and not self._open():
             return
-        block = self._follower.read(wall)
-        if block is None:
-            return
-        self._note(block, steady)
-        self._lines(block, Clock(wall, steady, live=self._is_live(block)))
+        block = self._reader.read(wall) if self._reader else None
+        if block is not None:
+            with lock or nullcontext():
+                self._take(block, Clock(wall, steady, live=self._is_live(block)))
+
+    def _open(self) -> bool:
+        """Look what the file holds; is there anything to read in it?"""
+        self.kind = content(self.file)
+        if self.kind == "empty":
+            self._reached_end()
+            return False
+        if self.kind != "binary":
+            self._reader = reader_of(self.kind, lambda: self._found.parts)
+        return self._reader is not None
+
+    def _take(self, block: Block, clock: Clock) -> None:
+        self._note(block, clock)
+        if self._source is not None or self._recognised(block):
+            self._feed(block, clock)
         self.more = block.more
         if not block.more:
             self._reached_end()
 
-    def _has_text(self) -> bool:
-        self.kind = content(self.path)
-        if self.kind == "empty":
-            self._reached_end()
-        return self.kind == "text"
-
-    def _note(self, block: Block, steady: float) -> None:
+    def _note(self, block: Block, clock: Clock) -> None:
         self._health.bytes_read += block.size
         self._health.lines_read += len(block.lines)
         self._health.dropped["too_long"] += block.too_long
+        self._health.dropped["malformed"] += block.broken
         self.written = block.written
         if self.caught_up:
-            self.grew = steady
+            self.grew = clock.steady
         if block.restarted:
             self._restarted()
 
     def _restarted(self) -> None:
-        """The log was emptied: what the run knows so far is nowhere else now.
+        """The log was emptied: what the runs know so far is nowhere else now.
 
         What stands in the log already is history again: a copy of a log is replaced as a whole.
         """
         self._health.restarts += 1
         self._live_from = None
-        if self.run is not None:
-            self._carry = self.run.kept()
-            self.run.progress.emptied = True
-            self._write(self.run)
+        if self.roster is not None and self._source is not None:
+            self._carry = self.roster.kept()
+            self.roster.emptied()
+            self._source = type(self._source)()
+            self._write(self.roster)
 
     def _is_live(self, block: Block) -> bool:
-        return self._live_from is not None and block.start >= self._live_from
+        return self._live_from is not None and block.start >= self._live_from and not block.restarted
 
-    def _lines(self, block: Block, clock: Clock) -> None:
-        if self.run is None and not self._recognised(block):
+    def _feed(self, block: Block, clock: Clock) -> None:
+        source, roster = self._source, self.roster
+        if source is None or roster is None:
             return
-        if self.run is not None:
-            self._feed(self.run, block.lines, clock)
-
-    def _feed(self, run: Run, lines: list[bytes], clock: Clock) -> None:
-        read, take = run.source.read, run.take
-        for line in lines:
+        read, take = source.read, roster.take
+        for line in block.lines:
             try:
                 for event in read(line):
                     take(event, clock)
             except ValueError:  # noqa: PERF203  (one bad line must not end the block)
                 self._health.dropped["malformed"] += bool(line.strip())
+        if not block.more:
+            for event in source.rest():
+                take(event, clock)
 
     def _recognised(self, block: Block) -> bool:
         """Look for a first record; once there is one, read the log again from its start."""
-        source = next((source for line in block.lines if (source := recognise(line))), None)
-        if source is None:
-            if self._follower.offset > GIVE_UP_BYTES:
+        reader = self._reader
+        source = next((source for line in block.lines if (source := recognise(line, self.kind))), None)
+        if source is None or reader is None:
+            if reader and reader.offset > GIVE_UP_BYTES:
                 self.kind = "no_records"
             return False
-        self.run, self.kind = Run(source, self._hold), "log"
-        self._restore(self.run)
-        self.run.watched = self.run.watched or self._is_live(block)
+        self._source, self.kind = source, "log"
+        self.roster = self._known(source, reader, live=self._is_live(block))
         if block.start == 0:
             return True
-        self._follower.rewind()
+        reader.rewind()
         block.more = True
         return False
 
-    def _restore(self, run: Run) -> None:
+    def _known(self, source: Source, reader: Reader, *, live: bool) -> Roster:
+        """The runs of the log, with what was known of them before."""
         saved = self._states.load(self.path)
-        if saved is None:
-            return
-        run.watched, self.writer = saved.watched, saved.writer
-        self._carry = saved.before(self._follower.head, self._follower.offset + self._follower.unread)
-        if self._carry is not None:
-            run.restore(self._carry)
+        watched = [""] if live else []
+        if saved is not None:
+            self.writer = saved.writer
+            self._carry = saved.before(reader.head, reader.size)
+            watched += saved.watched
+        return Roster(source.name, source.framework, self._options, self._carry, watched)
 
     def _reached_end(self) -> None:
         if self._live_from is None:
-            self._live_from = self._follower.offset
-        if self.run is not None:
-            self.run.times.caught_up(self.written)
+            self._live_from = self._reader.offset if self._reader else 0
+        for run in self.roster.runs.values() if self.roster else ():
+            run.times.caught_up(self.written)
 
     def save(self) -> None:
         """Keep what an exporter restart could not rebuild, if it changed since the last time.
 
         Half a log is no news: what was kept of the whole is worth more.
         """
-        run = self.run
-        if run is not None and self.caught_up and self._version(run) != self._saved:
-            self._write(run)
+        roster = self.roster
+        if roster is not None and self.caught_up and self._version(roster) != self._saved:
+            self._write(roster)
 
-    def _version(self, run: Run) -> tuple[object, ...]:
-        return run.version, run.watched, self.writer
+    def _version(self, roster: Roster) -> tuple[object, ...]:
+        return roster.version(), tuple(roster.watched()), self.writer
 
-    def _write(self, run: Run) -> None:
-        head, offset = self._follower.head.hex(), self._follower.offset
+    def _write(self, roster: Roster) -> None:
+        head, offset = (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
         try:
-            saved = Saved(self._carry, run.kept(), head, offset, run.watched, self.writer)
+            saved = Saved(self._carry, roster.kept(), head, offset, roster.watched(), self.writer)
             self._states.save(self.path, saved)
         except OSError:
             self._health.state_errors += 1
             return
-        self._saved = self._version(run)
+        self._saved = self._version(roster)
 
     def forget(self) -> None:
         """Nothing of this log is needed any more."""

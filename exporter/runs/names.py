@@ -7,9 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
-GENERIC_STEMS = frozenset({"output", "metrics", "trainer_state", "verl_logs", "train"})
+GENERIC_STEMS = frozenset({"output", "metrics", "trainer_state", "verl_logs", "train", "tfevents"})
 GENERIC_FOLDERS = frozenset({"files", "logs"})
 """Folders that W&B and trainers put between a run's folder and its log."""
+EVENT_FOLDERS = frozenset({"runs", "tensorboard", "tb"})
+"""Folders that trainers put around event files."""
+COMPRESSED = ".gz"
 
 
 def run_name(path: PurePath) -> str:
@@ -18,12 +21,21 @@ def run_name(path: PurePath) -> str:
     ``ppo/gsm8k.jsonl`` -> ``ppo/gsm8k``; a stem that says nothing gives way to its folder:
     ``wandb/run-1-abc/files/output.log`` -> ``run-1-abc``.
     """
+    path = path.with_suffix("") if path.suffix == COMPRESSED else path
     if path.stem not in GENERIC_STEMS:
         return printable(path.with_suffix(""))
-    folders = [part for part in path.parent.parts if part not in GENERIC_FOLDERS]
+    folders = home(path).parts
     if path.parent.name in GENERIC_FOLDERS:
         folders = folders[-1:]
     return printable(PurePath(*folders) if folders else PurePath(path.stem))
+
+
+def home(path: PurePath) -> PurePath:
+    """The run's own folder: what is above the folders that trainers and trackers make in it."""
+    folders = [part for part in path.parent.parts if part not in GENERIC_FOLDERS]
+    while folders and folders[-1] in EVENT_FOLDERS:
+        folders.pop()
+    return PurePath(*folders)
 
 
 def run_names(logs: Mapping[Path, PurePath]) -> dict[Path, str]:

@@ -24,6 +24,8 @@ def number(raw: Any) -> float | None:
 
 
 def _from_text(text: str) -> float | None:
+    if text.endswith(")"):  # an exception costs more than the number: verl wraps most of its values
+        return _from_wrapped(text)
     try:
         return float(text)
     except ValueError:

@@ -13,13 +13,15 @@ class Record:
 
     ``values`` maps the trainer's own keys to what it wrote (numbers, or text that holds one).
     ``time`` is the record's own time in seconds since the epoch, if it has one. Records of one
-    step that come from different parts of a trainer carry different ``stream`` names.
+    step that come from different parts of a trainer carry different ``stream`` names. ``run`` names
+    one of several runs that one file or server tells of; it is empty where there is only one.
     """
 
     step: int
     values: Mapping[str, Any]
     time: float | None = None
     stream: str = ""
+    run: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -27,6 +29,7 @@ class TotalSteps:
     """The log says how many steps the trainer will make."""
 
     steps: int
+    run: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,6 +37,7 @@ class ResponseLimit:
     """The log says after how many tokens a response is cut."""
 
     tokens: int
+    run: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -46,6 +50,7 @@ class Ended:
 
     state: str
     certain: bool = True
+    run: str = ""
 
 
 STEP_LIMIT = 10**15

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from exporter.runs import signals
 from exporter.runs.attempt import Kind, Progress, Stream
 from exporter.runs.contract import Hold, Statistic
 from exporter.runs.held import Held
 from exporter.runs.lifecycle import Pace
+from exporter.runs.raw import RawKeys, RawRule
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
-from exporter.runs.sources import Source
+from exporter.runs.signals.reading import Reading
+from exporter.runs.signals.truncation import drop_batch_relative_truncation
 from exporter.runs.statistics import SignalStatistics, by_signal
+from exporter.runs.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What holds for all runs.
+
+    ``hold``: for how many seconds extremes are held. ``keys``: more keys by signal, the first first.
+    ``raw``: which numbers are shown that no signal uses.
+    """
+
+    hold: float = 15.0
+    keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    raw: RawRule = field(default_factory=RawRule)
 
 
 @dataclass(slots=True)
@@ -71,20 +87,23 @@ class Times:
 
 
 class Run:
-    """A run as its log tells it. ``hold``: for how many seconds extremes are held.
+    """A run as its log tells it. ``source`` is the format, ``framework`` whose keys it has.
 
     ``watched``: a step arrived while the exporter looked on, now or before a restart. Statistics
     that rules look at first exist only then, since a replay of an old log must raise nothing.
+    ``moved`` is when that was last, in seconds of the steady clock.
     """
 
-    def __init__(self, source: Source, hold: float) -> None:
+    def __init__(self, source: str, framework: str, options: Options) -> None:
         self.source = source
-        self.hold = hold
-        self.table = signals.table(source.framework)
+        self.options = options
+        self.reading = Reading(framework, options.keys)
+        self.raw = RawKeys(options.raw)
         self.ended: Ended | None = None
         self.total: int | None = None
         self.response_limit: int | None = None
         self.watched = False
+        self.moved: float | None = None
         self.resumes = 0
         self.version = 0
         self._start_over()
@@ -94,7 +113,9 @@ class Run:
         self.progress = Progress()
         self.statistics: dict[str, SignalStatistics] = by_signal()
         self.latest: dict[str, float] = {}
+        self.parts: dict[tuple[str, str], float] = {}
         self.held: dict[Statistic, Held] = {}
+        self.trace = Trace()
         self.records = 0
 
     def take(self, event: Event, clock: Clock) -> None:
@@ -119,7 +140,7 @@ class Run:
             self._resume()
         advanced = record.step > self.progress.step
         stream = self.progress.take(record)
-        found = signals.extract(record.values, self.table)
+        found = self.reading.signals(record.values)
         self._time(record, found, clock, advanced=advanced)
         if kind is not Kind.REPEAT and record.step > self.progress.ignore_to:
             self._measure(found, record, stream, clock)
@@ -132,7 +153,8 @@ class Run:
             statistics.resume()
 
     def _time(self, record: Record, found: dict[str, float], clock: Clock, *, advanced: bool) -> None:
-        self.watched = self.watched or clock.live
+        if clock.live:
+            self.watched, self.moved = True, clock.steady
         time = clock.wall if clock.live and record.time is None else record.time
         if time is None:
             self.times.replayed(found.get("step_seconds"))
@@ -141,10 +163,13 @@ class Run:
 
     def _measure(self, found: dict[str, float], record: Record, stream: Stream, clock: Clock) -> None:
         self.records += self.progress.count(record)
-        signals.drop_batch_relative_truncation(found, record.values, self.response_limit)
+        drop_batch_relative_truncation(found, record.values, self.response_limit)
         new = {signal: value for signal, value in found.items() if signal not in stream.counted}
         stream.counted.update(new)
         self.latest.update(new)
+        self.parts.update(self.reading.parts(record.values))
+        self.raw.note(record.values)
+        self.trace.note(record.step, new)
         moved = [signal for signal in new if signal in self.statistics]
         for signal in moved:
             self.statistics[signal].add(new[signal], record.step)
@@ -157,7 +182,7 @@ class Run:
             if statistic.hold is not Hold.NONE and (value := read()) is not None:
                 held = self.held.get(statistic)
                 if held is None:
-                    held = self.held[statistic] = Held(statistic.hold, self.hold)
+                    held = self.held[statistic] = Held(statistic.hold, self.options.hold)
                 held.add(now, value)
 
     def kept(self) -> dict[str, Any]:

@@ -14,27 +14,31 @@ from typing import Any
 
 import orjson
 
-FORMAT = 1
+FORMAT = 2
+
+Kept = dict[str, dict[str, Any]]
+"""What must survive, as plain JSON values, by run."""
 
 
 @dataclass(slots=True)
 class Saved:
-    """What was known of a log.
+    """What was known of a log and the runs in it.
 
-    ``carry`` is what the run held before the log's present content began (``None``: nothing),
-    ``latest`` what it held after reading up to ``offset``. ``head`` is the start of the content.
-    ``writer``: was a writer there; ``None`` if none was ever seen.
+    ``carry`` is what each run held before the log's present content began (``None``: nothing),
+    ``latest`` what they held after reading up to ``offset``. ``head`` is the start of the content,
+    ``watched`` the runs that logged before our eyes. ``writer``: was a writer there; ``None`` if none
+    was ever seen.
     """
 
-    carry: dict[str, Any] | None
-    latest: dict[str, Any]
+    carry: Kept | None
+    latest: Kept
     head: str
     offset: int
-    watched: bool
+    watched: list[str]
     writer: bool | None = None
 
-    def before(self, head: bytes, size: int) -> dict[str, Any] | None:
-        """What the run held before a log with this start and size."""
+    def before(self, head: bytes, size: float) -> Kept | None:
+        """What the runs held before a log with this start and size."""
         same = size >= self.offset and head.hex().startswith(self.head)
         return self.carry if same else self.latest
 

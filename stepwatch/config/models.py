@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
@@ -14,22 +13,16 @@ from stepwatch.config import explain
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.errors import NOTHING, Fault, Faults, quoted
 from stepwatch.config.overrides import Override, Variant
-from stepwatch.config.places import FolderOrGlob, Link, ListenAddress, Page
+from stepwatch.config.places import Link, ListenAddress, Page
 from stepwatch.config.quantities import Duration, Size
 from stepwatch.config.receivers import Notify, Receiver
+from stepwatch.config.runs import Runs, Signals
 from stepwatch.config.scalars import Interval, Port, PositiveSpan, StorageSize, instead, one_of
 from stepwatch.config.scrape import Job
 from stepwatch.config.section import Section
 
 # What Prometheus takes if nothing is said; it refuses a timeout longer than the interval.
 DEFAULT_TIMEOUT = Duration.parse("10s")
-
-
-class Runs(Section):
-    """Where training runs write, and how long an ended one is shown."""
-
-    path: FolderOrGlob = Field(default=Path("runs"), validate_default=True)
-    forget_after: PositiveSpan = Duration.parse("12h")
 
 
 class Ports(Section):
@@ -83,6 +76,7 @@ class Config(Section):
     """config.yaml."""
 
     runs: Runs = Runs()
+    signals: Signals = Field(default_factory=dict)
     scrape: tuple[Job, ...] = ()
     receivers: tuple[Receiver, ...] = ()
     notify: Notify = Notify()

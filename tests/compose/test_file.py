@@ -83,7 +83,7 @@ def test_the_image_is_built_from_what_is_pinned_elsewhere():
         assert f"${{STEPWATCH_{name}_IMAGE:-{image}}}" in compose
     small, whole = (_locked(CHECKOUT / name) for name in ("exporter/requirements.lock", "requirements.lock"))
     assert small.items() <= whole.items()
-    assert small.keys() == {"nvidia-ml-py", "orjson"}
+    assert small.keys() == {"google-crc32c", "nvidia-ml-py", "orjson", "prometheus-client"}
 
 
 def _locked(lock: Path) -> dict[str, str]:

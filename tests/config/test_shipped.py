@@ -29,8 +29,8 @@ WRONG = ["[1]", "{a: 1}", "true", "-1", '"x y"', "on", "22:22", ".nan", "0777", 
 
 def with_examples():
     """The shipped file with its commented examples as settings."""
-    uncommented = re.sub(r"(?m)^#(?=-|  )", "", SHIPPED)
-    return re.sub(r"(?m)^(scrape|receivers): \[\]$", r"\1:", uncommented)
+    uncommented = re.sub(r"(?m)^( *)#(?=-|  )", r"\1", SHIPPED)
+    return re.sub(r"(?m)^( *(?:scrape|receivers|pages|mlflow|signals)): (?:\[\]|{})$", r"\1:", uncommented)
 
 
 @pytest.fixture(name="folder")
@@ -94,7 +94,7 @@ def test_the_docs_name_every_key_with_its_default():
     rows = {key: shown.strip("`") for key, shown in re.findall(r"(?m)^\| `([^`]+)` \| ([^|]+) \|", DOCS)}
     wanted = {
         key: default(key)
-        for key in [*LEAVES, "scrape", "receivers", *WAYS_OF_RECEIVERS, "overrides"]
+        for key in [*LEAVES, "runs.pages", "runs.mlflow", "scrape", "receivers", *WAYS_OF_RECEIVERS, "overrides"]
         if not key.endswith(".enabled") or key == "alerts.Watchdog.enabled"
     }
 
@@ -139,11 +139,12 @@ def test_any_single_value_gone_wrong_is_refused_by_line_and_key(tmp_path, capsys
 
         assert main(["--config", str(path), "--out", str(out)]) == 2
 
-        place = f"{path}:{start.line + 1}: " + ("" if wrong in MALFORMED else f"{key}: ")
         message = capsys.readouterr().err
-        assert message.startswith(place)
+        line, inside = f"{path}:{start.line + 1}: ", r"(\[0\]|\.a)?: "
+        assert message.startswith(line)
+        assert wrong in MALFORMED or re.match(re.escape(key) + inside, message.removeprefix(line))
         assert re.search(r"Expected: .+\. Cure: .+[.?]$", message)
-        assert len(message.splitlines()) == 1
+        assert len(message.splitlines()) == 1 + (key == "signals" and wrong == "{a: 1}")
 
     assert len(keys) > 80
     assert not out.exists()

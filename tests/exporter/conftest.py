@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from exporter.runs import watch as watch_module
 from exporter.runs.holders import Holders
+from exporter.runs.run import Options
 from exporter.runs.watch import Settings, Watch
 from tests.exporter.scrape import Scrape
 
@@ -51,9 +52,10 @@ class Watched:
     def __init__(self, clock: Clock, folder: Path, **more: object) -> None:
         self.clock = clock
         self.folder = folder
-        options = {"paths": (str(folder),), **more}
-        proc = options.pop("proc", folder.parent / "no-proc")
-        self.watch = Watch(Settings(**options), Holders(proc))  # type: ignore[arg-type]
+        settings = {"paths": (str(folder),), **more}
+        proc = settings.pop("proc", folder.parent / "no-proc")
+        settings["options"] = Options(hold=settings.pop("hold", 15.0))  # type: ignore[arg-type]
+        self.watch = Watch(Settings(**settings), Holders(proc))  # type: ignore[arg-type]
 
     def look(self, seconds: float = 0.0) -> Scrape:
         """Let time pass, look until all is read, and scrape."""

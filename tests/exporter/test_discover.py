@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs import discover
+from exporter.runs.readers.content import content
 
 
 def found(*patterns: str | Path) -> list[str]:
@@ -95,6 +96,30 @@ def test_a_watched_folder_may_itself_be_a_link(tmp_path: Path) -> None:
     assert found(tmp_path / "runs") == ["a.log"]
 
 
+def test_a_linked_folder_is_looked_into_under_the_links_name(tmp_path: Path) -> None:
+    make(tmp_path, "disk/ppo/a.log", "runs/b.log")
+    (tmp_path / "runs/new").symlink_to(tmp_path / "disk")
+
+    assert found(tmp_path / "runs") == ["b.log", "new/ppo/a.log"]
+
+
+def test_what_is_in_a_linked_folder_that_is_watched_anyway_has_its_own_name(tmp_path: Path) -> None:
+    make(tmp_path, "z/a.log")
+    (tmp_path / "latest").symlink_to("z")
+
+    assert found(tmp_path) == ["z/a.log"]
+
+
+def test_links_that_lead_in_circles_are_gone_round_once(tmp_path: Path) -> None:
+    make(tmp_path, "disk/one/a.log", "disk/two/b.log", "runs/c.log")
+    (tmp_path / "disk/one/other").symlink_to(tmp_path / "disk/two")
+    (tmp_path / "disk/two/other").symlink_to(tmp_path / "disk/one")
+    (tmp_path / "runs/up").symlink_to(tmp_path)
+    (tmp_path / "runs/one").symlink_to(tmp_path / "disk/one")
+
+    assert found(tmp_path / "runs") == ["c.log", "one/a.log", "one/other/b.log"]
+
+
 def test_broken_links_loops_pipes_and_folders_are_no_files(tmp_path: Path) -> None:
     make(tmp_path, "a.log")
     (tmp_path / "broken.log").symlink_to("nowhere")
@@ -130,7 +155,7 @@ def test_checkpoints_are_told_from_text(tmp_path: Path, data: bytes, kind: str) 
     path = tmp_path / "file"
     path.write_bytes(data)
 
-    assert discover.content(path) == kind
+    assert content(path) == kind
 
 
 @given(st.binary(max_size=500))
@@ -138,7 +163,7 @@ def test_any_content_is_of_some_kind(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "any"
     path.write_bytes(data)
 
-    assert discover.content(path) in ("empty", "text", "binary")
+    assert content(path) in ("empty", "text", "binary", "document", "compressed", "events")
 
 
 def test_a_folder_that_cannot_be_looked_into_is_left_out(

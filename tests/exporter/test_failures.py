@@ -180,7 +180,7 @@ def test_calls_that_fail_at_random_never_end_the_exporter(
     page = watched(state_folder=tmp_path / "state", proc=tmp_path / "proc")
     for step in range(1, 31):
         for name in ("a", "b"):
-            append_raw(folder / f"{name}.jsonl", "".join(steps(step, step)))
+            append_raw(folder / f"{name}.jsonl", verl_json(step, measured(step, reward=ord(name) / 100)))
         faults.failing = {what: random.choice(ERRORS) for what in PLACES if random.random() < 0.15}
         page.look(random.choice([0.5, 3.0, 11.0]))
     faults.failing = {}

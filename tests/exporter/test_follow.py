@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs import follow
-from exporter.runs.follow import BLOCK, LAST_LINE_SECONDS, Block, Follower
+from exporter.runs.readers import follow
+from exporter.runs.readers.block import BLOCK, Block
+from exporter.runs.readers.follow import LAST_LINE_SECONDS, Follower
 
 
 @dataclass
@@ -331,7 +332,7 @@ def test_memory_stays_bounded_over_100_mb_without_line_end(tmp_path: Path) -> No
         import sys
         from pathlib import Path
         from resource import RUSAGE_SELF, getrusage
-        from exporter.runs.follow import Follower
+        from exporter.runs.readers.follow import Follower
         follower, lines, before = Follower(Path(sys.argv[1])), [], getrusage(RUSAGE_SELF).ru_maxrss
         while (block := follower.read(0.0)) is not None and block.more:
             lines += block.lines

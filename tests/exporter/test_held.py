@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.contract import STATISTICS, Hold, Statistic
-from exporter.runs.exposition import Chunks, RunText, View
+from exporter.runs.exposition import Chunks, RunText
 from exporter.runs.held import Held
 from exporter.runs.record import Record
-from exporter.runs.run import Clock, Run
-from exporter.runs.sources.verl_jsonl import VerlJsonl
+from exporter.runs.run import Clock, Options, Run
+from exporter.runs.views import View
 from tests.exporter.lines import KEYS
 
 
@@ -63,7 +63,7 @@ records = st.lists(
 def test_held_extremes_are_those_of_the_records_of_the_last_seconds_and_the_present(
     arrivals: list[tuple[float, list[float], bool]], hold: float
 ) -> None:
-    live = Live(Run(VerlJsonl(), hold), hold, [])
+    live = Live(Run("verl_jsonl", "verl", Options(hold=hold)), hold, [])
     text, now = RunText(), 0.0
     for step, (wait, (a, b, c), scraped) in enumerate(arrivals):
         now += wait
@@ -77,7 +77,7 @@ def test_held_extremes_are_those_of_the_records_of_the_last_seconds_and_the_pres
 
 
 def test_a_spike_between_two_scrapes_is_seen_by_the_next_scrapes_and_then_forgotten() -> None:
-    run = Run(VerlJsonl(), 15.0)
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
     for step, kl in enumerate([0.01] * 10 + [3.0] * 3 + [0.01] * 3):
         run.take(Record(step, {"actor/kl_loss": kl}), Clock(1e9, 100.0 + step / 10, live=True))
     text, view = RunText(), View("r", run, "running", None)
@@ -89,7 +89,7 @@ def test_a_spike_between_two_scrapes_is_seen_by_the_next_scrapes_and_then_forgot
 
 
 def test_replayed_records_hold_nothing() -> None:
-    run = Run(VerlJsonl(), 15.0)
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
     for step in range(80):
         run.take(Record(step, {"actor/kl_loss": 3.0}), Clock(1e9, 100.0, live=False))
 
@@ -97,7 +97,7 @@ def test_replayed_records_hold_nothing() -> None:
 
 
 def test_a_range_is_held_only_once_both_its_ends_have_moved() -> None:
-    run = Run(VerlJsonl(), 15.0)
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
     for step in range(11):
         values = {
             "critic/score/max": 1.0 if step == 0 else 0.0,
@@ -132,7 +132,7 @@ def test_nothing_held_shows_the_present_and_never_expires() -> None:
 
 
 def test_memory_does_not_grow_with_the_number_of_steps() -> None:
-    run = Run(VerlJsonl(), 15.0)
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
 
     def feed(first: int, last: int) -> None:
         for step in range(first, last):

@@ -8,9 +8,7 @@ import pytest
 
 from exporter.runs.contract import STATISTICS
 from exporter.runs.record import Ended, Event, Record, TotalSteps
-from exporter.runs.run import Clock, Run
-from exporter.runs.sources.scoped_jsonl import ScopedJsonl
-from exporter.runs.sources.verl_jsonl import VerlJsonl
+from exporter.runs.run import Clock, Options, Run
 from tests.exporter.lines import measured
 
 NOW = 1_700_000_000.0
@@ -18,7 +16,7 @@ NOW = 1_700_000_000.0
 
 def fed(*events: Event, live: bool = True, every: float = 30.0) -> Run:
     """A run that took these events, one every so many seconds."""
-    run = Run(VerlJsonl(), 15.0)
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
     for number, event in enumerate(events):
         run.take(event, Clock(NOW + every * number, every * number, live))
     return run
@@ -120,7 +118,7 @@ def test_unchanged_records_are_no_measurements_and_still_move_step_and_time() ->
 
 
 def test_parts_of_a_trainer_merge_into_one_run_and_count_each_step_once() -> None:
-    run = Run(ScopedJsonl(), 15.0)
+    run = Run("scoped_jsonl", "scoped", Options(hold=15.0))
     for step in range(1, 8):
         for scope, values in (
             ("rollout", {"reward_mean": step / 10}),
@@ -178,7 +176,7 @@ def test_live_records_without_a_time_are_dated_by_their_arrival() -> None:
 
 
 def test_the_pace_is_that_of_steps_however_many_records_a_step_has() -> None:
-    run = Run(ScopedJsonl(), 15.0)
+    run = Run("scoped_jsonl", "scoped", Options(hold=15.0))
     for step in range(1, 20):
         for later, stream in ((0, "rollout"), (100, "update"), (150, "rollout")):
             record = Record(step, {"reward_mean": step + later}, stream=stream)

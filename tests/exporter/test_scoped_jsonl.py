@@ -29,6 +29,24 @@ def test_a_record_is_read_with_its_scope_as_stream() -> None:
 
 
 @pytest.mark.parametrize(
+    ("scope", "stream"),
+    [
+        ('"trainer/actor"', "trainer/actor"),
+        ('"trainer.actor"', "trainer.actor"),
+        ('["trainer","actor"]', "trainer/actor"),
+        ('{"trainer":"actor"}', "trainer/actor"),
+        ('{"trainer":{"actor":{"rank":null}}}', "trainer/actor/rank"),
+    ],
+)
+def test_scopes_lie_within_scopes(scope: str, stream: str) -> None:
+    assert read(f'{{"scope":{scope},"step":1,"x":1}}'.encode()).stream == stream
+
+
+def test_keys_that_are_grouped_once_are_flattened() -> None:
+    assert read(b'{"scope":"a","step":1,"reward":{"mean":0.5}}').values == {"reward/mean": 0.5}
+
+
+@pytest.mark.parametrize(
     ("stamp", "seconds"),
     [
         ("1700000000", 1700000000.0),
@@ -72,6 +90,9 @@ def test_bare_nan_and_inf_are_not_finite(written: str) -> None:
         b'{"step":1,"reward_mean":0.5}',
         b'{"scope":"a","reward_mean":0.5}',
         b'{"scope":1,"step":1}',
+        b'{"scope":[],"step":1}',
+        b'{"scope":{},"step":1}',
+        b'{"scope":null,"step":1}',
         b'{"scope":"a","step":true}',
         b'{"scope":"a","step":1.5}',
         b'{"scope":"a","step":1e3}',

@@ -10,17 +10,19 @@ import pytest
 from exporter.runs import signals
 from exporter.runs.contract import STATISTICS
 from exporter.runs.record import Record, ResponseLimit
-from exporter.runs.run import Clock, Run
+from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs.signals.table import table
 from exporter.runs.sources.verl_console import VerlConsole
-from exporter.runs.sources.verl_jsonl import VerlJsonl
 
-VERL = signals.table("verl")
-SCOPED = signals.table("scoped")
 GIB = 1024**3
 
 
+def read(framework: str, values: dict[str, Any]) -> dict[str, float]:
+    return signals.Reading(framework).signals(values)
+
+
 def verl(**values: Any) -> dict[str, float]:
-    return signals.extract({key.replace("__", "/"): value for key, value in values.items()}, VERL)
+    return read("verl", {key.replace("__", "/"): value for key, value in values.items()})
 
 
 # the table
@@ -34,44 +36,63 @@ def test_every_signal_with_statistics_is_in_the_table() -> None:
     assert {statistic.signal for statistic in STATISTICS} <= set(signals.NAMES)
 
 
-@pytest.mark.parametrize("table", [VERL, SCOPED], ids=["verl", "scoped"])
-def test_no_key_carries_two_signals(table: signals.Table) -> None:
-    names = [key.name for _, keys in table for key in keys]
+@pytest.mark.parametrize("signal", signals.SIGNALS, ids=lambda signal: signal.name)
+def test_help_is_one_sentence(signal: signals.Signal) -> None:
+    assert signal.help.endswith(".")
+    assert signal.help[:1].isupper()
 
-    assert len(set(names)) == len(names)
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_tables_hold_signals_of_the_catalogue_only(name: str) -> None:
+    assert {signal for signal, _ in table(name)} <= set(signals.NAMES)
 
 
-@pytest.mark.parametrize(("key", "signal"), [(key.name, signal) for signal, keys in SCOPED for key in keys])
-def test_scoped_keys_carry_their_signal(key: str, signal: str) -> None:
-    assert signals.extract({key: 0.5}, SCOPED) == {signal: 0.5}
+def test_every_signal_is_logged_by_some_framework_or_under_its_own_name() -> None:
+    own = {signal for name in FRAMEWORKS if name != "generic" for signal, _ in table(name)}
+
+    assert set(signals.NAMES) - own == set()
+    for name in signals.NAMES:
+        assert read("scoped", {name: 0.5}).get(name) == 0.5
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_no_key_carries_two_signals_but_the_loss_that_is_the_total_too(name: str) -> None:
+    carried: dict[tuple[object, ...], set[str]] = {}
+    for signal, keys in table(name):
+        for key in keys:
+            if key.formula is None:
+                carried.setdefault((*key.names, key.when, key.unless), set()).add(signal)
+
+    assert {frozenset(found) for found in carried.values() if len(found) > 1} <= {
+        frozenset({"policy_loss", "loss"})
+    }
 
 
 def test_a_signal_that_is_not_logged_is_absent_and_never_zero() -> None:
     assert verl(critic__score__mean=0.5) == {"reward": 0.5}
 
 
-# traps of verl's names
+def test_text_and_booleans_are_no_values() -> None:
+    assert verl(critic__score__mean="n/a", actor__entropy=True) == {}
 
 
-def test_kl_loss_zero_gives_way_to_the_penalty_that_is_in_use() -> None:
-    assert verl(actor__kl_loss=0.0, actor__reward_kl_penalty=0.25) == {"kl": 0.25}
-    assert verl(actor__kl_loss="0.000", actor__reward_kl_penalty="0.25") == {"kl": 0.25}
+def test_a_key_whose_value_is_no_number_gives_way_to_the_next() -> None:
+    assert verl(critic__score__mean="n/a", critic__rewards__mean=0.4) == {"reward": 0.4}
 
 
-def test_kl_loss_in_use_wins_over_the_penalty() -> None:
-    assert verl(actor__kl_loss=0.1, actor__reward_kl_penalty=0.25) == {"kl": 0.1}
+def test_not_finite_values_are_values() -> None:
+    found = verl(critic__score__mean="nan", actor__grad_norm="inf", actor__pg_loss=None)
+
+    assert math.isnan(found["reward"])
+    assert found["grad_norm"] == math.inf
+    assert math.isnan(found["policy_loss"])
 
 
-def test_kl_loss_that_is_nan_does_not_hide_behind_the_penalty() -> None:
-    assert math.isnan(verl(actor__kl_loss=None, actor__reward_kl_penalty=0.25)["kl"])
+# verl's keys over the versions
 
 
 def test_kl_of_old_versions_is_read() -> None:
     assert verl(critic__kl=0.03) == {"kl": 0.03}
-
-
-def test_kl_between_updates_is_another_signal() -> None:
-    assert verl(actor__ppo_kl=0.1, actor__kl_loss=0.2) == {"policy_kl": 0.1, "kl": 0.2}
 
 
 def test_entropy_loss_of_old_versions_is_the_entropy() -> None:
@@ -95,6 +116,85 @@ def test_rewards_alone_are_the_reward() -> None:
     assert verl(critic__rewards__mean=0.4) == {"reward": 0.4}
 
 
+@pytest.mark.parametrize("key", ["perf/time_per_step", "timing_s/step", "timing/step"])
+def test_step_time_is_in_seconds_under_all_its_names(key: str) -> None:
+    assert read("verl", {key: 33.4})["step_seconds"] == 33.4
+
+
+@pytest.mark.parametrize("section", ["timing_s", "timing"])
+def test_phases_are_in_seconds_under_their_old_and_new_names(section: str) -> None:
+    found = read("verl", {f"{section}/gen": 20.5, f"{section}/update_actor": 10.25})
+
+    assert found == {"rollout_seconds": 20.5, "update_actor_seconds": 10.25}
+
+
+def test_times_per_token_are_in_seconds_and_their_inverse_is_the_cluster_s_speed() -> None:
+    found = read("verl", {"timing_per_token_ms/gen": 0.25})
+
+    assert found == {"rollout_seconds_per_token": 0.00025, "rollout_tokens_per_second": 4000.0}
+
+
+def test_no_time_per_token_gives_no_speed() -> None:
+    assert "rollout_tokens_per_second" not in read("verl", {"timing_per_token_ms/gen": 0.0})
+
+
+@pytest.mark.parametrize("seconds", [0.0, None])
+def test_tokens_per_second_needs_a_time(seconds: float | None) -> None:
+    written = {"perf/total_num_tokens": 8000} | ({} if seconds is None else {"perf/time_per_step": seconds})
+
+    assert "tokens_per_second" not in read("verl", written)
+
+
+def test_validation_is_the_mean_of_the_core_metric_over_the_data_sets() -> None:
+    found = read(
+        "verl",
+        {
+            "val-core/openai/gsm8k/acc/mean@8": 0.5,
+            "val-core/aime/acc/mean@32": 0.25,
+            "val-core/aime/acc/best@32/mean": 1.0,
+            "val-aux/aime/reward/mean@32": 9.0,
+        },
+    )
+
+    assert found == {"validation_score": 0.375}
+
+
+@pytest.mark.parametrize(
+    "key", ["val/test_score/openai/gsm8k", "test_score/openai/gsm8k", "val/nq/test_score"]
+)
+def test_validation_of_old_versions_is_read(key: str) -> None:
+    assert read("verl", {key: 0.5}) == {"validation_score": 0.5}
+
+
+def test_a_data_set_that_has_no_score_makes_the_validation_not_finite() -> None:
+    values = {"val-core/a/acc/mean@1": None, "val-core/b/acc/mean@1": 0.5}
+
+    assert math.isnan(read("verl", values)["validation_score"])
+
+
+# traps of verl's names (log-formats.md 2.6), in its order
+
+
+def test_losses_that_legacy_workers_add_up_are_passed_on_as_they_are() -> None:
+    found = verl(actor__pg_loss=8.0, actor__kl_loss=4.0, critic__vf_loss=2.0)
+
+    assert found == {"policy_loss": 8.0, "kl": 4.0, "value_loss": 2.0}
+
+
+def test_kl_loss_zero_gives_way_to_the_penalty_that_is_in_use() -> None:
+    assert verl(actor__kl_loss=0.0, actor__reward_kl_penalty=0.25) == {"kl": 0.25}
+    assert verl(actor__kl_loss="0.000", actor__reward_kl_penalty="0.25") == {"kl": 0.25}
+    assert verl(actor__kl_loss=0.0) == {"kl": 0.0}
+
+
+def test_kl_loss_in_use_wins_over_the_penalty() -> None:
+    assert verl(actor__kl_loss=0.1, actor__reward_kl_penalty=0.25) == {"kl": 0.1}
+
+
+def test_kl_loss_that_is_nan_does_not_hide_behind_the_penalty() -> None:
+    assert math.isnan(verl(actor__kl_loss=None, actor__reward_kl_penalty=0.25)["kl"])
+
+
 @pytest.mark.parametrize("prefix", ["", "actor/"])
 def test_memory_is_in_gib_under_its_old_and_its_new_name(prefix: str) -> None:
     written = {
@@ -103,7 +203,7 @@ def test_memory_is_in_gib_under_its_old_and_its_new_name(prefix: str) -> None:
         f"{prefix}perf/cpu_memory_used_gb": "np.float64(4.5)",
     }
 
-    assert signals.extract(written, VERL) == {
+    assert read("verl", written) == {
         "gpu_memory_allocated_bytes": 2 * GIB,
         "gpu_memory_reserved_bytes": 3 * GIB,
         "host_memory_used_bytes": 4.5 * GIB,
@@ -111,25 +211,21 @@ def test_memory_is_in_gib_under_its_old_and_its_new_name(prefix: str) -> None:
 
 
 def test_memory_of_the_actor_wins_over_the_memory_of_nobody_in_particular() -> None:
-    found = signals.extract({"actor/perf/cpu_memory_used_gb": 2, "perf/cpu_memory_used_gb": 9}, VERL)
+    found = read("verl", {"actor/perf/cpu_memory_used_gb": 2, "perf/cpu_memory_used_gb": 9})
 
     assert found == {"host_memory_used_bytes": 2 * GIB}
 
 
 def test_memory_of_the_critic_is_not_the_actors() -> None:
-    assert signals.extract({"critic/perf/max_memory_allocated_gb": 9}, VERL) == {}
+    found = read("verl", {"critic/perf/max_memory_allocated_gb": 9})
+
+    assert found == {"critic_gpu_memory_allocated_bytes": 9 * GIB}
 
 
-@pytest.mark.parametrize("key", ["perf/time_per_step", "timing_s/step", "timing/step"])
-def test_step_time_is_in_seconds_under_all_its_names(key: str) -> None:
-    assert signals.extract({key: 33.4}, VERL)["step_seconds"] == 33.4
+def test_step_time_leaves_out_validation() -> None:
+    found = read("verl", {"perf/time_per_step": 30.0, "timing_s/testing": 900.0})
 
-
-@pytest.mark.parametrize("section", ["timing_s", "timing"])
-def test_phases_are_in_seconds_under_their_old_and_new_names(section: str) -> None:
-    found = signals.extract({f"{section}/gen": 20.5, f"{section}/update_actor": 10.25}, VERL)
-
-    assert found == {"rollout_seconds": 20.5, "update_actor_seconds": 10.25}
+    assert found == {"step_seconds": 30.0, "validation_seconds": 900.0}
 
 
 def test_throughput_is_per_gpu_and_tokens_over_time_is_over_all() -> None:
@@ -139,57 +235,23 @@ def test_throughput_is_per_gpu_and_tokens_over_time_is_over_all() -> None:
     assert found["tokens_per_second"] == 800.0
 
 
-@pytest.mark.parametrize("seconds", [0.0, None])
-def test_tokens_per_second_needs_a_time(seconds: float | None) -> None:
-    written = {"perf/total_num_tokens": 8000} | ({} if seconds is None else {"perf/time_per_step": seconds})
-
-    assert "tokens_per_second" not in signals.extract(written, VERL)
-
-
 def test_mfu_of_inference_is_not_the_update_s() -> None:
-    assert signals.extract({"perf/mfu/actor_infer": 0, "perf/mfu/actor": 0.4}, VERL) == {"mfu_ratio": 0.4}
+    found = read("verl", {"perf/mfu/actor_infer": 0, "perf/mfu/actor": 0.4})
+
+    assert found == {"inference_mfu_ratio": 0.0, "mfu_ratio": 0.4}
 
 
-def test_counts_below_timing_are_no_times() -> None:
-    found = verl(
-        timing_s__agent_loop__num_preempted__mean=-1, timing_s__agent_loop__slowest__prompt_length=500
-    )
-
-    assert found == {}
-
-
-def test_text_and_booleans_are_no_values() -> None:
-    assert verl(critic__score__mean="n/a", actor__entropy=True) == {}
-
-
-def test_a_key_whose_value_is_no_number_gives_way_to_the_next() -> None:
-    assert verl(critic__score__mean="n/a", critic__rewards__mean=0.4) == {"reward": 0.4}
-
-
-def test_not_finite_values_are_values() -> None:
-    found = verl(critic__score__mean="nan", actor__grad_norm="inf", actor__pg_loss=None)
-
-    assert math.isnan(found["reward"])
-    assert found["grad_norm"] == math.inf
-    assert math.isnan(found["policy_loss"])
-
-
-# truncation in verl's v1 trainer
-
-
-def truncated(record: dict[str, float], limit: int | None) -> float | None:
-    run = Run(VerlJsonl(), 15.0)
-    clock = Clock(1e9, 100.0, live=True)
-    if limit is not None:
-        run.take(ResponseLimit(limit), clock)
-    run.take(Record(1, record), clock)
-    return run.latest.get("truncated_ratio")
-
-
+V1_MARKS = ["training/num_turns/mean", "training/off_policy/trajectory_staleness/mean"]
 V0 = {"response_length/clip_ratio": 0.25, "response_length/max": 512.0}
 
 
-@pytest.mark.parametrize("key", ["training/num_turns/mean", "training/off_policy/trajectory_staleness/mean"])
+def truncated(values: dict[str, float], limit: int | None) -> float | None:
+    found = read("verl", values)
+    signals.drop_batch_relative_truncation(found, values, limit)
+    return found.get("truncated_ratio")
+
+
+@pytest.mark.parametrize("key", [*V1_MARKS, "training_num_turns_mean"])
 def test_v1_clip_ratio_is_the_truncated_share_only_at_the_known_limit(key: str) -> None:
     v1 = {**V0, key: 2.0}
 
@@ -208,14 +270,180 @@ def test_v1_without_the_longest_response_is_believed_at_a_known_limit() -> None:
 
 
 def test_the_response_limit_is_read_from_the_printed_configuration() -> None:
-    run = Run(VerlConsole(), 15.0)
-    clock = Clock(1e9, 100.0, live=True)
-    lines = (
-        b"  'max_response_length': 1024,",
-        b"step:1 - response_length/clip_ratio:0.125 - response_length/max:700 - training/num_turns/mean:2.0",
+    source = VerlConsole()
+    (limit,) = source.read(b"  'max_response_length': 1024,")
+    (record,) = source.read(
+        b"step:1 - response_length/clip_ratio:0.125 - response_length/max:700 - training/num_turns/mean:2.0"
     )
-    for line in lines:
-        for event in run.source.read(line):
-            run.take(event, clock)
+    assert isinstance(limit, ResponseLimit)
+    assert isinstance(record, Record)
 
-    assert run.latest["truncated_ratio"] == 0.0
+    assert truncated(dict(record.values), limit.tokens) == 0.0
+
+
+@pytest.mark.parametrize("key", V1_MARKS)
+def test_v1_clip_ratio_of_prompts_says_nothing(key: str) -> None:
+    reading = signals.Reading("verl")
+
+    assert reading.signals({"prompt_length/clip_ratio": 0.25}) == {"prompt_truncated_ratio": 0.25}
+    assert "prompt_truncated_ratio" not in reading.signals({"prompt_length/clip_ratio": 0.25, key: 2.0})
+    assert reading.signals({"prompt_length/clip_ratio": 0.25}) == {}
+
+
+def test_waiting_of_the_asynchronous_trainer_has_its_own_signal() -> None:
+    found = read("verl", {"timing_s/gen": 20.0, "fully_async/total_wait_time": 5.0})
+
+    assert found == {"rollout_seconds": 20.0, "wait_seconds": 5.0}
+
+
+def test_reward_time_that_v1_does_not_log_is_absent() -> None:
+    assert "reward_seconds" not in read("verl", {"timing_s/gen": 20.0, "training/num_turns/mean": 2.0})
+
+
+def test_counts_below_timing_are_no_times() -> None:
+    found = read(
+        "verl",
+        {
+            "timing_s/agent_loop/num_preempted/mean": 3,
+            "timing_s/agent_loop/slowest/prompt_length": 500,
+        },
+    )
+
+    assert found == {"preemptions": 3.0}
+
+
+def test_minus_one_preemption_is_not_reported() -> None:
+    assert read("verl", {"timing_s/agent_loop/num_preempted/mean": -1}) == {}
+
+
+def test_keys_below_critic_are_there_without_a_critic() -> None:
+    found = read(
+        "verl", {"critic/score/mean": 0.5, "critic/advantages/mean": 0.1, "critic/returns/mean": 0.2}
+    )
+
+    assert found == {"reward": 0.5, "advantage_mean": 0.1, "return_mean": 0.2}
+
+
+def test_differences_of_probabilities_are_none_of_log_probabilities() -> None:
+    found = read("verl", {"training/rollout_probs_diff_mean": 0.01, "training/rollout_probs_diff_max": 0.5})
+
+    assert found == {"engine_prob_diff": 0.01, "engine_prob_diff_max": 0.5}
+
+
+def test_verl_logs_no_standard_deviation_of_the_reward() -> None:
+    assert read("verl", {"val-aux/aime/reward/std@8": 0.5, "gdpo/format/std": 0.5}) == {}
+
+
+def test_a_batch_whose_samples_were_all_aborted_has_a_reward_that_is_not_finite() -> None:
+    assert math.isnan(verl(critic__rewards__mean=None)["reward"])
+
+
+def test_entropy_is_one_signal_whether_it_was_measured_before_or_in_the_update() -> None:
+    assert verl(actor__entropy=0.4) == verl(actor__entropy_loss=0.4) == {"entropy": 0.4}
+
+
+# kinds of KL divergence (failure-modes.md 1.4)
+
+
+def test_kl_between_updates_is_another_signal() -> None:
+    assert verl(actor__ppo_kl=0.1, actor__kl_loss=0.2) == {"policy_kl": 0.1, "kl": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("framework", "key", "signal"),
+    [
+        ("trl", "objective/kl", "kl_sequence"),
+        ("trl", "kl", "kl"),
+        ("trl", "policy/approxkl_avg", "policy_kl"),
+        ("verl", "rollout_corr/kl", "kl_engine"),
+        ("openrlhf", "vllm_kl", "kl_engine"),
+        ("openrlhf", "kl", "kl"),
+        ("nemo_rl", "train/gen_kl_error", "kl_engine"),
+        ("slime", "train/mismatch_kl", "kl_engine"),
+        ("slime", "rollout/opd_reverse_kl", "kl_teacher"),
+        ("generic", "teacher_kl", "kl_teacher"),
+        ("generic", "optim/kl_sample_train_v1", "kl_engine"),
+    ],
+)
+def test_each_kind_of_kl_is_a_signal_of_its_own(framework: str, key: str, signal: str) -> None:
+    assert read(framework, {key: 0.5}) == {signal: 0.5}
+
+
+def test_kl_of_the_asynchronous_trl_trainer_is_not_to_the_reference() -> None:
+    assert read("trl", {"kl": 0.1, "ratio": 1.0}) == {"policy_kl": 0.1, "importance_ratio": 1.0}
+
+
+def test_areal_s_kl_has_the_other_sign() -> None:
+    found = read(
+        "areal",
+        {"ppo_actor/update/approx_kl/avg": -0.1, "ppo_actor/update/behave_approx_kl/avg": -0.2},
+    )
+
+    assert found == {"policy_kl": 0.1, "kl_engine": 0.2}
+
+
+# values that are made of others
+
+
+def test_groups_that_all_failed_or_all_succeeded_have_no_spread() -> None:
+    both = {"train/baseline_reward/pct_0": 30.0, "train/baseline_reward/pct_1": 20.0}
+
+    assert read("nemo_rl", both)["zero_std_ratio"] == pytest.approx(0.5)
+
+
+def test_areal_s_step_is_the_sum_of_its_parts_without_validation() -> None:
+    values = {"timeperf/rollout": 50.0, "timeperf/train_step": 20.0, "timeperf/eval": 900.0}
+
+    assert read("areal", values)["step_seconds"] == 70.0
+
+
+def test_slime_s_normalised_reward_is_no_reward() -> None:
+    assert read("slime", {"rollout/rewards": 0.0, "rollout/raw_reward": 0.375}) == {"reward": 0.375}
+
+
+def test_slime_s_validation_leaves_out_all_but_the_scores() -> None:
+    found = read(
+        "slime",
+        {
+            "eval/aime": 0.25,
+            "eval/gsm8k": 0.75,
+            "eval/aime-truncated_ratio": 1.0,
+            "eval/aime-pass@8": 1.0,
+            "eval/aime/response_len/mean": 300.0,
+            "eval/aime/response_len/max": 400.0,
+            "eval/step": 20,
+        },
+    )
+
+    assert found == {"validation_score": 0.5, "validation_response_length": 300.0}
+
+
+@pytest.mark.parametrize(("written", "ratio"), [(0.5, 0.5), (50.0, 0.5), (0.0, 0.0), (100, 1.0)])
+def test_gpu_utilisation_is_a_share_or_a_percentage(written: float, ratio: float) -> None:
+    assert read("generic", {"gpu_utilization": written}) == {"gpu_utilization_ratio": ratio}
+
+
+def test_ms_swift_s_speed_and_memory_are_in_base_units() -> None:
+    found = read("trl", {"memory(GiB)": 56.5, "train_speed(iter/s)": 0.25})
+
+    assert found == {"gpu_memory_used_bytes": 56.5 * GIB, "step_seconds": 4.0}
+
+
+HAND_MADE = {
+    "verl_average_reward": "reward",
+    "reward_mean": "reward",
+    "verl_sample_generation_seconds": "sample_generation_seconds",
+    "verl_gpu_memory_used_bytes": "gpu_memory_used_bytes",
+    "reward_std": "reward_std",
+    "kl_divergence": "kl",
+    "entropy": "entropy",
+    "critic_loss": "value_loss",
+    "actor_loss": "policy_loss",
+    "rollout_latency_seconds": "rollout_seconds",
+    "gpu_utilization": "gpu_utilization_ratio",
+}
+
+
+@pytest.mark.parametrize(("key", "signal"), HAND_MADE.items())
+def test_hand_made_metrics_are_known(key: str, signal: str) -> None:
+    assert read("generic", {key: 0.5}) == {signal: 0.5}

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.numbers import number
+from exporter.runs.readers.content import content
 from exporter.runs.record import Record
+from exporter.runs.signals.keys import FRAMEWORKS
 from exporter.runs.sources import SOURCES, recognise
 from exporter.runs.sources.verl_console import VerlConsole
 from tests.exporter.lines import console, measured, scoped, verl_json
@@ -27,6 +29,9 @@ def test_each_format_is_recognised_by_its_content() -> None:
     assert name(verl_json(1, measured(1))) == "verl_jsonl"
     assert name(scoped(1, {"reward_mean": 0.5})) == "scoped_jsonl"
     assert name(console(1, measured(1))) == "verl_console"
+    assert name("{'loss': 0.0, 'grad_norm': 4.4, 'reward': 0.9, 'epoch': 0.01}") == "trl_console"
+    assert name('{"loss": 0.1, "step": 10, "reward": 0.5}') == "flat_jsonl"
+    assert name("Step,critic/rewards/mean") == "csv"
 
 
 @pytest.mark.parametrize(
@@ -35,13 +40,11 @@ def test_each_format_is_recognised_by_its_content() -> None:
         "",
         "{}",
         "[]",
-        "{'loss': 0.0, 'grad_norm': 4.4, 'reward': 0.9, 'epoch': 0.01}",
-        '{"loss": 0.1, "step": 10, "reward": 0.5}',
         '  "log_history": [{"epoch": 0.1, "reward": 0.5, "step": 10}],',
         '{"input":"What is 2+2?","output":"4","gts":"4","score":1.0,"step":7}',
         '{"prompt":"step:1 is easy","response":"step:2 too","step":7}',
-        "Step,critic/rewards/mean",
         "1,0.5,0.25",
+        "prompt,response,score",
         "# TYPE vllm:num_requests_running gauge",
         'vllm:num_requests_running{engine="0"} 1.0',
         "step: 12 - loss: 0.5 is what the tutorial says",
@@ -51,15 +54,17 @@ def test_other_formats_are_not_taken_for_one_of_ours(line: str) -> None:
     assert name(line) is None
 
 
-@given(st.binary(max_size=300))
-def test_random_bytes_never_raise(line: bytes) -> None:
-    recognise(line)
+@given(st.binary(max_size=300), st.sampled_from(sorted(SOURCES)))
+def test_random_bytes_never_raise(line: bytes, kind: str) -> None:
+    recognise(line, kind)
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_names_and_frameworks_are_label_values(source: type[VerlConsole]) -> None:
-    assert re.fullmatch(r"[a-z_]+", source.name)
-    assert source.framework in ("verl", "scoped")
+def test_names_are_label_values_of_their_own_and_frameworks_have_keys() -> None:
+    sources = {source for several in SOURCES.values() for source in several}
+
+    assert len({source.name for source in sources}) == len(sources)
+    assert all(re.fullmatch(r"[a-z_]+", source.name) for source in sources)
+    assert {source.framework for source in sources} <= {"", *FRAMEWORKS}
 
 
 # real logs
@@ -102,12 +107,29 @@ def test_real_console_logs_are_recognised_by_their_records_only(real_logs: Path)
         assert all(b"step:" in line for line in recognised)
 
 
-def test_real_files_of_other_formats_are_not_recognised(real_logs: Path) -> None:
-    others = [path for path in real_logs.rglob("*") if path.is_file() and path.parent.name != "verl_console"]
-    assert len(others) > 40
+@pytest.mark.parametrize(
+    ("folder", "kind", "sources"),
+    [
+        ("verl_console", "text", {"verl_console"}),
+        ("trl_console", "text", {"trl_console"}),
+        ("jsonl", "text", {"flat_jsonl"}),
+        ("verl_csv", "text", {"csv"}),
+        ("ragen_csv", "text", {"csv"}),
+        ("wandb_csv", "text", {"csv"}),
+        ("trl_state", "document", {"trainer_state", "json_list"}),
+        ("jsonl", "document", {"json_list"}),
+        ("prom", "text", set()),
+    ],
+)
+def test_real_files_are_recognised_as_what_they_are_wherever_one_begins_to_read(
+    real_logs: Path, folder: str, kind: str, sources: set[str]
+) -> None:
+    files = [path for path in (real_logs / folder).iterdir() if content(path) == kind]
+    texts = [path.read_bytes() for path in files]
+    lines = [line for text in texts for line in (text.split(b"\n") if kind == "text" else [text])]
 
-    for path in others:
-        assert not any(recognise(line) for line in path.read_bytes().split(b"\n")), path
+    assert files
+    assert {found.name for line in lines if (found := recognise(line, kind))} == sources
 
 
 def test_records_cut_by_a_terminal_miss_fields_and_invent_none(real_logs: Path) -> None:

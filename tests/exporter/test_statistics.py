@@ -19,11 +19,11 @@ from exporter.runs.contract import (
     Hold,
     Statistic,
 )
-from exporter.runs.exposition import RunText, View
+from exporter.runs.exposition import RunText
 from exporter.runs.record import Record
-from exporter.runs.run import Clock, Run
-from exporter.runs.sources.verl_jsonl import VerlJsonl
+from exporter.runs.run import Clock, Options, Run
 from exporter.runs.statistics import SignalStatistics, by_signal
+from exporter.runs.views import View
 from tests.exporter import naive
 from tests.exporter.lines import KEYS
 
@@ -249,7 +249,7 @@ def test_nan_is_watched_for_every_signal_of_the_contract() -> None:
 
 @pytest.mark.parametrize("signal", sorted(ZERO_MEANS_NOT_MEASURED))
 def test_constant_zero_is_not_measured_and_not_exported_until_it_is_not_zero(signal: str) -> None:
-    run = Run(VerlJsonl(), 15.0)
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
     view = View("r", run, "running", None)
     for step in range(70):
         run.take(Record(step, {KEYS[signal]: 0.0}), Clock(1e9, 100.0 + step, live=True))
@@ -265,7 +265,7 @@ def test_constant_zero_is_not_measured_and_not_exported_until_it_is_not_zero(sig
 
 @pytest.mark.parametrize("signal", sorted(ZERO_MEANS_NOT_MEASURED))
 def test_nan_from_the_first_step_on_is_no_constant_zero(signal: str) -> None:
-    run = Run(VerlJsonl(), 15.0)
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
     for step in range(3):
         run.take(Record(step, {KEYS[signal]: math.nan}), Clock(1e9, 100.0, live=True))
 
@@ -275,7 +275,7 @@ def test_nan_from_the_first_step_on_is_no_constant_zero(signal: str) -> None:
 
 
 def test_constant_zero_of_other_signals_is_a_measurement() -> None:
-    run = Run(VerlJsonl(), 15.0)
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
     for step in range(5):
         values = {"critic/score/mean": 0.0, "actor/grad_norm": 0.0, "timing_s/step": 30.0 + step}
         run.take(Record(step, values), Clock(1e9, 100.0, live=True))

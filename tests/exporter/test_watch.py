@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.lifecycle import Silence
-from exporter.runs.signals import SIGNALS
+from exporter.runs.signals.keys import FRAMEWORKS
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import append, console, measured, scoped, verl_json
 
@@ -77,7 +77,7 @@ def test_an_unknown_file_is_counted_and_is_no_run(folder: Path, watched: Watchin
 
     found = {dict(labels)["kind"]: count for labels, count in page.all("stepwatch_files").items()}
 
-    assert found == {"text": 1, "empty": 1, "binary": 1, "log": 1, "unreadable": 0}
+    assert found == {"text": 1, "empty": 1, "binary": 1, "log": 1, "unreadable": 0, "old": 0}
     assert page.runs() == {"a"}
 
 
@@ -135,7 +135,7 @@ def test_ten_thousand_unrelated_files_are_left_alone(folder: Path, watched: Watc
 def test_a_page_gets_its_turn_between_two_blocks_of_a_long_log(
     folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.runs.follow.BLOCK", 2000)
+    monkeypatch.setattr("exporter.runs.readers.follow.BLOCK", 2000)
     append(folder / "a.jsonl", *json_steps(1, 100))
     watched().look()
 
@@ -145,11 +145,11 @@ def test_a_page_gets_its_turn_between_two_blocks_of_a_long_log(
 def test_long_logs_keep_a_short_one_waiting_for_two_looks_at_most(
     folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.runs.follow.BLOCK", 2000)
+    monkeypatch.setattr("exporter.runs.readers.follow.BLOCK", 2000)
     monkeypatch.setattr(clock, "sleep", lambda _: clock.advance(0.3))
     page = watched()
     for name in "abcde":
-        append(folder / f"{name}.jsonl", *json_steps(1, 500))
+        append(folder / f"{name}.jsonl", *json_steps(1, 500, reward=ord(name) / 100))
     append(folder / "short.jsonl", *json_steps(1, 2))
     assert page.watch.look()
     assert page.watch.look()
@@ -165,7 +165,7 @@ def test_long_logs_keep_a_short_one_waiting_for_two_looks_at_most(
 def test_a_first_record_behind_blocks_of_other_text_is_found_at_once(
     folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.runs.follow.BLOCK", 2000)
+    monkeypatch.setattr("exporter.runs.readers.follow.BLOCK", 2000)
     append(folder / "a.log", *("loading weights\n" for _ in range(1000)), *console_steps(1, 100))
 
     assert watched().look().value("rl_records_total", run="a") == 100
@@ -463,14 +463,17 @@ def test_an_ended_or_silent_run_leaves_after_the_time_it_is_given(
     assert page.look(2.0).runs() == set()
 
 
-def test_a_forgotten_run_that_logs_again_is_back_with_its_history(folder: Path, watched: Watching) -> None:
+def test_a_forgotten_run_that_logs_again_is_back_with_its_history(
+    folder: Path, watched: Watching, clock: Clock
+) -> None:
     page, log = watched(forget_after=HOUR), folder / "a.jsonl"
     append(log, *json_steps(1, 50))
     page.look()
     assert page.look(2 * HOUR).runs() == set()
     append(log, *json_steps(51, 51))
+    os.utime(log, (clock.wall, clock.wall))
 
-    assert page.look(1.0).value("rl_records_total", run="a") == 51
+    assert page.discover().value("rl_records_total", run="a") == 51
 
 
 def test_a_deleted_log_is_forgotten_for_good(folder: Path, watched: Watching, tmp_path: Path) -> None:
@@ -481,7 +484,7 @@ def test_a_deleted_log_is_forgotten_for_good(folder: Path, watched: Watching, tm
     log.unlink()
     page.look(2 * HOUR)
 
-    assert page.watch.logs == {}
+    assert list(page.watch.logs) == []
     assert list((tmp_path / "state").iterdir()) == []
 
 
@@ -702,15 +705,21 @@ def test_runs_are_counted_by_state(folder: Path, watched: Watching) -> None:
     assert found == {"running": 1, "finished": 1, "failed": 0, "vanished": 0, "stopped": 0}
 
 
-def test_a_run_has_at_most_250_series(folder: Path, watched: Watching) -> None:
-    keys = [key if isinstance(key, str) else key.name for signal in SIGNALS for key in signal.verl[:1]]
+def test_a_run_that_logs_every_signal_and_more_has_at_most_250_series(
+    folder: Path, watched: Watching
+) -> None:
+    keys = [key for keys in FRAMEWORKS["verl"].keys.values() for key in keys if isinstance(key, str)]
+    own = [f"env/{number}" for number in range(100)]
     page, log = watched(), folder / "a.jsonl"
     append(
         log,
-        *(verl_json(step, {key: step + index / 7 for index, key in enumerate(keys)}) for step in range(80)),
+        *(
+            verl_json(step, {key: step + index / 7 for index, key in enumerate([*keys, *own])})
+            for step in range(80)
+        ),
     )
     page.look()
     append(log, *json_steps(81, 82))
     found = page.look(1.0)
 
-    assert 80 < len([key for key in found.samples if ("run", "a") in key[1]]) <= 250
+    assert 150 < len([key for key in found.samples if ("run", "a") in key[1]]) <= 250

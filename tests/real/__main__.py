@@ -3,14 +3,14 @@
 import sys
 import unittest
 
-from tests.real import distribution, docker
+from tests.real import distribution, docker, mlflow
 from tests.real.tools import EVERYTHING
 
 try:
     distribution.install()
 except RuntimeError as problem:
     sys.exit(f"{problem}")
-for get in (*EVERYTHING, docker.prepare):
+for get in (*EVERYTHING, docker.prepare, mlflow.environment):
     try:
         get()
     except unittest.SkipTest as reason:

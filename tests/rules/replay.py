@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TextIO
 
 from exporter.runs import signals
-from exporter.runs.exposition import RunText, View
+from exporter.runs.exposition import RunText
 from exporter.runs.record import Event, Record
-from exporter.runs.run import Clock, Run
+from exporter.runs.run import Clock, Options, Run
 from exporter.runs.sources.verl_console import VerlConsole
+from exporter.runs.views import View
 from tests.rules.promtool import INTERVAL
 from tests.rules.rendered import CHECKOUT
 
@@ -53,7 +54,7 @@ def _verl_keys() -> Iterator[str]:
 
 def write(name: str, log: Path, out: TextIO) -> int:
     """Write the run's samples as OpenMetrics; returns the number of its records."""
-    run, text, records = Run(VerlConsole(), NO_HOLD), RunText(), 0
+    run, text, records = Run("verl_console", "verl", Options(hold=NO_HOLD)), RunText(), 0
     for event in events(log):
         now = INTERVAL * (records + 1)
         run.take(event, Clock(START + now, now, live=True))

@@ -6,13 +6,25 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from exporter.runs.record import Event
+from exporter.runs.sources.areal import Areal
+from exporter.runs.sources.csv_table import CsvTable
+from exporter.runs.sources.flat_jsonl import FlatJsonl
+from exporter.runs.sources.json_document import JsonList, TrainerState
+from exporter.runs.sources.nemo_rl import NemoRl
+from exporter.runs.sources.openrlhf import OpenRlhf
 from exporter.runs.sources.scoped_jsonl import ScopedJsonl
+from exporter.runs.sources.slime import Slime
+from exporter.runs.sources.tensorboard import TensorBoard
+from exporter.runs.sources.trl_console import TrlConsole
 from exporter.runs.sources.verl_console import VerlConsole
 from exporter.runs.sources.verl_jsonl import VerlJsonl
 
 
 class Source(Protocol):
-    """Reads one format. ``framework`` names the column of the signal table that its keys are in."""
+    """Reads one format, for one log.
+
+    ``framework`` names the trainer whose keys it has; it is empty where the keys must tell.
+    """
 
     name: str
     framework: str
@@ -28,10 +40,31 @@ class Source(Protocol):
             ValueError: the line should be a record and is none.
         """
 
+    def rest(self) -> Iterator[Event]:
+        """What is known of a record whose end has not come yet: nothing more is there for now."""
 
-SOURCES: tuple[type[Source], ...] = (VerlJsonl, ScopedJsonl, VerlConsole)
+
+TEXT: tuple[type[Source], ...] = (
+    VerlJsonl,
+    ScopedJsonl,
+    FlatJsonl,
+    VerlConsole,
+    TrlConsole,
+    OpenRlhf,
+    Slime,
+    NemoRl,
+    Areal,
+    CsvTable,
+)
+SOURCES: dict[str, tuple[type[Source], ...]] = {
+    "text": TEXT,
+    "compressed": TEXT,
+    "document": (TrainerState, JsonList),
+    "events": (TensorBoard,),
+}
+"""By what a file holds; what is more particular stands first."""
 
 
-def recognise(line: bytes) -> Source | None:
+def recognise(line: bytes, kind: str = "text") -> Source | None:
     """The source whose record this line is, if any."""
-    return next((source() for source in SOURCES if source.recognises(line)), None)
+    return next((source() for source in SOURCES[kind] if source.recognises(line)), None)

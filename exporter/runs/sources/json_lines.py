@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any
+
+import orjson
 
 from exporter.runs.record import Event, Record
 
@@ -25,3 +29,25 @@ class JsonLines(ABC):
         if record is None:
             raise ValueError("no record")
         yield record
+
+    def rest(self) -> Iterator[Event]:
+        """Each record stands in a line of its own."""
+        return iter(())
+
+
+def parse(text: bytes) -> Any:
+    """Read JSON as Python writes it, or say ``None``."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return _parse_leniently(text)
+
+
+def _parse_leniently(text: bytes) -> Any:
+    """Python's ``json.dumps`` writes bare ``NaN``, which strict parsers refuse: ``null`` says the same."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return None
+    try:
+        return orjson.loads(json.dumps(json.loads(text, parse_constant=lambda _: None)))
+    except (ValueError, RecursionError):
+        return None

@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
-import json
-import math
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Any
 
-import orjson
-
-from exporter.runs.numbers import number
 from exporter.runs.record import Record, is_step
-from exporter.runs.sources.json_lines import JsonLines
+from exporter.runs.signals.axes import seconds
+from exporter.runs.sources.flat import flattened
+from exporter.runs.sources.json_lines import JsonLines, parse
 
 ABOUT_THE_RECORD = frozenset({"timestamp", "scope", "step"})
+DEEPEST = 16
+"""Scopes within scopes."""
 
 
 class ScopedJsonl(JsonLines):
-    """Each part of the trainer (its scope) logs its own line for a step; their keys are flat."""
+    """Each part of the trainer (its scope) logs its own line for a step.
+
+    A scope within others is written as text (``trainer/actor``), as a list of names, or as an
+    object of objects. Keys are flat, or grouped once.
+    """
 
     name = "scoped_jsonl"
     framework = "scoped"
 
     @staticmethod
     def record(line: bytes) -> Record | None:
-        match _parse(line):
-            case {"scope": str(scope), "step": step} as found if is_step(step):
-                values = {key: value for key, value in found.items() if key not in ABOUT_THE_RECORD}
-                return Record(step, values, _seconds(found.get("timestamp")), scope)
+        match parse(line):
+            case {"scope": scope, "step": step} as found if is_step(step):
+                names = list(_names(scope))
+                if names:
+                    values = {key: value for key, value in found.items() if key not in ABOUT_THE_RECORD}
+                    return Record(step, flattened(values), seconds(found.get("timestamp")), "/".join(names))
         return None
 
 
-def _parse(line: bytes) -> Any:
-    try:
-        return orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return _parse_leniently(line)
-
-
-def _parse_leniently(line: bytes) -> Any:
-    """Python's ``json.dumps`` writes bare ``NaN``, which strict parsers refuse: ``null`` says the same."""
-    try:
-        return orjson.loads(json.dumps(json.loads(line, parse_constant=lambda _: None)))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _seconds(stamp: Any) -> float | None:
-    """Seconds since the epoch, from a number or an ISO 8601 text."""
-    seconds = number(stamp)
-    if seconds is not None:
-        return seconds if math.isfinite(seconds) else None
-    try:
-        return datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
-        return None
+def _names(scope: Any, depth: int = 0) -> Iterator[str]:
+    """The names of a scope, outermost first."""
+    match scope:
+        case str(name):
+            yield name
+        case list(names) if depth < DEEPEST:
+            for name in names:
+                yield from _names(name, depth + 1)
+        case dict(inner) if depth < DEEPEST:
+            for name, below in inner.items():
+                yield name
+                yield from _names(below, depth + 1)

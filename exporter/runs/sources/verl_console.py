@@ -12,24 +12,21 @@ from collections.abc import Iterator
 
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
+from exporter.runs.sources.endings import HINTS, ending
 
 TERMINAL_CUT = 4096
 _FOLDED = " [repeated "
 """Ray adds that to a line which several processes printed."""
 
 _STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d{1,15}) - ([^\r\x1b\x00]+)")
-_TROUBLE = rb"Traceback \(most recent|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
-"""Caught errors and programs that a reward runs in a sandbox say that as well."""
 _WORTH_A_LOOK = re.compile(
     rb"[Tt]otal.training.steps|max_response_length|Training Progress: 100%|Final validation metrics"
-    rb"|Total time for train steps|HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit|" + _TROUBLE
+    rb"|Total time for train steps|" + HINTS
 )
 _TOTAL = re.compile(rb"(?:Total training steps: |'total_training_steps': )(\d{1,15})\b")
 _LIMIT = re.compile(rb"'max_response_length': (\d{1,15})\b")
 _FULL_BAR = re.compile(rb"Training Progress: 100%\|[^|]*\| (\d+)/\1 ")
-_FINISHED = re.compile(rb"Final validation metrics|Total time for train steps|Job 'raysubmit_\w+' succeeded")
-_FAILED = re.compile(rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit_\w+' failed")
-_MAY_HAVE_FAILED = re.compile(_TROUBLE)
+_FINISHED = re.compile(rb"Final validation metrics|Total time for train steps")
 
 
 class VerlConsole:
@@ -50,6 +47,10 @@ class VerlConsole:
             line = line[: found.start()] + line[found.end() :]
         if _WORTH_A_LOOK.search(line):
             yield from _said(line)
+
+    def rest(self) -> Iterator[Event]:
+        """Each record stands in a line of its own."""
+        return iter(())
 
 
 def _record(found: re.Match[bytes]) -> Record | None:
@@ -78,7 +79,5 @@ def _said(line: bytes) -> Iterator[Event]:
         yield ResponseLimit(int(limit[1]))
     if _FINISHED.search(line) or _FULL_BAR.search(line):
         yield Ended("finished")
-    elif _FAILED.search(line):
-        yield Ended("failed")
-    elif _MAY_HAVE_FAILED.search(line):
-        yield Ended("failed", certain=False)
+    elif ended := ending(line):
+        yield ended

@@ -1,0 +1,88 @@
+"""Arguments of the run exporter that are lists and tables, as JSON."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from exporter.runs.polled.mlflow import Mlflow
+from exporter.runs.polled.page import Page
+from exporter.runs.signals import NAMES
+
+T = TypeVar("T")
+
+
+def signals(text: str) -> Mapping[str, tuple[str, ...]]:
+    """More keys by signal.
+
+    Raises:
+        ArgumentTypeError: it is no such table.
+    """
+    table = _json(text, dict, "a table of signals and keys")
+    unknown = [name for name in table if name not in NAMES]
+    if unknown:
+        raise ArgumentTypeError(f"{unknown[0]!r} is no signal. Expected one of {', '.join(NAMES)}.")
+    return {name: _texts(keys) for name, keys in table.items()}
+
+
+def patterns(text: str) -> tuple[str, ...]:
+    """Patterns of keys.
+
+    Raises:
+        ArgumentTypeError: it is no list of texts.
+    """
+    return _texts(_json(text, list, "a list of patterns"))
+
+
+def count(text: str) -> int:
+    """A whole number of 0 or more.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not (text.isdecimal() and len(text) < 7):
+        raise ArgumentTypeError(f"{text!r} is no number of series. Expected one such as 40.")
+    return int(text)
+
+
+def pages(text: str) -> tuple[Page, ...]:
+    """Pages to poll.
+
+    Raises:
+        ArgumentTypeError: it is no list of pages.
+    """
+    return _targets(text, Page)
+
+
+def servers(text: str) -> tuple[Mlflow, ...]:
+    """Tracking servers to poll.
+
+    Raises:
+        ArgumentTypeError: it is no list of servers.
+    """
+    return _targets(text, Mlflow)
+
+
+def _targets(text: str, make: Callable[..., T]) -> tuple[T, ...]:
+    try:
+        return tuple(make(**fields) for fields in _json(text, list, "a list of tables"))
+    except (TypeError, ValueError) as problem:
+        raise ArgumentTypeError(f"{text!r}: {problem}") from problem
+
+
+def _texts(found: Any) -> tuple[str, ...]:
+    if isinstance(found, list) and all(isinstance(text, str) for text in found):
+        return tuple(found)
+    raise ArgumentTypeError(f'{found!r} is no list of texts. Expected one such as ["my/score"].')
+
+
+def _json(text: str, kind: type[T], expected: str) -> T:
+    try:
+        found = json.loads(text)
+    except ValueError as problem:
+        raise ArgumentTypeError(f"{text!r} is no JSON: {problem}. Expected {expected}.") from problem
+    if not isinstance(found, kind):
+        raise ArgumentTypeError(f"{text!r} is not {expected}.")
+    return found

@@ -1,0 +1,80 @@
+"""A page or server that is polled, and the runs it tells of."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from threading import Lock
+
+from exporter.runs.health import Health
+from exporter.runs.lifecycle import GONE_SECONDS
+from exporter.runs.polled import Target
+from exporter.runs.polled.poller import Poller
+from exporter.runs.record import Event
+from exporter.runs.roster import Roster
+from exporter.runs.run import Clock, Options, Run
+from exporter.runs.statefile import Saved, StateFolder
+from exporter.runs.views import Signs
+
+
+class Feed:
+    """Polls from ``start`` on. What the first answer holds is history, as the content of a log is.
+
+    ``interval``: seconds between two polls. Events arrive in a thread of their own, under ``lock``.
+    """
+
+    def __init__(
+        self, target: Target, interval: float, options: Options, states: StateFolder, lock: Lock
+    ) -> None:
+        self.target = target
+        self.place = Path("/polled") / target.source / target.name
+        self.poller = Poller(target, interval, self._take)
+        self._states = states
+        self._lock = lock
+        self._live = False
+        self._begun = time.monotonic()
+        self._saved: tuple[object, ...] = ()
+        saved = states.load(self.place)
+        before = saved.latest if saved and not target.has_history else None
+        self.roster = Roster(target.source, "", options, before, saved.watched if saved else ())
+        self.roster.goes_on = True
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self.poller.start()
+
+    def stop(self) -> None:
+        """Take nothing any more."""
+        self.poller.stop()
+
+    def _take(self, events: list[Event]) -> None:
+        with self._lock:
+            clock = Clock(time.time(), time.monotonic(), live=self._live)
+            for event in events:
+                self.roster.take(event, clock)
+            for run in self.roster.runs.values():
+                run.times.caught_up(clock.wall)
+            self._live = True
+
+    def signs(self, run: Run, now: float) -> Signs:
+        """Signs of life: a page goes with the trainer that serves it, a server outlives its runs."""
+        quiet = now - (self._begun if run.moved is None else run.moved)
+        if not self.target.is_trainer:
+            return Signs(quiet, None, None)
+        silent = now - (self.poller.answered or self._begun)
+        there = self.poller.problem is None or silent < GONE_SECONDS
+        return Signs(quiet, None if there else silent, there)
+
+    def save(self, health: Health) -> None:
+        """Keep what the next start could not ask for, if it changed since the last time."""
+        with self._lock:
+            version = (self.roster.version(), *self.roster.watched())
+            if version == self._saved:
+                return
+            saved = Saved(None, self.roster.kept(), "", 0, self.roster.watched())
+        try:
+            self._states.save(self.place, saved)
+        except OSError:
+            health.state_errors += 1
+            return
+        self._saved = version

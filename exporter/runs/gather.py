@@ -1,0 +1,74 @@
+"""Put together what is one log in several files: a run's event files, a document per checkpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from exporter.runs.discover import Found
+
+EVENT_FILE = re.compile(r"\.tfevents\.(\d*)")
+"""TensorBoard knows event files by this; the number is when the file was begun."""
+
+STATE_FILE = "trainer_state.json"
+CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+START = re.compile(r"[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
+"""Hugging Face's trainer has a folder for each start of a run: ``runs/Oct21_18-43-39_host``."""
+
+Order = tuple[int, str]
+
+
+def gathered(found: Iterable[Found]) -> Iterator[Found]:
+    """The logs that the files make up; a file that stands for itself passes as it is."""
+    groups: dict[Path, list[tuple[Order, Found]]] = {}
+    for file in found:
+        place = _place(file)
+        if place is None:
+            yield file
+        else:
+            groups.setdefault(place[0], []).append((place[1], file))
+    for path, members in groups.items():
+        files = [file for _, file in sorted(members, key=lambda member: member[0])]
+        yield _one(path, files)
+
+
+def _one(path: Path, files: list[Found]) -> Found:
+    up = len(files[0].path.parts) - len(path.parts)
+    folder = files[0].relative.parents[up] if up < len(files[0].relative.parts) else Path()
+    return replace(
+        files[-1],
+        path=path,
+        relative=folder / path.name,
+        changed=max(file.changed for file in files),
+        parts=tuple(file.path for file in files),
+    )
+
+
+def _place(file: Found) -> tuple[Path, Order] | None:
+    """The log that a file is part of, and where it stands in it."""
+    for place in _PLACES:
+        if found := place(file.path):
+            return found
+    return None
+
+
+def _of_events(path: Path) -> tuple[Path, Order] | None:
+    began = EVENT_FILE.search(path.name)
+    if not began:
+        return None
+    folder = path.parent.parent if START.match(path.parent.name) else path.parent
+    return folder / "tfevents", (int(began[1] or 0), str(path))
+
+
+def _of_checkpoint(path: Path) -> tuple[Path, Order] | None:
+    if path.name != STATE_FILE:
+        return None
+    number = CHECKPOINT.fullmatch(path.parent.name)
+    if number is None:
+        return path, (2**63, str(path))
+    return path.parent.parent / STATE_FILE, (int(number[1]), str(path))
+
+
+_PLACES: tuple[Callable[[Path], tuple[Path, Order] | None], ...] = (_of_events, _of_checkpoint)

@@ -1,0 +1,65 @@
+"""A thread that polls one target, so that a server that hangs holds up nobody else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Event as Flag
+from threading import Thread
+
+from exporter.runs.polled import Target
+from exporter.runs.polled.web import PollError
+from exporter.runs.record import Event
+
+LONGEST_PAUSE = 60.0
+"""Seconds between two attempts at a target that fails."""
+
+
+class Poller:
+    """Polls from ``start`` until ``stop``.
+
+    ``problem`` says why the last attempt failed, ``answered`` is when one last succeeded, in seconds
+    of the steady clock, and ``errors`` counts the failures.
+
+    Args:
+        target: What is polled.
+        interval: Seconds between two polls.
+        take: Gets the events of each poll that succeeds, also if there are none, in the thread that polls.
+    """
+
+    def __init__(self, target: Target, interval: float, take: Callable[[list[Event]], None]) -> None:
+        self.target = target
+        self.problem: str | None = None
+        self.answered: float | None = None
+        self.errors = 0
+        self._interval = interval
+        self._take = take
+        self._stop = Flag()
+        self._pause = interval
+
+    def start(self) -> None:
+        """Begin to poll."""
+        # A daemon: a request that hangs must not keep the exporter from ending.
+        Thread(target=self._run, name=f"poll {self.target.name}", daemon=True).start()
+
+    def stop(self) -> None:
+        """Have it end, at once; a request that is under way ends by itself, and what it brings is dropped."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._poll()
+            self._stop.wait(self._pause)
+
+    def _poll(self) -> None:
+        try:
+            events = self.target.poll()
+        except PollError as problem:
+            self.problem = str(problem)
+            self.errors += 1
+            self._pause = max(self._interval, min(2 * self._pause, LONGEST_PAUSE))
+            return
+        if self._stop.is_set():
+            return
+        self.problem, self.answered, self._pause = None, time.monotonic(), self._interval
+        self._take(events)

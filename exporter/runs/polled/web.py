@@ -1,0 +1,177 @@
+"""Answers from servers that are not ours: small ones, in time, and from no other host than the one asked."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import time
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import IO, Any, NoReturn
+from urllib.parse import SplitResult, urlsplit
+
+LIMIT = 8 * 1024 * 1024
+"""Bytes of the largest answer that is read, unpacked."""
+
+_BLOCK = 64 * 1024
+_GZIP = 31
+"""The window that has zlib expect a gzip header."""
+_FAULTS = (OSError, http.client.HTTPException, ValueError)
+
+
+class PollError(Exception):
+    """Raised when a target cannot be polled: one sentence or two with the address, no secret in them."""
+
+
+class RefusedError(PollError):
+    """Raised when a server answers with an error: ``status`` is its number."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The body of an answer, unpacked, and its content type in lower case without parameters."""
+
+    body: bytes
+    kind: str
+
+
+def shown(url: str) -> str:
+    """An address as it may stand in a message: what may hold a secret is left out."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    except ValueError:
+        return "an address that cannot be read"
+
+
+def get(url: str, headers: Mapping[str, str], seconds: float, body: bytes | None = None) -> Answer:
+    """GET an address, or POST to it if there is a body.
+
+    Args:
+        url: An http or https address.
+        headers: Of the request; never sent to another host.
+        seconds: That the whole answer may take.
+        body: What to post.
+
+    Raises:
+        RefusedError: the server answered with an error.
+        PollError: there was no answer, or one that is too large, too slow or broken.
+    """
+    deadline = time.monotonic() + seconds
+    try:
+        request = urllib.request.Request(  # noqa: S310  (looked at by _opener)
+            url, body, {"Accept-Encoding": "gzip", **headers}
+        )
+        with _opener(url).open(request, timeout=seconds) as answer:
+            data = _unpacked(answer, _body(answer, deadline, seconds))
+            kind = answer.headers.get_content_type() if "Content-Type" in answer.headers else ""
+            return Answer(data, kind)
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        text = f"{shown(url)} answers {refusal.code} {refusal.reason}."
+        raise RefusedError(text, refusal.code) from None
+    except _FAULTS as problem:
+        raise PollError(f"{shown(url)} gives no answer: {_reason(problem)}.") from None
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise PollError(
+            f"{shown(url)} is no address that can be polled. "
+            "Expected http:// or https:// and a host, without a user name."
+        )
+    # A proxy named in the environment is for the world outside.
+    handlers: list[urllib.request.BaseHandler] = [_Redirects()]
+    if _is_loopback(parts.hostname):
+        handlers.append(urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener(*handlers)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a server within itself: elsewhere a token must not go, and nobody asked for that page."""
+
+    def redirect_request(  # noqa: PLR0917  (the base class's)
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if _origin(urlsplit(newurl)) != _origin(urlsplit(req.full_url)):
+            fp.close()
+            _elsewhere(req.full_url, newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or usual
+
+
+def _elsewhere(url: str, new: str) -> NoReturn:
+    raise PollError(
+        f"{shown(url)} sends the exporter on to {shown(new)}, which is another server. "
+        "Cure: give that address, if it is meant."
+    )
+
+
+def _body(answer: Any, deadline: float, seconds: float) -> bytes:
+    """The body as it came; a server that sends a byte now and then does not get round the deadline."""
+    parts, size = [], 0
+    while part := answer.read1(_BLOCK):
+        parts.append(part)
+        size += len(part)
+        if size > LIMIT:
+            raise _too_large()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"it was not complete after {seconds:g} s")
+    if answer.length:
+        raise http.client.IncompleteRead(b"", answer.length)
+    return b"".join(parts)
+
+
+def _unpacked(answer: Any, data: bytes) -> bytes:
+    packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
+    if packing == "identity":
+        return data
+    if packing != "gzip":
+        raise ValueError(f"it is packed as {packing[:20]!r}, which was not asked for")
+    unpacker = zlib.decompressobj(_GZIP)
+    try:
+        plain = unpacker.decompress(data, LIMIT + 1)
+    except zlib.error:
+        raise ValueError("its gzip data is broken") from None
+    if len(plain) > LIMIT:
+        raise _too_large()
+    if not unpacker.eof:
+        raise ValueError("its gzip data is cut off")
+    return plain
+
+
+def _too_large() -> ValueError:
+    return ValueError(f"it is larger than {LIMIT // 1024**2} MiB")
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, http.client.IncompleteRead):
+        return "it broke off"
+    reason = getattr(problem, "reason", None) or problem
+    text = getattr(reason, "strerror", None) or str(reason) or type(problem).__name__
+    return str(text).rstrip(".")

@@ -1,0 +1,52 @@
+"""What is in a file, by its first bytes: checkpoints and data lie in run folders too."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import orjson
+
+SAMPLE = 4096
+CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
+"""Bytes that text does not hold; NUL, tabs, line ends and the escape of colour codes it does."""
+
+_GZIP = b"\x1f\x8b"
+_EVENTS = re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL)
+"""The first record of an event file, behind the twelve bytes of its frame."""
+_JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')
+
+
+def content(path: Path) -> str:
+    """``empty``, ``text``, ``document`` (of JSON), ``events`` (TensorBoard's), ``compressed`` or ``binary``.
+
+    Raises:
+        OSError: the file is gone or cannot be read.
+    """
+    if not path.stat().st_size:
+        return "empty"
+    with path.open("rb") as file:
+        sample = file.read(SAMPLE)
+    if sample.startswith(_GZIP):
+        return "compressed"
+    if _EVENTS.match(sample):
+        return "events"
+    if len(sample.translate(None, CONTROL)) < 0.95 * len(sample):
+        return "binary"
+    return "document" if _is_document(sample) else "text"
+
+
+def _is_document(sample: bytes) -> bool:
+    """Is it one JSON value over many lines, and not one a line?"""
+    if not _JSON.match(sample):
+        return False
+    first, line_end, _ = sample.lstrip().partition(b"\n")
+    return first.startswith(b"[") or bool(line_end and not _is_json(first))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return b"NaN" in line or b"Infinity" in line
+    return True

@@ -1,0 +1,72 @@
+"""The runs that one log, page or server tells of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from exporter.runs.record import Event
+from exporter.runs.run import Clock, Options, Run
+from exporter.runs.statefile import Kept
+
+MOST = 200
+"""Runs of one log; a table whose columns are no runs after all fills no memory."""
+
+
+class Roster:
+    """Hands each event to its run; a run begins with the first that names it.
+
+    ``before`` is what runs held before this log's content began, ``watched`` the runs that logged
+    before our eyes in an earlier life of this program. ``goes_on``: what comes first is no other
+    attempt's than what was held before.
+    """
+
+    goes_on = False
+
+    def __init__(
+        self,
+        source: str,
+        framework: str,
+        options: Options,
+        before: Kept | None = None,
+        watched: Iterable[str] = (),
+    ) -> None:
+        self.runs: dict[str, Run] = {}
+        self.refused = 0
+        self._source, self._framework, self._options = source, framework, options
+        self._before = before or {}
+        self._watched = frozenset(watched)
+
+    def take(self, event: Event, clock: Clock) -> None:
+        """Take one thing that was logged."""
+        run = self.runs.get(event.run)
+        if run is None:
+            if len(self.runs) >= MOST:
+                self.refused += 1
+                return
+            run = self._begin(event.run)
+        run.take(event, clock)
+
+    def _begin(self, name: str) -> Run:
+        run = self.runs[name] = Run(self._source, self._framework, self._options)
+        run.watched = name in self._watched
+        if name in self._before:
+            run.restore(self._before[name])
+            run.progress.emptied = not self.goes_on
+        return run
+
+    def kept(self) -> Kept:
+        """What a restart could not rebuild from an emptied log."""
+        return {name: run.kept() for name, run in self.runs.items()}
+
+    def watched(self) -> list[str]:
+        """The runs that logged before our eyes."""
+        return [name for name, run in self.runs.items() if run.watched]
+
+    def emptied(self) -> None:
+        """The log was emptied: what comes next is another attempt's."""
+        for run in self.runs.values():
+            run.progress.emptied = True
+
+    def version(self) -> int:
+        """Rises with everything that was logged."""
+        return sum(run.version for run in self.runs.values())

@@ -1,0 +1,104 @@
+"""Which runs are shown: named, judged, and each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from exporter.runs.feed import Feed
+from exporter.runs.holders import Holders
+from exporter.runs.log import Log
+from exporter.runs.logs import Logs, Time
+from exporter.runs.names import run_name, run_names, shared
+from exporter.runs.run import Run
+from exporter.runs.twins import Told, Twins
+from exporter.runs.views import SHOWN, Judge, Signs, View
+
+Place = tuple[Path, str]
+"""A log or feed, and the name it gives a run."""
+
+
+class Shown:
+    """The runs of logs and feeds, as they are to be shown now.
+
+    ``dormant`` counts runs that had ended before they were watched, ``collisions`` logs that lead to
+    a name another one has, ``twins`` logs that tell of a run which another one tells of better.
+    """
+
+    def __init__(self, logs: Logs, feeds: Sequence[Feed], holders: Holders, judge: Judge, time: Time) -> None:
+        self.dormant = 0
+        self.collisions = 0
+        self.twins = 0
+        self._logs, self._feeds, self._holders, self._judge, self._time = logs, feeds, holders, judge, time
+        self._twins = Twins()
+
+    def now(self) -> dict[Place, View]:
+        """All views; no two have one name."""
+        self.dormant = 0
+        told = [*self._of_logs(), *self._of_feeds()]
+        once = self._twins.once(told)
+        self.twins = len(told) - len(once)
+        names = Counter(one.view.name for one in once)
+        return {one.at: _named_apart(one, names) for one in once}
+
+    def _of_logs(self) -> list[Told]:
+        logs = {log.path: log for log in self._logs if log.roster and log.caught_up}
+        short = [run_name(log.relative) for log in logs.values()]
+        self.collisions = len([name for name in short if name in shared(short)])
+        names = run_names({path: log.relative for path, log in logs.items()})
+        return [one for path, log in logs.items() for one in self._of_log(log, names[path])]
+
+    def _of_log(self, log: Log, name: str) -> Iterator[Told]:
+        runs = log.roster.runs if log.roster else {}
+        self._see_writer(log)
+        states = {key: self._judge.state(run, self._signs(log, key, run)) for key, run in runs.items()}
+        if runs and all(state == "forgotten" for state in states.values()):
+            self._logs.lay_aside(log)
+        for key, state in states.items():
+            if self._is_shown(state):
+                view = View(f"{name}/{key}" if key else name, runs[key], state, log.writer)
+                yield Told((log.path, key), log.relative, view)
+
+    def _of_feeds(self) -> Iterator[Told]:
+        now = self._time.monotonic()
+        for feed in self._feeds:
+            for key, run in feed.roster.runs.items():
+                signs = feed.signs(run, now)
+                state = self._judge.state(run, signs)
+                if self._is_shown(state):
+                    name = key or feed.target.name
+                    view = View(name, run, state, signs.writer)
+                    yield Told((feed.place, key), PurePath(feed.target.name), view)
+
+    def _is_shown(self, state: str) -> bool:
+        self.dormant += state == "dormant"
+        return state in SHOWN
+
+    def _see_writer(self, log: Log) -> None:
+        """Note whether the log's writer is there."""
+        holder = self._holders.of(log.file)
+        if log.grew is not None:
+            holder.grown(log.grew)
+        log.writer = holder.present()
+        if holder.confirmed:
+            for run in log.roster.runs.values() if log.roster else ():
+                run.watched = True
+
+    def _signs(self, log: Log, key: str, run: Run) -> Signs:
+        now = self._time.monotonic()
+        quiet = self._logs.quiet(log)
+        if key and run.moved is not None:
+            quiet = now - run.moved
+        since = self._holders.of(log.file).gone_since
+        return Signs(quiet, None if since is None else now - since, log.writer)
+
+
+def _named_apart(told: Told, names: Counter[str]) -> View:
+    """Series of two runs must never be the same."""
+    view = told.view
+    if names[view.name] == 1:
+        return view
+    path, key = told.at
+    return replace(view, name=f"{view.name} ({path}{f' {key}' if key else ''})")

@@ -1,0 +1,21 @@
+"""Signals: which key of which framework carries what, in order of preference, in base units.
+
+``keys`` (one table a framework) -> ``table`` (in normal forms) -> ``plan`` (for one set of keys)
+-> ``reading`` (the records of one run). ``catalogue`` names the signals.
+"""
+
+from exporter.runs.signals.catalogue import NAMES, PART_SIGNALS, SIGNALS, PartSignal, Signal
+from exporter.runs.signals.reading import Reading
+from exporter.runs.signals.table import measurements
+from exporter.runs.signals.truncation import drop_batch_relative_truncation
+
+__all__ = [
+    "NAMES",
+    "PART_SIGNALS",
+    "SIGNALS",
+    "PartSignal",
+    "Reading",
+    "Signal",
+    "drop_batch_relative_truncation",
+    "measurements",
+]

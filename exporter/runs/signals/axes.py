@@ -1,0 +1,84 @@
+"""Keys that say when something was logged, not what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from exporter.runs.numbers import number
+from exporter.runs.record import STEP_LIMIT
+from exporter.runs.signals.key import normal
+
+_STEPS = (
+    "step",
+    "global_step",
+    "training_global_step",
+    "trainer_global_step",
+    "train_global_step",
+    "training_step",
+    "train_step",
+    "iteration",
+    "iter",
+    "progress_step",
+    "progress_batch",
+    "update",
+)
+"""Normal forms of keys that count training steps, best first."""
+
+_WANDB_STEPS = frozenset({"_step", "_Step"})
+"""W&B counts its own calls; that is the step only where nothing else is."""
+
+_TIMES = ("timestamp", "wall_time", "logged_at")
+_SINCE_START = "runtime"
+"""W&B's `_runtime`: seconds since the start."""
+
+AXES = frozenset({*_STEPS, *_TIMES, _SINCE_START, "progress_done_frac"})
+"""Normal forms of all of them."""
+
+_SENSIBLE = (1e9, 1e10)
+"""Seconds since the epoch from 2001 on; what is thousandfold is in milliseconds."""
+
+
+def step_key(keys: Iterable[str]) -> str | None:
+    """The key that holds the step, if any."""
+    names = {normal(key): key for key in keys if key not in _WANDB_STEPS}
+    best = next((names[name] for name in _STEPS if name in names), None)
+    return best or next((key for key in keys if key in _WANDB_STEPS), None)
+
+
+def time_key(keys: Iterable[str]) -> str | None:
+    """The key that holds the time, if any."""
+    return next((key for key in keys if normal(key) in _TIMES), None)
+
+
+def step(raw: Any) -> int:
+    """Read a step number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = number(raw)
+    if value is None or not value.is_integer() or not 0 <= value < STEP_LIMIT:
+        raise ValueError("no step number")
+    return int(value)
+
+
+def seconds(stamp: Any) -> float | None:
+    """Seconds since the epoch, from a number or an ISO 8601 text."""
+    told = number(stamp)
+    if told is not None:
+        return told if math.isfinite(told) else None
+    try:
+        return datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def sensible_seconds(stamp: Any) -> float | None:
+    """Seconds since the epoch of a column that is only thought to hold a time."""
+    told = seconds(stamp)
+    if told is not None and told >= 1000 * _SENSIBLE[0]:
+        told /= 1000
+    return told if told is not None and _SENSIBLE[0] <= told < _SENSIBLE[1] else None

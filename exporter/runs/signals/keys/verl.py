@@ -1,0 +1,151 @@
+"""Keys of verl, all versions since 0.2."""
+
+from __future__ import annotations
+
+import re
+
+from exporter.runs.signals.key import (
+    GIB,
+    MS,
+    Key,
+    Keys,
+    difference,
+    inverse,
+    mean_of,
+    rate,
+    scaled,
+    unless_negative,
+)
+
+V1_KEYS = ("training/num_turns/mean", "training/off_policy/trajectory_staleness/mean")
+"""Keys that only verl's v1 trainer (0.9) logs."""
+
+
+def _phase(name: str) -> tuple[str, str]:
+    """A phase's time by its present and its old name."""
+    return f"timing_s/{name}", f"timing/{name}"
+
+
+KEYS: Keys = {
+    "epoch": ("training/epoch",),
+    "step_tokens": ("perf/total_num_tokens",),
+    "reward": ("critic/score/mean", "critic/rewards/mean"),
+    "reward_max": ("critic/score/max", "critic/rewards/max"),
+    "reward_min": ("critic/score/min", "critic/rewards/min"),
+    "advantage_mean": ("critic/advantages/mean",),
+    "advantage_max": ("critic/advantages/max",),
+    "advantage_min": ("critic/advantages/min",),
+    "return_mean": ("critic/returns/mean",),
+    "kl": ("actor/kl_loss", "actor/reward_kl_penalty", "critic/kl"),
+    "kl_engine": ("rollout_corr/kl", "rollout_corr/k3_kl"),
+    "policy_kl": ("actor/ppo_kl",),
+    "kl_coefficient": ("actor/kl_coef", "actor/reward_kl_penalty_coeff", "critic/kl_coeff"),
+    "entropy": ("actor/entropy", "actor/entropy_loss"),
+    "policy_loss": ("actor/pg_loss",),
+    "loss": ("actor/loss", "train/loss"),
+    "grad_norm": ("actor/grad_norm", "train/grad_norm"),
+    "policy_clip_ratio": ("actor/pg_clipfrac",),
+    "policy_clip_lower_ratio": ("actor/pg_clipfrac_lower",),
+    "learning_rate": ("actor/lr", "train/lr"),
+    "value_loss": ("critic/vf_loss",),
+    "value_mean": ("critic/values/mean",),
+    "value_clip_ratio": ("critic/vf_clipfrac",),
+    "explained_variance": ("critic/vf_explained_var",),
+    "critic_grad_norm": ("critic/grad_norm",),
+    "critic_learning_rate": ("critic/lr",),
+    "response_length": ("response_length/mean",),
+    "response_length_max": ("response_length/max",),
+    "response_length_min": ("response_length/min",),
+    "truncated_ratio": ("response_length/clip_ratio",),
+    "prompt_length": ("prompt_length/mean",),
+    "prompt_length_max": ("prompt_length/max",),
+    "prompt_length_min": ("prompt_length/min",),
+    # v1 compares with the longest prompt of the batch, and no log tells the limit
+    "prompt_truncated_ratio": (Key(("prompt_length/clip_ratio",), unless=V1_KEYS),),
+    "aborted_ratio": ("response/aborted_ratio",),
+    "turns": ("num_turns/mean", "training/num_turns/mean"),
+    # validation: the core metric of each data set; the second spelling is that of 0.2
+    "validation_score": (mean_of(r"val_core_.+_mean_\d+"), mean_of(r"(val_)?(.+_)?test_score(_.+)?")),
+    "step_seconds": ("perf/time_per_step", *_phase("step")),
+    "rollout_seconds": _phase("gen"),
+    "reward_seconds": _phase("reward"),
+    "old_log_prob_seconds": _phase("old_log_prob"),
+    "ref_log_prob_seconds": _phase("ref"),
+    "values_seconds": _phase("values"),
+    "advantage_seconds": _phase("adv"),
+    "update_actor_seconds": _phase("update_actor"),
+    "update_critic_seconds": _phase("update_critic"),
+    # fully_async 0.8 has the prefix twice, 0.7 once; the last is one_step_off_policy's
+    "weight_sync_seconds": (
+        "timing_s/update_weights",
+        "timing_s/timing_s/param_sync",
+        "timing_s/param_sync",
+        "timing_s/sync_rollout_weights",
+    ),
+    "save_checkpoint_seconds": _phase("save_checkpoint"),
+    "validation_seconds": (*_phase("testing"), "rollouter/validate_time"),
+    "wait_seconds": ("fully_async/total_wait_time", "timing_s/switch_wait"),
+    "rollout_seconds_per_token": (scaled("timing_per_token_ms/gen", MS),),
+    "ref_log_prob_seconds_per_token": (scaled("timing_per_token_ms/ref", MS),),
+    "values_seconds_per_token": (scaled("timing_per_token_ms/values", MS),),
+    "advantage_seconds_per_token": (scaled("timing_per_token_ms/adv", MS),),
+    "update_actor_seconds_per_token": (scaled("timing_per_token_ms/update_actor", MS),),
+    "update_critic_seconds_per_token": (scaled("timing_per_token_ms/update_critic", MS),),
+    "sample_generation_seconds": ("timing_s/agent_loop/generate_sequences/mean",),
+    "sample_generation_seconds_max": ("timing_s/agent_loop/generate_sequences/max",),
+    "tool_call_seconds": ("timing_s/agent_loop/tool_calls/mean",),
+    "tokens_per_second": tuple(
+        rate("perf/total_num_tokens", time) for time in ("perf/time_per_step", *_phase("step"))
+    ),
+    "tokens_per_second_per_gpu": ("perf/throughput",),
+    # time over all response tokens of the step: the whole cluster's speed
+    "rollout_tokens_per_second": (inverse("timing_per_token_ms/gen", 1 / MS),),
+    "mfu_ratio": ("perf/mfu/actor",),
+    "critic_mfu_ratio": ("perf/mfu/critic",),
+    "inference_mfu_ratio": ("perf/mfu/actor_infer",),
+    # "gb" is GiB
+    "gpu_memory_allocated_bytes": (
+        scaled("actor/perf/max_memory_allocated_gb", GIB),
+        scaled("perf/max_memory_allocated_gb", GIB),
+    ),
+    "gpu_memory_reserved_bytes": (
+        scaled("actor/perf/max_memory_reserved_gb", GIB),
+        scaled("perf/max_memory_reserved_gb", GIB),
+    ),
+    "critic_gpu_memory_allocated_bytes": (scaled("critic/perf/max_memory_allocated_gb", GIB),),
+    "critic_gpu_memory_reserved_bytes": (scaled("critic/perf/max_memory_reserved_gb", GIB),),
+    "host_memory_used_bytes": (
+        scaled("actor/perf/cpu_memory_used_gb", GIB),
+        scaled("perf/cpu_memory_used_gb", GIB),
+    ),
+    "rank_tokens_difference": (difference("global_seqlen/balanced_max", "global_seqlen/balanced_min"),),
+    "preemptions": (unless_negative("timing_s/agent_loop/num_preempted/mean"),),
+    "staleness": ("training/off_policy/trajectory_staleness/mean",),
+    "staleness_max": (
+        "training/off_policy/trajectory_staleness_worst/max",
+        "training/off_policy/trajectory_staleness/max",
+    ),
+    "version_span_max": (
+        "training/off_policy/trajectory_spans/max",
+        "fully_async/partial/max_partial_span",
+    ),
+    "partial_rollout_ratio": ("fully_async/partial/partial_ratio",),
+    "stale_trajectories": ("fully_async/count/stale_trajectory_processed",),
+    "stale_samples_dropped": (
+        "training/off_policy/evicted_samples",
+        "fully_async/count/dropped_stale_samples",
+    ),
+    "rollout_queue_size": ("fully_async/monitor/queue/mq_queue_size",),
+    "rollout_idle_ratio": ("fully_async/rollouter/idle_ratio", "rollouter/idle_ratio"),
+    "trainer_idle_ratio": ("fully_async/trainer/idle_ratio", "trainer/idle_ratio"),
+    "engine_prob_diff": ("training/rollout_probs_diff_mean",),
+    "engine_prob_diff_max": ("training/rollout_probs_diff_max",),
+    "engine_prob_correlation": ("training/rollout_actor_probs_pearson_corr",),
+    "engine_logprob_diff": ("rollout_corr/log_ppl_abs_diff",),
+    "engine_importance_ratio": ("rollout_corr/rollout_is_mean",),
+}
+
+PARTS = (
+    ("reward_component", re.compile(r"gdpo[/_](.+)[/_]mean")),
+    ("reward_component_std", re.compile(r"gdpo[/_](.+)[/_]std")),
+)

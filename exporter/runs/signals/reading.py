@@ -1,0 +1,135 @@
+"""Reading the records of one run: what its keys mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from types import MappingProxyType
+from typing import Any
+
+from exporter.runs.numbers import number
+from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs.signals.plan import Part, Plan
+from exporter.runs.signals.table import GUESSED, LONGEST_KEY, Additions, carried, spellings, table
+
+UNKNOWN = "unknown"
+SETTLED = 12
+"""So many signals of one framework leave no doubt about it."""
+
+MOST_KEYS = 1000
+"""Different keys of one run that count when its framework is guessed."""
+
+MANY_KEYS = 300
+"""Beyond so many keys, the framework is guessed again only when a quarter more have come."""
+
+MOST_PLANS = 64
+MOST_PLANNED_KEYS = 20_000
+MOST_PARTS = 16
+
+
+class Reading:
+    """What the records of one run say, in canonical signals.
+
+    ``framework`` names the table of keys; if it is empty, the framework is the one whose table
+    fits the keys seen so far best. ``additions`` are a user's own keys (signal -> keys, best
+    first); they come before those of every framework.
+    """
+
+    def __init__(self, framework: str, additions: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
+        self._guessing = not framework
+        self._framework = framework
+        self._additions: Additions = tuple((signal, tuple(keys)) for signal, keys in additions.items())
+        self._guess_from = 0
+        self._seen: dict[str, None] = {}
+        self._names: AbstractSet[str] = frozenset()
+        self._parts: dict[str, Part] = {}
+        self._plans: dict[tuple[str, ...], Plan] = {}
+        self._planned = 0
+        self._keys: tuple[str, ...] | None = None
+        self._plan = Plan((), {}, frozenset())
+
+    @property
+    def framework(self) -> str:
+        """The framework whose keys these are; ``unknown`` while nothing tells."""
+        return self._framework or UNKNOWN
+
+    def signals(self, values: Mapping[str, Any]) -> dict[str, float]:
+        """Signal -> value in base units. What was not logged is absent; NaN stays NaN."""
+        return self._planned_for(values).signals(values)
+
+    def parts(self, values: Mapping[str, Any]) -> dict[Part, float]:
+        """(Signal, part) -> value, of at most 16 parts a run."""
+        return _numbers(values, self._planned_for(values).parts)
+
+    def unmapped(self, values: Mapping[str, Any]) -> dict[str, float]:
+        """Key -> value of what is a number and no signal, those included that were averaged into one."""
+        plan = self._planned_for(values)
+        return _numbers(values, zip(plan.unmapped, plan.unmapped, strict=True))
+
+    def _planned_for(self, values: Mapping[str, Any]) -> Plan:
+        keys = tuple(values)
+        if keys != self._keys:
+            self._plan = self._plans.get(keys) or self._new_plan(keys)
+            self._keys = keys
+        return self._plan
+
+    def _new_plan(self, keys: tuple[str, ...]) -> Plan:
+        self._learn(keys)
+        if len(self._plans) >= MOST_PLANS or self._planned > MOST_PLANNED_KEYS:
+            self._forget()
+        plan = self._plans[keys] = self._make(keys)
+        self._planned += len(keys)
+        return plan
+
+    def _forget(self) -> None:
+        self._plans.clear()
+        self._planned = 0
+
+    def _learn(self, keys: tuple[str, ...]) -> None:
+        """Keys that were not there before may change what the others mean."""
+        room = MOST_KEYS - len(self._seen)
+        new = [key for key in keys if key not in self._seen and len(key) <= LONGEST_KEY][:room]
+        if not new:
+            return
+        self._seen.update(dict.fromkeys(new))
+        self._forget()
+        if self._guessing and len(self._seen) >= self._guess_from:
+            self._guess()
+            self._guess_from = len(self._seen) * 5 // 4 if len(self._seen) > MANY_KEYS else 0
+        if self._framework:
+            self._names = spellings(self._framework, self._seen).keys()
+
+    def _guess(self) -> None:
+        """The best fit; who was it before stays it unless another fits better."""
+        fits = {name: len(carried(name, self._seen, self._additions)) for name in GUESSED}
+        best = max(fits.values())
+        if best > fits.get(self._framework, 0):
+            self._framework = next(name for name, signals in fits.items() if signals == best)
+        self._guessing = best < SETTLED
+
+    def _make(self, keys: tuple[str, ...]) -> Plan:
+        if not self._framework:
+            plan = Plan((), {}, frozenset())
+        else:
+            found = table(self._framework, self._additions)
+            plan = Plan(found, spellings(self._framework, keys), self._names)
+        plan.split(keys, {key: part for key in keys if key not in plan.used and (part := self._part(key))})
+        return plan
+
+    def _part(self, key: str) -> Part | None:
+        part = self._parts.get(key)
+        if part is None and len(self._parts) < MOST_PARTS and self._framework and len(key) <= LONGEST_KEY:
+            part = _matched(self._framework, key)
+            if part:
+                self._parts[key] = part
+        return part
+
+
+def _matched(framework: str, key: str) -> Part | None:
+    parts = FRAMEWORKS[framework].parts
+    return next(((signal, found[1]) for signal, pattern in parts if (found := pattern.fullmatch(key))), None)
+
+
+def _numbers(values: Mapping[str, Any], wanted: Any) -> dict[Any, float]:
+    found = ((name, number(values[key])) for name, key in wanted)
+    return {name: value for name, value in found if value is not None}

@@ -1,0 +1,104 @@
+"""Histories that are rewritten as a whole: transformers' ``trainer_state.json``, and lists of log dicts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from exporter.runs.record import STEP_LIMIT, Event, TotalSteps
+from exporter.runs.sources.flat import FlatRecords, is_record, is_sample
+from exporter.runs.sources.json_lines import parse
+
+_LOOK_AT = 100
+"""So many entries tell whether a list is a history; its first ones may hold only validation."""
+
+
+class JsonDocument(ABC):
+    """A document that holds the whole history. ``read`` gets it anew whenever it was rewritten.
+
+    Entries that were there before are passed over. Where the history was rewritten, it is passed
+    on from the first entry that differs: the run sees the step go back.
+    """
+
+    name: str
+    framework: str
+
+    def __init__(self) -> None:
+        self._history: list[Any] = []
+        self._total: int | None = None
+
+    @staticmethod
+    @abstractmethod
+    def history(document: Any) -> list[Any] | None:
+        """The entries of a document, or ``None`` if it holds none."""
+
+    @classmethod
+    def recognises(cls, text: bytes) -> bool:
+        entries = cls.history(parse(text))
+        return entries is not None and any(map(is_record, entries[:_LOOK_AT]))
+
+    def read(self, text: bytes) -> Iterator[Event]:
+        document = parse(text)
+        history = self.history(document)
+        if history is None:
+            raise ValueError("no history")
+        before, self._history = self._history, history
+        yield from self._planned(document)
+        yield from _since(_alike(before, history), history)
+
+    def rest(self) -> Iterator[Event]:
+        """A document says all at once."""
+        return iter(())
+
+    def _planned(self, document: Any) -> Iterator[Event]:
+        match document:
+            case {"max_steps": int(total)} if 0 < total < STEP_LIMIT and total != self._total:
+                self._total = total
+                yield TotalSteps(total)
+
+
+class TrainerState(JsonDocument):
+    """The state that transformers' Trainer keeps in each checkpoint."""
+
+    name = "trainer_state"
+    framework = "trl"
+
+    @staticmethod
+    def history(document: Any) -> list[Any] | None:
+        match document:
+            case {"log_history": list(entries)}:
+                return entries
+        return None
+
+
+class JsonList(JsonDocument):
+    """A list of what was logged at each step."""
+
+    name = "json_list"
+    framework = ""
+
+    @staticmethod
+    def history(document: Any) -> list[Any] | None:
+        return document if isinstance(document, list) else None
+
+
+def _alike(before: list[Any], now: list[Any]) -> int:
+    """How many entries at the start are the same."""
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((index for index, (old, new) in pairs if old != new), min(len(before), len(now)))
+
+
+def _since(first: int, history: list[Any]) -> Iterator[Event]:
+    """What the entries from the first one on say. Steps that are not told are counted from the start."""
+    records = FlatRecords()
+    for index, entry in enumerate(history):
+        with suppress(ValueError):  # one bad entry must not end the document
+            events = list(records.events(entry)) if _is_log(entry) else []
+            if index >= first:
+                yield from events
+
+
+def _is_log(entry: Any) -> bool:
+    return isinstance(entry, dict) and not is_sample(entry)

@@ -1,0 +1,61 @@
+"""Protocol buffers as they stand on the wire.
+
+Source: https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+VARINT, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5
+"""How a field's value is written: the lowest three bits of its key."""
+
+
+def key(number: int, wire: int) -> int:
+    """The key of a field with that number, written in that way."""
+    return number << 3 | wire
+
+
+def fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Each field's key and value: an unsigned integer for a varint, else bytes.
+
+    Raises:
+        ValueError: the bytes are no message.
+    """
+    place = 0
+    while place < len(message):
+        found, place = varint(message, place)
+        wire = found & 7
+        if wire == VARINT:
+            value, place = varint(message, place)
+            yield found, value
+        else:
+            size, place = _size(message, place, wire)
+            if place + size > len(message):
+                raise ValueError("no message: a field is cut off")
+            yield found, message[place : place + size]
+            place += size
+
+
+def varint(message: bytes, place: int) -> tuple[int, int]:
+    """The unsigned integer of 64 bits that starts at a place, and the place behind it.
+
+    Raises:
+        ValueError: the integer is cut off, or longer than 10 bytes.
+    """
+    value = 0
+    for shift, byte in enumerate(message[place : place + 10]):
+        value |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, place + shift + 1
+    raise ValueError("no message: a number is cut off")
+
+
+def _size(message: bytes, place: int, wire: int) -> tuple[int, int]:
+    """How many bytes a value has, and where they start."""
+    if wire == SIZED:
+        return varint(message, place)
+    if wire in (EIGHT_BYTES, FOUR_BYTES):
+        return 8 if wire == EIGHT_BYTES else 4, place
+    raise ValueError("no message: unknown kind of field")

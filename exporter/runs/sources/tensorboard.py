@@ -1,0 +1,185 @@
+"""TensorBoard's event files, one event at a time: ``wall_time, step, summary {value {tag, simple_value}}``.
+
+Writers of the first version (PyTorch's, tensorboardX) log floats; those of the second (TensorFlow's)
+log tensors and name the plugin that shows a tag, some only the first time. Most write one scalar an
+event, so the scalars of a step are gathered until another step begins or the log pauses.
+
+Source: ``tensorflow/core/util/event.proto`` and ``tensorflow/core/framework/summary.proto``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from struct import Struct
+
+from exporter.runs.record import STEP_LIMIT, Event, Record
+from exporter.runs.sources.protobuf import EIGHT_BYTES, FOUR_BYTES, SIZED, VARINT, fields, key, varint
+from exporter.runs.sources.tensors import single
+
+TAGS = 10_000
+"""That many tags are known, and gathered in one record. No trainer has as many."""
+
+LONGEST_TAG = 1000
+"""In bytes; a bound for what is kept in memory, as well."""
+
+_WALL_TIME, _STEP, _VERSION, _SUMMARY = key(1, EIGHT_BYTES), key(2, VARINT), key(3, SIZED), key(5, SIZED)
+_VALUE = key(1, SIZED)
+_TAG, _FLOAT, _TENSOR, _METADATA = key(1, SIZED), key(2, FOUR_BYTES), key(8, SIZED), key(9, SIZED)
+_PLUGIN = _NAME = key(1, SIZED)
+
+_START = (
+    rb"\x09(.{8})(?:\x10([\x80-\xff]{0,9}[\0-\x7f]))?"  # wall time, step
+    rb"\x2a([\0-\x7f])\x0a([\0-\x7f])\x0a([\0-\x7f])(.{0,116})"  # lengths of summary, value and tag; tag
+)
+_SHORT_FLOAT = re.compile(_START + rb"\x15(.{4})", re.DOTALL)
+_SCALARS = b"scalars\x20\x01"
+_SHORT_TENSOR = re.compile(
+    _START + rb"B\x0a\x08\x01\x12\0[\x22\x2a]\x04(.{4})J\x0d\x0a\x09\x0a\x07" + _SCALARS, re.DOTALL
+)
+"""Nearly every event is one of these: a single float, in either version. Only if the lengths are right."""
+
+_BY_SECONDS = "ray/node."
+"""NeMo-RL logs the load of its boxes there, and as step the seconds since its start."""
+
+_double = Struct("<d").unpack
+_float = Struct("<f").unpack
+
+_Scalars = list[tuple[str, float]]
+
+
+class _Streams:
+    """Which of a trainer's counters a tag's steps belong to.
+
+    Some trainers count several things, each with tags of its own (slime: rollouts and updates). A lower
+    step is such a count if it is not lower than the last of tags with the same first part: from then on
+    that part is a stream of its own. Any other lower step is passed on: the trainer resumed.
+    """
+
+    def __init__(self) -> None:
+        self._step = -1
+        self._last: dict[str, int] = {}
+        self._apart: set[str] = set()
+
+    def of(self, tag: str, step: int) -> str:
+        """The stream of a scalar; call it once for each, in order."""
+        part = tag.partition("/")[0]
+        if part not in self._last and len(self._last) >= TAGS:
+            return ""
+        if self._last.get(part, -1) <= step < self._step:
+            self._apart.add(part)
+        self._last[part] = step
+        if part in self._apart:
+            return part
+        self._step = step
+        return ""
+
+
+class TensorBoard:
+    """Scalars of an event file, whichever framework wrote them."""
+
+    name = "tensorboard"
+    framework = ""
+
+    def __init__(self) -> None:
+        self._gathered: Record | None = None
+        self._values: dict[str, float] = {}
+        self._scalars: set[str] = set()
+        self._streams = _Streams()
+
+    @staticmethod
+    def recognises(line: bytes) -> bool:
+        if b"brain.Event:" not in line[:64]:
+            return False
+        try:
+            return bytes(dict(fields(line)).get(_VERSION, b"")).startswith(b"brain.Event:")
+        except ValueError:
+            return False
+
+    def read(self, line: bytes) -> Iterator[Event]:
+        time, step, scalars = self._short(line) or self._event(line)
+        if scalars and step >= STEP_LIMIT:  # negative ones are as high: they are read unsigned
+            raise ValueError("no record: no trainer made that many steps")
+        for tag, value in scalars:
+            if tag.startswith(_BY_SECONDS):
+                continue
+            stream = self._streams.of(tag, step)
+            if not self._continues(step, stream, tag):
+                yield from self.rest()
+                self._values = {}
+                self._gathered = Record(step, self._values, time, stream)
+            self._values[tag] = value
+
+    def rest(self) -> Iterator[Event]:
+        """The step that may not be complete yet; what comes later of it is another record."""
+        gathered, self._gathered = self._gathered, None
+        if gathered is not None:
+            yield gathered
+
+    def _continues(self, step: int, stream: str, tag: str) -> bool:
+        """Does a scalar belong to the record that is being gathered?"""
+        record, values = self._gathered, self._values
+        if record is None or record.step != step or record.stream != stream:
+            return False
+        return tag not in values and len(values) < TAGS
+
+    def _short(self, payload: bytes) -> tuple[float | None, int, _Scalars] | None:
+        """What the usual form of an event says; ``None`` if this one has another form."""
+        form = _SHORT_TENSOR if payload.endswith(_SCALARS) else _SHORT_FLOAT
+        found = form.fullmatch(payload)
+        if found is None:
+            return None
+        time, step, summary, value, length, tag, number = found.groups()
+        value_length = len(payload) - found.start(5) + 1
+        if length[0] != len(tag) or value[0] != value_length or summary[0] != value_length + 2:
+            return None
+        scalar = tag.decode(), _float(number)[0]
+        if form is _SHORT_TENSOR:
+            self._known(scalar[0])
+        return _seconds(time), _step(step), [scalar]
+
+    def _event(self, payload: bytes) -> tuple[float | None, int, _Scalars]:
+        found = dict(fields(payload))
+        values = (value for kind, value in fields(found.get(_SUMMARY, b"")) if kind == _VALUE)
+        scalars = [scalar for value in values if (scalar := self._scalar(value))]
+        return _seconds(found.get(_WALL_TIME)), found.get(_STEP, 0), scalars
+
+    def _scalar(self, value: bytes) -> tuple[str, float] | None:
+        found = dict(fields(value))
+        tag = _text(found.get(_TAG, b""))
+        if _FLOAT in found:
+            return tag, _float(found[_FLOAT])[0]
+        if _METADATA in found and _is_scalar(found[_METADATA]):
+            self._known(tag)
+        number = single(found.get(_TENSOR, b"")) if tag in self._scalars else None
+        return None if number is None else (tag, number)
+
+    def _known(self, tag: str) -> None:
+        """That tag's tensors are scalars."""
+        if len(self._scalars) < TAGS:
+            self._scalars.add(tag)
+
+
+def _text(tag: bytes) -> str:
+    if len(tag) > LONGEST_TAG:
+        raise ValueError("no record: no trainer has tags that long")
+    return tag.decode()
+
+
+@lru_cache(maxsize=64)
+def _step(raw: bytes | None) -> int:
+    return varint(raw, 0)[0] if raw else 0
+
+
+def _seconds(wall_time: bytes | None) -> float | None:
+    """Seconds since the epoch."""
+    seconds = math.nan if wall_time is None else _double(wall_time)[0]
+    return seconds if math.isfinite(seconds) else None
+
+
+def _is_scalar(metadata: bytes) -> bool:
+    """Is this the metadata of a tag that TensorBoard shows as a curve?"""
+    plugin = dict(fields(metadata)).get(_PLUGIN, b"")
+    return bool(dict(fields(plugin)).get(_NAME) == b"scalars")

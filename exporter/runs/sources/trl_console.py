@@ -1,0 +1,129 @@
+"""What a Hugging Face trainer prints: ``{'loss': 0.02, 'reward': 0.5, ..., 'epoch': 0.02}``.
+
+TRL and what is built on it (Unsloth, ms-swift). transformers 4 prints numbers, 5 prints texts with
+four digits. The dict stands alone in its line but for tqdm's bars, and does not hold its step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from exporter.runs.numbers import number
+from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.sources.endings import HINTS, ending
+from exporter.runs.sources.python_dict import Dicts, Values
+from exporter.runs.sources.terminal import pieces
+from exporter.runs.sources.trl_steps import Steps
+
+PROGRESS = "global_step/max_steps"
+"""ms-swift's step: ``5/3766``."""
+
+_TEXTS = frozenset({PROGRESS, "percentage", "elapsed_time", "remaining_time"})
+_MEASURED = ("loss", "reward", "objective/kl")
+_PROGRESS = re.compile(r"(\d{1,15})/(\d{1,15})")
+_WORTH_A_LOOK = re.compile(rb"otal (?:optimization )?steps = |logging_steps|max_steps|" + HINTS)
+_TOTAL = re.compile(rb"Total (?:optimization )?steps = (\d{1,15})\b")
+_MAX_STEPS = re.compile(rb"(?:^\s*|[\s{(,])['\"]?max_steps['\"]?(?:=|: ?)([1-9]\d{0,14})\b(?!\.)")
+_EVERY = re.compile(rb"logging_steps['\"]?(?:[= ]|: ?)([1-9]\d{0,8})\b(?!\.)")
+
+
+class TrlConsole:
+    """The console output of transformers 4 and 5."""
+
+    name = "trl_console"
+    framework = "trl"
+
+    def __init__(self) -> None:
+        self._steps = Steps()
+        self._dicts = Dicts()
+        self._total: int | None = None
+        self._finished = False
+
+    @staticmethod
+    def recognises(line: bytes) -> bool:
+        if b"{'" not in line or b"'epoch':" not in line:
+            return False
+        return any(isinstance(event, Record) for event in TrlConsole().read(line))
+
+    def read(self, line: bytes) -> Iterator[Event]:
+        yield from self._printed(line)
+        if _WORTH_A_LOOK.search(line):
+            yield from self._said(line)
+
+    def rest(self) -> Iterator[Event]:
+        """Half a dict is no record: the key that makes it one stands at its end."""
+        return iter(())
+
+    def _printed(self, line: bytes) -> Iterator[Event]:
+        for piece in pieces(line):
+            text = self._steps.bars.see(piece)
+            if text and not text.isspace():
+                yield from self._text(text)
+
+    def _text(self, text: str) -> Iterator[Event]:
+        found = [values for before, values in self._dicts.read(text) if _is_alone(before)]
+        logged = [values for values in found if _is_logged(values)]
+        for values in logged:
+            yield from self._logged(values)
+        if not logged and not self._dicts.is_open:
+            self._steps.bars.other_text()
+
+    def _logged(self, values: Values) -> Iterator[Event]:
+        if "train_runtime" in values:
+            self._finished = True
+            self._steps.end()
+        elif any(key in values for key in _MEASURED):
+            self._finished = False
+            yield from self._record(values, evaluation=False)
+        else:
+            yield from self._record(values, evaluation=True)
+        if self._finished:  # an evaluation after the end is no sign of life
+            yield Ended("finished")
+
+    def _record(self, values: Values, *, evaluation: bool) -> Iterator[Event]:
+        told = _PROGRESS.fullmatch(values.get(PROGRESS) or "")
+        if told:
+            step, total = self._steps.told(int(told[1])), int(told[2])
+        else:
+            step = self._steps.of_evaluation() if evaluation else self._steps.of_training(values)
+            total = self._steps.bars.total or 0
+        yield from self._of(total)
+        yield Record(step, values)
+
+    def _of(self, total: int) -> Iterator[Event]:
+        if total and total != self._total:
+            self._total = total
+            yield TotalSteps(total)
+
+    def _said(self, line: bytes) -> Iterator[Event]:
+        if every := _EVERY.search(line):
+            self._steps.every = int(every[1])
+        if total := _TOTAL.search(line) or _of_trainer(line):
+            self._steps.bars.declare(int(total[1]))
+            yield from self._of(int(total[1]))
+        if ended := ending(line):
+            yield ended
+
+
+def _of_trainer(line: bytes) -> re.Match[bytes] | None:
+    """``max_steps`` of the trainer's settings: agents' environments have one of their own."""
+    found = _MAX_STEPS.search(line)
+    return found if found and (b"logging_steps" in line or line.strip(b" ,") == found[0].strip()) else None
+
+
+def _is_alone(before: str) -> bool:
+    """A dict in a list, in an assignment or behind a word and a colon is somebody's print."""
+    before = before.rstrip()
+    return not before.endswith((":", "=", ",", "[", "(", "{")) or before.endswith("]:")
+
+
+def _is_logged(values: Values) -> bool:
+    """Trainers log numbers with their epoch; their history, which has the step, is no news."""
+    if "epoch" not in values or "step" in values or not _is_measured(values):
+        return False
+    return all(number(value) is not None for key, value in values.items() if key not in _TEXTS)
+
+
+def _is_measured(values: Values) -> bool:
+    return any(key in _MEASURED or key == "train_runtime" or key.startswith("eval_") for key in values)

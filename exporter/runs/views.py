@@ -1,0 +1,60 @@
+"""Runs as they are to be shown: their names, their states, and whether they are shown at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from exporter.runs.contract import STATES
+from exporter.runs.lifecycle import Evidence, Silence, state
+from exporter.runs.run import Run
+
+SHOWN = frozenset(STATES)
+ENDED_BADLY = frozenset({"failed", "vanished", "stopped"})
+
+
+@dataclass(slots=True, frozen=True)
+class View:
+    """A run as it is to be shown: its name, state, and whether a writer was seen (or cannot be)."""
+
+    name: str
+    run: Run
+    state: str
+    writer: bool | None
+
+
+@dataclass(slots=True, frozen=True)
+class Signs:
+    """Signs of life of a run, in seconds: since when nothing came, since when its writer is away.
+
+    ``writer``: is it there; ``None`` if that cannot be seen.
+    """
+
+    quiet: float
+    gone: float | None
+    writer: bool | None
+
+
+@dataclass(slots=True, frozen=True)
+class Judge:
+    """When a run is silent, and when it leaves: ``forget_after`` in seconds."""
+
+    silence: Silence
+    forget_after: float
+
+    def state(self, run: Run, signs: Signs) -> str:
+        """The run's state, or ``forgotten``, or ``dormant`` if it had ended badly before it was watched."""
+        evidence = Evidence(
+            run.ended,
+            run.progress.step,
+            run.total,
+            signs.quiet,
+            signs.gone,
+            bool(signs.writer),
+            run.times.pace.typical(),
+        )
+        now = state(evidence, self.silence)
+        if signs.quiet > self.forget_after and now != "running":
+            return "forgotten"
+        if not run.watched and now in ENDED_BADLY:
+            return "dormant"
+        return now

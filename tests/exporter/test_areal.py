@@ -1,0 +1,111 @@
+"""AReaL's tables, drawn in boxes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.numbers import number
+from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.sources.areal import Areal
+
+LOGGER = "(AReaL) 20260521-10:11:12.345 StatsLogger INFO: "
+HEADER = f"{LOGGER}Epoch 1/5 Step 12/100 Train step 12/500 done."
+TABLE = [
+    f"{LOGGER}Stats (1/1):",
+    LOGGER,
+    "╒═══════════════════════════╤════════════╤════════════════════════════════╤══════════════╕",
+    "│ ppo_actor/task_reward/avg │ 5.3125e-01 │ timeperf/rollout               │ 5.5200e+01   │",
+    "├───────────────────────────┼────────────┼────────────────────────────────┼──────────────┤",
+    "│ ppo_actor/n_seqs          │ 2.5600e+02 │ ppo_actor/update/grad_norm     │ nan          │",
+    "│ ppo_actor/old_logp/avg    │ -2.834e-01 │                                │              │",
+    "╘═══════════════════════════╧════════════╧════════════════════════════════╧══════════════╛",
+]
+
+
+def read(*lines: str | bytes) -> list[Event]:
+    source = Areal()
+    encoded = [line if isinstance(line, bytes) else line.encode() for line in lines]
+    return [event for line in encoded for event in source.read(line)] + list(source.rest())
+
+
+def records(*lines: str) -> list[Record]:
+    return [event for event in read(*lines) if isinstance(event, Record)]
+
+
+def test_a_table_is_one_record_of_the_step_above_it() -> None:
+    total, found = read(HEADER, *TABLE)
+
+    assert total == TotalSteps(500)
+    assert isinstance(found, Record)
+    values = {key: number(raw) for key, raw in found.values.items()}
+    assert math.isnan(values.pop("ppo_actor/update/grad_norm") or 0.0)
+    assert (found.step, values) == (
+        12,
+        {
+            "ppo_actor/task_reward/avg": 0.53125,
+            "timeperf/rollout": 55.2,
+            "ppo_actor/n_seqs": 256.0,
+            "ppo_actor/old_logp/avg": -0.2834,
+        },
+    )
+
+
+def test_the_line_of_the_step_is_what_a_log_is_known_by() -> None:
+    assert Areal.recognises(HEADER.encode())
+    assert not any(Areal.recognises(line.encode()) for line in TABLE)
+
+
+def test_prefix_and_colours_do_no_harm() -> None:
+    lines = [f"\x1b[36m(MasterWorker pid=9)\x1b[0m \x1b[1;34m{line}\x1b[0m" for line in (HEADER, *TABLE)]
+
+    assert records(*lines) == records(HEADER, *TABLE)
+
+
+def test_the_steps_of_the_run_count_over_its_epochs() -> None:
+    second = HEADER.replace("Epoch 1/5 Step 12/100 Train step 12", "Epoch 2/5 Step 3/100 Train step 103")
+
+    assert [record.step for record in records(HEADER, *TABLE, second, *TABLE)] == [12, 103]
+
+
+def test_two_tables_of_a_step_are_records_of_one_step() -> None:
+    other = ["╒═╤═╕", "│ eval/reward/avg │ 2.5000e-01 │", "╘═╧═╛"]
+    found = records(HEADER, *TABLE, *other)
+
+    assert [record.step for record in found] == [12, 12]
+    assert found[1].values == {"eval/reward/avg": "2.5000e-01"}
+
+
+def test_what_a_table_holds_comes_when_the_log_pauses() -> None:
+    (found,) = records(HEADER, *TABLE[:4])
+
+    assert set(found.values) == {"ppo_actor/task_reward/avg", "timeperf/rollout"}
+
+
+def test_a_table_without_a_step_is_somebody_elses() -> None:
+    assert read(*TABLE) == []
+
+
+def test_texts_in_a_table_are_no_numbers() -> None:
+    assert read(HEADER, "│ Model │ Qwen │ Layers │ all │") == [TotalSteps(500)]
+
+
+@pytest.mark.parametrize("cut", range(1, len(TABLE[3])))
+def test_a_row_cut_anywhere_holds_no_cut_number(cut: int) -> None:
+    whole = {"ppo_actor/task_reward/avg": "5.3125e-01", "timeperf/rollout": "5.5200e+01"}
+    found = records(HEADER, TABLE[3][:cut])
+
+    assert all(whole[key] == value for record in found for key, value in record.values.items())
+
+
+def test_a_traceback_may_be_the_end() -> None:
+    assert read("Traceback (most recent call last):") == [Ended("failed", certain=False)]
+
+
+@given(st.lists(st.binary(max_size=80), max_size=6))
+def test_random_bytes_never_raise(lines: list[bytes]) -> None:
+    read(HEADER, *lines, *("│ a │".encode() + line + "│".encode() for line in lines))
+    assert not any(Areal.recognises(line) for line in lines)

@@ -1,0 +1,256 @@
+"""Tables, as loops write them and as W&B exports them."""
+
+from __future__ import annotations
+
+import csv
+import math
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.record import Record
+from exporter.runs.signals import Reading
+from exporter.runs.sources.csv_table import CsvTable
+
+
+def read(*lines: str) -> list[Record]:
+    assert CsvTable.recognises(lines[0].encode())
+    return records([line.encode() for line in lines])
+
+
+def records(lines: list[bytes]) -> list[Record]:
+    source = CsvTable()
+    found = [event for line in lines for event in source.read(line)]
+    assert not list(source.rest())
+    return [event for event in found if isinstance(event, Record)]
+
+
+def test_a_row_is_a_record_of_its_step() -> None:
+    (found,) = read("step,reward_mean,entropy", "12,0.5,0.25")
+
+    assert (found.step, found.time, found.stream, found.run) == (12, None, "", "")
+    assert found.values == {"reward_mean": "0.5", "entropy": "0.25"}
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["", "\r"])
+def test_separators_and_line_ends_do_not_matter(separator: str, end: str) -> None:
+    lines = [separator.join(cells) + end for cells in (["step", "reward_mean"], ["12", "0.5"])]
+
+    assert read(*lines) == [Record(12, {"reward_mean": "0.5"})]
+
+
+def test_a_comma_between_digits_is_a_decimal_point_where_semicolons_separate() -> None:
+    assert read("step;reward_mean", "12;0,5") == [Record(12, {"reward_mean": "0.5"})]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name() -> None:
+    assert read("\ufeffstep,reward_mean", "12,0.5") == [Record(12, {"reward_mean": "0.5"})]
+
+
+def test_quoted_cells_may_hold_the_separator() -> None:
+    found = read('"step","reward_mean","env, success"', '"12","0.5","0.25"')
+
+    assert found == [Record(12, {"reward_mean": "0.5", "env, success": "0.25"})]
+
+
+def test_blank_cells_are_missing_and_never_zero() -> None:
+    first, second = read("step,reward_mean,entropy", "1,,0.25", "2, ,", "3,0.5,")
+
+    assert (first.step, first.values) == (1, {"entropy": "0.25"})
+    assert (second.step, second.values) == (3, {"reward_mean": "0.5"})
+
+
+def test_nan_is_not_blank() -> None:
+    (found,) = read("step,reward_mean", "1,NaN")
+    (value,) = Reading("").signals(found.values).values()
+
+    assert math.isnan(value)
+
+
+@pytest.mark.parametrize(
+    "name", ["step", "Step", "global_step", "training/global_step", "_step", "iteration"]
+)
+def test_the_step_has_many_names(name: str) -> None:
+    assert [found.step for found in read(f"{name},reward_mean", "7,0.5")] == [7]
+
+
+def test_steps_of_the_trainer_win_over_calls_of_the_logger() -> None:
+    (found,) = read("_step,trainer/global_step,reward_mean", "70,7,0.5")
+
+    assert (found.step, found.values) == (7, {"reward_mean": "0.5"})
+
+
+def test_rows_are_counted_where_no_step_is_told() -> None:
+    assert [found.step for found in read("reward_mean,entropy", "0.5,0.1", "0.5,0.1")] == [1, 2]
+
+
+def test_a_step_may_be_written_as_a_float() -> None:
+    assert [found.step for found in read("step,reward_mean", "7.0,0.5")] == [7]
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "seconds"),
+    [
+        ("_timestamp", "1700000000.5", 1700000000.5),
+        ("timestamp", "2023-11-14T22:13:20Z", 1700000000.0),
+        ("Wall time", "1700000000", 1700000000.0),
+        ("timestamp", "1700000000000", 1700000000.0),
+        ("timestamp", "12.5", None),
+        ("timestamp", "yesterday", None),
+        ("timestamp", "", None),
+    ],
+)
+def test_times_are_taken_where_they_make_sense(name: str, cell: str, seconds: float | None) -> None:
+    (found,) = read(f"step,reward_mean,{name}", f"1,0.5,{cell}")
+
+    assert (found.time, found.values) == (seconds, {"reward_mean": "0.5"})
+
+
+@pytest.mark.parametrize(
+    "row", ["1", "1,2,3", "x,0.5", "-1,0.5", "1.5,0.5", ",0.5", "nan,0.5", "1" * 40 + ",0.5"]
+)
+def test_a_row_that_fits_no_header_is_a_value_error(row: str) -> None:
+    source = CsvTable()
+    assert not list(source.read(b"step,reward_mean"))
+
+    with pytest.raises(ValueError, match=r"cells|step"):
+        list(source.read(row.encode()))
+
+
+def test_a_header_in_the_middle_starts_other_columns() -> None:
+    found = read("step,reward_mean", "1,0.5", "step,entropy,reward_mean", "1,0.25,0.75")
+
+    assert found[1].values == {"entropy": "0.25", "reward_mean": "0.75"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "step,date",
+        "step",
+        "reward_mean",
+        "reward_mean,name",
+        "learning_rate,epoch",
+        "1,0.5",
+        "step,0.5,reward_mean",
+        '{"step":1,"reward_mean":0.5}',
+        "[step,reward_mean]",
+        "the reward, as you see, is the entropy",
+        "step,reward\x00_mean,entropy",
+        "\x1b[32mstep,reward_mean",
+        '"step,reward_mean',
+    ],
+)
+def test_other_lines_are_no_header(line: str) -> None:
+    assert not CsvTable.recognises(line.encode())
+
+
+# W&B's exports
+
+WANDB = (
+    '"Step","Name: a - critic/rewards/mean","Name: a - critic/rewards/mean__MIN",'
+    '"Name: a - critic/rewards/mean__MAX","Name: b - c - critic/rewards/mean","Name: a - actor/entropy"'
+)
+
+
+def test_columns_of_several_runs_are_records_of_each() -> None:
+    found = read(WANDB, '"1","0.5","0","1","0.25","0.125"')
+
+    assert found == [
+        Record(1, {"critic/rewards/mean": "0.5", "actor/entropy": "0.125"}, run="a"),
+        Record(1, {"critic/rewards/mean": "0.25"}, run="b - c"),
+    ]
+
+
+def test_a_run_that_has_ended_has_no_record() -> None:
+    assert [found.run for found in read(WANDB, '"1","","","","0.25",""')] == ["b - c"]
+
+
+def test_ranges_tell_w_and_b_s_columns_without_the_word_name() -> None:
+    (found,) = read("Step,a - train/reward,a - train/reward__MIN,a - train/reward__MAX", "1,0.5,0,1")
+
+    assert (found.run, found.values) == ("a", {"train/reward": "0.5"})
+
+
+# anything
+
+
+@given(st.lists(st.binary(max_size=60), max_size=6))
+def test_random_lines_are_records_or_value_errors(lines: list[bytes]) -> None:
+    source = CsvTable()
+    for line in (b"step,reward_mean", *lines):
+        CsvTable.recognises(line)
+        with suppress(ValueError):
+            assert all(event.step >= 0 for event in source.read(line) if isinstance(event, Record))
+
+
+@given(st.text(st.sampled_from('step,;\t"reward_mean\r\ufeff'), max_size=60))
+def test_random_headers_never_raise(line: str) -> None:
+    CsvTable.recognises(line.encode())
+
+
+# real tables
+
+
+def tables(real_logs: Path, folder: str) -> list[Path]:
+    found = sorted((real_logs / folder).glob("*.csv"))
+    assert found
+    return found
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    ("folder", "framework", "signals"),
+    [
+        ("ragen_csv", "generic", {"performance": "reward", "output length": "response_length"}),
+        (
+            "verl_csv",
+            "verl",
+            {
+                "critic_score_mean": "reward",
+                "actor_entropy": "entropy",
+                "response_length_clip_ratio": "truncated_ratio",
+            },
+        ),
+    ],
+)
+def test_real_tables_are_read_to_the_last_row(
+    real_logs: Path, folder: str, framework: str, signals: dict[str, str]
+) -> None:
+    for path in tables(real_logs, folder):
+        found = records(path.read_bytes().split(b"\n"))
+        reading = Reading("")
+        measured = [row for row in rows(path) if any(row[key] for key in row if key != "step")]
+
+        assert [record.step for record in found] == [int(row["step"]) for row in measured], path.name
+        for record, row in zip(found, measured, strict=True):
+            values = reading.signals(record.values)
+            for column, signal in signals.items():
+                assert values[signal] == float(row[column])
+        assert reading.framework == framework
+
+
+def test_the_real_export_of_w_and_b_holds_each_run_to_its_end(real_logs: Path) -> None:
+    for path in tables(real_logs, "wandb_csv"):
+        found = records(path.read_bytes().split(b"\n"))
+        table = rows(path)
+        columns = [
+            name for name in table[0] if name.startswith("Name: ") and not name.endswith(("MIN", "MAX"))
+        ]
+
+        assert len(columns) == 8
+        for column in columns:
+            run = column.removeprefix("Name: ").removesuffix(" - critic/rewards/mean")
+            expected = [(int(row["Step"]), float(row[column])) for row in table if row[column]]
+            of_run = [record for record in found if record.run == run]
+            reading = Reading("")
+            assert [(record.step, reading.signals(record.values)["reward"]) for record in of_run] == expected

@@ -1,0 +1,203 @@
+"""Flat JSON lines of home-made loops, Tinker, SkyRL and ms-swift."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.numbers import number
+from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals import Reading
+from exporter.runs.sources.flat_jsonl import FlatJsonl
+
+
+def events(*lines: bytes) -> list[Event]:
+    source = FlatJsonl()
+    found = [event for line in lines for event in source.read(line)]
+    assert not list(source.rest())
+    return found
+
+
+def records(*lines: bytes) -> list[Record]:
+    return [event for event in events(*lines) if isinstance(event, Record)]
+
+
+def test_a_line_is_a_record_of_its_step() -> None:
+    line = b'{"step":12,"reward/mean":0.5,"timestamp":1700000000.5}'
+
+    assert FlatJsonl.recognises(line)
+    assert records(line) == [Record(12, {"reward/mean": 0.5}, 1700000000.5)]
+
+
+@pytest.mark.parametrize("key", ["step", "global_step", "_step", "iteration", "progress/batch", "train_step"])
+def test_the_step_has_many_names(key: str) -> None:
+    line = json.dumps({key: 7, "mean_reward": 0.5}).encode()
+
+    assert FlatJsonl.recognises(line)
+    assert records(line) == [Record(7, {"mean_reward": 0.5})]
+
+
+def test_lines_are_counted_where_no_step_is_told() -> None:
+    line = b'{"mean_reward":0.5,"entropy":0.25}'
+
+    assert FlatJsonl.recognises(line)
+    assert [found.step for found in records(line, line)] == [1, 2]
+
+
+def test_a_line_without_a_step_among_others_belongs_to_the_step_before() -> None:
+    found = records(
+        b'{"step":3,"mean_reward":0.5}', b'{"eval_accuracy":0.5}', b'{"step":4,"mean_reward":0.5}'
+    )
+
+    assert [record.step for record in found] == [3, 3, 4]
+
+
+def test_keys_that_are_grouped_once_are_flattened() -> None:
+    (found,) = records(b'{"step":1,"reward":{"mean":0.5,"max":1},"deep":{"a":{"b":1}}}')
+
+    assert found.values == {"reward/mean": 0.5, "reward/max": 1}
+
+
+@pytest.mark.parametrize("written", ["NaN", "Infinity", "-Infinity", "null"])
+def test_bare_nan_and_inf_are_not_finite(written: str) -> None:
+    line = f'{{"step":3,"kl":{written},"entropy":0.5}}'.encode()
+    (found,) = records(line)
+    value = number(found.values["kl"])
+
+    assert FlatJsonl.recognises(line)
+    assert value is not None
+    assert math.isnan(value)
+
+
+def test_text_and_booleans_are_left_out() -> None:
+    (found,) = records(b'{"step":1,"mean_reward":0.5,"phase":"rollout","done":true,"list":[1]}')
+
+    assert found.values == {"mean_reward": 0.5}
+
+
+def test_ms_swift_s_progress_tells_step_and_total() -> None:
+    line = (
+        b'{"loss": 0.1, "reward": 0.5, "global_step/max_steps": "5/3766", "percentage": "0.13%",'
+        b' "elapsed_time": "1m 29s", "memory(GiB)": 56.74, "train_speed(iter/s)": 0.056099}'
+    )
+    total, record = events(line)
+
+    assert FlatJsonl.recognises(line)
+    assert total == TotalSteps(3766)
+    assert isinstance(record, Record)
+    assert (record.step, record.values["reward"]) == (5, 0.5)
+
+
+def test_the_summary_at_the_end_is_the_end_and_no_record() -> None:
+    assert events(b'{"train_runtime":50.0,"reward":0.5,"step":100}') == [Ended("finished")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"input":"What is 2+2?","output":"4","gts":"4","score":1.0,"step":7}',
+        '{"prompt":"Hi","completion":"Ho","reward":1.0,"step":7}',
+        '{"messages":[{"role":"user"}],"reward":1.0,"step":7}',
+        '{"step":1,"reward":0.5,"note":"' + "x" * 300 + '"}',
+    ],
+)
+def test_samples_are_no_records(line: str) -> None:
+    assert not FlatJsonl.recognises(line.encode())
+    assert events(line.encode()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        "[]",
+        '{"step":1}',
+        '{"step":1,"name":"reward"}',
+        '{"step":1,"x":2}',
+        '{"learning_rate":1e-6,"epoch":3,"kl_coef":0.1}',
+        '{"id":4,"score":1.0}',
+        '{"step":12,"data":{"actor/entropy":0.41}}',
+        '{"step":1,"reward":"high"}',
+        '{"step":1,"reward":0.5',
+        '{"step":1,"reward":{"mean":{"a":1}}}',
+    ],
+)
+def test_other_objects_are_not_recognised(line: str) -> None:
+    assert not FlatJsonl.recognises(line.encode())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"text",
+        b"[1]",
+        b'{"step":1,"reward":0.5',
+        b'{"step":-1,"reward":0.5}',
+        b'{"step":1.5,"reward":0.5}',
+        b'{"step":null,"reward":0.5}',
+        b'{"step":1e300,"reward":0.5}',
+        b'{"global_step/max_steps":"5","reward":0.5}',
+        b'{"step":1,"reward":NaN,"x":' + b"[" * 100_000 + b"}",
+    ],
+)
+def test_what_is_no_record_is_a_value_error(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"record|step"):
+        events(line)
+
+
+def test_blank_lines_say_nothing() -> None:
+    assert events(b"", b"  \r") == []
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_records_or_value_errors(line: bytes) -> None:
+    FlatJsonl.recognises(line)
+    with suppress(ValueError):
+        events(line)
+
+
+@given(st.text(st.sampled_from('{}[]":,0123456789.eE-NaIfintystepreward \\u'), max_size=60))
+def test_random_json_never_raises_anything_else(inside: str) -> None:
+    with suppress(ValueError):
+        assert all(found.step >= 0 for found in records(b'{"step":1,"reward":' + inside.encode() + b"}"))
+
+
+# real logs
+
+REAL = {
+    "countdown": ("mean_reward", "avg_gen_tokens"),
+    "skyrl": ("reward/total", None),
+    "tinker": ("reward/mean", None),
+}
+"""Starts of the names of the logs, with the keys that hold reward and length there."""
+
+
+def test_real_logs_are_read_to_the_last_line(real_logs: Path) -> None:
+    logs = sorted((real_logs / "jsonl").glob("*.jsonl"))
+    assert len(logs) == 4
+
+    for log in logs:
+        written = [json.loads(line) for line in log.read_text().splitlines()]
+        found = records(*log.read_bytes().split(b"\n"))
+        reward, length = next(keys for start, keys in REAL.items() if log.name.startswith(start))
+        reading = Reading("")
+
+        assert [record.step for record in found] == [line["step"] for line in written]
+        assert [record.time for record in found] == [line.get("timestamp") for line in written]
+        for record, line in zip(found, written, strict=True):
+            signals = reading.signals(record.values)
+            assert signals["reward"] == line[reward]
+            assert signals.get("response_length") == line.get(length)
+
+
+def test_a_count_of_truncated_responses_becomes_a_share(real_logs: Path) -> None:
+    (log,) = (real_logs / "jsonl").glob("countdown*.jsonl")
+    (first, *_) = records(*log.read_bytes().split(b"\n"))
+
+    assert Reading("").signals(first.values)["truncated_ratio"] == 5 / 20

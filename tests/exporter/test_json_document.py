@@ -1,0 +1,223 @@
+"""Histories that are rewritten as a whole."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.numbers import number
+from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals import Reading
+from exporter.runs.sources.json_document import JsonDocument, JsonList, TrainerState
+
+
+def state(*entries: dict[str, Any], **more: Any) -> bytes:
+    return json.dumps({"best_metric": None, "log_history": entries, **more}, indent=2).encode()
+
+
+def entry(step: int, reward: float = 0.5) -> dict[str, Any]:
+    return {"epoch": step / 10, "reward": reward, "step": step}
+
+
+def steps(events: list[Event]) -> list[int]:
+    return [event.step for event in events if isinstance(event, Record)]
+
+
+def read(source: JsonDocument, text: bytes) -> list[Event]:
+    found = list(source.read(text))
+    assert not list(source.rest())
+    return found
+
+
+# a trainer's state
+
+
+def test_a_state_holds_the_history_and_the_total() -> None:
+    text = state(entry(10), entry(20), max_steps=200, global_step=20)
+
+    assert TrainerState.recognises(text)
+    assert not JsonList.recognises(text)
+    assert read(TrainerState(), text) == [
+        TotalSteps(200),
+        Record(10, {"epoch": 1.0, "reward": 0.5}),
+        Record(20, {"epoch": 2.0, "reward": 0.5}),
+    ]
+
+
+@pytest.mark.parametrize("total", [-1, 0, None, "200", 10**20])
+def test_a_total_that_is_none_is_not_told(total: Any) -> None:
+    assert steps(read(TrainerState(), state(entry(1), max_steps=total))) == [1]
+    assert not any(
+        isinstance(event, TotalSteps) for event in read(TrainerState(), state(entry(1), max_steps=total))
+    )
+
+
+def test_evaluation_shares_the_step_of_its_record() -> None:
+    found = read(TrainerState(), state(entry(10), {"epoch": 1.0, "eval_reward": 0.25, "step": 10}))
+
+    assert steps(found) == [10, 10]
+
+
+def test_the_summary_is_the_end_and_no_record() -> None:
+    found = read(TrainerState(), state(entry(10), {"train_runtime": 50.0, "reward": 0.75, "step": 10}))
+
+    assert steps(found) == [10]
+    assert found[-1] == Ended("finished")
+
+
+def test_only_what_is_new_is_told_when_the_state_is_written_again() -> None:
+    source = TrainerState()
+    read(source, state(entry(10), max_steps=200))
+
+    assert read(source, state(entry(10), max_steps=200)) == []
+    assert steps(read(source, state(entry(10), entry(20), max_steps=200))) == [20]
+    assert read(source, state(entry(10), entry(20), max_steps=300)) == [TotalSteps(300)]
+
+
+def test_a_history_that_changed_is_told_from_the_first_difference() -> None:
+    source = TrainerState()
+    read(source, state(entry(10), entry(20), entry(30)))
+
+    assert steps(read(source, state(entry(10), entry(20, reward=0.75), entry(30)))) == [20, 30]
+
+
+def test_a_history_that_became_shorter_tells_nothing_until_it_grows() -> None:
+    source = TrainerState()
+    read(source, state(entry(10), entry(20), entry(30)))
+
+    assert read(source, state(entry(10), entry(20))) == []
+    assert steps(read(source, state(entry(10), entry(20), entry(25)))) == [25]
+
+
+def test_bare_nan_is_not_finite_and_does_not_look_like_a_change() -> None:
+    text = state(entry(10, math.nan), entry(20))
+    source = TrainerState()
+    (first, _) = read(source, text)
+    assert b"NaN" in text
+    assert isinstance(first, Record)
+    value = number(first.values["reward"])
+
+    assert value is not None
+    assert math.isnan(value)
+    assert read(source, text) == []
+
+
+def test_a_state_that_is_half_written_is_a_value_error_and_forgets_nothing() -> None:
+    source = TrainerState()
+    read(source, state(entry(10)))
+    with pytest.raises(ValueError, match="history"):
+        read(source, state(entry(10), entry(20))[:-40])
+
+    assert steps(read(source, state(entry(10), entry(20)))) == [20]
+
+
+def test_an_entry_that_is_broken_does_not_hide_the_others() -> None:
+    found = read(TrainerState(), state(entry(10), {"reward": 0.5, "step": "?"}, entry(20)))
+
+    assert steps(found) == [10, 20]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{}", b"[]", b"[1]", b'{"log_history": {}}', b'{"log_history": []}', b'{"log_history": [1]}'],
+)
+def test_other_documents_are_not_recognised(text: bytes) -> None:
+    assert not TrainerState.recognises(text)
+    assert not JsonList.recognises(text)
+
+
+# lists
+
+
+def test_a_list_of_logs_is_recognised_and_counted_where_no_step_is_told() -> None:
+    source = JsonList()
+    text = json.dumps([{"reward": 0.5, "entropy": 0.1}] * 2).encode()
+    longer = json.dumps([{"reward": 0.5, "entropy": 0.1}] * 3).encode()
+
+    assert JsonList.recognises(text)
+    assert steps(read(source, text)) == [1, 2]
+    assert steps(read(source, longer)) == [3]
+
+
+def test_a_list_of_samples_is_not_recognised() -> None:
+    text = json.dumps([{"prompt": "Hi", "completion": "Ho", "reward": 1.0, "step": 1}]).encode()
+
+    assert not JsonList.recognises(text)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_a_history_or_a_value_error(text: bytes) -> None:
+    for source in (TrainerState(), JsonList()):
+        source.recognises(text)
+        with suppress(ValueError):
+            read(source, text)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["step", "reward", "epoch", "train_runtime", "x"]), inner, max_size=4
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.lists(JSON, max_size=5), st.lists(JSON, max_size=5))
+def test_random_histories_never_raise(first: list[Any], second: list[Any]) -> None:
+    source = TrainerState()
+    for entries in (first, second):
+        text = json.dumps({"log_history": entries}).encode()
+        source.recognises(text)
+        assert all(step >= 0 for step in steps(read(source, text)))
+
+
+# real documents
+
+
+def independent(path: Path) -> list[dict[str, Any]]:
+    document = json.loads(path.read_text())
+    entries = document if isinstance(document, list) else document["log_history"]
+    return [found for found in entries if "train_runtime" not in found]
+
+
+def test_real_documents_are_read_to_the_last_entry(real_logs: Path) -> None:
+    paths = [*sorted((real_logs / "trl_state").glob("*.json")), *(real_logs / "jsonl").glob("*.json")]
+    assert len(paths) == 6
+
+    for path in paths:
+        text = path.read_bytes()
+        (source,) = [kind() for kind in (TrainerState, JsonList) if kind.recognises(text)]
+        found = [event for event in read(source, text) if isinstance(event, Record)]
+        expected = independent(path)
+
+        assert isinstance(source, TrainerState) == path.name.endswith("trainer_state.json")
+        assert [record.step for record in found] == [logged["step"] for logged in expected]
+        reading = Reading(source.framework)
+        for record, logged in zip(found, expected, strict=True):
+            reward = logged.get("reward", logged.get("objective/scores", logged.get("reward_mean")))
+            assert reading.signals(record.values).get("reward") == reward, path.name
+
+
+def test_real_states_tell_total_and_end(real_logs: Path) -> None:
+    told = {
+        path.name.partition("_")[0]: [
+            event for event in read(TrainerState(), path.read_bytes()) if not isinstance(event, Record)
+        ]
+        for path in (real_logs / "trl_state").glob("*trainer_state.json")
+    }
+
+    assert told == {
+        "orpo": [TotalSteps(336), Ended("finished")],
+        "wordle": [TotalSteps(400)],
+        "xling": [TotalSteps(100)],
+    }

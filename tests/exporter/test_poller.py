@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from exporter.runs.polled import poller as module
+from exporter.runs.polled.page import Page
+from exporter.runs.polled.poller import Poller
+from exporter.runs.polled.web import PollError
+from exporter.runs.record import Event, Record
+from tests.exporter.speaking import Speaking
+from tests.real.waiting import eventually
+
+
+class Stub:
+    """A target of which a test says what each poll does; the last one goes on for ever."""
+
+    name = "stub"
+    source = "stub"
+
+    def __init__(self, *polls: Callable[[], list[Event]]) -> None:
+        self.polls = list(polls)
+        self.times: list[float] = []
+
+    def poll(self) -> list[Event]:
+        self.times.append(time.monotonic())
+        return (self.polls.pop(0) if len(self.polls) > 1 else self.polls[0])()
+
+    def gaps(self) -> list[float]:
+        return [after - before for before, after in zip(self.times, self.times[1:], strict=False)]
+
+
+def fails() -> list[Event]:
+    raise PollError("http://trainer/metrics gives no answer: refused.")
+
+
+def test_what_is_new_is_handed_over_at_each_interval_also_if_it_is_nothing() -> None:
+    taken: list[list[Event]] = []
+    record = Record(1, {"reward": 0.5})
+    target = Stub(lambda: [record], list, list)
+    before = time.monotonic()
+    poller = Poller(target, 0.1, taken.append)
+
+    poller.start()
+    eventually(lambda: len(target.times) > 3)
+    poller.stop()
+
+    assert taken[:3] == [[record], [], []]
+    assert min(target.gaps()) >= 0.1
+    assert poller.answered is not None
+    assert before < poller.answered < time.monotonic()
+    assert (poller.problem, poller.errors) == (None, 0)
+
+
+def test_a_target_that_fails_is_asked_ever_more_rarely_until_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.3)
+    target = Stub(fails, fails, fails, list)
+    poller = Poller(target, 0.1, list)
+
+    poller.start()
+    eventually(lambda: poller.errors == 3)
+    assert poller.problem == "http://trainer/metrics gives no answer: refused."
+    assert poller.answered is None
+    eventually(lambda: len(target.times) >= 6)
+    poller.stop()
+
+    gaps = target.gaps()
+    assert gaps[0] >= 0.2
+    assert gaps[1] >= 0.3
+    assert gaps[2] >= 0.3
+    assert gaps[4] < 0.3, "the interval counts again"
+    assert (poller.problem, poller.errors) == (None, 3)
+
+
+def test_an_interval_longer_than_the_longest_pause_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
+    target = Stub(fails)
+    poller = Poller(target, 0.2, list)
+
+    poller.start()
+    eventually(lambda: poller.errors == 3)
+    poller.stop()
+
+    assert min(target.gaps()) >= 0.2
+
+
+def test_stop_returns_at_once_while_a_request_hangs_and_drops_what_it_brings() -> None:
+    taken: list[list[Event]] = []
+    begun, answer = threading.Event(), threading.Event()
+
+    def late() -> list[Event]:
+        begun.set()
+        answer.wait(20)
+        return [Record(1, {})]
+
+    target = Stub(late)
+    poller = Poller(target, 0.01, taken.append)
+    poller.start()
+    assert begun.wait(5)
+
+    before = time.monotonic()
+    poller.stop()
+    assert time.monotonic() - before < 0.5
+    answer.set()
+    time.sleep(0.2)
+
+    assert taken == []
+    assert len(target.times) == 1
+
+
+def test_a_server_that_never_answers_is_a_problem_after_the_timeout() -> None:
+    released = threading.Event()
+    with Speaking(lambda _: released.wait(20)) as server:
+        poller = Poller(Page(server.url, timeout=0.3), 0.1, list)
+        poller.start()
+        eventually(lambda: poller.errors > 0)
+        poller.stop()
+        released.set()
+
+    assert poller.problem == f"{server.url} gives no answer: timed out."

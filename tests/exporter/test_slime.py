@@ -1,0 +1,142 @@
+"""slime's log lines: several parts of the trainer, one step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.numbers import number
+from exporter.runs.record import Ended, Event, Record
+from exporter.runs.sources.openrlhf import OpenRlhf
+from exporter.runs.sources.slime import Slime
+
+ROLLOUT = "train_metric_utils.py:135 - rollout 11: {'rollout/rewards': 0.0, 'rollout/raw_reward': 0.53}"
+
+
+def read(*lines: str | bytes) -> list[Event]:
+    source = Slime()
+    encoded = [line if isinstance(line, bytes) else line.encode() for line in lines]
+    return [event for line in encoded for event in source.read(line)]
+
+
+def steps(*lines: str) -> list[tuple[str, int]]:
+    return [(event.stream, event.step) for event in read(*lines) if isinstance(event, Record)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"[2026-08-21 10:11:12] {ROLLOUT}",
+        f"(MegatronTrainRayActor pid=10122) [2026-07-20 17:53:24] {ROLLOUT}",
+        f"\x1b[36m(MegatronTrainRayActor pid=10122, ip=10.0.0.7)\x1b[0m [2026-07-20 17:53:24] {ROLLOUT}",
+        f"  3%|▎  | 1/30 [00:41<24:12,  3.43s/it]\r[2026-08-21 10:11:12] {ROLLOUT}",
+        "rollout 11: {'rollout/rewards': 0.0, 'rollout/raw_reward': 0.53}",
+        "(RolloutManager pid=5) rollout 11: {'rollout/rewards': 0.0, 'rollout/raw_reward': 0.53}",
+    ],
+)
+def test_a_rollout_is_read_whatever_stands_around_it(line: str) -> None:
+    """The time in the line has no zone: it is not taken for ours."""
+    values = {"rollout/rewards": "0.0", "rollout/raw_reward": "0.53"}
+
+    assert read(line) == [Record(11, values, time=None, stream="rollout")]
+    assert Slime.recognises(line.encode())
+
+
+def test_the_real_record_of_the_samples_is_read(real_logs: Path) -> None:
+    text = (real_logs / "format_samples.md").read_text()
+    (line,) = [line for line in text.splitlines() if "- rollout 0: {" in line]
+    (found,) = read(line)
+
+    assert isinstance(found, Record)
+    assert number(found.values["rollout/raw_reward"]) == 0.20833333333333334
+    assert len(found.values) == line.count("'rollout/") == 10
+
+
+def test_two_perf_lines_of_a_step_are_two_streams() -> None:
+    """The rollouts' process may be a step ahead of the training's: that is no resume."""
+    manager = "perf {}: {{'rollout/response_len/mean': 312.5, 'perf/rollout_time': 55.2}}"
+    training = "perf {}: {{'perf/actor_train_time': 30.1, 'perf/step_time': 99.5}}"
+    found = steps(manager.format(11), manager.format(12), training.format(11), training.format(12))
+
+    assert found == [("perf of rollout", 11), ("perf of rollout", 12), ("perf", 11), ("perf", 12)]
+
+
+def test_each_kind_of_line_is_a_stream() -> None:
+    found = steps(
+        "rollout 3: {'rollout/raw_reward': 0.5}",
+        "step 3: {'train/loss': 0.5}",
+        "critic-step 3: {'train/critic-loss': 0.5}",
+        "eval 3: {'eval/aime': 0.31}",
+    )
+
+    assert found == [("rollout", 3), ("step", 3), ("critic-step", 3), ("eval", 3)]
+
+
+def test_several_optimizer_steps_of_a_rollout_are_one_step() -> None:
+    rollout, train = "rollout {}: {{'rollout/raw_reward': 0.5}}", "step {}: {{'train/loss': 0.5}}"
+    found = steps(rollout.format(0), train.format(0), train.format(1), rollout.format(1), train.format(2))
+
+    assert [step for _, step in found] == [0, 0, 0, 1, 1]
+
+
+def test_a_training_behind_its_rollouts_keeps_its_own_step() -> None:
+    rollout, train = "rollout {}: {{'rollout/raw_reward': 0.5}}", "step {}: {{'train/loss': 0.5}}"
+
+    assert [step for _, step in steps(rollout.format(5), train.format(4))] == [5, 4]
+
+
+def test_a_dict_that_its_author_wrapped_is_one_record() -> None:
+    lines = [
+        "(FSDPTrainRayActor pid=3) step 1: {'train/loss': 3.0547380e-07,",
+        "(FSDPTrainRayActor pid=3)          'train/grad_norm': 15.142637252807617,",
+        "(FSDPTrainRayActor pid=3)          'train/lr-pg_0': 1e-06}",
+    ]
+    (found,) = read(*lines)
+
+    assert isinstance(found, Record)
+    assert {key: number(value) for key, value in found.values.items()} == {
+        "train/loss": 3.054738e-07,
+        "train/grad_norm": 15.142637252807617,
+        "train/lr-pg_0": 1e-06,
+    }
+    assert Slime.recognises(lines[0].encode())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "step 3: {'loss': 0.5}",
+        "one step 3: {'train/loss': 0.5}",
+        "rollout 3: finished",
+        f"step {'9' * 20}: {{'train/loss': 0.5}}",
+        "INFO 08-13 10:11:12 ppo_trainer.py:547] ✨ Global step 12: {'rollout/reward_mean': 0.53}",
+    ],
+)
+def test_what_is_no_record_is_none(line: str) -> None:
+    assert read(line) == []
+    assert not Slime.recognises(line.encode())
+
+
+def test_the_formats_of_other_trainers_are_told_apart() -> None:
+    assert not OpenRlhf.recognises(ROLLOUT.encode())
+
+
+def test_a_traceback_may_be_the_end() -> None:
+    assert read("(RolloutManager pid=5) Traceback (most recent call last):") == [
+        Ended("failed", certain=False)
+    ]
+
+
+@given(st.integers(min_value=0))
+def test_a_line_cut_anywhere_invents_nothing(cut: int) -> None:
+    assert read(ROLLOUT[: cut % len(ROLLOUT)]) == []
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_never_raise(line: bytes) -> None:
+    read(line, b"step 3: {'train/" + line, line)
+    Slime.recognises(line)

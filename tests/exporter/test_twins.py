@@ -1,0 +1,180 @@
+"""A run that several logs tell of is shown once, and two runs never as one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.trace import AGREEING_STEPS, CLOSE, STEPS, Trace
+from tests.exporter.conftest import Clock, Watched
+from tests.exporter.lines import KEYS, append, console, measured, verl_json
+
+Watching = Callable[..., Watched]
+steps = st.lists(
+    st.fixed_dictionaries({name: st.floats(0.1, 100) for name in ("reward", "entropy", "grad_norm")}),
+    min_size=AGREEING_STEPS,
+    max_size=60,
+    unique_by=lambda step: tuple(step.values()),
+)
+
+
+def trace(values: list[dict[str, float]], first: int = 1) -> Trace:
+    made = Trace()
+    for step, found in enumerate(values, first):
+        made.note(step, found)
+    return made
+
+
+def told(steps: range, **more: float) -> list[tuple[int, dict[str, float]]]:
+    """A run whose values are like no other's, unless they are the same."""
+    return [(step, measured(step, entropy=0.3 + step * 0.7919 % 0.4, **more)) for step in steps]
+
+
+def write_both(folder: Path, steps: range) -> None:
+    append(folder / "ppo/gsm8k.jsonl", *(verl_json(step, values) for step, values in told(steps)))
+    append(folder / "ppo/train.log", *(console(step, values) for step, values in told(steps)))
+
+
+# what tells a run
+
+
+@given(steps)
+def test_a_run_is_itself_however_its_numbers_were_rounded(values: list[dict[str, float]]) -> None:
+    rounded = [{name: float(f"{value:.4g}") for name, value in step.items()} for step in values]
+
+    assert trace(values).is_same(trace(rounded)) is not False
+    if len({value for step in values[-STEPS:] for value in step.values()}) >= 40:
+        assert trace(values).is_same(trace(rounded)) is True
+
+
+@given(steps, st.integers(0, 59), st.sampled_from(["reward", "entropy", "grad_norm"]))
+def test_one_value_that_differs_makes_another_run(values: list[dict[str, float]], at: int, name: str) -> None:
+    recent = values[-STEPS:]
+    at %= len(recent)
+    other = [dict(step) for step in recent]
+    other[at][name] += 3 * CLOSE * max(1.0, other[at][name])
+
+    assert trace(recent).is_same(trace(other)) is False
+
+
+@given(steps)
+def test_runs_without_a_common_step_cannot_be_told(values: list[dict[str, float]]) -> None:
+    assert trace(values).is_same(trace(values, first=1000)) is None
+
+
+def test_constants_tell_nothing() -> None:
+    flat = [{"reward": 0.0, "entropy": 0.5}] * 30
+
+    assert trace(flat).is_same(trace(flat)) is None
+
+
+def test_three_steps_are_too_few() -> None:
+    few = [{"reward": step * 1.1, "entropy": step * 2.3, "grad_norm": step + 9.7} for step in (1, 2, 3)]
+
+    assert trace(few).is_same(trace(few)) is None
+
+
+# on the page
+
+
+def test_console_and_json_lines_of_one_run_are_one_run_under_the_name_of_the_lines(
+    folder: Path, watched: Watching
+) -> None:
+    (folder / "ppo").mkdir()
+    page = watched()
+    write_both(folder, range(1, 40))
+    page.look()
+    write_both(folder, range(40, 45))
+    found = page.look(1.0)
+
+    assert found.runs() == {"ppo/gsm8k"}
+    assert found.value("stepwatch_twin_logs") == 1
+    assert found.value("rl_records_total", run="ppo/gsm8k") == 44
+
+
+def test_what_only_the_console_says_of_the_end_is_the_runs_end(folder: Path, watched: Watching) -> None:
+    (folder / "ppo").mkdir()
+    page = watched()
+    write_both(folder, range(1, 40))
+    page.look()
+    write_both(folder, range(40, 45))
+    append(folder / "ppo/train.log", "Final validation metrics: {}\n")
+
+    assert page.look(1.0).state("ppo/gsm8k") == "finished"
+
+
+def test_one_log_in_two_folders_that_grow_together_is_one_run(folder: Path, watched: Watching) -> None:
+    page = watched()
+    for name in ("logs/train-7.log", "wandb/run-1-abc/files/output.log"):
+        (folder / name).parent.mkdir(parents=True)
+        append(folder / name, *(console(step, values) for step, values in told(range(1, 40))))
+
+    assert len(page.look().runs()) == 1
+
+
+def test_a_run_repeated_the_next_day_is_a_run_of_its_own(
+    folder: Path, watched: Watching, clock: Clock
+) -> None:
+    page = watched()
+    for name, age in (("monday/a.jsonl", 40_000), ("tuesday/a.jsonl", 10)):
+        (folder / name).parent.mkdir()
+        append(folder / name, *(verl_json(step, values) for step, values in told(range(1, 40))))
+        os.utime(folder / name, (clock.wall - age, clock.wall - age))
+    page.look()
+    for name in ("monday/a.jsonl", "tuesday/a.jsonl"):
+        page.watch.logs.by_path[folder / name].roster.runs[""].watched = True  # type: ignore[union-attr]
+
+    assert page.look().runs() == {"monday/a", "tuesday/a"}
+
+
+def test_seeds_of_one_experiment_side_by_side_are_runs_of_their_own(folder: Path, watched: Watching) -> None:
+    page = watched()
+    for seed in range(4):
+        lines = told(range(1, 60), reward=0.4 + seed / 50)
+        append(folder / f"seed{seed}.jsonl", *(verl_json(step, values) for step, values in lines))
+
+    assert page.look().runs() == {f"seed{seed}" for seed in range(4)}
+
+
+def test_runs_that_part_after_a_common_beginning_are_shown_apart_from_then_on(
+    folder: Path, watched: Watching
+) -> None:
+    page = watched()
+    for name in "ab":
+        append(folder / f"{name}.jsonl", *(verl_json(*line) for line in told(range(1, 40))))
+    assert len(page.look().runs()) == 1
+    append(folder / "a.jsonl", *(verl_json(*line) for line in told(range(40, 42))))
+    append(folder / "b.jsonl", *(verl_json(*line) for line in told(range(40, 42), reward=0.9)))
+
+    assert page.look(1.0).runs() == {"a", "b"}
+
+
+def test_no_two_real_runs_are_taken_for_one(real_logs: Path, watched: Watching) -> None:
+    found = watched(paths=(str(real_logs),), forget_after=1e12).look()
+
+    assert found.value("stepwatch_twin_logs") == 0
+
+
+def test_a_trainers_state_and_its_console_are_one_run(folder: Path, watched: Watching) -> None:
+    history = [
+        {"step": step, "epoch": step / 100, "reward": 0.5 + step / 37, "grad_norm": 1 + step % 9 / 7}
+        for step in range(1, 41)
+    ]
+    printed = [{key: value for key, value in record.items() if key != "step"} for record in history]
+    (folder / "out/checkpoint-40").mkdir(parents=True)
+    state = {"global_step": 40, "max_steps": 100, "log_history": history}
+    (folder / "out/checkpoint-40/trainer_state.json").write_text(json.dumps(state, indent=2))
+    append(folder / "out/train.log", *(f"{record}\n" for record in printed))
+
+    assert len(watched().look().runs()) == 1
+
+
+@pytest.mark.parametrize("signal", ["reward", "kl", "grad_norm"])
+def test_the_signals_that_tell_runs_apart_are_logged_by_verl(signal: str) -> None:
+    assert signal in KEYS
