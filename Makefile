@@ -13,7 +13,7 @@ export RUNS CONFIG TO
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert generate test check bench runtime development
+.PHONY: help up down status demo-reset test-alert inspect generate test check bench formats runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ demo-reset: runtime ## Have the demo of `make up DEMO=1` start over
 test-alert: runtime ## Send a test message to a receiver: make test-alert TO=name
 	@$(STEPWATCH) test-alert $(WITH) "$${TO:?name a receiver of config.yaml: make test-alert TO=name}"
 
+inspect: runtime ## Show what is read of logs: make inspect RUNS=folder
+	@$(STEPWATCH) inspect $(WITH) "$${RUNS:-./runs}"
+
 generate: runtime ## Render config.yaml for the containers, and have Alertmanager read it
 	@$(PY) generate.py --reload $(WITH)
 
@@ -51,6 +54,9 @@ check: development ## Lint, format, types, and whether generated files are curre
 bench: development ## Measure what docs/benchmarks.md shows
 	@$(PY) -m tests.real
 	@$(PY) -m benchmarks $(ARGS)
+
+formats: development ## Write what is read of the real logs into docs/formats.md
+	@$(PY) -m tests.formats
 
 runtime:
 	@$(PYTHON) -m stepwatch.environment requirements.lock

@@ -33,6 +33,7 @@ class News:
             page = pages.read(self._metrics)
             say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
             self._tell_unreadable(page, say)
+            self._tell_silent(page, say)
         if self.alertmanager:
             say(f"Receivers: {_receivers(self.alertmanager)}.")
             if alerts := firing.firing(self.alertmanager):
@@ -53,6 +54,10 @@ class News:
                 f"unreadable. {self.log} names them, with the cure of each: `chmod g+r` or `o+r` for a file, "
                 "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
             )
+
+    def _tell_silent(self, page: str | None, say: Say) -> None:
+        for name in re.findall(r'^stepwatch_target_up\{name="(.+)"\} 0\.0$', page or "", re.MULTILINE):
+            say(f"{name} gives no answer that can be read; {self.log} says why.")
 
     @property
     def _metrics(self) -> str:

@@ -114,6 +114,17 @@ def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_cur
         assert words in said[1]
 
 
+def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
+    up = 'stepwatch_target_up{name="http://10.0.0.7:9092/metrics"} 1.0\n'
+    down = 'stepwatch_target_up{name="http://10.0.0.8:5000"} 0.0\n'
+    exporter = serve({"/metrics": [RUNS + up + down]})
+    lines: list[str] = []
+    News(exporter, "", "the runs in runs", "exporter.log").tell(lines.append)
+
+    assert lines[-1] == "http://10.0.0.8:5000 gives no answer that can be read; exporter.log says why."
+    assert not any("10.0.0.7" in line for line in lines)
+
+
 def test_after_up_the_first_look_of_the_exporter_is_waited_for(serve: Serve) -> None:
     early = LOOKED.replace("1760000000.0", "0.0") + UNREADABLE.format(0)
 

@@ -8,6 +8,7 @@ from threading import Lock
 
 from exporter.runs.health import Health
 from exporter.runs.lifecycle import GONE_SECONDS
+from exporter.runs.notice import Say
 from exporter.runs.polled import Target
 from exporter.runs.polled.poller import Poller
 from exporter.runs.record import Event
@@ -32,6 +33,7 @@ class Feed:
         self._states = states
         self._lock = lock
         self._live = False
+        self._told: str | None = None
         self._begun = time.monotonic()
         self._saved: tuple[object, ...] = ()
         saved = states.load(self.place)
@@ -64,6 +66,13 @@ class Feed:
         silent = now - (self.poller.answered or self._begun)
         there = self.poller.problem is None or silent < GONE_SECONDS
         return Signs(quiet, None if there else silent, there)
+
+    def tell(self, say: Say) -> None:
+        """Tell why the target gives no answer, once for each reason."""
+        problem = self.poller.problem
+        if problem is not None and problem != self._told:
+            say(problem)
+        self._told = problem
 
     def save(self, health: Health) -> None:
         """Keep what the next start could not ask for, if it changed since the last time."""

@@ -124,7 +124,7 @@ class Log:
         self._note(block, clock)
         if self._source is not None or self._recognised(block):
             self._feed(block, clock)
-        self.more = block.more
+        self.more = block.more and not self.ignored
         if not block.more:
             self._reached_end()
 

@@ -14,6 +14,7 @@ from exporter.runs.health import Health
 from exporter.runs.holders import Holders
 from exporter.runs.lifecycle import Silence
 from exporter.runs.logs import Logs
+from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
 from exporter.runs.run import Options
 from exporter.runs.shown import Place, Shown
@@ -82,6 +83,8 @@ class Watch:
         with self._lock:
             self._views = self._shown.now()
             self._texts = {place: text for place, text in self._texts.items() if place in self._views}
+        for feed in self.feeds:
+            feed.tell(to_log)
         self._note_health()
         if self._is_due("save", SAVE_SECONDS):
             self.save()

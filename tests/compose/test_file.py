@@ -46,6 +46,15 @@ def test_every_combination_of_files_and_profiles_is_valid(checkout, files, profi
     assert bool(devices) == (len(files) == 2)
 
 
+def test_one_group_may_own_both_runs_and_secrets(checkout):
+    groups = ("STEPWATCH_PATH_GROUP=1000", "STEPWATCH_SECRETS_GROUP=1000")
+    done = checkout.run("env", *groups, "docker", "compose", "config", "--format=json")
+
+    assert done.returncode == 0, done.stderr
+    exporter = json.loads(done.stdout)["services"]["exporter"]
+    assert [int(group) for group in exporter["group_add"]] == [1000, 1000]
+
+
 def test_every_service_is_hardened(rendered):
     for name, service in rendered["services"].items():
         assert service["read_only"] is True, name

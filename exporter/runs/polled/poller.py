@@ -55,11 +55,15 @@ class Poller:
         try:
             events = self.target.poll()
         except PollError as problem:
-            self.problem = str(problem)
-            self.errors += 1
-            self._pause = max(self._interval, min(2 * self._pause, LONGEST_PAUSE))
-            return
-        if self._stop.is_set():
-            return
-        self.problem, self.answered, self._pause = None, time.monotonic(), self._interval
-        self._take(events)
+            self._failed(str(problem))
+        except Exception as fault:  # noqa: BLE001  (an answer that nobody thought of must not end the polls)
+            self._failed(f"{self.target.name}: {type(fault).__name__}, which is a fault of Stepwatch")
+        else:
+            if not self._stop.is_set():
+                self.problem, self.answered, self._pause = None, time.monotonic(), self._interval
+                self._take(events)
+
+    def _failed(self, problem: str) -> None:
+        self.problem = problem
+        self.errors += 1
+        self._pause = max(self._interval, min(2 * self._pause, LONGEST_PAUSE))

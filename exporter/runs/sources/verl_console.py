@@ -18,7 +18,9 @@ TERMINAL_CUT = 4096
 _FOLDED = " [repeated "
 """Ray adds that to a line which several processes printed."""
 
-_STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d{1,15}) - ([^\r\x1b\x00]+)")
+_STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d{1,15}) - (?=[^\r\x1b\x00])")
+_BREAKS = b"\r\x1b\x00"
+"""Bytes at which the fields end: a bar redraws itself there, or a colour changes."""
 _WORTH_A_LOOK = re.compile(
     rb"[Tt]otal.training.steps|max_response_length|Training Progress: 100%|Final validation metrics"
     rb"|Total time for train steps|" + HINTS
@@ -38,13 +40,13 @@ class VerlConsole:
     @staticmethod
     def recognises(line: bytes) -> bool:
         found = _STEP.search(line)
-        return found is not None and _record(found) is not None
+        return found is not None and _record(found, _end(found)) is not None
 
     def read(self, line: bytes) -> Iterator[Event]:
         found = _STEP.search(line)
-        if found and (record := _record(found)):
+        if found and (record := _record(found, end := _end(found))):
             yield record
-            line = line[: found.start()] + line[found.end() :]
+            line = line[: found.start()] + line[end:]
         if _WORTH_A_LOOK.search(line):
             yield from _said(line)
 
@@ -53,10 +55,16 @@ class VerlConsole:
         return iter(())
 
 
-def _record(found: re.Match[bytes]) -> Record | None:
-    fields = found[2].decode("utf-8", "replace").split(" - ")
+def _end(found: re.Match[bytes]) -> int:
+    """Where the fields end that begin behind ``found``. A pattern would take ten times as long."""
+    breaks = [found.string.find(byte, found.end()) for byte in _BREAKS]
+    return min((at for at in breaks if at >= 0), default=len(found.string))
+
+
+def _record(found: re.Match[bytes], end: int) -> Record | None:
+    fields = found.string[found.end() : end].decode("utf-8", "replace").split(" - ")
     fields[-1] = fields[-1].partition(_FOLDED)[0]
-    if found.end() == TERMINAL_CUT:
+    if end == TERMINAL_CUT:
         fields.pop()
     values = _pairs(fields)
     if not any(number(value) is not None for value in values.values()):
