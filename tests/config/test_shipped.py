@@ -22,6 +22,7 @@ LEAVES = [
     for key in every(Config)
     if not any(other.startswith((f"{key}.", f"{key}[")) for other in every(Config))
 ]
+LISTS = ["runs.pages", "runs.mlflow", "scrape", "receivers", "overrides"]
 WAYS_OF_RECEIVERS = [f"receivers[].{way}" for way in WAYS]
 MALFORMED = ["&a [*a]", "!!int 5"]
 WRONG = ["[1]", "{a: 1}", "true", "-1", '"x y"', "on", "22:22", ".nan", "0777", '"\\0"', "", *MALFORMED]
@@ -94,7 +95,7 @@ def test_the_docs_name_every_key_with_its_default():
     rows = {key: shown.strip("`") for key, shown in re.findall(r"(?m)^\| `([^`]+)` \| ([^|]+) \|", DOCS)}
     wanted = {
         key: default(key)
-        for key in [*LEAVES, "runs.pages", "runs.mlflow", "scrape", "receivers", *WAYS_OF_RECEIVERS, "overrides"]
+        for key in [*LEAVES, *LISTS, *WAYS_OF_RECEIVERS]
         if not key.endswith(".enabled") or key == "alerts.Watchdog.enabled"
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 from pathlib import Path
 
@@ -201,5 +200,5 @@ def test_offsets_rise_over_all_files(tmp_path: Path, sizes: list[int], seed: int
     found = blocks(reader)
 
     assert [block.start for block in found] == sorted(block.start for block in found)
-    assert reader.offset == sum(os.path.getsize(path) for path in paths)
+    assert reader.offset == sum(path.stat().st_size for path in paths)
     assert sum(len(block.lines) for block in found) == sum(sizes)
