@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = SettingsFile.named()
     options = _options(settings, argv)
     stop = stopped_by_signal()
-    watch = Watch(_settings(options))
+    watch = Watch(_settings(options), stopped=stop.is_set)
     try:
         server = Server((options.listen, options.port), watch.metrics)
     except OSError as error:
@@ -92,24 +92,27 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     flags.add("state-dir", Path, None, "folder that keeps what a restart could not rebuild")
     flags.add("hold", positive, 15.0, "seconds for which extremes are held: three scrape intervals")
     flags.add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")
-    flags.add("poll", positive, 5.0, "seconds between two looks at pages and servers")
-    flags.add("signals", arguments.signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
-    flags.add(
-        "raw-allow", arguments.patterns, ("*",), "keys that may be shown as they are, as JSON"
-    )
-    flags.add("raw-limit", arguments.count, 40, "how many of them a run may have")
-    flags.add(
-        "pages", arguments.pages, (), 'trainers\' pages, as JSON: [{"url": "http://host:9092/metrics"}]'
-    )
-    flags.add(
-        "mlflow",
-        arguments.servers,
-        (),
-        'tracking servers, as JSON: [{"url": "http://host:5000", "experiments": ["ppo"]}]',
-    )
+    _add_meanings(flags)
+    _add_targets(flags)
     flags.add("silence", positive, 600.0, "least seconds without a step that count as silence")
     flags.add("silence-intervals", positive, 5.0, "typical step intervals that count as silence")
     return parser
+
+
+def _add_meanings(flags: Flags) -> None:
+    flags.add("signals", arguments.signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
+    flags.add("raw-allow", arguments.patterns, ("*",), "keys that may be shown as they are, as JSON")
+    flags.add("raw-limit", arguments.count, 40, "how many of them a run may have")
+
+
+def _add_targets(flags: Flags) -> None:
+    page, server = (
+        '[{"url": "http://host:9092/metrics"}]',
+        '[{"url": "http://host:5000", "experiments": ["ppo"]}]',
+    )
+    flags.add("poll", positive, 5.0, "seconds between two looks at pages and servers")
+    flags.add("pages", arguments.pages, (), f"trainers' pages, as JSON: {page}")
+    flags.add("mlflow", arguments.servers, (), f"tracking servers, as JSON: {server}")
 
 
 if __name__ == "__main__":

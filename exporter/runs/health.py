@@ -34,54 +34,45 @@ class Health:
 
     def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
         """Every metric about the exporter with its samples."""
-        for name, kind, text, samples in self._own():
-            yield Family(f"stepwatch_{name}", kind, text), samples
+        yield _told("exporter_build_info", "Version; the value is always 1.", [({"version": __version__}, 1)])
+        yield from self._of_reading()
+        yield from self._of_runs()
+        yield from self._of_polls()
         yield from process.samples()
 
-    def _own(self) -> Iterator[tuple[str, str, str, list[Sample]]]:
-        yield (
-            "exporter_build_info",
-            "gauge",
-            "Version; the value is always 1.",
-            [({"version": __version__}, 1)],
-        )
-        yield "bytes_read_total", "counter", "Bytes read from logs.", [({}, self.bytes_read)]
-        yield "lines_read_total", "counter", "Lines read from logs.", [({}, self.lines_read)]
-        yield "lines_dropped_total", "counter", "Lines that could not be read.", _by("reason", self.dropped)
-        yield "file_errors_total", "counter", "Files that could not be read.", _by("reason", self.file_errors)
-        yield "file_restarts_total", "counter", "Logs that were emptied or replaced.", [({}, self.restarts)]
-        yield (
-            "name_collisions",
-            "gauge",
-            "Logs whose short name another log has too.",
-            [({}, self.collisions)],
-        )
-        yield (
-            "state_errors_total",
-            "counter",
-            "State files that could not be written.",
-            [({}, self.state_errors)],
-        )
-        yield "files", "gauge", "Files below the watched folders.", _by("kind", self.files)
+    def _of_reading(self) -> Iterator[tuple[Family, list[Sample]]]:
+        yield _told("bytes_read_total", "Bytes read from logs.", _one(self.bytes_read))
+        yield _told("lines_read_total", "Lines read from logs.", _one(self.lines_read))
+        yield _told("lines_dropped_total", "Lines that could not be read.", _by("reason", self.dropped))
+        yield _told("file_errors_total", "Files that could not be read.", _by("reason", self.file_errors))
+        yield _told("file_restarts_total", "Logs that were emptied or replaced.", _one(self.restarts))
+        yield _told("state_errors_total", "State files that could not be written.", _one(self.state_errors))
+        yield _told("files", "Files below the watched folders.", _by("kind", self.files))
+        yield _told("unread_bytes", "Bytes of logs not read yet.", _one(self.unread_bytes))
+
+    def _of_runs(self) -> Iterator[tuple[Family, list[Sample]]]:
         states = Counter({state: self.runs[state] for state in STATES})
-        yield "runs", "gauge", "Runs that are served.", _by("state", states)
-        yield "dormant_runs", "gauge", "Runs that had ended before they were watched.", [({}, self.dormant)]
-        yield "twin_logs", "gauge", "Logs of a run that is shown by another log of it.", [({}, self.twins)]
-        yield (
-            "target_up",
-            "gauge",
-            "1 for a polled page or server that answered last.",
-            _by("name", self.targets),
+        yield _told("runs", "Runs that are served.", _by("state", states))
+        yield _told("dormant_runs", "Runs that had ended before they were watched.", _one(self.dormant))
+        yield _told("name_collisions", "Logs whose short name another log has too.", _one(self.collisions))
+        yield _told("twin_logs", "Logs of a run that is shown by another log of it.", _one(self.twins))
+
+    def _of_polls(self) -> Iterator[tuple[Family, list[Sample]]]:
+        yield _told(
+            "target_up", "1 for a polled page or server that answered last.", _by("name", self.targets)
         )
-        yield (
-            "target_errors_total",
-            "counter",
-            "Polls that failed.",
-            _by("name", self.poll_errors),
-        )
-        yield "unread_bytes", "gauge", "Bytes of logs not read yet.", [({}, self.unread_bytes)]
-        yield "poll_duration_seconds", "gauge", "How long the last look took.", [({}, self.poll_seconds)]
-        yield "last_poll_timestamp_seconds", "gauge", "When the logs were looked at.", [({}, self.polled)]
+        yield _told("target_errors_total", "Polls that failed.", _by("name", self.poll_errors))
+        yield _told("poll_duration_seconds", "How long the last look took.", _one(self.poll_seconds))
+        yield _told("last_poll_timestamp_seconds", "When the logs were looked at.", _one(self.polled))
+
+
+def _told(name: str, text: str, samples: list[Sample]) -> tuple[Family, list[Sample]]:
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return Family(f"stepwatch_{name}", kind, text), samples
+
+
+def _one(value: float) -> list[Sample]:
+    return [({}, value)]
 
 
 def _by(label: str, counts: Mapping[str, int]) -> list[Sample]:
