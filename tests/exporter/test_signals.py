@@ -370,7 +370,7 @@ def test_each_kind_of_kl_is_a_signal_of_its_own(framework: str, key: str, signal
 
 
 def test_kl_of_the_asynchronous_trl_trainer_is_not_to_the_reference() -> None:
-    assert read("trl", {"kl": 0.1, "ratio": 1.0}) == {"policy_kl": 0.1, "importance_ratio": 1.0}
+    assert read("trl", {"kl": 0.1, "ratio": 1.0}) == {"policy_kl": 0.1, "importance_weight": 1.0}
 
 
 def test_areal_s_kl_has_the_other_sign() -> None:

@@ -52,7 +52,7 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("grad_norm", "Norm of the policy's gradient before clipping."),
     Signal("policy_clip_ratio", "Share of tokens whose probability ratio was clipped."),
     Signal("policy_clip_lower_ratio", "Share of tokens whose probability ratio was clipped from below."),
-    Signal("importance_ratio", "Mean probability ratio between the current and the old policy."),
+    Signal("importance_weight", "Mean probability ratio between the current and the old policy."),
     Signal("learning_rate", "Learning rate of the policy."),
     Signal("update_skipped_ratio", "Share of the step's updates that were skipped."),
     # critic
@@ -151,7 +151,7 @@ SIGNALS: tuple[Signal, ...] = (
         "engine_logprob_diff",
         "Mean difference of log probabilities between rollout engine and trainer in nats.",
     ),
-    Signal("engine_importance_ratio", "Mean importance weight between trainer and rollout engine."),
+    Signal("engine_importance_weight", "Mean importance weight between trainer and rollout engine."),
 )
 
 NAMES = tuple(signal.name for signal in SIGNALS)

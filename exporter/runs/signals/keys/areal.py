@@ -28,7 +28,7 @@ KEYS: Keys = {
     "grad_norm": ("ppo_actor/update/grad_norm",),
     "policy_clip_ratio": ("ppo_actor/update/clip_ratio/avg",),
     "policy_clip_lower_ratio": ("ppo_actor/update/dual_clip_ratio/avg",),
-    "importance_ratio": ("ppo_actor/update/importance_weight/avg",),
+    "importance_weight": ("ppo_actor/update/importance_weight/avg",),
     "learning_rate": ("ppo_actor/update/lr",),
     "update_skipped_ratio": (rest_of_one("ppo_actor/update/update_successful"),),
     "value_loss": ("ppo_critic/critic_loss/avg",),
@@ -60,5 +60,5 @@ KEYS: Keys = {
     "validation_seconds": ("timeperf/eval",),
     "staleness": ("ppo_actor/update/version_stats/sample_staleness_theta_avg",),
     "staleness_max": ("ppo_actor/update/version_stats/sample_staleness_theta_max",),
-    "engine_importance_ratio": ("ppo_actor/update/behave_imp_weight/avg", "ppo_actor/behave_imp_weight/avg"),
+    "engine_importance_weight": ("ppo_actor/update/behave_imp_weight/avg", "ppo_actor/behave_imp_weight/avg"),
 }

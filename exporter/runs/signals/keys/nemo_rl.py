@@ -25,7 +25,7 @@ KEYS: Keys = {
     "policy_loss": ("train/loss",),
     "loss": ("train/loss",),
     "grad_norm": ("train/grad_norm",),
-    "importance_ratio": ("train/probs_ratio",),
+    "importance_weight": ("train/probs_ratio",),
     "learning_rate": ("train/lr",),
     "value_loss": ("train/critic/loss",),
     "value_mean": ("train/critic/values_mean",),
@@ -70,5 +70,5 @@ KEYS: Keys = {
     "rollout_queue_size": ("train/buffer_size",),
     "trainer_idle_ratio": ("performance/training_worker_idle_time_ratio",),
     "engine_prob_error": ("train/token_mult_prob_error",),
-    "engine_importance_ratio": ("train/sampling_importance_ratio",),
+    "engine_importance_weight": ("train/sampling_importance_ratio",),
 }

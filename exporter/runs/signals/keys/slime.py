@@ -50,5 +50,5 @@ KEYS: Keys = {
     "rollout_tokens_per_second_per_gpu": ("perf/tokens_per_gpu_per_sec",),
     "trainer_idle_ratio": ("perf/wait_time_ratio",),
     "engine_logprob_diff": ("train/train_rollout_logprob_abs_diff",),
-    "engine_importance_ratio": ("train/ois",),
+    "engine_importance_weight": ("train/ois",),
 }

@@ -38,7 +38,7 @@ KEYS: Keys = {
         "ppo/policy/clipfrac",
     ),
     "policy_clip_lower_ratio": ("clip_ratio/low_mean",),
-    "importance_ratio": ("ratio", "val/ratio"),
+    "importance_weight": ("ratio", "val/ratio"),
     "learning_rate": ("learning_rate", "lr", "ppo/learning_rate"),
     "preference_reward_chosen": ("rewards/chosen",),
     "preference_reward_rejected": ("rewards/rejected",),
@@ -63,7 +63,7 @@ KEYS: Keys = {
     "gpu_memory_used_bytes": (scaled("memory(GiB)", GIB),),
     "rollout_queue_size": ("buffer_qsize",),
     "engine_logprob_diff": ("sampling/sampling_logp_difference/mean",),
-    "engine_importance_ratio": ("sampling/importance_sampling_ratio/mean",),
+    "engine_importance_weight": ("sampling/importance_sampling_ratio/mean",),
 }
 
 PARTS = (
