@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from exporter.runs.feed import Feed
 from exporter.runs.holders import Holders
@@ -13,11 +13,8 @@ from exporter.runs.log import Log
 from exporter.runs.logs import Logs, Time
 from exporter.runs.names import run_name, run_names, shared
 from exporter.runs.run import Run
-from exporter.runs.twins import Told, Twins
+from exporter.runs.twins import Place, Told, Twins
 from exporter.runs.views import SHOWN, Judge, Signs, View
-
-Place = tuple[Path, str]
-"""A log or feed, and the name it gives a run."""
 
 
 class Shown:
@@ -38,7 +35,7 @@ class Shown:
         """All views; no two have one name."""
         self.dormant = 0
         told = [*self._of_logs(), *self._of_feeds()]
-        once = self._twins.once(told)
+        once = self._twins.once(told, self._time.monotonic())
         self.twins = len(told) - len(once)
         names = Counter(one.view.name for one in once)
         return {one.at: _named_apart(one, names) for one in once}

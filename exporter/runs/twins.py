@@ -6,7 +6,7 @@ logs lie side by side or grow together, and hold the same numbers at the same st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
@@ -14,6 +14,10 @@ from exporter.runs.names import home
 from exporter.runs.run import Run
 from exporter.runs.views import View
 
+Place = tuple[Path, str]
+"""A log or feed, and the name it gives a run."""
+
+COMPARE_SECONDS = 5.0
 TOGETHER_SECONDS = 60.0
 """Logs of one run get their last steps at the same time, but for buffers."""
 
@@ -28,32 +32,51 @@ TELLING = ("finished", "failed", "running", "vanished", "stopped")
 class Told:
     """A run as one log tells it: ``at`` that log, which is ``place`` below the watched folder."""
 
-    at: tuple[Path, str]
+    at: Place
     place: PurePath
     view: View
 
 
 class Twins:
-    """Finds runs that are told of twice. Pairs that differ are remembered, and not compared again."""
+    """Finds runs that are told of twice, now and then: each is compared with each.
+
+    Pairs that differ are remembered, and not compared again.
+    """
 
     def __init__(self) -> None:
         self._apart: set[tuple[int, int]] = set()
+        self._first: dict[Place, Place] = {}
+        self._due = 0.0
 
-    def once(self, told: Iterable[Told]) -> list[Told]:
-        """Each run once, in its best log, in the state that all its logs together tell."""
-        groups: list[list[Told]] = []
+    def once(self, told: Sequence[Told], now: float) -> list[Told]:
+        """Each run once, in its best log, in the state that all its logs together tell.
+
+        ``now`` in seconds of the steady clock.
+        """
+        if now >= self._due or self._first.keys() != {one.at for one in told}:
+            self._compare(told)
+            self._due = now + COMPARE_SECONDS
+        groups: dict[Place, list[Told]] = {}
         for one in told:
-            group = next((group for group in groups if self._same(group[0], one)), None)
-            if group is None:
-                groups.append([one])
-            else:
-                group.append(one)
-        alive = {id(one.view.run) for group in groups for one in group}
-        self._apart = {pair for pair in self._apart if alive.issuperset(pair)}
-        return [_one(group) for group in groups]
+            groups.setdefault(self._first[one.at], []).append(one)
+        return [_one(group) for group in groups.values()]
+
+    def _compare(self, told: Sequence[Told]) -> None:
+        """Find for each log the first one of the same run."""
+        runs: list[Told] = []
+        first: dict[Place, Place] = {}
+        for one in told:
+            same = next((other for other in runs if self._same(other, one)), one)
+            first[one.at] = same.at
+            if same is one:
+                runs.append(one)
+        if self._first.keys() - first.keys():
+            there = {one.view.run.serial for one in told}
+            self._apart = {pair for pair in self._apart if there.issuperset(pair)}
+        self._first = first
 
     def _same(self, a: Told, b: Told) -> bool:
-        pair = (id(a.view.run), id(b.view.run))
+        pair = (a.view.run.serial, b.view.run.serial)
         if pair in self._apart or not _may_be_one(a, b):
             return False
         same = a.view.run.trace.is_same(b.view.run.trace)

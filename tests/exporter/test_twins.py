@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.trace import AGREEING_STEPS, CLOSE, STEPS, Trace
+from exporter.runs.twins import COMPARE_SECONDS
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import KEYS, append, console, measured, verl_json
 
@@ -152,7 +153,23 @@ def test_runs_that_part_after_a_common_beginning_are_shown_apart_from_then_on(
     append(folder / "a.jsonl", *(verl_json(*line) for line in told(range(40, 42))))
     append(folder / "b.jsonl", *(verl_json(*line) for line in told(range(40, 42), reward=0.9)))
 
-    assert page.look(1.0).runs() == {"a", "b"}
+    assert page.look(COMPARE_SECONDS).runs() == {"a", "b"}
+
+
+def test_two_runs_that_differ_are_compared_once(
+    folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[object] = []
+    is_same = Trace.is_same
+    monkeypatch.setattr(Trace, "is_same", lambda one, other: compared.append(one) or is_same(one, other))
+    page = watched()
+    for seed in range(8):
+        lines = told(range(1, 40), reward=0.1 + seed / 10)
+        append(folder / f"{seed}.jsonl", *(verl_json(*line) for line in lines))
+    for _ in range(20):
+        page.look(COMPARE_SECONDS)
+
+    assert len(compared) == 8 * 7 / 2
 
 
 def test_no_two_real_runs_are_taken_for_one(real_logs: Path, watched: Watching) -> None:
