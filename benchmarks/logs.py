@@ -1,4 +1,4 @@
-"""Logs like verl's, of any size: 90 keys a step, as its ``file`` and its ``console`` logger write them."""
+"""Logs as trainers write them, of any size: verl's with 90 keys a step, TRL's, and tables of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ SIGNALS = (
 )  # fmt: skip
 OTHERS = tuple(f"val-aux/dataset_{number % 6}/score/best@{number}/mean" for number in range(72))
 
+TRL_KEYS = (
+    "loss", "grad_norm", "learning_rate", "completions/mean_length", "completions/min_length",
+    "completions/max_length", "completions/clipped_ratio", "completions/mean_terminated_length",
+    "rewards/format_reward/mean", "rewards/format_reward/std", "rewards/accuracy_reward/mean",
+    "rewards/accuracy_reward/std", "reward", "reward_std", "frac_reward_zero_std", "kl", "entropy",
+    "clip_ratio/low_mean", "clip_ratio/low_min", "clip_ratio/high_mean", "clip_ratio/high_max",
+    "clip_ratio/region_mean",
+)  # fmt: skip
+TRL_STEPS = 10_000_000
+
 
 def values(step: int, dice: random.Random) -> dict[str, float]:
     """One step of a run that learns slowly."""
@@ -24,19 +34,38 @@ def values(step: int, dice: random.Random) -> dict[str, float]:
     return {**signals, **{key: dice.random() for key in OTHERS}, "training/global_step": step}
 
 
-def jsonl(step: int, logged: dict[str, float]) -> bytes:
-    """The step as verl's ``file`` logger writes it."""
-    return orjson.dumps({"step": step, "data": logged}) + b"\n"
+def verl_jsonl(step: int, dice: random.Random) -> bytes:
+    """A step as verl's ``file`` logger writes it."""
+    return orjson.dumps({"step": step, "data": values(step, dice)}) + b"\n"
 
 
-def console(step: int, logged: dict[str, float]) -> bytes:
-    """The step as verl's ``console`` logger prints it through Ray, with two lines of chatter."""
-    fields = " - ".join(f"{key}:{value!r}" for key, value in logged.items())
+def verl_console(step: int, dice: random.Random) -> bytes:
+    """A step as verl's ``console`` logger prints it through Ray, with two lines of chatter."""
+    fields = " - ".join(f"{key}:{value!r}" for key, value in values(step, dice).items())
     chatter = b"(WorkerDict pid=2) INFO: weights synced, KV cache released, engine asleep\n" * 2
     return f"(TaskRunner pid=1) step:{step} - {fields}\n".encode() + chatter
 
 
-FORMS = {"jsonl": jsonl, "log": console}
+def trl_console(step: int, dice: random.Random) -> bytes:
+    """A step as TRL prints it, behind a progress bar that redraws itself."""
+    logged = {**{key: dice.gauss(1.0, 0.05) for key in TRL_KEYS}, "epoch": step / TRL_STEPS}
+    bar = f"\r  0%|          | {step}/{TRL_STEPS} [00:10<99:00:00,  1.02s/it]"
+    return f"{bar}\n{logged}\n".encode()
+
+
+def csv(step: int, dice: random.Random) -> bytes:
+    """A step as a row of a table, with the header above the first."""
+    logged = values(step, dice)
+    rows = ([*logged, "step"], [*map(repr, logged.values()), str(step)])
+    return "".join(f"{','.join(row)}\n" for row in rows[step > 1 :]).encode()
+
+
+def flat_jsonl(step: int, dice: random.Random) -> bytes:
+    """A step as a home-made loop writes it."""
+    return orjson.dumps({"step": step, **values(step, dice)}) + b"\n"
+
+
+FORMS = {form.__name__: form for form in (verl_jsonl, verl_console, trl_console, csv, flat_jsonl)}
 
 
 def lines(form: str, seed: int = 1) -> Iterator[bytes]:
@@ -45,14 +74,14 @@ def lines(form: str, seed: int = 1) -> Iterator[bytes]:
     step = 0
     while True:
         step += 1
-        yield FORMS[form](step, values(step, dice))
+        yield FORMS[form](step, dice)
 
 
-def write(path: Path, size: int) -> int:
-    """Write a log of this many bytes; its suffix chooses the form. Returns the number of steps."""
+def write(path: Path, form: str, size: int) -> int:
+    """Write a log of this many bytes. Returns the number of steps."""
     written = steps = 0
     with path.open("wb") as file:
-        for line in lines(path.suffix[1:]):
+        for line in lines(form):
             written += file.write(line)
             steps += 1
             if written >= size:

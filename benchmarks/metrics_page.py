@@ -54,7 +54,7 @@ def _row(runs: int, page: bytes, times: list[float], resident: float) -> str:
 
 
 def _log(path: Path, seed: int) -> tuple[Path, Iterator[bytes]]:
-    steps = logs.lines("jsonl", seed)
+    steps = logs.lines("verl_jsonl", seed)
     path.write_bytes(b"".join(islice(steps, STEPS)))
     return path, steps
 

@@ -123,7 +123,11 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _holds(link: Path, path: Path) -> bool:
-    return _target(link) == os.path.realpath(path)
+    """Does the open file lead to the one of this path? Asked each time: names are slower to compare."""
+    try:
+        return os.path.samestat(link.stat(), path.stat())
+    except OSError:
+        return False
 
 
 def _target(link: Path) -> str:

@@ -20,11 +20,13 @@ class Pace:
     """Time between steps, in seconds."""
 
     intervals: deque[float] = field(default_factory=lambda: deque(maxlen=64))
+    _typical: float | None = None
 
     def add(self, seconds: float) -> None:
         """Take the time from one step to the next."""
         if seconds > 0:
             self.intervals.append(seconds)
+            self._typical = None
 
     def typical(self) -> float | None:
         """The usual interval, or ``None`` before there is one.
@@ -33,10 +35,10 @@ class Pace:
         medians: steps with validation or a checkpoint take ten times as long, and five times the
         typical interval must be longer than they are.
         """
-        if not self.intervals:
-            return None
-        usual = median(self.intervals)
-        return max(usual, min(max(self.intervals) / 3, 4 * usual))
+        if self._typical is None and self.intervals:  # asked for at every look
+            usual = median(self.intervals)
+            self._typical = max(usual, min(max(self.intervals) / 3, 4 * usual))
+        return self._typical
 
 
 @dataclass(slots=True, frozen=True)

@@ -50,6 +50,7 @@ class Log:
         self._reader: Reader | None = None
         self._source: Source | None = None
         self._live_from: int | None = None
+        self._quiet_from = 0.0
         self._states = states
         self._health = health
         self._options = options
@@ -92,9 +93,9 @@ class Log:
         if found.parts != self._found.parts:
             self._found = found
 
-    def quiet(self, wall: float, steady: float) -> float:
-        """Seconds since the log last grew."""
-        return max(0.0, wall - self.written if self.grew is None else steady - self.grew)
+    def quiet(self, steady: float) -> float:
+        """Seconds since the log last grew: whoever sets the machine's clock makes no log older."""
+        return steady - self._quiet_from
 
     def read(self, wall: float, steady: float, lock: AbstractContextManager[object] | None = None) -> None:
         """Read one block; what it says is taken in while ``lock`` is held.
@@ -134,8 +135,9 @@ class Log:
         self._health.dropped["too_long"] += block.too_long
         self._health.dropped["malformed"] += block.broken
         self.written = block.written
+        self._quiet_from = clock.steady - max(0.0, clock.wall - block.written)
         if self.caught_up:
-            self.grew = clock.steady
+            self.grew = self._quiet_from = clock.steady
         if block.restarted:
             self._restarted()
 

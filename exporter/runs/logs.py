@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -36,7 +36,11 @@ class Time(Protocol):
 
 
 class Logs:
-    """Logs by path. ``forget_after``: seconds of silence after which a log is old."""
+    """Logs by path.
+
+    ``forget_after``: seconds of silence after which a log is old. ``stopped``: is nothing to be read any
+    more?
+    """
 
     def __init__(
         self,
@@ -47,11 +51,13 @@ class Logs:
         *,
         forget_after: float,
         time: Time,
+        stopped: Callable[[], bool],
     ) -> None:
         self.by_path: dict[Path, Log] = {}
         self._paths, self._states, self._health, self._options = paths, states, health, options
         self._forget_after = forget_after
         self._time = time
+        self._stopped = stopped
         self._old: dict[Path, float] = {}
         self._refusals = Refusals()
         self._notice = Notice()
@@ -119,7 +125,7 @@ class Logs:
 
     def quiet(self, log: Log) -> float:
         """Seconds since a log last grew."""
-        return log.quiet(self._time.time(), self._time.monotonic())
+        return log.quiet(self._time.monotonic())
 
     def _read_all(self, lock: AbstractContextManager[object]) -> None:
         """A block of each log in turn, so that a long one does not keep the others waiting."""
@@ -127,6 +133,8 @@ class Logs:
         due = [log for log in self if log.is_due(now)]
         waiting = deque(sorted(due, key=lambda log: (log.more, log.looked)))
         while waiting and not (waiting[0].more and self._time.monotonic() > now + READ_SECONDS):
+            if self._stopped():
+                return
             log = waiting.popleft()
             self._read(log, lock)
             if log.more:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path, PurePath
 
 GENERIC_STEMS = frozenset({"output", "metrics", "trainer_state", "verl_logs", "train", "tfevents"})
@@ -13,8 +14,11 @@ GENERIC_FOLDERS = frozenset({"files", "logs"})
 EVENT_FOLDERS = frozenset({"runs", "tensorboard", "tb"})
 """Folders that trainers put around event files."""
 COMPRESSED = ".gz"
+REMEMBERED = 10_000
+"""Paths whose names are remembered: those of all logs are asked for at every look."""
 
 
+@lru_cache(REMEMBERED)
 def run_name(path: PurePath) -> str:
     """The name of the run whose log has this path below the watched folder.
 
@@ -30,6 +34,7 @@ def run_name(path: PurePath) -> str:
     return printable(PurePath(*folders) if folders else PurePath(path.stem))
 
 
+@lru_cache(REMEMBERED)
 def home(path: PurePath) -> PurePath:
     """The run's own folder: what is above the folders that trainers and trackers make in it."""
     folders = [part for part in path.parent.parts if part not in GENERIC_FOLDERS]

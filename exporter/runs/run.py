@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from math import isfinite
 from typing import Any
 
@@ -60,15 +61,17 @@ class Times:
     passed: float = 0.0
     untold: bool = False
 
-    def logged(self, time: float, *, advanced: bool) -> None:
+    def logged(self, time: float, now: float, *, advanced: bool) -> None:
         """A record was logged then; ``advanced``: it is the first of its step."""
+        time = min(time, now)  # a trainer's clock that runs ahead of ours is not believed
         if self.start is None:
             self.start = time
         if advanced:
             if self.stepped is not None:
                 self.pace.add(time - self.stepped)
             self.stepped = time
-        self.last = time if self.last is None else max(time, self.last)
+        # Never ahead of now either, where our own clock was set back since.
+        self.last = time if self.last is None else min(max(time, self.last), now)
 
     def replayed(self, step_seconds: float | None) -> None:
         """A record of the past, nobody knows when; how long its step took, where it says so."""
@@ -91,10 +94,13 @@ class Run:
 
     ``watched``: a step arrived while the exporter looked on, now or before a restart. Statistics
     that rules look at first exist only then, since a replay of an old log must raise nothing.
-    ``moved`` is when that was last, in seconds of the steady clock.
+    ``moved`` is when that was last, in seconds of the steady clock. ``serial`` is no other run's.
     """
 
+    _serials = count()
+
     def __init__(self, source: str, framework: str, options: Options) -> None:
+        self.serial = next(self._serials)
         self.source = source
         self.options = options
         self.reading = Reading(framework, options.keys)
@@ -158,8 +164,8 @@ class Run:
         time = clock.wall if clock.live and record.time is None else record.time
         if time is None:
             self.times.replayed(found.get("step_seconds"))
-        else:  # a trainer's clock that runs ahead of ours is not believed
-            self.times.logged(min(time, clock.wall), advanced=advanced)
+        else:
+            self.times.logged(time, clock.wall, advanced=advanced)
 
     def _measure(self, found: dict[str, float], record: Record, stream: Stream, clock: Clock) -> None:
         self.records += self.progress.count(record)

@@ -11,7 +11,7 @@ from exporter.runs.feed import Feed
 from exporter.runs.holders import Holders
 from exporter.runs.log import Log
 from exporter.runs.logs import Logs, Time
-from exporter.runs.names import run_name, run_names, shared
+from exporter.runs.names import run_name, run_names
 from exporter.runs.run import Run
 from exporter.runs.twins import Place, Told, Twins
 from exporter.runs.views import SHOWN, Judge, Signs, View
@@ -42,8 +42,8 @@ class Shown:
 
     def _of_logs(self) -> list[Told]:
         logs = {log.path: log for log in self._logs if log.roster and log.caught_up}
-        short = [run_name(log.relative) for log in logs.values()]
-        self.collisions = len([name for name in short if name in shared(short)])
+        short = Counter(run_name(log.relative) for log in logs.values())
+        self.collisions = sum(count for count in short.values() if count > 1)
         names = run_names({path: log.relative for path, log in logs.items()})
         return [one for path, log in logs.items() for one in self._of_log(log, names[path])]
 

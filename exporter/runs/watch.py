@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -17,8 +18,9 @@ from exporter.runs.logs import Logs
 from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
 from exporter.runs.run import Options
-from exporter.runs.shown import Place, Shown
+from exporter.runs.shown import Shown
 from exporter.runs.statefile import StateFolder
+from exporter.runs.twins import Place
 from exporter.runs.views import Judge, View
 
 HOLDERS_SECONDS = 1.0
@@ -45,16 +47,30 @@ class Settings:
 
 
 class Watch:
-    """All runs. ``look`` is called again and again; ``metrics`` from any thread."""
+    """All runs. ``look`` is called again and again; ``metrics`` from any thread.
 
-    def __init__(self, settings: Settings, holders: Holders | None = None) -> None:
+    A look that is under way reads no further once ``stopped`` says true.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        holders: Holders | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.settings = settings
         self.health = Health()
         self.holders = holders or Holders()
         self._lock = Lock()
         states, options = StateFolder(settings.state_folder), settings.options
         self.logs = Logs(
-            settings.paths, states, self.health, options, forget_after=settings.forget_after, time=time
+            settings.paths,
+            states,
+            self.health,
+            options,
+            forget_after=settings.forget_after,
+            time=time,
+            stopped=stopped,
         )
         self.feeds = [
             Feed(target, settings.poll_targets, options, states, self._lock) for target in settings.targets

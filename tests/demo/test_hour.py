@@ -43,7 +43,7 @@ def _fired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     (folder / "prometheus.yml").write_text("global: {}\n")
     with (folder / "samples").open("w") as out:
         for name in QUIET:
-            assert replay.write(name, log(folder, name), out) == TOTAL + 1
+            assert replay.write(name, log(folder, name), out) == {name: TOTAL + 1}
         out.write("# EOF\n")
     server = PrometheusServer("3.13", folder, options=("--storage.tsdb.retention.time=100y",))
     command = [server.tool.tool, "tsdb", "create-blocks-from", "openmetrics", "-q"]

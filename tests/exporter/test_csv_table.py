@@ -141,6 +141,8 @@ def test_a_header_in_the_middle_starts_other_columns() -> None:
         '{"step":1,"reward_mean":0.5}',
         "[step,reward_mean]",
         "the reward, as you see, is the entropy",
+        "this logs the loss, reward_mean, entropy, grad_norm",
+        "| `a.log` | verl | reward_mean, reward_std, loss | learns |",
         "step,reward\x00_mean,entropy",
         "\x1b[32mstep,reward_mean",
         '"step,reward_mean',

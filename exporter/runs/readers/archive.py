@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 from exporter.runs.readers.block import BLOCK, HEAD, Block
-from exporter.runs.readers.follow import version
+from exporter.runs.readers.follow import status_of, version
 from exporter.runs.readers.framing import TextLines
 
 
@@ -35,7 +35,7 @@ class Archive:
         Raises:
             OSError: the file is gone or cannot be read.
         """
-        status = self.path.stat()
+        status = status_of(self.path)
         restarted = bool(self._seen) and version(status) != self._seen
         if not self._seen or restarted or self._rewound:
             self._open(status)

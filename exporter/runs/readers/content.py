@@ -7,6 +7,8 @@ from pathlib import Path
 
 import orjson
 
+from exporter.runs.readers.follow import status_of
+
 SAMPLE = 4096
 CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 """Bytes that text does not hold; NUL, tabs, line ends and the escape of colour codes it does."""
@@ -23,7 +25,7 @@ def content(path: Path) -> str:
     Raises:
         OSError: the file is gone or cannot be read.
     """
-    if not path.stat().st_size:
+    if not status_of(path).st_size:
         return "empty"
     with path.open("rb") as file:
         sample = file.read(SAMPLE)

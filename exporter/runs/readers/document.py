@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.runs.readers.block import Block
-from exporter.runs.readers.follow import version
+from exporter.runs.readers.follow import status_of, version
 from exporter.runs.readers.parts import Parts
 
 LONGEST = 64 * 1024 * 1024
@@ -40,7 +40,7 @@ class Document:
         Raises:
             OSError: the file is gone or cannot be read.
         """
-        status = self.path.stat()
+        status = status_of(self.path)
         seen = (self.path, *version(status))
         if seen == self._seen:
             return None

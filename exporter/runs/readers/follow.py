@@ -6,7 +6,9 @@ where change events do not arrive. Nothing of the file is kept in memory between
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 from exporter.runs.readers.block import BLOCK, HEAD, Block
@@ -42,7 +44,7 @@ class Follower:
         Raises:
             OSError: the file is gone or cannot be read.
         """
-        status = self.path.stat()
+        status = status_of(self.path)
         if version(status) == self._seen:
             return self._last_line(status, now)
         with self.path.open("rb") as file:
@@ -87,6 +89,18 @@ class Follower:
         pieces = self._framing.split(data, full=full)
         self.offset += pieces.used
         return Block(pieces.lines, size=len(data), too_long=pieces.too_long, broken=pieces.broken, more=full)
+
+
+def status_of(path: Path) -> os.stat_result:
+    """The status of a file that may be opened.
+
+    Raises:
+        OSError: it is gone, or a pipe by now: to open one is to wait for its writer.
+    """
+    status = path.stat()
+    if stat.S_ISFIFO(status.st_mode):
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), str(path))
+    return status
 
 
 def version(status: os.stat_result) -> tuple[int, ...]:

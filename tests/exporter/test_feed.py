@@ -1,0 +1,216 @@
+"""A trainer's page, polled by a real exporter, and its run on the exporter's own page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from tests.exporter.lines import append, measured, verl_json
+from tests.exporter.scrape import Scrape
+from tests.exporter.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
+from tests.real import free_port
+
+Start = Callable[..., Exporter]
+LABELS = ("project", "experiment_name")
+LASTING = ("rl_best", "rl_start", "rl_noise", "rl_peak", "rl_records_total", "rl_run_start_timestamp_seconds")
+"""What a page does not tell a second time."""
+
+
+class Trainer:
+    """Serves what it measures with the client library, at the same address after each start."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.run = f"127.0.0.1:{self.port}"
+        self._stop: Callable[[], None] | None = None
+
+    def begins(self) -> None:
+        self.ends()
+        registry = CollectorRegistry()
+        self.reward = Gauge("reward_mean", "Mean reward", registry=registry)
+        self.entropy = Gauge("entropy", "Entropy of the policy", registry=registry)
+        self.kl = Gauge("kl_divergence", "KL to the reference", registry=registry)
+        self.insight = Gauge("rl_insight_monitor_critic_score_mean", "x", LABELS, registry=registry)
+        self.steps = Counter("training_steps", "Steps", registry=registry)
+        server, thread = start_http_server(self.port, "127.0.0.1", registry)
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        self._stop = stop
+
+    def makes(self, steps: int, reward: float = 0.5) -> None:
+        """The counter moves last, as in a training loop."""
+        self.reward.set(reward)
+        self.entropy.set(0.7 - reward / 10)
+        self.kl.set(reward / 100)
+        self.steps.inc(steps)
+
+    def ends(self) -> None:
+        if self._stop:
+            self._stop()
+        self._stop = None
+
+    def flags(self, **more: object) -> list[str]:
+        page = {"url": f"http://127.0.0.1:{self.port}/metrics", **more}
+        return ["--pages", json.dumps([page]), "--poll", "0.1"]
+
+
+@pytest.fixture(name="trainer")
+def _trainer() -> Iterator[Trainer]:
+    trainer = Trainer()
+    yield trainer
+    trainer.ends()
+
+
+def at(run: str, step: int) -> Callable[[Scrape], bool]:
+    return lambda found: found.value("rl_step", run=run) == step
+
+
+def streak(found: Scrape, run: str) -> float | None:
+    """A statistic that rules look at first, so that only a live step shows it."""
+    return found.value("rl_nonfinite_streak_steps", run=run, signal="reward")
+
+
+def lasting(found: Scrape, run: str) -> dict[object, float]:
+    return {key: value for key, value in found.about_run(run).items() if key[0] in LASTING}
+
+
+def test_each_step_of_a_page_is_a_record_with_its_signals(folder: Path, start: Start, trainer: Trainer) -> None:
+    trainer.begins()
+    exporter = start("--path", folder, *trainer.flags())
+    exporter.until(lambda found: found.value("stepwatch_target_up") == 1)
+    for step in range(1, 6):
+        trainer.makes(1, reward=step / 10)
+        found = exporter.until(at(trainer.run, step), seconds=5)
+        assert found.value("rl_reward", run=trainer.run) == pytest.approx(step / 10)
+        assert found.value("rl_kl", run=trainer.run) == pytest.approx(step / 1000)
+
+    assert found.value("rl_run_info", run=trainer.run, source="prometheus_page") == 1
+    assert found.value("rl_records_total", run=trainer.run) == 5
+    assert found.state(trainer.run) == "running"
+    assert found.value("rl_run_writer_present", run=trainer.run) == 1
+
+
+def test_the_first_step_of_a_trainer_that_begins_later_is_live(
+    folder: Path, start: Start, trainer: Trainer
+) -> None:
+    trainer.begins()
+    exporter = start("--path", folder, *trainer.flags())
+    exporter.until(lambda found: found.value("stepwatch_target_up") == 1)
+    trainer.makes(1)
+
+    assert streak(exporter.until(at(trainer.run, 1)), trainer.run) == 0
+
+
+def test_what_a_page_shows_at_first_is_history_and_raises_nothing(
+    folder: Path, start: Start, trainer: Trainer
+) -> None:
+    trainer.begins()
+    trainer.makes(700)
+    exporter = start("--path", folder, *trainer.flags())
+    found = exporter.until(at(trainer.run, 700))
+    assert found.value("rl_reward", run=trainer.run) == 0.5
+    assert streak(found, trainer.run) is None
+    trainer.makes(1, reward=0.4)
+
+    assert streak(exporter.until(at(trainer.run, 701)), trainer.run) == 0
+
+
+def test_names_come_from_the_labels_or_the_user(folder: Path, start: Start, trainer: Trainer) -> None:
+    trainer.begins()
+    for name in ("one", "two"):
+        trainer.insight.labels("maths", name).set(len(name) / 10)
+    trainer.makes(1)
+    exporter = start("--path", folder, *trainer.flags(run="ppo"))
+
+    exporter.until(lambda found: found.runs() == {"ppo", "maths/one", "maths/two"})
+
+
+def test_a_page_that_dies_stops_its_run_and_goes_on_after_the_next_start(
+    folder: Path, start: Start, trainer: Trainer
+) -> None:
+    append(folder / "a.jsonl", verl_json(1, measured(1)))
+    trainer.begins()
+    exporter = start("--path", folder, *trainer.flags())
+    exporter.until(lambda found: found.value("stepwatch_target_up") == 1)
+    trainer.makes(8)
+    exporter.until(at(trainer.run, 8))
+    trainer.makes(1)
+    exporter.until(at(trainer.run, 9))
+    trainer.ends()
+    found = exporter.until(lambda found: found.value("stepwatch_target_up") == 0)
+    assert found.state(trainer.run) == "running"
+    found = exporter.until(lambda found: found.state(trainer.run) == "stopped", seconds=25)
+    assert found.value("rl_run_writer_present", run=trainer.run) == 0
+    assert (found.value("stepwatch_target_errors_total") or 0) >= 1
+    append(folder / "a.jsonl", verl_json(2, measured(2)))
+    exporter.until(at("a", 2))
+
+    trainer.begins()
+    trainer.makes(6)
+    found = exporter.until(lambda found: found.state(trainer.run) == "running", seconds=30)
+    assert found.value("rl_step", run=trainer.run) == 6
+    assert found.value("rl_resumes_total", run=trainer.run) == 0
+    code, _, errors = exporter.end()
+    assert code == 0
+    assert "Traceback" not in errors
+
+
+def test_a_trainer_that_is_not_there_yet_is_waited_for(folder: Path, start: Start, trainer: Trainer) -> None:
+    exporter = start("--path", folder, *trainer.flags())
+    found = exporter.until(lambda found: found.value("stepwatch_target_up") == 0)
+    assert found.runs() == set()
+    trainer.begins()
+    trainer.makes(3)
+
+    assert exporter.until(has(trainer.run)).value("rl_step", run=trainer.run) == 3
+
+
+def test_a_restart_of_the_exporter_keeps_what_the_page_does_not_tell_again(
+    folder: Path, tmp_path: Path, start: Start, trainer: Trainer
+) -> None:
+    trainer.begins()
+    flags = ["--path", folder, "--state-dir", tmp_path / "state", *trainer.flags()]
+    exporter = start(*flags)
+    exporter.until(lambda found: found.value("stepwatch_target_up") == 1)
+    for step in range(1, 13):
+        trainer.makes(1, reward=0.9 if step == 5 else 0.2 + step % 4 / 100)
+        before = exporter.until(at(trainer.run, step))
+    assert before.value("rl_best", run=trainer.run, signal="reward") > 0.25  # type: ignore[operator]
+    assert before.value("rl_noise", run=trainer.run, signal="reward") is not None
+    assert exporter.end()[0] == 0
+
+    again = start(*flags)
+    found = again.until(at(trainer.run, 12))
+    assert lasting(found, trainer.run) == lasting(before, trainer.run)
+    trainer.makes(1, reward=0.3)
+    found = again.until(at(trainer.run, 13))
+    assert found.value("rl_records_total", run=trainer.run) == 13
+    assert found.value("rl_resumes_total", run=trainer.run) == 0
+    assert lasting(found, trainer.run).keys() == lasting(before, trainer.run).keys()
+
+
+def test_a_trainer_that_resumes_after_a_crash_is_one_run_with_one_resume(
+    folder: Path, start: Start, trainer: Trainer
+) -> None:
+    trainer.begins()
+    exporter = start("--path", folder, *trainer.flags(run="ppo"))
+    exporter.until(lambda found: found.value("stepwatch_target_up") == 1)
+    for step in range(1, 7):
+        trainer.makes(1, reward=step / 10)
+        exporter.until(at("ppo", step))
+    trainer.begins()
+    trainer.makes(4, reward=0.41)
+    exporter.until(at("ppo", 4))
+    trainer.makes(3, reward=0.7)
+    found = exporter.until(at("ppo", 7))
+
+    assert found.value("rl_resumes_total", run="ppo") == 1
+    assert found.value("rl_records_total", run="ppo") == 7
