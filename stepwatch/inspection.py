@@ -27,6 +27,7 @@ NOT_READ = {
     "no_records": "no record of a trainer",
     "compressed": "no record of a trainer",
     "events": "no event",
+    "log": "a table without a row so far",
 }
 """What a file is that no run was found in."""
 

@@ -13,7 +13,7 @@ from exporter.runs.readers.content import content
 from exporter.runs.refusal import Refusal
 from exporter.runs.roster import Roster
 from exporter.runs.run import Clock, Options
-from exporter.runs.sources import Source, recognise
+from exporter.runs.sources import Source, recognise_first
 from exporter.runs.statefile import Kept, Saved, StateFolder
 
 IDLE_SECONDS = 2.0
@@ -175,7 +175,7 @@ class Log:
     def _recognised(self, block: Block) -> bool:
         """Look for a first record; once there is one, read the log again from its start."""
         reader = self._reader
-        source = next((source for line in block.lines if (source := recognise(line, self.kind))), None)
+        source = recognise_first(block.lines, self.kind)
         if source is None or reader is None:
             if reader and reader.offset > GIVE_UP_BYTES:
                 self.kind = "no_records"

@@ -13,7 +13,7 @@ from exporter.runs.numbers import number
 from exporter.runs.readers.content import content
 from exporter.runs.record import Record
 from exporter.runs.signals.keys import FRAMEWORKS
-from exporter.runs.sources import SOURCES, recognise
+from exporter.runs.sources import SOURCES, recognise, recognise_first
 from exporter.runs.sources.verl_console import VerlConsole
 from tests.exporter.lines import console, measured, scoped, verl_json
 
@@ -52,6 +52,21 @@ def test_each_format_is_recognised_by_its_content() -> None:
 )
 def test_other_formats_are_not_taken_for_one_of_ours(line: str) -> None:
     assert name(line) is None
+
+
+def test_words_before_a_log_are_no_head_of_a_table() -> None:
+    log = [console(step, measured(step)).encode() for step in range(3)]
+    source = recognise_first([b"reward,entropy,kl", *log])
+
+    assert source is not None
+    assert source.name == "verl_console"
+
+
+def test_the_head_of_a_table_is_one_before_its_rows_come_and_with_a_row_after_blank_ones() -> None:
+    head = b"step,reward,entropy"
+    found = [recognise_first(lines) for lines in ([head], [head, b""], [head, b",,", b"1,2,3"])]
+
+    assert [source.name for source in found if source] == ["csv"] * 3
 
 
 @given(st.binary(max_size=300), st.sampled_from(sorted(SOURCES)))

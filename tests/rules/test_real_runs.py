@@ -60,6 +60,8 @@ class Verdicts:
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
     """Every rule about what a run logs, evaluated by Prometheus at each record of each run."""
+    if not LABELS.exists():
+        pytest.skip(f"there is no {LABELS}")
     folder = tmp_path_factory.mktemp("replay")
     (folder / "prometheus.yml").write_text("global: {}\n")
     found = Verdicts()

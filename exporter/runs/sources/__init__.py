@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
-from exporter.runs.record import Event
+from exporter.runs.record import Event, Record
 from exporter.runs.sources.areal import Areal
 from exporter.runs.sources.csv_table import CsvTable
 from exporter.runs.sources.flat_jsonl import FlatJsonl
@@ -65,6 +66,35 @@ SOURCES: dict[str, tuple[type[Source], ...]] = {
 """By what a file holds; what is more particular stands first."""
 
 
+AHEAD = 50
+"""Lines after the head of a table within which a row must come."""
+
+
 def recognise(line: bytes, kind: str = "text") -> Source | None:
-    """The source whose record this line is, if any."""
+    """The source whose record this line is, if any; or whose table has it as head."""
     return next((source() for source in SOURCES[kind] if source.recognises(line)), None)
+
+
+def recognise_first(lines: Sequence[bytes], kind: str = "text") -> Source | None:
+    """The source of the first record among the lines, if there is one.
+
+    A list of words looks like a table's head. It is one if a row follows, or nothing yet.
+    """
+    for index, line in enumerate(lines):
+        if (source := recognise(line, kind)) and _goes_on(source, lines[index : index + AHEAD]):
+            return type(source)()
+    return None
+
+
+def _goes_on(source: Source, lines: Sequence[bytes]) -> bool:
+    if not any(map(bytes.strip, lines[1:])):
+        return True
+    events = chain(chain.from_iterable(_events(source, line) for line in lines), source.rest())
+    return any(isinstance(event, Record) for event in events)
+
+
+def _events(source: Source, line: bytes) -> list[Event]:
+    try:
+        return list(source.read(line))
+    except ValueError:
+        return []

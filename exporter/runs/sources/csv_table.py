@@ -45,8 +45,9 @@ class Header:
         self.values = [column for column in columns if normal(column.key) not in AXES]
 
     def is_of_a_run(self) -> bool:
-        """Does it name measurements: one beside the step, or two in single words? A sentence may list some."""
+        """Does it name measurements: one beside the step, or two in single words?"""
         keys = tuple(dict.fromkeys(column.key for column in self.values))
+        # a sentence may list measurements as well
         if self.told is None and any(" " in key for key in keys):
             return False
         return measurements(keys) >= (2 if self.told is None else 1)
