@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import cold_start, containers, event_files, generator, gpu_page, metrics_page, notification
+from benchmarks import (
+    cold_start,
+    containers,
+    event_files,
+    generator,
+    gpu_page,
+    idle,
+    metrics_page,
+    notification,
+    visible,
+)
 
 BENCHMARKS = {
     "cold_start": cold_start.run,
     "event_files": event_files.run,
     "metrics_page": metrics_page.run,
+    "idle": idle.run,
+    "visible": visible.run,
     "generator": generator.run,
     "notification": notification.run,
     "gpu_page": gpu_page.run,

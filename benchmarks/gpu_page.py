@@ -5,7 +5,6 @@ Both read the same library, in which driver calls cost nothing, and then one in 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks import processes
 from stepwatch.packages import tools_folder
 from tests.gpu.driver import Driver
 from tests.real import Server, free_port
@@ -22,7 +22,6 @@ from tests.real import Server, free_port
 SCRAPES = 500
 PEER = "1.7.2"
 ROOT = Path(__file__).parents[1]
-TICKS = os.sysconf("SC_CLK_TCK")
 HEAD = (
     "exporter", "samples", "first values after, s", "p50, ms", "p99, ms", "PSS, MB", "processes", "of a core",
     "p99 while a call hangs, ms", "values of that call then",
@@ -67,7 +66,7 @@ def _measure(command: Callable[[int], list[str]], driver: Driver) -> tuple[bytes
             time.sleep(0.01)
         first = time.perf_counter() - started
         core, page, times = _core_share(server.pid), _page(url), _times(url)
-        pss = [_pss(pid) for pid in _family(server.pid)]
+        pss = [processes.proportional(pid) for pid in processes.family(server.pid)]
         driver.tell("gpus=8", "hang=GetPowerUsage")
         time.sleep(4)
         hanging, told = _times(url), _power(_page(url))
@@ -110,9 +109,9 @@ def _percentiles(times: list[float]) -> list[str]:
 
 def _core_share(pid: int) -> float:
     """Share of a core that a process and its children use."""
-    used, began = _core_seconds(pid), time.perf_counter()
+    used, began = processes.core_seconds(pid), time.perf_counter()
     time.sleep(20)
-    return (_core_seconds(pid) - used) / (time.perf_counter() - began)
+    return (processes.core_seconds(pid) - used) / (time.perf_counter() - began)
 
 
 def _scrapes(url: str) -> Iterator[float]:
@@ -127,21 +126,3 @@ def _scrapes(url: str) -> Iterator[float]:
 def _page(url: str) -> bytes:
     with urllib.request.urlopen(url, timeout=30) as reply:
         return reply.read()
-
-
-def _family(pid: int) -> list[int]:
-    """A process and its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(child for name in children for child in _family(int(name)))]
-
-
-def _pss(pid: int) -> float:
-    """Memory of a process in MB, its share of what it shares with others."""
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return int(rollup.partition("\nPss:")[2].split()[0]) / 1024
-
-
-def _core_seconds(pid: int) -> float:
-    """Processor time that a process and its children have used."""
-    stats = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in _family(pid)]
-    return sum(int(stat[11]) + int(stat[12]) for stat in stats) / TICKS

@@ -10,16 +10,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 from threading import Event, Thread
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from benchmarks import logs, processes
-from tests.real import Server, free_port
+from benchmarks.run_exporter import RunExporter
 
 OLD, LIVE = 10_000, 100
 STEPS = 300
@@ -27,7 +27,6 @@ DAY = 24 * 3600
 STEP_SECONDS = 10.0
 SCRAPE_SECONDS = 5.0
 MEASURED_SECONDS = 60.0
-ROOT = Path(__file__).parents[1]
 
 BARE = """
 import os, sys, time
@@ -35,7 +34,7 @@ walked, files = 0.0, []
 while True:
     if time.monotonic() > walked + 5:
         walked = time.monotonic()
-        files = [os.path.join(*way) for way in ((at, name) for at, _, names in os.walk(sys.argv[1]) for name in names)]
+        files = [os.path.join(at, name) for at, _, names in os.walk(sys.argv[1]) for name in names]
         changed = [os.stat(file).st_mtime for file in files]
         live = [file for file, at in zip(files, changed) if at > time.time() - 3600]
     for file in live:
@@ -66,22 +65,17 @@ def run() -> Iterator[str]:
 
 def _measure(case: Case, folder: Path) -> str:
     growing = case.fill(folder)
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "exporter.runs", f"--path={folder}", f"--port={port}"]
     started = time.perf_counter()
-    with Server(command, f"{url}/-/healthy", cwd=ROOT) as server:
-        while case.seen not in _page(url):
-            time.sleep(0.02)
+    with RunExporter(folder) as exporter:
+        exporter.wait_for(case.seen)
         taken = time.perf_counter() - started
         with _Trainers(growing), _bare_loop(folder) as bare:
             time.sleep(STEP_SECONDS)
-            shares = _shares([server.pid, bare.pid], lambda: time.sleep(MEASURED_SECONDS))
-            scraped = _shares([server.pid], lambda: _scrape(url))
-            resident = processes.resident(server.pid)
-    return (
-        f"| {case.words} | {taken:.2f} | {resident:.0f} | {shares[0]:.2%} | {shares[1]:.2%} | {scraped[0]:.2%} |"
-    )
+            idle, loop = _shares([exporter.pid, bare.pid], lambda: time.sleep(MEASURED_SECONDS))
+            [scraped] = _shares([exporter.pid], lambda: _scrape(exporter))
+            resident = processes.resident(exporter.pid)
+    shares = " | ".join(f"{100 * share:.2f} %" for share in (idle, loop, scraped))
+    return f"| {case.words} | {taken:.1f} | {resident:.0f} | {shares} |"
 
 
 def _empty(_folder: Path) -> list[Path]:
@@ -135,23 +129,20 @@ class _Trainers:
             while files and not self._done.is_set():
                 self._round(files, steps)
 
-    def _round(self, files: list[BinaryIO], steps: list[Iterator[bytes]]) -> None:
+    def _round(self, files: Sequence[FileIO], steps: Sequence[Iterator[bytes]]) -> None:
         for file, lines in zip(files, steps, strict=True):
             file.write(next(lines))
             if self._done.wait(STEP_SECONDS / len(files)):
                 return
 
 
-class _bare_loop:
-    def __init__(self, folder: Path) -> None:
-        self._process = subprocess.Popen([sys.executable, "-c", BARE, str(folder)])
-
-    def __enter__(self) -> subprocess.Popen[bytes]:
-        return self._process
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
+@contextmanager
+def _bare_loop(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", BARE, str(folder)]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _shares(pids: list[int], meanwhile: Callable[[], object]) -> list[float]:
@@ -162,12 +153,7 @@ def _shares(pids: list[int], meanwhile: Callable[[], object]) -> list[float]:
     return [(processes.core_seconds(pid) - before) / passed for pid, before in zip(pids, used, strict=True)]
 
 
-def _scrape(url: str) -> None:
+def _scrape(exporter: RunExporter) -> None:
     for _ in range(round(MEASURED_SECONDS / SCRAPE_SECONDS)):
-        _page(url)
+        exporter.page()
         time.sleep(SCRAPE_SECONDS)
-
-
-def _page(url: str) -> bytes:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as reply:
-        return reply.read()

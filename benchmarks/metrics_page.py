@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -14,12 +12,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks import logs
-from tests.real import Server, free_port
+from benchmarks import logs, processes
+from benchmarks.run_exporter import RunExporter
 
 SCRAPES = 300
 STEPS = 300
-ROOT = Path(__file__).parents[1]
 
 
 def run() -> Iterator[str]:
@@ -32,15 +29,11 @@ def run() -> Iterator[str]:
 
 def _measure(runs: int, folder: Path) -> str:
     sources = [_log(folder / f"run-{number}.jsonl", number) for number in range(runs)]
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "exporter.runs", f"--path={folder}", f"--port={port}"]
-    with Server(command, f"{url}/-/healthy", cwd=ROOT) as server:
-        while _page(url).count(b'state="running"} 1.0') < runs:
-            time.sleep(0.5)
-        times = sorted(_scrapes(url, sources))
-        page = _page(url)
-        resident = _resident(server.pid)
+    with RunExporter(folder) as exporter:
+        exporter.wait_for(b'stepwatch_runs{state="running"} %d' % runs)
+        times = sorted(_scrapes(exporter, sources))
+        page = exporter.page()
+        resident = processes.resident(exporter.pid)
     return _row(runs, page, times, resident)
 
 
@@ -59,7 +52,7 @@ def _log(path: Path, seed: int) -> tuple[Path, Iterator[bytes]]:
     return path, steps
 
 
-def _scrapes(url: str, sources: list[tuple[Path, Iterator[bytes]]]) -> Iterator[float]:
+def _scrapes(exporter: RunExporter, sources: list[tuple[Path, Iterator[bytes]]]) -> Iterator[float]:
     """Seconds for each scrape, while every run logs a step now and then."""
     for number in range(SCRAPES):
         path, steps = sources[number % len(sources)]
@@ -67,19 +60,8 @@ def _scrapes(url: str, sources: list[tuple[Path, Iterator[bytes]]]) -> Iterator[
             file.write(next(steps))
         time.sleep(0.03)
         started = time.perf_counter()
-        _page(url)
+        exporter.page()
         yield time.perf_counter() - started
-
-
-def _page(url: str) -> bytes:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as reply:
-        return reply.read()
-
-
-def _resident(pid: int) -> float:
-    """Resident memory of a process in MB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 class _Families:

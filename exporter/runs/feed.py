@@ -60,12 +60,19 @@ class Feed:
 
     def signs(self, run: Run, now: float) -> Signs:
         """Signs of life: a page goes with the trainer that serves it, a server outlives its runs."""
-        quiet = now - (self._begun if run.moved is None else run.moved)
+        quiet = self._quiet(run, now)
         if not self.target.is_trainer:
             return Signs(quiet, None, None)
         silent = now - (self.poller.answered or self._begun)
         there = self.poller.problem is None or silent < GONE_SECONDS
         return Signs(quiet, None if there else silent, there)
+
+    def _quiet(self, run: Run, now: float) -> float:
+        """Seconds since the run's last step, whether it came before our eyes or the server told when."""
+        if run.moved is not None:
+            return now - run.moved
+        told = run.times.last
+        return now - self._begun if told is None else max(0.0, time.time() - told)
 
     def tell(self, say: Say) -> None:
         """Tell why the target gives no answer, once for each reason."""

@@ -148,6 +148,13 @@ def test_names_of_any_bytes_are_found(tmp_path: Path) -> None:
         (b"\xff\xfe latin-1 \xe9\xe8\n", "text"),
         (b"\x80\x02}q\x00X\x03\x00\x00\x00abcq\x01K\x01s." * 20, "binary"),
         (bytes(range(256)) * 20, "binary"),
+        (b'{"a": 1, "step": 2}\n', "text"),
+        (b'{"a": NaN}\n{"a": 2}\n', "text"),
+        (b'{"epoch": 1.0, "log_history": [{"step": 1}]}', "document"),
+        (b'{\n  "epoch": 1.0\n}', "document"),
+        (b'[{"step": 1}, {"step": 2}]\n', "document"),
+        (b"[2026-08-21 10:11:12] rollout 1: {'a': 1}\n", "text"),
+        (b"\x1f\x8b\x08\x00", "compressed"),
         (b"PK\x03\x04\x14\x00\x08\x08\x08\x00\x01\x02\x03\x04", "binary"),
     ],
 )

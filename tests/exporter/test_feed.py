@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Lock
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
+from exporter.runs.feed import Feed
+from exporter.runs.lifecycle import Silence
+from exporter.runs.polled.web import PollError
+from exporter.runs.record import Event, Record
+from exporter.runs.run import Options
+from exporter.runs.statefile import StateFolder
+from exporter.runs.views import Judge
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.scrape import Scrape
 from tests.exporter.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
@@ -82,7 +91,9 @@ def lasting(found: Scrape, run: str) -> dict[object, float]:
     return {key: value for key, value in found.about_run(run).items() if key[0] in LASTING}
 
 
-def test_each_step_of_a_page_is_a_record_with_its_signals(folder: Path, start: Start, trainer: Trainer) -> None:
+def test_each_step_of_a_page_is_a_record_with_its_signals(
+    folder: Path, start: Start, trainer: Trainer
+) -> None:
     trainer.begins()
     exporter = start("--path", folder, *trainer.flags())
     exporter.until(lambda found: found.value("stepwatch_target_up") == 1)
@@ -214,3 +225,59 @@ def test_a_trainer_that_resumes_after_a_crash_is_one_run_with_one_resume(
 
     assert found.value("rl_resumes_total", run="ppo") == 1
     assert found.value("rl_records_total", run="ppo") == 7
+
+
+# signs of life
+
+
+class Told:
+    """A target that tells of one step at each poll, until it fails."""
+
+    name = "told"
+    source = "prometheus_page"
+    has_history = False
+
+    def __init__(self, *, is_trainer: bool) -> None:
+        self.is_trainer = is_trainer
+        self.failing = False
+        self.polls = 0
+
+    def poll(self) -> list[Event]:
+        if self.failing:
+            raise PollError("told: no answer")
+        self.polls += 1
+        return [Record(self.polls, {"reward": self.polls / 7}, run="ppo")] if self.polls < 4 else []
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("is_trainer", "failing", "states"),
+    [
+        (True, False, ["running", "running", "running"]),
+        (True, True, ["running", "stopped", "stopped"]),
+        (False, False, ["running", "running", "stopped"]),
+        (False, True, ["running", "running", "stopped"]),
+    ],
+    ids=["page", "page that died", "server", "server that died"],
+)
+def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
+    *, is_trainer: bool, failing: bool, states: list[str]
+) -> None:
+    target = Told(is_trainer=is_trainer)
+    feed = Feed(target, 0.01, Options(), StateFolder(None), Lock())
+    feed.start()
+    wait_for(lambda: target.polls > 4)
+    target.failing = failing
+    wait_for(lambda: not failing or feed.poller.problem is not None)
+    feed.stop()
+    (run,) = feed.roster.runs.values()
+    judge, now = Judge(Silence(), 12 * 3600.0), time.monotonic()
+
+    assert run.watched
+    assert [judge.state(run, feed.signs(run, now + later)) for later in (5.0, 60.0, 3600.0)] == states

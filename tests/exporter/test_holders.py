@@ -83,6 +83,17 @@ def test_a_writer_that_is_killed_is_gone(log: Path, start: Start) -> None:
     assert holders.of(log).gone_since == 100.0
 
 
+def test_a_writer_whose_file_another_took_the_place_of_is_gone(log: Path, start: Start) -> None:
+    start("file = open(sys.argv[1], 'a')")
+    holders = Holders()
+    looked(holders, log, CONFIRMATIONS)
+    log.rename(log.with_suffix(".log.1"))
+    log.touch()
+    looked(holders, log, 1, since=100.0)
+
+    assert holders.of(log).present() is False
+
+
 def test_a_writer_that_comes_back_is_there(log: Path, start: Start) -> None:
     process = start("file = open(sys.argv[1], 'a')")
     holders = Holders()

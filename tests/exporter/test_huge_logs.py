@@ -6,6 +6,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from exporter.runs import log as log_module
+from exporter.runs.readers import follow as follow_module
+from tests.exporter.conftest import Watched
 from tests.exporter.lines import measured, verl_json
 from tests.exporter.test_main import Exporter, _start  # noqa: F401  (a fixture)
 
@@ -20,7 +25,9 @@ def write_at(path: Path, offset: int, first: int, last: int) -> None:
     """Steps there, behind the end of whatever line stands before; what is left out is a hole."""
     with path.open("r+b") as file:
         file.seek(offset)
-        file.write(b"\n" + "".join(verl_json(step, measured(step)) for step in range(first, last + 1)).encode())
+        file.write(
+            b"\n" + "".join(verl_json(step, measured(step)) for step in range(first, last + 1)).encode()
+        )
 
 
 def peak(exporter: Exporter) -> int:
@@ -55,3 +62,16 @@ def test_a_file_of_2_gb_without_a_record_is_given_up_early(folder: Path, start: 
     assert (found.value("stepwatch_bytes_read_total") or GB) < GB / 10
     assert found.value("stepwatch_unread_bytes") == 0
     assert peak(exporter) < PEAK
+
+
+def test_a_file_that_was_given_up_asks_for_no_more_looks(
+    folder: Path, watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "GIVE_UP_BYTES", 3000)
+    monkeypatch.setattr(follow_module, "BLOCK", 1000)
+    (folder / "a.log").write_text("nothing to see here\n" * 1000)
+    watch = watched().watch
+
+    assert watch.look() is False
+    assert watch.health.bytes_read == 4000
+    assert watch.look() is False

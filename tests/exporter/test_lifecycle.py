@@ -100,6 +100,16 @@ def test_usual_steps_make_the_typical_interval() -> None:
     assert pace.typical() == 30.0
 
 
+def test_the_typical_interval_goes_with_the_pace() -> None:
+    pace = Pace()
+    pace.add(30.0)
+    before = pace.typical()
+    for _ in range(3):
+        pace.add(60.0)
+
+    assert (before, pace.typical()) == (30.0, 60.0)
+
+
 def test_no_interval_is_no_typical_interval() -> None:
     pace = Pace()
     pace.add(0.0)

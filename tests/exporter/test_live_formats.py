@@ -174,9 +174,7 @@ def checkpoint(folder: Path, last: int, **more: Any) -> None:
     path.write_text(json.dumps(state, indent=2))
 
 
-def test_each_checkpoints_state_brings_the_steps_since_the_last_one(
-    folder: Path, watched: Watching
-) -> None:
+def test_each_checkpoints_state_brings_the_steps_since_the_last_one(folder: Path, watched: Watching) -> None:
     page = watched()
     checkpoint(folder / "out", 10)
     page.look()

@@ -163,12 +163,12 @@ def test_extremes_are_held_for_as_long_as_it_is_told(folder: Path, start: Callab
 def test_an_ended_run_leaves_after_the_time_it_is_told(folder: Path, start: Callable[..., Exporter]) -> None:
     path = folder / "a.log"
     append(path, console(1, measured(1)))
-    exporter = start("--path", folder, "--forget-after", "1")
+    exporter = start("--path", folder, "--forget-after", "3")
     exporter.until(has("a"))
     append(path, "Job 'raysubmit_x1' succeeded\n")
     exporter.until(lambda found: found.state("a") == "finished")
 
-    exporter.until(lambda found: found.runs() == set(), seconds=5.0)
+    exporter.until(lambda found: found.runs() == set(), seconds=8.0)
 
 
 def test_a_missing_folder_is_waited_for(folder: Path, start: Callable[..., Exporter]) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from exporter.runs.polled.tracking import Entry
 from exporter.runs.polled.web import Answer, PollError
 from exporter.runs.record import Ended, Event, Record, is_step
 from tests.exporter.speaking import Speaking, says
+from tests.exporter.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
 from tests.real.mlflow import MlflowClient, MlflowServer
 
 NOW = int(time.time() * 1000) - 600_000
@@ -95,6 +96,25 @@ def test_a_record_has_all_metrics_of_a_step_its_time_and_the_runs_name(experimen
         Record(1, values, NOW / 1000, run=f"{experiment.name}/ppo"),
         Record(2, values, NOW / 1000 + 1, run=f"{experiment.name}/ppo"),
     ]
+
+
+def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
+    experiment: Experiment, folder: Path, start: Callable[..., Exporter]
+) -> None:
+    run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
+    for step in (1, 2, 3):
+        experiment.log(run, step, at=NOW + 1000 * step, critic__score__mean=step / 8, actor__entropy=0.5)
+    server = {"url": experiment.server, "experiments": [experiment.name]}
+    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
+    found = exporter.until(has(shown), seconds=30)
+    assert found.value("rl_run_info", run=shown, source="mlflow", framework="verl") == 1
+    assert found.value("rl_records_total", run=shown) == 3
+    experiment.log(run, 4, at=int(time.time() * 1000), critic__score__mean=0.75)
+    found = exporter.until(lambda found: found.value("rl_step", run=shown) == 4)
+    assert (found.value("rl_reward", run=shown), found.state(shown)) == (0.75, "running")
+    experiment.client("status", run, "FINISHED")
+
+    exporter.until(lambda found: found.state(shown) == "finished")
 
 
 def test_all_steps_between_two_polls_come_and_each_once(experiment: Experiment) -> None:

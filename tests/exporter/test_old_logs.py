@@ -37,6 +37,7 @@ def _touched(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         (Path, "stat"),
         (Path, "open"),
         (Path, "exists"),
+        (Path, "read_bytes"),
         (os, "scandir"),
         (os, "stat"),
         (os, "open"),
@@ -53,13 +54,13 @@ def write_old(folder: Path, clock: Clock) -> None:
 
 
 def test_ten_thousand_old_runs_are_never_read_and_cost_a_look_nothing(
-    folder: Path, watched: Watching, clock: Clock, touched: Counter[str]
+    folder: Path, tmp_path: Path, watched: Watching, clock: Clock, touched: Counter[str]
 ) -> None:
     (folder / "old").mkdir()
     write_old(folder, clock)
     live = folder / "live.jsonl"
     append(live, verl_json(1, measured(1)))
-    page = watched()
+    page = watched(state_folder=tmp_path / "state")
     found = page.look()
     assert found.runs() == {"live"}
     assert found.value("stepwatch_files", kind="old") == OLD
@@ -70,6 +71,10 @@ def test_ten_thousand_old_runs_are_never_read_and_cost_a_look_nothing(
     ours = touched.copy()
     assert page.look(0.5).value("rl_step", run="live") == 2
     assert (touched - ours).total() < 20
+
+    touched.clear()
+    page.discover()
+    assert (touched["read_bytes"], touched["open"]) == (0, 0)
 
     append(folder / "old/77.jsonl", verl_json(2, measured(2)))
     found = page.discover()

@@ -1,4 +1,4 @@
-"""What happens around a log and its exporter: signals, calls that block, replaced files, loops of links."""
+"""What happens around a log and its exporter: signals, calls that block, rights, replaced files, links."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from exporter.runs.holders import Holders
 from exporter.runs.readers import follow as follow_module
+from exporter.runs.watch import Settings, Watch
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import append, console, measured, verl_json
 from tests.exporter.speaking import Speaking
 from tests.exporter.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
+from tests.exporter.test_unreadable import _other, _runs  # noqa: F401  (fixtures)
 
 Watching = Callable[..., Watched]
 Start = Callable[..., Exporter]
@@ -35,18 +38,33 @@ def seconds_to_end(exporter: Exporter) -> float:
     return time.monotonic() - started
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.3, 0.6])
+@pytest.mark.parametrize("moment", [0.0, 0.6])
 def test_a_signal_in_the_middle_of_a_cold_start_ends_it_within_a_second(
     folder: Path, start: Start, moment: float
 ) -> None:
-    line = "".join(steps(1, 1000))
-    for name in "ab":
-        (folder / f"{name}.jsonl").write_text(line * (100_000_000 // len(line)))
+    others = {f"timing_s/part_{number}": number / 7 for number in range(60)}  # as many keys as verl logs
+    lines = "".join(verl_json(step, {**measured(step), **others}) for step in range(1, 1000))
+    log = folder / "a.jsonl"
+    log.write_text(lines * (200_000_000 // len(lines)))
     exporter = start("--path", folder)
     exporter.until(lambda found: (found.value("stepwatch_bytes_read_total") or 0) > 0)
     time.sleep(moment)
+    took = seconds_to_end(exporter)
+    log.unlink()
 
-    assert seconds_to_end(exporter) < 1.0
+    assert took < 1.0
+
+
+def test_a_look_that_is_under_way_reads_no_further_once_it_is_stopped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow_module, "BLOCK", 2000)
+    append(folder / "a.jsonl", *steps(1, 100))
+    asked = iter([False, False, True, True])
+    watch = Watch(Settings((str(folder),)), Holders(folder / "no-proc"), lambda: next(asked))
+    watch.look()
+
+    assert watch.health.bytes_read == 4000
 
 
 def test_a_page_that_hangs_holds_up_neither_the_runs_nor_the_end(folder: Path, start: Start) -> None:
@@ -117,7 +135,32 @@ def test_a_pipe_in_the_place_of_a_log_blocks_nobody(folder: Path, start: Start) 
     log.unlink()
     append(log, *steps(1, 5, reward=ord("a") / 50))
 
-    assert exporter.until(lambda found: found.value("rl_step", run="a") == 5).value("rl_records_total", run="a") == 5
+    assert (
+        exporter.until(lambda found: found.value("rl_step", run="a") == 5).value("rl_records_total", run="a")
+        == 5
+    )
+
+
+# rights
+
+
+def test_a_log_that_is_closed_while_it_is_followed_is_read_on_once_it_is_opened(
+    runs: Path, other: Callable[..., Exporter]
+) -> None:
+    log = runs / "a.jsonl"
+    append(log, *steps(1, 3))
+    exporter = other(runs)
+    exporter.until(has("a"))
+    log.chmod(0o600)
+    append(log, *steps(4, 5))
+    found = exporter.until(lambda found: found.value("stepwatch_files", kind="unreadable") == 1)
+    assert (found.value("rl_step", run="a"), found.state("a")) == (3, "running")
+    log.chmod(0o644)
+    found = exporter.until(lambda found: found.value("rl_step", run="a") == 5)
+
+    assert found.value("rl_records_total", run="a") == 5
+    assert found.value("stepwatch_file_errors_total", reason="unreadable") == 1
+    assert found.value("stepwatch_file_restarts_total") == 0
 
 
 # replaced files

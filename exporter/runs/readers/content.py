@@ -16,6 +16,8 @@ CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 _GZIP = b"\x1f\x8b"
 _EVENTS = re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL)
 """The first record of an event file, behind the twelve bytes of its frame."""
+_HISTORY = b'"log_history"'
+"""What a Hugging Face trainer's state holds, be it written in one line."""
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')
 
 
@@ -43,7 +45,9 @@ def _is_document(sample: bytes) -> bool:
     if not _JSON.match(sample):
         return False
     first, line_end, _ = sample.lstrip().partition(b"\n")
-    return first.startswith(b"[") or bool(line_end and not _is_json(first))
+    if first.startswith(b"[") or _HISTORY in first:
+        return True
+    return bool(line_end and not _is_json(first))
 
 
 def _is_json(line: bytes) -> bool:
