@@ -28,11 +28,13 @@ class Kind(Enum):
 
 @dataclass(slots=True)
 class Stream:
-    """The last record of one part of the trainer."""
+    """The last record of one part of the trainer, and how many steps it logged."""
 
+    name: str
     step: int
     values: Mapping[str, Any] = field(default_factory=dict)
     counted: set[str] = field(default_factory=set)
+    steps: int = 1
 
 
 @dataclass(slots=True)
@@ -75,7 +77,8 @@ class Progress:
         self.step = max(self.step, record.step)
         stream = self.streams.get(record.stream)
         if stream is None or record.step != stream.step:
-            stream = self.streams[record.stream] = Stream(record.step)
+            steps = 1 if stream is None else stream.steps + 1
+            stream = self.streams[record.stream] = Stream(record.stream, record.step, steps=steps)
         stream.values = record.values
         return stream
 
@@ -96,7 +99,7 @@ class Progress:
             setattr(self, name, kept[name])
         self.emptied = True
         streams = kept["streams"].items()
-        self.streams = {name: Stream(step, counted=set(counted)) for name, (step, counted) in streams}
+        self.streams = {name: Stream(name, step, counted=set(counted)) for name, (step, counted) in streams}
 
 
 _KEPT = ("first", "highest", "step", "ignore_to", "counted")

@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Lock
 
 from exporter.runs.health import Health
-from exporter.runs.lifecycle import GONE_SECONDS
 from exporter.runs.notice import Say
 from exporter.runs.polled import Target
 from exporter.runs.polled.poller import Poller
@@ -16,6 +15,9 @@ from exporter.runs.roster import Roster
 from exporter.runs.run import Clock, Options, Run
 from exporter.runs.statefile import Saved, StateFolder
 from exporter.runs.views import Signs
+
+AWAY_SECONDS = 30.0
+"""A trainer's page must be away that long for its run to have ended: networks fail for a while."""
 
 
 class Feed:
@@ -40,6 +42,7 @@ class Feed:
         before = saved.latest if saved and not target.has_history else None
         self.roster = Roster(target.source, "", options, before, saved.watched if saved else ())
         self.roster.goes_on = True
+        self.roster.recall()
 
     def start(self) -> None:
         """Begin to poll."""
@@ -63,8 +66,8 @@ class Feed:
         quiet = self._quiet(run, now)
         if not self.target.is_trainer:
             return Signs(quiet, None, None)
-        silent = now - (self.poller.answered or self._begun)
-        there = self.poller.problem is None or silent < GONE_SECONDS
+        silent = quiet if self.poller.answered is None else now - self.poller.answered
+        there = self.poller.problem is None or silent < AWAY_SECONDS
         return Signs(quiet, None if there else silent, there)
 
     def _quiet(self, run: Run, now: float) -> float:

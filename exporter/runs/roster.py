@@ -46,6 +46,11 @@ class Roster:
             run = self._begin(event.run)
         run.take(event, clock)
 
+    def recall(self) -> None:
+        """Have the runs of before at once, whether or not anything is logged of them again."""
+        for name in self._before.keys() - self.runs.keys():
+            self._begin(name)
+
     def _begin(self, name: str) -> Run:
         run = self.runs[name] = Run(self._source, self._framework, self._options)
         run.watched = name in self._watched

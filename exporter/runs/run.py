@@ -12,6 +12,7 @@ from exporter.runs.attempt import Kind, Progress, Stream
 from exporter.runs.contract import Hold, Statistic
 from exporter.runs.held import Held
 from exporter.runs.lifecycle import Pace
+from exporter.runs.owners import Owners
 from exporter.runs.raw import RawKeys, RawRule
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
 from exporter.runs.signals.reading import Reading
@@ -117,6 +118,7 @@ class Run:
     def _start_over(self) -> None:
         self.times = Times()
         self.progress = Progress()
+        self.owners = Owners()
         self.statistics: dict[str, SignalStatistics] = by_signal()
         self.latest: dict[str, float] = {}
         self.parts: dict[tuple[str, str], float] = {}
@@ -171,6 +173,8 @@ class Run:
         self.records += self.progress.count(record)
         drop_batch_relative_truncation(found, record.values, self.response_limit)
         new = {signal: value for signal, value in found.items() if signal not in stream.counted}
+        if len(self.progress.streams) > 1:
+            new = self.owners.own(new, stream, self.progress, self._is_measured)
         stream.counted.update(new)
         self.latest.update(new)
         self.parts.update(self.reading.parts(record.values))
@@ -182,6 +186,9 @@ class Run:
         if clock.live:
             for signal in moved:  # a statistic may span two signals: all have moved by now
                 self._hold(self.statistics[signal], clock.steady)
+
+    def _is_measured(self, signal: str) -> bool:
+        return self.statistics[signal].measured
 
     def _hold(self, statistics: SignalStatistics, now: float) -> None:
         for statistic, read in statistics.readers:
@@ -200,7 +207,9 @@ class Run:
             "records": self.records,
             "resumes": self.resumes,
             "total": self.total,
+            "owners": self.owners.kept(),
             "start": self.times.start,
+            "last": self.times.last,
         }
 
     def restore(self, kept: dict[str, Any]) -> None:
@@ -208,6 +217,7 @@ class Run:
         self.progress.restore(kept["progress"])
         self.latest = dict(kept["latest"])
         self.records, self.resumes, self.total = kept["records"], kept["resumes"], kept["total"]
-        self.times.start = kept["start"]
+        self.owners.take(kept["owners"])
+        self.times.start, self.times.last = kept["start"], kept["last"]
         for name in self.statistics.keys() & kept["statistics"].keys():
             self.statistics[name].take(kept["statistics"][name])

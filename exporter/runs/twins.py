@@ -86,15 +86,17 @@ class Twins:
 
 
 def _may_be_one(a: Told, b: Told) -> bool:
-    """Are they different logs that lie side by side, or are written at the same time?"""
+    """Are they different logs that lie side by side (or below), or are written at the same time?"""
     if a.at[0] == b.at[0]:
         return False
     return _side_by_side(a.place, b.place) or _together(a.view.run, b.view.run)
 
 
 def _side_by_side(a: PurePath, b: PurePath) -> bool:
-    homes = home(a), home(b)
-    return homes[0] == homes[1] != PurePath()
+    one, other = home(a), home(b)
+    if PurePath() in (one, other):
+        return False
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def _together(a: Run, b: Run) -> bool:

@@ -12,6 +12,7 @@ from threading import Lock
 from exporter.runs.exposition import RunText, page
 from exporter.runs.feed import Feed
 from exporter.runs.health import Health
+from exporter.runs.hints import Hints
 from exporter.runs.holders import Holders
 from exporter.runs.lifecycle import Silence
 from exporter.runs.logs import Logs
@@ -79,6 +80,7 @@ class Watch:
         self._shown = Shown(self.logs, self.feeds, self.holders, judge, time)
         self._texts: dict[Place, RunText] = {}
         self._views: dict[Place, View] = {}
+        self._hints = Hints()
         self._due: dict[str, float] = {}
 
     def start(self) -> None:
@@ -101,6 +103,7 @@ class Watch:
             self._texts = {place: text for place, text in self._texts.items() if place in self._views}
         for feed in self.feeds:
             feed.tell(to_log)
+        self._hints.tell(self._views.values())
         self._note_health()
         if self._is_due("save", SAVE_SECONDS):
             self.save()
@@ -140,6 +143,7 @@ class Watch:
     def _note_health(self) -> None:
         health, shown = self.health, self._shown
         health.collisions, health.dormant, health.twins = shown.collisions, shown.dormant, shown.twins
+        health.unjudged = self._hints.unjudged
         health.files = self.logs.kinds()
         health.unread_bytes = sum(log.unread for log in self.logs)
         health.runs = Counter(view.state for view in self._views.values())

@@ -158,7 +158,7 @@ def test_a_page_that_dies_stops_its_run_and_goes_on_after_the_next_start(
     trainer.ends()
     found = exporter.until(lambda found: found.value("stepwatch_target_up") == 0)
     assert found.state(trainer.run) == "running"
-    found = exporter.until(lambda found: found.state(trainer.run) == "stopped", seconds=25)
+    found = exporter.until(lambda found: found.state(trainer.run) == "stopped", seconds=50)
     assert found.value("rl_run_writer_present", run=trainer.run) == 0
     assert (found.value("stepwatch_target_errors_total") or 0) >= 1
     append(folder / "a.jsonl", verl_json(2, measured(2)))
@@ -206,6 +206,28 @@ def test_a_restart_of_the_exporter_keeps_what_the_page_does_not_tell_again(
     assert found.value("rl_records_total", run=trainer.run) == 13
     assert found.value("rl_resumes_total", run=trainer.run) == 0
     assert lasting(found, trainer.run).keys() == lasting(before, trainer.run).keys()
+
+
+def test_a_run_whose_page_went_while_the_exporter_was_away_is_shown_with_its_best(
+    folder: Path, tmp_path: Path, start: Start, trainer: Trainer
+) -> None:
+    trainer.begins()
+    flags = ["--path", folder, "--state-dir", tmp_path / "state", *trainer.flags()]
+    exporter = start(*flags)
+    exporter.until(lambda found: found.value("stepwatch_target_up") == 1)
+    for step in range(1, 8):
+        trainer.makes(1, reward=step / 10)
+        before = exporter.until(at(trainer.run, step))
+    exporter.end()
+    trainer.ends()
+
+    found = start(*flags).until(lambda found: found.value("stepwatch_target_up") == 0)
+    assert found.value("rl_best", run=trainer.run, signal="reward") == before.value(
+        "rl_best", run=trainer.run, signal="reward"
+    )
+    assert found.value("rl_last_step_timestamp_seconds", run=trainer.run) == before.value(
+        "rl_last_step_timestamp_seconds", run=trainer.run
+    )
 
 
 def test_a_trainer_that_resumes_after_a_crash_is_one_run_with_one_resume(

@@ -201,3 +201,19 @@ def test_a_count_of_truncated_responses_becomes_a_share(real_logs: Path) -> None
     (first, *_) = records(*log.read_bytes().split(b"\n"))
 
     assert Reading("").signals(first.values)["truncated_ratio"] == 5 / 20
+
+
+def test_a_home_made_log_can_say_how_many_steps_there_will_be_and_that_it_is_done() -> None:
+    source = FlatJsonl()
+    lines = (
+        b'{"step": 1, "reward": 0.5, "total_steps": 2, "progress/done_frac": 0.5}',
+        b'{"step": 2, "reward": 0.6, "total_steps": 2, "progress/done_frac": 1.0}',
+    )
+    events = [event for line in lines for event in source.read(line)]
+
+    assert [event for event in events if not isinstance(event, Record)] == [
+        TotalSteps(2),
+        TotalSteps(2),
+        Ended("finished"),
+    ]
+    assert all("total_steps" not in event.values for event in events if isinstance(event, Record))

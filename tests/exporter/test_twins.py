@@ -119,6 +119,25 @@ def test_one_log_in_two_folders_that_grow_together_is_one_run(folder: Path, watc
     assert len(page.look().runs()) == 1
 
 
+def test_a_console_beside_the_output_folder_is_found_again_long_after_both_were_written(
+    folder: Path, watched: Watching, clock: Clock
+) -> None:
+    (folder / "trl/out").mkdir(parents=True)
+    for name, age in (("trl/grpo.log", 3000), ("trl/out/metrics.jsonl", 9000)):
+        write = console if name.endswith(".log") else verl_json
+        append(folder / name, *(write(step, values) for step, values in told(range(1, 40))))
+        append(folder / name, *(["Final validation metrics: {}\n"] if write is console else []))
+        os.utime(folder / name, (clock.wall - age, clock.wall - age))
+    page = watched()
+    page.look()
+    for log in page.watch.logs:
+        log.roster.runs[""].watched = True  # type: ignore[union-attr]
+    found = page.look(10.0)
+
+    assert len(found.runs()) == 1
+    assert found.value("stepwatch_runs", state="finished") == 1
+
+
 def test_a_run_repeated_the_next_day_is_a_run_of_its_own(
     folder: Path, watched: Watching, clock: Clock
 ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from struct import Struct
 
 from google_crc32c import value as crc32c
 
@@ -18,6 +19,9 @@ LIMIT = 4 * 1024 * 1024
 
 HEADER = 12
 FOOTER = 4
+
+_BETWEEN = Struct(f"<I{HEADER}s").unpack_from
+"""A payload's checksum, and the header of the next frame."""
 
 _MASK = 0xA282EAD8
 _WORD = 0xFFFFFFFF
@@ -49,12 +53,36 @@ def split(data: bytes) -> Frames:
     up, so whoever reads that many at a time always gets on.
     """
     frames = Frames()
-    while frames.used + HEADER <= len(data):
+    while True:
+        frames.used = _row(data, frames.used, frames.payloads)
+        if frames.used + HEADER > len(data):
+            break
         length = _length(data[frames.used : frames.used + HEADER])
         went_on = _search(frames, data) if length is None else _take(frames, data, length)
         if not went_on:
             break
     return frames
+
+
+def _row(data: bytes, place: int, payloads: list[bytes]) -> int:
+    """Add the payloads of the right frames that stand in a row from a place on; returns where it ends.
+
+    Nearly all frames are in such a row. The last of the data is not: no header follows it.
+    """
+    start = place + HEADER
+    length = _length(data[place:start])
+    while length is not None and length + HEADER + FOOTER < LIMIT:
+        end = start + length
+        if end + FOOTER + HEADER > len(data):
+            break
+        payload = data[start:end]
+        checksum, header = _BETWEEN(data, end)
+        if checksum != _masked(crc32c(payload)):
+            break
+        payloads.append(payload)
+        start = end + FOOTER + HEADER
+        length = _length(header)
+    return start - HEADER
 
 
 def _take(frames: Frames, data: bytes, length: int) -> bool:
@@ -101,5 +129,8 @@ def _length(header: bytes) -> int | None:
 
 
 def _checksum(data: bytes) -> bytes:
-    crc: int = crc32c(data)
-    return ((crc >> 15 | crc << 17) + _MASK & _WORD).to_bytes(4, "little")
+    return _masked(crc32c(data)).to_bytes(4, "little")
+
+
+def _masked(crc: int) -> int:
+    return (crc >> 15 | crc << 17) + _MASK & _WORD

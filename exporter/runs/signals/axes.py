@@ -21,6 +21,7 @@ _STEPS = (
     "train_step",
     "iteration",
     "iter",
+    "it",
     "progress_step",
     "progress_batch",
     "update",

@@ -13,6 +13,7 @@ from exporter.runs.signals.plan import Part, Plan
 from exporter.runs.signals.table import GUESSED, LONGEST_KEY, Additions, carried, spellings, table
 
 UNKNOWN = "unknown"
+HOME_MADE = "generic"
 SETTLED = 12
 """So many signals of one framework leave no doubt about it."""
 
@@ -101,10 +102,12 @@ class Reading:
 
     def _guess(self) -> None:
         """The best fit; who was it before stays it unless another fits better."""
-        fits = {name: len(carried(name, self._seen, self._additions)) for name in GUESSED}
+        fits = {name: len(carried(name, self._seen)) for name in GUESSED}
         best = max(fits.values())
         if best > fits.get(self._framework, 0):
             self._framework = next(name for name, signals in fits.items() if signals == best)
+        elif not self._framework and carried(HOME_MADE, self._seen, self._additions):
+            self._framework = HOME_MADE
         self._guessing = best < SETTLED
 
     def _make(self, keys: tuple[str, ...]) -> Plan:

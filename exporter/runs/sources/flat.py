@@ -14,6 +14,10 @@ from exporter.runs.signals.key import normal
 _PROGRESS = "global_step/max_steps"
 """ms-swift's: ``5/3766``."""
 
+_TOTALS = frozenset({"total_steps", "max_steps"})
+_DONE = "progress/done_frac"
+"""Tinker's: the share of the training that is done."""
+
 _TEXTS = frozenset(
     (
         *("input", "output", "prompt", "response", "completion", "generation", "text", "messages"),
@@ -80,6 +84,7 @@ class FlatRecords:
         measured = _measured(values)
         if measured:
             yield Record(self._next(values), measured, _time(values))
+            yield from _about_the_end(values)
 
     def _next(self, values: Mapping[str, Any]) -> int:
         key = step_key(values)
@@ -88,6 +93,14 @@ class FlatRecords:
         elif not self._told:
             self._step += 1
         return self._step
+
+
+def _about_the_end(values: Mapping[str, Any]) -> Iterator[Event]:
+    """How many steps there will be, and whether that was the last."""
+    for key in values.keys() & _TOTALS:
+        yield TotalSteps(step(values[key]))
+    if (number(values.get(_DONE)) or 0.0) >= 1:
+        yield Ended("finished")
 
 
 def _time(values: Mapping[str, Any]) -> float | None:
@@ -99,5 +112,5 @@ def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in values.items()
-        if number(value) is not None and normal(key) not in AXES and key != _PROGRESS
+        if number(value) is not None and normal(key) not in AXES and key not in (_PROGRESS, *_TOTALS)
     }

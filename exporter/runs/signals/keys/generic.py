@@ -10,7 +10,7 @@ import re
 from exporter.runs.signals.catalogue import NAMES
 from exporter.runs.signals.key import Keys, joined, percentage, rate
 
-PREFIXES = ("train/", "training/", "metrics/")
+PREFIXES = ("train/", "training/", "metrics/", "train_", "trainer_", "training_")
 """Sections that home-made loops put their keys in."""
 
 _KNOWN: Keys = {

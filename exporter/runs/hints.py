@@ -1,0 +1,50 @@
+"""Tells of runs that no rule can judge, because none of their keys is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from exporter.runs.contract import STATISTICS
+from exporter.runs.notice import Say, to_log
+from exporter.runs.views import View
+
+JUDGED = frozenset(statistic.signal for statistic in STATISTICS)
+"""Signals that rules look at."""
+
+ENOUGH_RECORDS = 5
+"""The first records may lack what comes later: actor metrics during a critic's warm-up, say."""
+
+MOST_KEYS = 8
+
+
+class Hints:
+    """Remembers which runs were told of. ``unjudged`` counts those that no rule can judge now."""
+
+    def __init__(self, say: Say = to_log) -> None:
+        self.unjudged = 0
+        self._say = say
+        self._told: set[int] = set()
+
+    def tell(self, views: Iterable[View]) -> None:
+        """Tell of each such run once."""
+        unjudged = [view for view in views if _is_unjudged(view)]
+        self.unjudged = len(unjudged)
+        for view in unjudged:
+            if view.run.serial not in self._told:
+                self._say(text(view))
+        self._told = {view.run.serial for view in unjudged}
+
+
+def _is_unjudged(view: View) -> bool:
+    return view.run.records >= ENOUGH_RECORDS and JUDGED.isdisjoint(view.run.latest)
+
+
+def text(view: View) -> str:
+    """The run, some of its keys, and the cure."""
+    keys = sorted(view.run.raw.values(view.run.reading))
+    more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
+    listed = f": {', '.join(keys[:MOST_KEYS])}{more}" if keys else ""
+    return (
+        f"{view.name}: none of its keys is a signal that rules look at{listed}. "
+        "Cure: say below signals in config.yaml what they mean, such as reward: [key]."
+    )
