@@ -35,7 +35,7 @@ demo-reset: runtime ## Have the demo of `make up DEMO=1` start over
 test-alert: runtime ## Send a test message to a receiver: make test-alert TO=name
 	@$(STEPWATCH) test-alert $(WITH) "$${TO:?name a receiver of config.yaml: make test-alert TO=name}"
 
-inspect: runtime ## Show what is read of logs: make inspect RUNS=folder
+inspect: runtime ## Show what is read of logs or a page: make inspect RUNS=folder, file or URL
 	@$(STEPWATCH) inspect $(WITH) "$${RUNS:-./runs}"
 
 generate: runtime ## Render config.yaml for the containers, and have Alertmanager read it

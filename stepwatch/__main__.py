@@ -15,7 +15,7 @@ from stepwatch.generate import CHECKOUT
 from stepwatch.inspection import inspect
 from stepwatch.native.state import State
 from stepwatch.native.status import NOT_RUNNING
-from stepwatch.pending import pending
+from stepwatch.pending import instead_of_usual, pending
 from stepwatch.testalert.command import send_test
 
 DEFAULT = CHECKOUT / "config.yaml"
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     if options.command == "inspect":
-        return inspect(options.paths, load(options.config or DEFAULT), _say, markdown=options.markdown)
+        return inspect(options.places, load(options.config or DEFAULT), _say, markdown=options.markdown)
     place = State.chosen(CHECKOUT)
     if options.command == "up":
         stack = choice.to_start(options.config or DEFAULT, place, _say, native=options.native)
@@ -51,14 +51,19 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "test-alert":
         return send_test(config, options.receiver, stack, _say)
     if options.command == "status":
-        return _status(stack, config)
+        return _status(stack, config, named=options.config is not None)
     return {"down": stack.down, "demo-reset": stack.demo_reset}[options.command]()
 
 
-def _status(stack: choice.Stack, config: Path) -> int:
+def _status(stack: choice.Stack, config: Path, *, named: bool) -> int:
     code = stack.status()
-    if code != NOT_RUNNING and (news := pending(config, stack.rendered, stack.deployment)):
-        _say(f"\n{news}")
+    if code != NOT_RUNNING:
+        remarks = (
+            None if named else instead_of_usual(config),
+            pending(config, stack.rendered, stack.deployment),
+        )
+        for remark in filter(None, remarks):
+            _say(f"\n{remark}")
     return code
 
 
@@ -74,8 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "demo-reset", "have the demo start over")
     testing = _command(commands, "test-alert", "send one marked test message to a receiver")
     testing.add_argument("receiver", help="its name in config.yaml")
-    looking = _command(commands, "inspect", "show what is read of logs: which format, which signals")
-    looking.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="logs, or folders of logs")
+    looking = _command(commands, "inspect", "show what is read of logs: which runs, which signals")
+    # Texts: a path would take one of the slashes of an address away.
+    looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
     looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
     return parser
 

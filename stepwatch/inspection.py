@@ -1,20 +1,24 @@
-"""``python -m stepwatch inspect``: what the run exporter reads of logs, file by file."""
+"""``python -m stepwatch inspect``: what the run exporter reads of logs and pages."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from exporter.runs import discover
 from exporter.runs.discover import Found
+from exporter.runs.gather import STATE_FILE, gathered
 from exporter.runs.health import Health
 from exporter.runs.log import Log
-from exporter.runs.names import printable
+from exporter.runs.names import printable, run_names
+from exporter.runs.polled.page import Page
+from exporter.runs.polled.web import PollError
 from exporter.runs.raw import RawRule
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
-from exporter.runs.run import Options, Run
+from exporter.runs.roster import Roster
+from exporter.runs.run import Clock, Options, Run
 from exporter.runs.statefile import StateFolder
 from stepwatch.config import Config
 from stepwatch.tables import Say
@@ -31,95 +35,171 @@ NOT_READ = {
 }
 """What a file is that no run was found in."""
 
+NO_STEP = "no step yet: it has no metric of a trainer, or none of them was set so far"
+LATER = "means of histograms and summaries come with the next step"
 HEAD = ("file", "framework", "format", "runs", "records", "steps", "signals", "keys without a signal")
 EVERYTHING = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What was found in one file; ``problem`` if nothing was."""
+class Contents:
+    """What one log or page holds: ``runs`` by what it calls them, or the ``problem`` if there are none.
 
-    file: str
-    framework: str = ""
-    format: str = ""
-    runs: int = 0
-    records: int = 0
-    steps: str = ""
-    signals: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
+    ``place`` is the log below the watched folder, or the page; ``origin`` says which files were read.
+    """
+
+    place: str
+    origin: str = ""
+    runs: Mapping[str, Run] = field(default_factory=dict)
     problem: str = ""
+    log: Found | None = None
 
 
-def inspect(paths: Sequence[Path], config: Config, say: Say, *, markdown: bool) -> int:
-    """Tell what is read of each file.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one run is, or all runs of one file together."""
+
+    framework: str
+    format: str
+    runs: int
+    records: int
+    steps: str
+    signals: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) -> int:
+    """Tell what is read of logs, folders of logs and Prometheus pages.
+
+    People get each run as the stack names it; with ``markdown`` each file is a row of a table.
 
     Returns:
         0 if runs were found, 1 if none were.
     """
     options = Options(keys=config.signals, raw=RawRule(limit=EVERYTHING))
-    if markdown:
-        say(f"| {' | '.join(HEAD)} |")
-        say(f"|{'---|' * len(HEAD)}")
-    found = 0
-    for file in discover.files([str(path) for path in paths]):
-        row = read(file, options)
-        found += row.runs
-        for line in [_cells(row)] if markdown else _lines(row):
-            say(line)
+    files = discover.files([place for place in places if not _is_url(place)])
+    logs = files if markdown else gathered(_placed(file, config.runs.path) for file in files)
+    contents = [_read(log, options) for log in logs]
+    contents += [_poll(_page(place, config), options) for place in places if _is_url(place)]
+    for line in _table(contents) if markdown else _blocks(contents):
+        say(line)
+    found = any(each.runs for each in contents)
     if not found and not markdown:
-        say(f"No run below {', '.join(map(str, paths))}. docs/formats.md lists what is understood.")
+        say(f"No run in {', '.join(places)}. docs/formats.md lists what is understood.")
     return 0 if found else 1
 
 
-def read(file: Found, options: Options) -> Row:
-    """Read a file to its end, as a log of its own."""
-    name = printable(file.relative)
-    log = Log(file, StateFolder(None), Health(), options)
+def _is_url(place: str) -> bool:
+    return "://" in place
+
+
+def _placed(file: Found, watched: Path) -> Found:
+    """The file as the stack finds it, if it lies below the folder that is watched."""
+    path, folder = file.path.absolute(), watched.absolute()
+    if not path.is_relative_to(folder):
+        return file
+    return replace(file, path=path, relative=path.relative_to(folder), parts=(path,))
+
+
+def _read(found: Found, options: Options) -> Contents:
+    """Read a log to its end, as one of its own."""
+    place = printable(found.relative)
+    log = Log(found, StateFolder(None), Health(), options)
     try:
         while log.more:
             log.read(time.time(), time.monotonic())
         log.read(time.time() + LAST_LINE_SECONDS, time.monotonic())
     except OSError as error:
-        return Row(name, problem=f"cannot be read: {error.strerror}")
-    runs = list(log.roster.runs.values()) if log.roster else []
-    return _row(name, runs) if runs else Row(name, problem=NOT_READ.get(log.kind, log.kind))
+        return Contents(place, problem=f"cannot be read: {error.strerror}")
+    if log.roster is None or not log.roster.runs:
+        return Contents(place, problem=NOT_READ.get(log.kind, log.kind))
+    return Contents(place, _origin(found), log.roster.runs, log=found)
 
 
-def _row(name: str, runs: list[Run]) -> Row:
-    steps = [(run.progress.first or 0, run.progress.highest) for run in runs]
+def _origin(found: Found) -> str:
+    """The files of a log, as paths below the watched folder."""
+    folder = found.path.parents[len(found.relative.parts) - 1]
+    files = [printable(part.relative_to(folder)) for part in found.parts]
+    if found.path.name == STATE_FILE and len(files) > 1:
+        return f"{files[-1]} (newest of {len(files)})"
+    return _few(files, most=3)
+
+
+def _page(url: str, config: Config) -> Page:
+    """The page, with what the configuration says of it."""
+    known = next((page for page in config.runs.pages if page.url == url), None)
+    return Page(url, known.run, known.step) if known else Page(url)
+
+
+def _poll(page: Page, options: Options) -> Contents:
+    """Ask a page once."""
+    roster = Roster(page.source, "", options)
+    try:
+        for event in page.poll():
+            roster.take(event, Clock(time.time(), time.monotonic(), live=False))
+    except PollError as error:
+        return Contents(page.name, problem=str(error).removeprefix(f"{page.name} "))
+    if not roster.runs:
+        return Contents(page.name, problem=NO_STEP)
+    return Contents(page.name, f"{page.name} ({LATER})", roster.runs)
+
+
+def _row(runs: Sequence[Run]) -> Row:
+    first = min(run.progress.first or 0 for run in runs)
+    last = max(run.progress.highest for run in runs)
     signals = {signal for run in runs for signal in run.latest}
     parts = {signal for run in runs for signal, _ in run.parts}
     return Row(
-        name,
         runs[0].reading.framework,
         runs[0].source,
         len(runs),
         sum(run.records for run in runs),
-        f"{min(first for first, _ in steps)}-{max(last for _, last in steps)}",
+        f"{first}-{last}",
         tuple(sorted(signals | parts)),
         tuple(sorted({key for run in runs for key in run.raw.values(run.reading)})),
     )
 
 
-def _lines(row: Row) -> Iterator[str]:
-    if row.problem:
-        yield f"{row.file}: {row.problem}"
-        return
-    several = f"{row.runs} runs, " if row.runs > 1 else ""
-    yield f"{row.file}: {row.framework} ({row.format}), {several}{row.records} records, steps {row.steps}"
+def _blocks(contents: Sequence[Contents]) -> Iterator[str]:
+    """Each run under its name, and what is no run."""
+    logs = [each.log for each in contents if each.log]
+    names = run_names({log.path: log.relative for log in logs})
+    for each in contents:
+        if each.problem:
+            yield f"{each.place}: {each.problem}"
+        name = names[each.log.path] if each.log else ""
+        for key, run in each.runs.items():
+            yield from _block("/".join(filter(None, (name, key))), _row([run]), each.origin)
+
+
+def _block(name: str, row: Row, origin: str) -> Iterator[str]:
+    steps = f"{row.records} records, steps {row.steps}"
+    if row.records == 1:
+        steps = f"1 record, step {row.steps.partition('-')[0]}"
+    yield f"{name}: {row.framework} ({row.format}), {steps}"
+    yield f"    read from: {origin}"
     yield f"    signals: {', '.join(row.signals) or 'none'}"
     if row.others:
         yield f"    without a signal: {', '.join(row.others)}"
 
 
-def _cells(row: Row) -> str:
-    if row.problem:
-        return f"| {row.file} | {row.problem} |{' |' * (len(HEAD) - 2)}"
+def _table(contents: Iterable[Contents]) -> Iterator[str]:
+    yield f"| {' | '.join(HEAD)} |"
+    yield f"|{'---|' * len(HEAD)}"
+    for each in contents:
+        yield f"| {each.place} | {_cells(each)}"
+
+
+def _cells(contents: Contents) -> str:
+    if contents.problem:
+        return f"{contents.problem} |{' |' * (len(HEAD) - 2)}"
+    row = _row(list(contents.runs.values()))
     texts = (row.framework, row.format, str(row.runs), str(row.records), row.steps)
-    return f"| {row.file} | {' | '.join(texts)} | {', '.join(row.signals)} | {_few(row.others)} |"
+    others = _few([f"`{key}`" for key in row.others], most=12).replace("|", "\\|")
+    return f"{' | '.join(texts)} | {', '.join(row.signals)} | {others} |"
 
 
-def _few(keys: tuple[str, ...], most: int = 12) -> str:
-    """The first keys, and how many more there are: some trainers log hundreds."""
-    shown = ", ".join(f"`{key}`" for key in keys[:most]).replace("|", "\\|")
-    return f"{shown} and {len(keys) - most} more" if len(keys) > most else shown
+def _few(texts: Sequence[str], most: int) -> str:
+    """The first ones, and how many more there are: some trainers log hundreds of keys."""
+    shown = ", ".join(texts[:most])
+    return f"{shown} and {len(texts) - most} more" if len(texts) > most else shown

@@ -1,14 +1,33 @@
-"""`python -m stepwatch inspect` tells what is read of logs, and docs/formats.md shows it of the real ones."""
+"""`python -m stepwatch inspect` tells what is read, and docs/formats.md shows it of the real logs."""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from exporter.runs.record import Record, TotalSteps
+from exporter.runs.signals import Reading
+from exporter.runs.sources.flat_jsonl import FlatJsonl
 from stepwatch.__main__ import main
 from tests import formats
+from tests.exporter.lines import append, console, measured, verl_json
+from tests.exporter.speaking import Speaking, says
+
+CHECKOUT = formats.CHECKOUT
+PAGE = """\
+# TYPE rl_insight_monitor_training_global_step gauge
+rl_insight_monitor_training_global_step{project="math",experiment_name="ppo"} %d
+rl_insight_monitor_critic_score_mean{project="math",experiment_name="ppo"} 0.5
+rl_insight_monitor_env_depth{project="math",experiment_name="ppo"} 3
+"""
+Telling = Callable[..., list[str]]
 
 
 @pytest.fixture(name="config")
@@ -18,21 +37,121 @@ def _config(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_log_is_told_with_format_steps_signals_and_other_keys(
-    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture(name="told")
+def _told(config: Path, capsys: pytest.CaptureFixture[str]) -> Telling:
+    """What is told of some places, line by line."""
+
+    def told(*places: object, found: bool = True) -> list[str]:
+        assert main(["inspect", "--config", str(config), *map(str, places)]) == (0 if found else 1)
+        return capsys.readouterr().out.splitlines()
+
+    return told
+
+
+def heads(lines: list[str]) -> list[str]:
+    return [line for line in lines if not line.startswith(" ")]
+
+
+def origins(lines: list[str]) -> list[str]:
+    return [line.partition("read from: ")[2] for line in lines if "    read from: " in line]
+
+
+def state(path: Path, steps: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    history = [{"step": step, "reward": step / 7, "kl": 0.1} for step in range(1, steps + 1)]
+    path.write_text(json.dumps({"log_history": history}, indent=1))
+
+
+# Logs
+
+
+def test_a_log_is_told_with_format_steps_signals_and_other_keys(tmp_path: Path, told: Telling) -> None:
     values = {"actor/entropy": 0.5, "env/score": 1.0, "env/depth": 3}
     log = tmp_path / "a.jsonl"
-    log.write_text(
-        "".join(json.dumps({"step": step, "data": values | {"x": step}}) + "\n" for step in (3, 4))
-    )
+    append(log, *(verl_json(step, values | {"x": step}) for step in (3, 4)))
 
-    assert main(["inspect", "--config", str(config), str(log)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "a.jsonl: verl (verl_jsonl), 2 records, steps 3-4",
+    assert told(log) == [
+        "a: verl (verl_jsonl), 2 records, steps 3-4",
+        "    read from: a.jsonl",
         "    signals: entropy, reward",
         "    without a signal: env/depth, x",
     ]
+
+
+def test_checkpoints_are_one_run_that_is_read_from_the_newest(tmp_path: Path, told: Telling) -> None:
+    for steps in (9, 10, 200):
+        state(tmp_path / f"logs/trl/out/checkpoint-{steps}/trainer_state.json", steps)
+
+    lines = told(tmp_path / "logs")
+
+    assert heads(lines) == ["trl/out: trl (trainer_state), 200 records, steps 1-200"]
+    assert origins(lines) == ["trl/out/checkpoint-200/trainer_state.json (newest of 3)"]
+
+
+def test_event_files_of_several_starts_are_one_run_that_is_read_from_all(
+    tmp_path: Path, told: Telling
+) -> None:
+    logs = sorted((formats.real_logs() / "tfevents").glob("events.*"))
+    for log, start in zip(logs, ("Oct21_18-43-39_host", "Oct22_12-05-43_host"), strict=True):
+        folder = tmp_path / "logs/grpo/runs" / start
+        folder.mkdir(parents=True)
+        shutil.copy(log, folder)
+
+    lines = told(tmp_path / "logs")
+
+    (head,) = heads(lines)
+    assert head.startswith("grpo: trl (tensorboard), ")
+    (origin,) = origins(lines)
+    assert origin.split(", ") == [
+        f"grpo/runs/Oct21_18-43-39_host/{logs[0].name}",
+        f"grpo/runs/Oct22_12-05-43_host/{logs[1].name}",
+    ]
+
+
+def test_the_runs_of_one_table_are_told_each_with_its_own_numbers(tmp_path: Path, told: Telling) -> None:
+    append(
+        tmp_path / "sweep.csv",
+        "step,Name: a - critic/score/mean,Name: b - critic/score/mean\n",
+        *(f"{step},0.{step},{step if step < 4 else ''}\n" for step in range(1, 8)),
+    )
+
+    lines = told(tmp_path / "sweep.csv")
+
+    assert heads(lines) == [
+        "sweep/a: verl (csv), 7 records, steps 1-7",
+        "sweep/b: verl (csv), 3 records, steps 1-3",
+    ]
+    assert origins(lines) == ["sweep.csv", "sweep.csv"]
+
+
+def test_a_log_below_the_watched_folder_has_the_name_that_the_stack_gives_it(
+    tmp_path: Path, config: Path, told: Telling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text("runs: {path: ./logs}\n")
+    folder = tmp_path / "logs/ppo"
+    folder.mkdir(parents=True)
+    append(folder / "gsm8k.log", console(1, measured(1)))
+    monkeypatch.chdir(folder)
+
+    for place in (folder / "gsm8k.log", folder, "gsm8k.log"):
+        lines = told(place)
+        assert heads(lines) == ["ppo/gsm8k: verl (verl_console), 1 record, step 1"]
+        assert origins(lines) == ["ppo/gsm8k.log"]
+
+
+def test_logs_that_lead_to_one_name_are_told_apart_and_what_is_no_log_takes_no_name(
+    tmp_path: Path, told: Telling
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    append(folder / "a.log", console(1, measured(1)))
+    (folder / "a.txt").write_text("hello\n")
+
+    assert [line.partition(":")[0] for line in heads(told(folder))] == ["a", "a.txt"]
+
+    append(folder / "a.jsonl", verl_json(1, measured(1)))
+
+    assert [line.partition(":")[0] for line in heads(told(folder))] == ["a.jsonl", "a.log", "a.txt"]
 
 
 @pytest.mark.parametrize(
@@ -45,28 +164,87 @@ def test_a_log_is_told_with_format_steps_signals_and_other_keys(
     ],
 )
 def test_a_file_that_is_no_log_is_told_as_what_it_is(
-    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str], content: bytes, says: str
+    tmp_path: Path, told: Telling, content: bytes, says: str
 ) -> None:
     (tmp_path / "x.txt").write_bytes(content)
 
-    assert main(["inspect", "--config", str(config), str(tmp_path / "x.txt")]) == 1
-    assert capsys.readouterr().out.splitlines()[0] == f"x.txt: {says}"
+    assert told(tmp_path / "x.txt", found=False)[0] == f"x.txt: {says}"
 
 
-def test_a_path_that_is_not_there_is_told_with_where_to_read_on(
-    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["inspect", "--config", str(config), str(tmp_path / "nowhere")]) == 1
-    assert "docs/formats.md" in capsys.readouterr().out
+def test_a_path_that_is_not_there_is_told_with_where_to_read_on(tmp_path: Path, told: Telling) -> None:
+    (line,) = told(tmp_path / "nowhere", found=False)
+
+    assert "nowhere" in line
+    assert "docs/formats.md" in line
 
 
-def test_a_last_line_without_line_end_is_read(
-    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_last_line_without_line_end_is_read(tmp_path: Path, told: Telling) -> None:
     (tmp_path / "a.log").write_text("step:1 - critic/score/mean:0.5\nstep:2 - critic/score/mean:0.6")
-    main(["inspect", "--config", str(config), str(tmp_path / "a.log")])
 
-    assert "2 records, steps 1-2" in capsys.readouterr().out
+    assert "2 records, steps 1-2" in told(tmp_path / "a.log")[0]
+
+
+def test_a_table_has_a_row_for_each_file_however_many_runs_they_make(tmp_path: Path, told: Telling) -> None:
+    for steps in (9, 10):
+        state(tmp_path / f"logs/out/checkpoint-{steps}/trainer_state.json", steps)
+
+    _, _, *rows = told("--markdown", tmp_path / "logs")
+
+    assert [row.split(" | ")[0] for row in rows] == [
+        "| out/checkpoint-10/trainer_state.json",
+        "| out/checkpoint-9/trainer_state.json",
+    ]
+
+
+# Pages
+
+
+def test_a_page_is_told_with_its_runs_signals_and_other_metrics(told: Telling) -> None:
+    with Speaking(says(PAGE.encode() % 57)) as server:
+        lines = told(f"{server.url}/metrics")
+
+    assert lines[0] == "math/ppo: verl (prometheus_page), 1 record, step 57"
+    assert lines[1].startswith(f"    read from: {server.url}/metrics (")
+    assert lines[2:] == ["    signals: reward", "    without a signal: env_depth"]
+
+
+def test_a_page_of_the_configuration_is_read_as_it_says(config: Path, told: Telling) -> None:
+    page = b"# TYPE rounds gauge\nrounds 8\n# TYPE reward_mean gauge\nreward_mean 0.5\n"
+    with Speaking(says(page)) as server:
+        config.write_text(f"runs: {{pages: [{{url: '{server.url}/metrics', run: mine, step: rounds}}]}}\n")
+        lines = told(f"{server.url}/metrics")
+
+    assert heads(lines) == ["mine: generic (prometheus_page), 1 record, step 8"]
+
+
+@pytest.mark.parametrize("page", [PAGE.encode() % 0, b"# TYPE vllm_requests gauge\nvllm_requests 3\n", b""])
+def test_a_page_without_a_step_says_what_that_may_mean(told: Telling, page: bytes) -> None:
+    with Speaking(says(page)) as server:
+        line, _ = told(f"{server.url}/metrics", found=False)
+
+    assert line == (
+        f"{server.url}/metrics: no step yet: it has no metric of a trainer, or none of them was set so far"
+    )
+
+
+def test_a_page_that_cannot_be_read_is_told_with_the_reason_and_no_secret(told: Telling) -> None:
+    with Speaking(says(b"gone", 404)) as server:
+        line, _ = told(f"{server.url}/metrics?key=abc", found=False)
+
+    assert line == f"{server.url}/metrics: answers 404 Not Found."
+
+
+def test_make_hands_an_address_on_as_it_is(config: Path) -> None:
+    with Speaking(says(PAGE.encode() % 57)) as server:
+        settings = (f"RUNS={server.url}/metrics", f"CONFIG={config}", f"PY={sys.executable}", "PYTHON=true")
+        ran = subprocess.run(
+            ["make", "inspect", *settings], cwd=CHECKOUT, capture_output=True, text=True, check=True
+        )
+
+    assert ran.stdout.startswith("math/ppo: ")
+
+
+# The page of formats
 
 
 def test_the_page_of_formats_shows_what_is_read_of_the_real_logs_today() -> None:
@@ -81,3 +259,40 @@ def test_every_real_log_of_a_trainer_is_read() -> None:
 
     assert len(rows) > 50
     assert all(int(row.split("|")[5]) >= 10 for row in rows)
+
+
+def told_keys(what: str) -> list[str]:
+    """The keys that the page of formats tells for something; those that need another one are left out."""
+    rows = (row.strip("| ").split(" | ") for row in formats.names().splitlines())
+    told = dict(row for row in rows if len(row) == 2)[what]
+    return [key.strip("`") for key in told.split(", ") if " with " not in key]
+
+
+@pytest.mark.parametrize("signal", formats.MAIN)
+def test_each_name_of_the_page_of_formats_is_read_as_its_signal(signal: str) -> None:
+    for key in told_keys(f"`{signal}`"):
+        for spelling in (key, key.upper(), f"train/{key}"):
+            assert Reading("generic").signals({spelling: 0.5}).get(signal) == 0.5, spelling
+
+
+def test_each_name_of_a_step_or_time_is_read_as_that() -> None:
+    for key in told_keys("the step"):
+        (record,) = FlatJsonl().read(json.dumps({key: 7, "reward": 0.5, "kl": 0.1}).encode())
+        assert isinstance(record, Record)
+        assert record.step == 7, key
+    for key in told_keys("the time"):
+        (record,) = FlatJsonl().read(json.dumps({key: 1.7e9, "reward": 0.5, "kl": 0.1}).encode())
+        assert isinstance(record, Record)
+        assert record.time == 1.7e9, key
+
+
+def test_the_record_that_the_page_of_formats_shows_tells_the_end() -> None:
+    example = re.search(r"```json\n(.*)\n```", formats.PAGE.read_text(encoding="utf-8"))
+    assert example
+    assert FlatJsonl.recognises(example[1].encode())
+
+    record, total = FlatJsonl().read(example[1].encode())
+
+    assert isinstance(record, Record)
+    assert Reading("").signals(record.values) == {"reward": 0.71}
+    assert total == TotalSteps(record.step)
