@@ -98,7 +98,7 @@ def _placed(file: Found, watched: Path) -> Found:
     path, folder = file.path.absolute(), watched.absolute()
     if not path.is_relative_to(folder):
         return file
-    return replace(file, path=path, relative=path.relative_to(folder), parts=(path,))
+    return replace(file, path=path, root=folder, parts=(path,))
 
 
 def _read(found: Found, options: Options) -> Contents:

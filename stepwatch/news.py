@@ -34,6 +34,7 @@ class News:
             say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
             self._tell_unreadable(page, say)
             self._tell_silent(page, say)
+            self._tell_unjudged(page, say)
         if self.alertmanager:
             say(f"Receivers: {_receivers(self.alertmanager)}.")
             if alerts := firing.firing(self.alertmanager):
@@ -58,6 +59,13 @@ class News:
     def _tell_silent(self, page: str | None, say: Say) -> None:
         for name in re.findall(r'^stepwatch_target_up\{name="(.+)"\} 0\.0$', page or "", re.MULTILINE):
             say(f"{name} gives no answer that can be read; {self.log} says why.")
+
+    def _tell_unjudged(self, page: str | None, say: Say) -> None:
+        if count := pages.metric(page or "", "stepwatch_unjudged_runs"):
+            say(
+                f"Runs without a key that rules know: {count:.0f}. {self.log} names them; "
+                "say below signals in config.yaml what their keys mean."
+            )
 
     @property
     def _metrics(self) -> str:

@@ -1,7 +1,8 @@
-"""Whether config.yaml says something else than what was rendered from it."""
+"""Which configuration file is in force, and whether it says something else than what was rendered."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from stepwatch import output
@@ -10,6 +11,15 @@ from stepwatch.generate import CHECKOUT, Place, rendered
 
 # Which parts there are to read depends on the machine, not on config.yaml.
 _OF_THE_MACHINE = "targets"
+
+_USUAL = CHECKOUT / "config.yaml"
+
+
+def instead_of_usual(config: Path) -> str | None:
+    """What is to be said if the file in force is not the checkout's own; ``None`` if it is."""
+    if config.resolve() == _USUAL:
+        return None
+    return f"In force is {config}, which CONFIG= named last; edits of {_USUAL} are not heeded."
 
 
 def pending(config: Path, out: Path, place: Place) -> str | None:
@@ -26,5 +36,9 @@ def pending(config: Path, out: Path, place: Place) -> str | None:
     except Refused as refusal:
         return f"{config.name} cannot be used; what was rendered last is in force.\n  {refusal}"
     if any(_OF_THE_MACHINE not in path.parts for _, path in changes):
-        return f"{config.name} was changed since it was rendered: `make up` puts it in force."
+        return f"{config.name} was changed since it was rendered: `{_up(config)}` puts it in force."
     return None
+
+
+def _up(config: Path) -> str:
+    return "make up" if config.resolve() == _USUAL else f"make up CONFIG={shlex.quote(str(config))}"

@@ -28,7 +28,10 @@ def make(runs: Path) -> bool:
 def remark(*, made: bool, remembered: bool) -> str:
     """What is worth knowing about it, as the rest of a sentence that ends with its path."""
     if made:
-        return ", which did not exist and is empty"
+        return (
+            ", which did not exist, so it was made; it is empty. "
+            "If that is a slip, `make up RUNS=folder` names another"
+        )
     if remembered:
         return ", as RUNS= said last time (RUNS=folder, or runs.path in config.yaml, changes it)"
     return ""

@@ -24,12 +24,14 @@ class Settings:
     """Files that a part reads again on SIGHUP, and the metrics in which it tells how that went.
 
     ``files`` are globs in ``folder``. ``metric`` is the common start of ``<metric>_successful`` and
-    ``<metric>_success_timestamp_seconds``.
+    ``<metric>_success_timestamp_seconds``. A part that reads its files ``at_start`` starts itself
+    again when they change, so its start is what it tells.
     """
 
     folder: str
     files: tuple[str, ...]
-    metric: str
+    metric: str = ""
+    at_start: bool = False
 
     def changed(self) -> float:
         """When the last of the files was written or removed, in Unix seconds."""
@@ -49,6 +51,11 @@ def of_alertmanager(rendered: Path) -> Settings:
     return Settings(str(rendered / "alertmanager/generated"), ("*",), "alertmanager_config_last_reload")
 
 
+def of_exporter(rendered: Path) -> Settings:
+    """What the run exporter reads of it."""
+    return Settings(str(rendered / "exporter/generated"), ("runs.env",), at_start=True)
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What a part last loaded: whether that went well, and when it last did (Unix seconds)."""
@@ -62,6 +69,8 @@ def loaded(settings: Settings, metrics_url: str) -> Loaded | None:
     text = pages.read(metrics_url)
     if text is None:
         return None
+    if settings.at_start:
+        return Loaded(successful=True, at=pages.metric(text, "process_start_time_seconds") or 0.0)
     at = pages.metric(text, f"{settings.metric}_success_timestamp_seconds")
     return Loaded(pages.metric(text, f"{settings.metric}_successful") == 1, at or 0.0)
 

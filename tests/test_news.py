@@ -125,6 +125,13 @@ def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
     assert not any("10.0.0.7" in line for line in lines)
 
 
+def test_runs_that_no_rule_can_judge_are_counted_with_the_cure(serve: Serve) -> None:
+    assert "Runs without a key that rules know: 2." in lines(
+        serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 2.0\n"]})
+    )[1]
+    assert len(lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 0.0\n"]}))) == 1
+
+
 def test_after_up_the_first_look_of_the_exporter_is_waited_for(serve: Serve) -> None:
     early = LOOKED.replace("1760000000.0", "0.0") + UNREADABLE.format(0)
 
@@ -167,7 +174,10 @@ def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     assert not runfolder.make(folder)
     assert not runfolder.make(tmp_path / "*/logs")
 
-    assert runfolder.remark(made=True, remembered=True) == ", which did not exist and is empty"
+    assert runfolder.remark(made=True, remembered=True) == (
+        ", which did not exist, so it was made; it is empty. "
+        "If that is a slip, `make up RUNS=folder` names another"
+    )
     assert "as RUNS= said last time" in runfolder.remark(made=False, remembered=True)
     assert runfolder.remark(made=False, remembered=False) == ""
 

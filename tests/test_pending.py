@@ -6,8 +6,8 @@ import pytest
 
 from stepwatch.config import Config
 from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import generate
-from stepwatch.pending import pending
+from stepwatch.generate import CHECKOUT, generate
+from stepwatch.pending import instead_of_usual, pending
 
 
 @pytest.fixture(name="config")
@@ -25,7 +25,19 @@ def test_what_is_rendered_is_nothing_to_talk_of(config, tmp_path):
 def test_an_edit_that_was_not_rendered_is_told(config, tmp_path):
     config.write_text("alerts: {GradNormHigh: {warning: 3}}")
     assert pending(config, tmp_path, OnThisMachine) == (
-        "config.yaml was changed since it was rendered: `make up` puts it in force."
+        f"config.yaml was changed since it was rendered: `make up CONFIG={config}` puts it in force."
+    )
+
+
+def test_an_edit_of_the_checkouts_own_file_needs_no_name_to_be_applied(tmp_path):
+    told = pending(CHECKOUT / "config.yaml", tmp_path, OnThisMachine)
+    assert told == "config.yaml was changed since it was rendered: `make up` puts it in force."
+
+
+def test_another_file_than_the_checkouts_own_is_named(config):
+    assert instead_of_usual(CHECKOUT / "config.yaml") is None
+    assert instead_of_usual(config) == (
+        f"In force is {config}, which CONFIG= named last; edits of {CHECKOUT / 'config.yaml'} are not heeded."
     )
 
 

@@ -16,6 +16,10 @@ SHOWN_PROBLEMS = 20
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _OPEN_RECEIVER_KEYS = {"name", "severities", "send_resolved", "to", "from", "tls"}
+_OPEN_POLLED_KEYS = {"run", "step", "experiments", "run_ids"}
+_TOKEN_KEYS = {"token_file", "bearer_token_file"}
+# A login, a query, or a long word such as tokens are.
+_SECRET_IN_URL = re.compile(r"[@?]|[\w-]{20}")
 
 
 class Written(str):
@@ -128,7 +132,9 @@ def _may_be_secret(path: KeyPath, value: Any) -> bool:
     """Tell whether a secret may stand here, be it by mistake: secrets belong into files of their own."""
     if path[:1] == ("receivers",):
         return not _OPEN_RECEIVER_KEYS.intersection(path)
-    return "bearer_token_file" in path or (path[:1] == ("links",) and "@" in str(value))
+    if path[:2] in (("runs", "pages"), ("runs", "mlflow")) and not _OPEN_POLLED_KEYS.intersection(path):
+        return bool(_TOKEN_KEYS.intersection(path) or _SECRET_IN_URL.search(str(value)))
+    return bool(_TOKEN_KEYS.intersection(path)) or (path[:1] == ("links",) and "@" in str(value))
 
 
 def quoted(value: Any) -> str:

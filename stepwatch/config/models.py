@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
+from exporter.runs.signals.key import normal
 from stepwatch.config import explain
 from stepwatch.config.alerts import Alerts
-from stepwatch.config.errors import NOTHING, Fault, Faults, quoted
+from stepwatch.config.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
 from stepwatch.config.overrides import Override, Variant
 from stepwatch.config.places import Link, ListenAddress, Page
 from stepwatch.config.quantities import Duration, Size
@@ -90,7 +91,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
-        if faults := [*_doubles(self), *_override_faults(self)]:
+        if faults := [*_doubles(self), *_shared_keys(self.signals), *_override_faults(self)]:
             raise Faults(faults)
         return self
 
@@ -130,17 +131,31 @@ class Config(Section):
 
 
 def _doubles(config: Config) -> Iterator[Fault]:
-    named = {
-        ("scrape", "job"): [job.job for job in config.scrape],
-        ("receivers", "name"): [receiver.name for receiver in config.receivers],
-    }
-    for (section, key), names in named.items():
-        for index, name in enumerate(names):
-            if (first := names.index(name)) < index:
-                yield _twice(f"the {key} of {section}[{first}]", at=(section, index, key), value=name)
+    yield from _same(config.scrape, "job", ("scrape",))
+    yield from _same(config.receivers, "name", ("receivers",))
+    yield from _same(config.runs.pages, "url", ("runs", "pages"))
+    yield from _same(config.runs.pages, "run", ("runs", "pages"))
+    yield from _same(config.runs.mlflow, "url", ("runs", "mlflow"))
 
 
-def _twice(other: str, *, at: tuple[str | int, ...], value: Any) -> Fault:
+def _same(items: Iterable[Section], key: str, at: KeyPath) -> Iterator[Fault]:
+    """Yield a fault for each item of a list that says the same under a key as one before it."""
+    values = [getattr(item, key) for item in items]
+    for index, value in enumerate(values):
+        if value is not None and (first := values.index(value)) < index:
+            yield _twice(f"the {key} of {spell((*at, first))}", at=(*at, index, key), value=value)
+
+
+def _shared_keys(signals: Signals) -> Iterator[Fault]:
+    """Yield a fault for each key that stands below two signals, in whichever way it is spelt."""
+    owners: dict[str, str] = {}
+    for signal, keys in signals.items():
+        for index, key in enumerate(keys):
+            if (owner := owners.setdefault(normal(key), signal)) != signal:
+                yield _twice(f"a key of {owner}", at=("signals", signal, index), value=key)
+
+
+def _twice(other: str, *, at: KeyPath, value: Any) -> Fault:
     return Fault(
         f"is also {other}", expected="each only once", cure="change one of the two", at=at, value=value
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -108,7 +109,7 @@ def _metrics_path(value: Any) -> str:
     raise Fault("is no path on a server", expected="a path such as /metrics", cure='start it with "/"')
 
 
-def _url(value: Any) -> SplitResult:
+def _url(value: Any, cure: str = "delete it") -> SplitResult:
     try:
         url = urlsplit(value if isinstance(value, str) else "")
         usable = url.scheme in ("http", "https") and url.hostname and url.port != 0
@@ -121,7 +122,7 @@ def _url(value: Any) -> SplitResult:
             cure="write it in full, with http:// or https://",
         )
     if url.username is not None or url.password is not None:
-        raise _secret_in_url("a user name or password")
+        raise _secret_in_url("a user name or password", cure)
     return url
 
 
@@ -135,20 +136,23 @@ def _page(value: Any) -> str:
     return _link(value)
 
 
-def _webhook(value: Any) -> str:
-    url = _url(value)
-    if any(_SECRET_PARAMETER.search(name) for name, _ in parse_qsl(url.query, keep_blank_values=True)):
-        raise _secret_in_url("a secret in its query")
-    if any(map(_SECRET_SEGMENT.fullmatch, url.path.split("/"))):
-        raise _secret_in_url("what looks like a secret in its path")
-    return url.geturl()
+def _open_url(cure: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        url = _url(value, cure)
+        if any(_SECRET_PARAMETER.search(name) for name, _ in parse_qsl(url.query, keep_blank_values=True)):
+            raise _secret_in_url("a secret in its query", cure)
+        if any(map(_SECRET_SEGMENT.fullmatch, url.path.split("/"))):
+            raise _secret_in_url("what looks like a secret in its path", cure)
+        return url.geturl()
+
+    return check
 
 
-def _secret_in_url(what: str) -> Fault:
+def _secret_in_url(what: str, cure: str) -> Fault:
     return Fault(
         f"holds {what}, which would be written to generated files",
         expected="a URL without secrets",
-        cure="delete it; a receiver can name a file that holds its URL (url_file)",
+        cure=cure,
     )
 
 
@@ -162,4 +166,10 @@ Channel = Annotated[str, PlainValidator(_channel)]
 MetricsPath = Annotated[str, PlainValidator(_metrics_path)]
 Link = Annotated[str, PlainValidator(_link)]
 Page = Annotated[str, PlainValidator(_page)]
-WebhookUrl = Annotated[str, PlainValidator(_webhook)]
+WebhookUrl = Annotated[
+    str, PlainValidator(_open_url("delete it; a receiver can name a file that holds its URL (url_file)"))
+]
+PageUrl = Annotated[str, PlainValidator(_open_url("delete it; pages are read without a login"))]
+ServerUrl = Annotated[
+    str, PlainValidator(_open_url("delete it; token_file can name a file that holds a bearer token"))
+]

@@ -5,16 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
+from exporter.runs.contract import STATISTICS
 from exporter.runs.signals import NAMES
 from stepwatch.config.errors import NOTHING, Fault
 from stepwatch.config.names import ReceiverName
-from stepwatch.config.places import FolderOrGlob, WebhookUrl
+from stepwatch.config.places import FolderOrGlob, PageUrl, ServerUrl
 from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import PositiveSpan, SeriesCount, instead, one_of
+from stepwatch.config.scalars import PositiveSpan, SeriesCount, instead
 from stepwatch.config.secret import SecretFile
 from stepwatch.config.section import Section
+
+_JUDGED = frozenset(statistic.signal for statistic in STATISTICS)
+"""Signals that rules look at."""
 
 
 def _text(value: Any) -> str:
@@ -26,19 +30,28 @@ def _text(value: Any) -> str:
 def _signal(value: Any) -> str:
     if value in NAMES:
         return str(value)
-    raise Fault("is no signal", expected=one_of(NAMES), cure=instead(value, NAMES))
+    cure = instead(value, NAMES, usual=_JUDGED)
+    raise Fault("is no signal", expected="a signal that docs/metrics.md lists", cure=cure)
+
+
+def _some(keys: tuple[str, ...]) -> tuple[str, ...]:
+    if keys:
+        return keys
+    raise Fault(
+        "is empty", expected="one key or more", cure="write what the trainer logs, or delete the signal"
+    )
 
 
 LoggedName = Annotated[str, PlainValidator(_text)]
 SignalName = Annotated[str, PlainValidator(_signal)]
-Signals = dict[SignalName, tuple[LoggedName, ...]]
+Signals = dict[SignalName, Annotated[tuple[LoggedName, ...], AfterValidator(_some)]]
 """More keys of each signal, best first."""
 
 
 class MetricsPage(Section):
     """A trainer that serves its numbers as a Prometheus page."""
 
-    url: WebhookUrl
+    url: PageUrl
     run: ReceiverName | None = None
     step: LoggedName | None = None
 
@@ -46,7 +59,7 @@ class MetricsPage(Section):
 class MlflowServer(Section):
     """A tracking server, and which of its runs are watched."""
 
-    url: WebhookUrl
+    url: ServerUrl
     experiments: tuple[LoggedName, ...] = ()
     run_ids: tuple[LoggedName, ...] = ()
     token_file: SecretFile | None = None

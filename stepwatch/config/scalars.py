@@ -6,7 +6,7 @@ Nothing is converted: a text that looks like a number is no number, a number is 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import PlainValidator
@@ -16,6 +16,10 @@ from stepwatch.config.quantities import Duration, Size
 
 # Prometheus drops a series it has not seen for 5 minutes; two scrapes must fit well into that.
 MAX_INTERVAL = Duration.parse("2m")
+
+# Of how alike two words are, from 0 to 1.
+_CLOSE = 0.6
+_USUAL_LEAD = 0.1
 
 # Alerts that share a block, and so are looked for under names that are no keys.
 _BLOCK_OF = {"RewardDrop": "Reward", "RewardCollapse": "Reward", "KLHigh": "KL", "KLExplosion": "KL"}
@@ -107,12 +111,23 @@ def one_of(words: Iterable[str]) -> str:
     return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
 
 
-def instead(value: Any, words: Iterable[str]) -> str:
-    """Return the cure for a word that is not among the known ones: the likeliest meant, if any."""
+def instead(value: Any, words: Iterable[str], *, usual: Container[str] = ()) -> str:
+    """Return the cure for a word that is not among the known ones: the likeliest meant, if any.
+
+    The ``usual`` ones win over others that are not much closer.
+    """
     known = {word.lower(): word for word in words}
     known |= {alert.lower(): block for alert, block in _BLOCK_OF.items() if block.lower() in known}
-    close = difflib.get_close_matches(str(value).lower()[:60], known, n=1, cutoff=0.6)
-    return f"did you mean {known[close[0]]}?" if close else "write one of these, or delete it"
+    compare = difflib.SequenceMatcher(b=str(value).lower()[:60])
+
+    def likeness(word: str) -> float:
+        compare.set_seq1(word)
+        return compare.ratio() + _USUAL_LEAD * (known[word] in usual)
+
+    close = max(known, key=likeness)
+    return (
+        f"did you mean {known[close]}?" if likeness(close) >= _CLOSE else "write one of these, or delete it"
+    )
 
 
 Switch = Annotated[bool, PlainValidator(_switch)]

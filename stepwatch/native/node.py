@@ -23,6 +23,6 @@ def serves_already(config: Config, place: State) -> bool:
     if not ports.taken(config.listen, config.ports.node):
         return False
     owner = ports.owner(config.ports.node)
-    if owner and owner.pid in {process.pid for process in processes.marked(place.mark)}:
+    if owner and processes.belongs(owner.pid, place.mark):
         return False
     return "\nnode_exporter_build_info{" in (pages.read(f"http://{config.address('node')}/metrics") or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 from stepwatch.native import processes
 
 _LISTENING = "0A"
+
+_SETTLE_SECONDS = 2
+"""A part that starts itself again, as the exporter does with new settings, has no socket for less."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,18 @@ def taken(listen: str, port: int) -> bool:
 def conflict(part: str, listen: str, port: int, ours: Callable[[Owner | None], bool]) -> str | None:
     """What is to be said if a stranger holds a part's port, ``None`` if nobody does.
 
-    ``ours`` judges the owner, who is ``None`` if /proc does not show it to us.
+    ``ours`` judges the owner, who is ``None`` if /proc does not show it to us. Before that is put down
+    to another user, there are two more seconds for the port to be free, or to have an owner.
     """
-    if not taken(listen, port) or ours(holder := owner(port)):
-        return None
-    return (
-        f"ports.{part}: {port} is in use by {holder or 'a process of another user'}. "
-        f"Cure: stop that process, or set ports.{part} in config.yaml to a free port."
-    )
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while taken(listen, port) and not ours(holder := owner(port)):
+        if holder or time.monotonic() > deadline:
+            return (
+                f"ports.{part}: {port} is in use by {holder or 'a process of another user'}. "
+                f"Cure: stop that process, or set ports.{part} in config.yaml to a free port."
+            )
+        time.sleep(0.05)
+    return None
 
 
 def owner(port: int) -> Owner | None:

@@ -31,6 +31,11 @@ def marked(mark: str) -> list[Process]:
     return [process for pid in pids if (process := _identify(pid, mark))]
 
 
+def belongs(pid: int, mark: str) -> bool:
+    """Whether a process is of the stack with this mark."""
+    return _identify(pid, mark) is not None
+
+
 def stop(mark: str, *, grace: float) -> list[Process]:
     """End all processes of a stack: ask, wait so many seconds, then kill; return those who stayed."""
     _signal_all(mark, signal.SIGTERM)

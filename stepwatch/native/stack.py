@@ -70,6 +70,7 @@ class Stack:
             page="/metrics",
             shows=f"the runs in {self.runs}",
             environment={**self._ours, "STEPWATCH_SETTINGS": f"{self.rendered}/exporter/generated/runs.env"},
+            settings=settings.of_exporter(self.rendered),
         )
 
     def gpu(self) -> Part:

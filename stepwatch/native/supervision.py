@@ -42,10 +42,9 @@ def require_ports(parts: Iterable[Part], place: State) -> None:
     Raises:
         StackError: names each such port and its owner.
     """
-    pids = {process.pid for process in processes.marked(place.mark)}
 
     def ours(owner: ports.Owner | None) -> bool:
-        return owner is not None and owner.pid in pids
+        return owner is not None and processes.belongs(owner.pid, place.mark)
 
     webs = [(wanted.name, wanted.web) for wanted in parts if wanted.web]
     problems = [ports.conflict(name, web.listen, web.port, ours) for name, web in webs]
@@ -66,11 +65,7 @@ def _supervise(parts: Sequence[Part], place: State, say: Say) -> set[str]:
 
 
 def _reload(kept: Part, settings: Settings, place: State, say: Say) -> bool:
-    before = loaded(settings, kept.metrics)
-    with supervisord.connected(place) as server:
-        if server:
-            server.hang_up(kept.name)
-    done = wait_loaded(settings, kept.metrics, after=before.at if before else 0, patience=_RELOAD_SECONDS)
+    done = wait_loaded(settings, kept.metrics, after=_due(kept, settings, place), patience=_RELOAD_SECONDS)
     log = place.log(kept.name)
     say(
         f"  {kept.name} runs its present settings"
@@ -78,3 +73,14 @@ def _reload(kept: Part, settings: Settings, place: State, say: Say) -> bool:
         else f"  {kept.name} refused its settings: see {log}"
     )
     return done
+
+
+def _due(kept: Part, settings: Settings, place: State) -> float:
+    """Have a part read its settings again; returns the time before which it had not read them."""
+    if settings.at_start:  # it looks after them itself, and SIGHUP would end it
+        return settings.changed()
+    before = loaded(settings, kept.metrics)
+    with supervisord.connected(place) as server:
+        if server:
+            server.hang_up(kept.name)
+    return before.at if before else 0

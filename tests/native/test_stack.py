@@ -40,7 +40,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
         assert f"{part} is ready" in done.stdout
         assert installation.url(part) in done.stdout
     assert (installation.folder / "my runs").is_dir()
-    assert "which did not exist" in done.stdout
+    assert "my runs, which did not exist, so it was made; it is empty." in done.stdout
     status = installation.run("status")
     assert status.returncode == 0
     assert f"The runs in {installation.folder / 'my runs'}: none yet." in status.stdout
@@ -86,14 +86,25 @@ def _config_is_refused_and_all_stays(installation: Installation, pids: set[int])
 
 
 def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> None:
-    installation.configure("intervals: {scrape: 1s}\nalerts: {Watchdog: {enabled: false}}\n")
+    installation.configure(
+        "intervals: {scrape: 1s}\nalerts: {Watchdog: {enabled: false}}\nruns: {raw: {limit: 41}}\n"
+    )
     assert "Watchdog" in _rules(installation)
+    apply = f"`make up CONFIG='{installation.config}'` puts it in force"
+    assert apply in installation.run("status").stdout
 
-    assert installation.up().returncode == 0
+    done = installation.up()
 
+    assert done.returncode == 0
+    for part in ("exporter", "prometheus", "alertmanager"):
+        assert f"{part} runs its present settings" in done.stdout
     assert "Watchdog" not in _rules(installation)
     assert installation.parts() == pids
-    assert installation.run("status").returncode == 0
+    status = installation.run("status")
+    assert status.returncode == 0
+    assert status.stdout.count(" current ") == 3
+    assert f"In force is {installation.config}, which CONFIG= named last" in status.stdout
+    assert "puts it in force" not in status.stdout
 
 
 def _targets_are_scraped(installation: Installation) -> None:
