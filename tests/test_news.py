@@ -126,9 +126,10 @@ def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
 
 
 def test_runs_that_no_rule_can_judge_are_counted_with_the_cure(serve: Serve) -> None:
-    assert "Runs without a key that rules know: 2." in lines(
-        serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 2.0\n"]})
-    )[1]
+    assert (
+        "Runs without a key that rules know: 2."
+        in lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 2.0\n"]}))[1]
+    )
     assert len(lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 0.0\n"]}))) == 1
 
 

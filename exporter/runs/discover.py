@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,26 +21,39 @@ SYSTEM = "lost+found"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file, its path below the watched folder, and by what its replacement shows.
+    """A file, the watched folder above it, and by what its replacement shows.
 
     ``changed`` is when it was written last, in seconds since the epoch. ``parts`` are the files of a
     log that lies in several, oldest first; ``path`` stands for all of them then.
     """
 
     path: Path
-    relative: Path
+    root: Path
     inode: int
     size: int
     changed: float
     parts: tuple[Path, ...]
 
+    @property
+    def relative(self) -> Path:
+        """The path below the watched folder."""
+        return self.path.relative_to(self.root)
+
 
 class _Place(NamedTuple):
-    """A path, the folder below which it was looked for, and whether a link to a folder led there."""
+    """A path, whether it is a link or lies behind one, and the folder below which it was looked for.
 
-    path: Path
+    Links sort last: a link and its target are one file, known by its own name: ``latest.log`` leads
+    elsewhere tomorrow.
+    """
+
+    linked: bool
+    path: str
     root: Path
-    linked: bool = False
+
+
+_path = lru_cache(maxsize=50_000)(Path)
+"""Each search finds the same files, and to make a path takes longer than to look at the file."""
 
 
 def files(patterns: list[str], refusals: Refusals | None = None) -> Iterator[Found]:
@@ -51,12 +65,12 @@ def files(patterns: list[str], refusals: Refusals | None = None) -> Iterator[Fou
     refusals = Refusals() if refusals is None else refusals
     seen: set[tuple[int, int]] = set()
     for pattern in patterns:
-        for place in sorted(_matching(pattern, refusals), key=_links_last):
-            path, status = place.path, _status(place.path, refusals)
+        for _, name, root in sorted(_matching(pattern, refusals)):
+            status = _status(name, refusals)
             if status is not None and (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
-                relative = path.relative_to(place.root)
-                yield Found(path, relative, status.st_ino, status.st_size, status.st_mtime, (path,))
+                path = _path(name)
+                yield Found(path, root, status.st_ino, status.st_size, status.st_mtime, (path,))
 
 
 def _matching(pattern: str, refusals: Refusals) -> Iterator[_Place]:
@@ -71,10 +85,12 @@ def _matching(pattern: str, refusals: Refusals) -> Iterator[_Place]:
 
 
 def _below(path: Path, root: Path, refusals: Refusals) -> Iterator[_Place]:
-    if _status(path, refusals) is not None:
-        yield _Place(path, root if root != path else path.parent)
-    links: list[Path] = []
-    yield from _walk(path, root, links, refusals)
+    if _status(str(path), refusals) is not None:
+        linked = os.path.islink(path)  # noqa: PTH114  (Path.is_symlink may raise)
+        yield _Place(linked, str(path), root if root != path else path.parent)
+        return
+    links: list[str] = []
+    yield from _walk(str(path), root, links, refusals)
     walked = [os.path.realpath(path)]
     for link in links:  # which grows on the way
         target = os.path.realpath(link)
@@ -84,23 +100,37 @@ def _below(path: Path, root: Path, refusals: Refusals) -> Iterator[_Place]:
                 yield place._replace(linked=True)
 
 
-def _walk(path: Path, root: Path, links: list[Path], refusals: Refusals) -> Iterator[_Place]:
+def _walk(path: str, root: Path, links: list[str], refusals: Refusals) -> Iterator[_Place]:
     """Files below a folder; links to other folders are added to ``links``."""
-    for folder, folders, names in os.walk(path, onerror=lambda error: _note(error, path, refusals)):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != SYSTEM]
-        paths = (Path(folder, name) for name in folders)
-        links += [link for link in paths if os.path.islink(link)]  # noqa: PTH114  (is_symlink may raise)
-        for name in names:
-            if not name.startswith("."):
-                yield _Place(Path(folder, name), root)
+    folders = [path]
+    while folders:
+        for entry in _entries(folders.pop(), refusals):
+            if not _is_folder(entry):
+                yield _Place(entry.is_symlink(), entry.path, root)
+            elif entry.name != SYSTEM:
+                (links if entry.is_symlink() else folders).append(entry.path)
+
+
+def _entries(folder: str, refusals: Refusals) -> list[os.DirEntry[str]]:
+    """What is in a folder; it mostly tells what an entry is without another call of the system."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except OSError as error:
+        refusals.note(Path(folder), error)
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Does it lead to a folder? What cannot be reached is told of with the files."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _lies_in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _note(error: OSError, path: Path, refusals: Refusals) -> None:
-    refusals.note(Path(error.filename or path), error)
 
 
 def _note_unlisted(pattern: str, root: Path, refusals: Refusals) -> None:
@@ -123,17 +153,11 @@ def _fixed_part(pattern: str) -> Path:
     return Path(*fixed)
 
 
-def _links_last(place: _Place) -> tuple[bool, str]:
-    """A link and its target are one file, known by its own name: ``latest.log`` leads elsewhere tomorrow."""
-    linked = place.linked or os.path.islink(place.path)  # noqa: PTH114  (Path.is_symlink may raise)
-    return linked, str(place.path)
-
-
-def _status(path: Path, refusals: Refusals) -> os.stat_result | None:
+def _status(path: str, refusals: Refusals) -> os.stat_result | None:
     """The status of a regular file."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116  (a Path of each would cost more than the call)
     except OSError as error:
-        refusals.note(path, error)
+        refusals.note(Path(path), error)
         return None
     return status if stat.S_ISREG(status.st_mode) else None

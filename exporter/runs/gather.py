@@ -35,12 +35,11 @@ def gathered(found: Iterable[Found]) -> Iterator[Found]:
 
 
 def _one(path: Path, files: list[Found]) -> Found:
-    up = len(files[0].path.parts) - len(path.parts)
-    folder = files[0].relative.parents[up] if up < len(files[0].relative.parts) else Path()
+    root = files[0].root
     return replace(
         files[-1],
         path=path,
-        relative=folder / path.name,
+        root=root if root in path.parents else path.parent,
         changed=max(file.changed for file in files),
         parts=tuple(file.path for file in files),
     )

@@ -24,7 +24,8 @@ YIELD_SECONDS = 0.0005
 """Pause between two blocks: a lock released and taken again at once is never handed over."""
 DISCOVER_SECONDS = 5.0
 DISCOVER_SHARE = 0.05
-"""Share of the time that looking for files may take."""
+DISCOVER_CORE = 0.01
+"""Share of the time that looking for files may take, and of a core. A slow disk takes time only."""
 
 
 class Time(Protocol):
@@ -32,6 +33,7 @@ class Time(Protocol):
 
     def time(self) -> float: ...
     def monotonic(self) -> float: ...
+    def thread_time(self) -> float: ...
     def sleep(self, seconds: float, /) -> None: ...
 
 
@@ -78,7 +80,7 @@ class Logs:
         return gone
 
     def _discover(self) -> list[Log]:
-        started = self._time.monotonic()
+        started, worked = self._time.monotonic(), self._time.thread_time()
         self._refusals = Refusals()
         files = discover.files(list(self._paths), self._refusals)
         found = {one.path: one for one in gathered(files)}
@@ -88,9 +90,10 @@ class Logs:
         for log in gone:
             del self.by_path[log.path]
             log.forget()
-        self._old = {path: changed for path, changed in self._old.items() if path in found}
-        took = self._time.monotonic() - started
-        self._next_discovery = started + max(DISCOVER_SECONDS, took / DISCOVER_SHARE)
+        for path in [path for path in self._old if path not in found]:
+            del self._old[path]
+        took, work = self._time.monotonic() - started, self._time.thread_time() - worked
+        self._next_discovery = started + max(DISCOVER_SECONDS, took / DISCOVER_SHARE, work / DISCOVER_CORE)
         return gone
 
     def _meet(self, path: Path, found: Found) -> None:

@@ -37,6 +37,10 @@ class Clock:
     def monotonic(self) -> float:
         return self.steady
 
+    def thread_time(self) -> float:
+        """No work counts."""
+        return 0.0
+
     def sleep(self, _seconds: float) -> None:
         """A pause between two blocks is no time that counts, but it is one."""
         self.pauses += 1

@@ -23,6 +23,7 @@ from tensorboard.util.tensor_util import make_tensor_proto
 from tensorboardX import SummaryWriter
 
 from exporter.runs.record import STEP_LIMIT, Record
+from exporter.runs.sources.protobuf import coded, varint
 from exporter.runs.sources.tensorboard import LONGEST_TAG, TAGS, TensorBoard
 from tests.exporter import events
 from tests.exporter.events import event, records, scalar, scalars
@@ -289,9 +290,10 @@ def test_what_is_counted_apart_can_resume_as_well() -> None:
 
 
 def test_loads_that_nemo_rl_logs_by_seconds_are_no_steps() -> None:
-    found = records([scalar(250, "ray/node.0.gpu.3.util", 90), scalar(1, "train/reward", 0.5)])
+    load = scalar(1, "ray/node.0.gpu.3.util", 90)
+    found = records([load, scalar(1, "train/reward", 0.5), scalar(1, "ray/wait", 1.5), load])
 
-    assert scalars(found) == [(1, "train/reward", 0.5)]
+    assert scalars(found) == [(1, "train/reward", 0.5), (1, "ray/wait", 1.5)]
 
 
 @pytest.mark.parametrize("step", [-1, STEP_LIMIT, 2**63 - 1, -(2**63)])
@@ -357,6 +359,58 @@ def test_what_is_written_is_what_is_read(step: int, values: dict[str, float], wa
         (found,) = records(payloads)
         assert (found.step, repr(found.values)) == (step, repr(values))
         assert found.time == wall_time
+
+
+_MORE = b"\x78\x01"
+"""A field that no event has: such an event is none of the usual form."""
+
+_LOGGED = st.tuples(
+    st.sampled_from(["a", "b", "", "/a", "x/a", "x/b", "y/a", "y/b", "ray/a", "ray/node.0.ms"]),
+    st.integers(0, 3) | st.sampled_from([127, 128, 2**14, STEP_LIMIT - 1, STEP_LIMIT]),
+    st.booleans(),
+)
+
+
+def _logged(tag: str, step: int, as_tensor: bool, value: float) -> bytes:
+    number = make_tensor_proto(np.float32(value))
+    return event(step, tensor(tag, number, plugin("scalars"))) if as_tensor else scalar(step, tag, value)
+
+
+@given(st.lists(_LOGGED | st.none(), max_size=40))
+def test_events_of_the_usual_form_are_read_as_any_others(logged: list[tuple[str, int, bool] | None]) -> None:
+    """``None``: the log pauses."""
+    usual, other = TensorBoard(), TensorBoard()
+
+    for number, each in enumerate(logged):
+        if each is None:
+            assert list(usual.rest()) == list(other.rest())
+            continue
+        payload = _logged(*each, number)
+        if each[1] < STEP_LIMIT:
+            assert list(usual.read(payload)) == list(other.read(payload + _MORE))
+            continue
+        for source, line in ((usual, payload), (other, payload + _MORE)):
+            with pytest.raises(ValueError, match="no record"):
+                list(source.read(line))
+    assert list(usual.rest()) == list(other.rest())
+
+
+def test_an_event_whose_first_byte_is_damaged_adds_nothing() -> None:
+    source = TensorBoard()
+    found = records([scalar(1, "a/b", 0.5), scalar(1, "a/c", 1.5), scalar(2, "a/b", 2.5)], source)
+    assert [record.values for record in found] == [{"a/b": 0.5, "a/c": 1.5}, {"a/b": 2.5}]
+
+    list(source.read(scalar(3, "a/b", 3.5)))
+    with pytest.raises(ValueError, match="no message"):
+        list(source.read(b"\xff" + scalar(3, "a/c", 4.5)[1:]))
+    assert list(source.rest()) == [Record(3, {"a/b": 3.5}, 1.5)]
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_a_number_is_read_as_it_was_written(number: int) -> None:
+    written = coded(number)
+
+    assert varint(written, 0) == (number, len(written))
 
 
 @given(st.binary(max_size=200))

@@ -52,6 +52,13 @@ def varint(message: bytes, place: int) -> tuple[int, int]:
     raise ValueError("no message: a number is cut off")
 
 
+def coded(number: int) -> bytes:
+    """An unsigned integer as a varint, in as few bytes as will do."""
+    places = range(0, max(number.bit_length(), 1), 7)
+    *more, last = (number >> place & 0x7F for place in places)
+    return bytes([*(byte | 0x80 for byte in more), last])
+
+
 def _size(message: bytes, place: int, wire: int) -> tuple[int, int]:
     """How many bytes a value has, and where they start."""
     if wire == SIZED:

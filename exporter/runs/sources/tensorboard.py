@@ -16,7 +16,7 @@ from functools import lru_cache
 from struct import Struct
 
 from exporter.runs.record import STEP_LIMIT, Event, Record
-from exporter.runs.sources.protobuf import EIGHT_BYTES, FOUR_BYTES, SIZED, VARINT, fields, key, varint
+from exporter.runs.sources.protobuf import EIGHT_BYTES, FOUR_BYTES, SIZED, VARINT, coded, fields, key, varint
 from exporter.runs.sources.tensors import single
 
 TAGS = 10_000
@@ -35,17 +35,25 @@ _START = (
     rb"\x2a([\0-\x7f])\x0a([\0-\x7f])\x0a([\0-\x7f])(.{0,116})"  # lengths of summary, value and tag; tag
 )
 _SHORT_FLOAT = re.compile(_START + rb"\x15(.{4})", re.DOTALL)
-_SCALARS = b"scalars\x20\x01"
-_SHORT_TENSOR = re.compile(
-    _START + rb"B\x0a\x08\x01\x12\0[\x22\x2a]\x04(.{4})J\x0d\x0a\x09\x0a\x07" + _SCALARS, re.DOTALL
-)
+_SCALARS = b"J\x0d\x0a\x09\x0a\x07scalars\x20\x01"
+_SHORT_TENSOR = re.compile(_START + rb"B\x0a\x08\x01\x12\0[\x22\x2a]\x04(.{4})" + _SCALARS, re.DOTALL)
 """Nearly every event is one of these: a single float, in either version. Only if the lengths are right."""
 
 _BY_SECONDS = "ray/node."
 """NeMo-RL logs the load of its boxes there, and as step the seconds since its start."""
 
+_BEFORE_STEP = 9
+_FLOAT_END = 4
+_TENSOR_END = 4 + len(_SCALARS)
+"""Bytes of such an event before its step, and from its number on."""
+
 _double = Struct("<d").unpack
 _float = Struct("<f").unpack
+_float_at = Struct("<f").unpack_from
+
+_UNKNOWN = "", None
+_NOTHING: Iterator[Event] = iter(())
+"""An iterator that is at its end stays there: one is enough for all."""
 
 _Scalars = list[tuple[str, float]]
 
@@ -63,9 +71,11 @@ class _Streams:
         self._last: dict[str, int] = {}
         self._apart: set[str] = set()
 
-    def of(self, tag: str, step: int) -> str:
-        """The stream of a scalar; call it once for each, in order."""
-        part = tag.partition("/")[0]
+    def of(self, part: str, step: int) -> str:
+        """The stream of a scalar whose tag has that first part; call it for each, in order.
+
+        Until another step comes, the answer is the same for every scalar of a part: one call will do.
+        """
         if part not in self._last and len(self._last) >= TAGS:
             return ""
         if self._last.get(part, -1) <= step < self._step:
@@ -86,6 +96,9 @@ class TensorBoard:
     def __init__(self) -> None:
         self._gathered: Record | None = None
         self._values: dict[str, float] = {}
+        self._parts: set[str] = set()
+        self._step = b""
+        self._shapes: dict[bytes, tuple[str, str]] = {}
         self._scalars: set[str] = set()
         self._streams = _Streams()
 
@@ -99,31 +112,57 @@ class TensorBoard:
             return False
 
     def read(self, line: bytes) -> Iterator[Event]:
+        """As any source's. Most events only add a scalar to the record that is being gathered.
+
+        Such an event has the record's step, and between step and number the bytes of one that was
+        taken apart before. So it has the same form: its time, which does not matter, and its number
+        are all that is new.
+        """
+        if line.startswith(self._step, _BEFORE_STEP) and line[0] == _WALL_TIME:
+            end = len(line) - (_TENSOR_END if line.endswith(_SCALARS) else _FLOAT_END)
+            tag, part = self._shapes.get(line[_BEFORE_STEP + len(self._step) : end], _UNKNOWN)
+            if part in self._parts and self._has_room(tag):
+                self._values[tag] = _float_at(line, end)[0]
+                return _NOTHING
+        return self._read(line)
+
+    def rest(self) -> Iterator[Event]:
+        """The step that may not be complete yet; what comes later of it is another record."""
+        gathered, self._gathered = self._gathered, None
+        self._parts.clear()
+        if gathered is not None:
+            yield gathered
+
+    def _read(self, line: bytes) -> Iterator[Event]:
         time, step, scalars = self._short(line) or self._event(line)
         if scalars and step >= STEP_LIMIT:  # negative ones are as high: they are read unsigned
             raise ValueError("no record: no trainer made that many steps")
         for tag, value in scalars:
             if tag.startswith(_BY_SECONDS):
                 continue
-            stream = self._streams.of(tag, step)
+            part = _part(tag)
+            stream = self._streams.of(part, step)
             if not self._continues(step, stream, tag):
                 yield from self.rest()
-                self._values = {}
-                self._gathered = Record(step, self._values, time, stream)
+                self._begin(step, time, stream)
+            self._parts.add(part)
             self._values[tag] = value
-
-    def rest(self) -> Iterator[Event]:
-        """The step that may not be complete yet; what comes later of it is another record."""
-        gathered, self._gathered = self._gathered, None
-        if gathered is not None:
-            yield gathered
 
     def _continues(self, step: int, stream: str, tag: str) -> bool:
         """Does a scalar belong to the record that is being gathered?"""
-        record, values = self._gathered, self._values
+        record = self._gathered
         if record is None or record.step != step or record.stream != stream:
             return False
-        return tag not in values and len(values) < TAGS
+        return self._has_room(tag)
+
+    def _has_room(self, tag: str) -> bool:
+        return tag not in self._values and len(self._values) < TAGS
+
+    def _begin(self, step: int, time: float | None, stream: str) -> None:
+        """Gather a record."""
+        self._values = {}
+        self._gathered = Record(step, self._values, time, stream)
+        self._step = bytes([_STEP]) + coded(step) if step else b""
 
     def _short(self, payload: bytes) -> tuple[float | None, int, _Scalars] | None:
         """What the usual form of an event says; ``None`` if this one has another form."""
@@ -135,10 +174,12 @@ class TensorBoard:
         value_length = len(payload) - found.start(5) + 1
         if length[0] != len(tag) or value[0] != value_length or summary[0] != value_length + 2:
             return None
-        scalar = tag.decode(), _float(number)[0]
+        name = tag.decode()
         if form is _SHORT_TENSOR:
-            self._known(scalar[0])
-        return _seconds(time), _step(step), [scalar]
+            self._known(name)
+        if len(self._shapes) < TAGS and not name.startswith(_BY_SECONDS):
+            self._shapes[payload[found.start(3) - 1 : found.start(7)]] = name, _part(name)
+        return _seconds(time), _step(step), [(name, _float(number)[0])]
 
     def _event(self, payload: bytes) -> tuple[float | None, int, _Scalars]:
         found = dict(fields(payload))
@@ -160,6 +201,10 @@ class TensorBoard:
         """That tag's tensors are scalars."""
         if len(self._scalars) < TAGS:
             self._scalars.add(tag)
+
+
+def _part(tag: str) -> str:
+    return tag.partition("/")[0]
 
 
 def _text(tag: bytes) -> str:
