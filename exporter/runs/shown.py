@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from exporter.runs.feed import Feed
 from exporter.runs.holders import Holders
@@ -34,20 +34,28 @@ class Shown:
     def now(self) -> dict[Place, View]:
         """All views; no two have one name."""
         self.dormant = 0
-        told = [*self._of_logs(), *self._of_feeds()]
+        logs = {log.path: log.relative for log in self._logs if log.roster and log.caught_up}
+        told = [*self._of_logs(logs), *self._of_feeds()]
         once = self._twins.once(told, self._time.monotonic())
         self.twins = len(told) - len(once)
-        names = Counter(one.view.name for one in once)
-        return {one.at: _named_apart(one, names) for one in once}
+        for one in told:  # a log that tells of another one's run needs no name
+            logs.pop(one.at[0], None)
+        kept = {one.at[0] for one in once}
+        logs |= {log.path: log.relative for log in self._logs if log.path in kept}
+        return self._named(once, logs)
 
-    def _of_logs(self) -> list[Told]:
-        logs = {log.path: log for log in self._logs if log.roster and log.caught_up}
-        short = Counter(run_name(log.relative) for log in logs.values())
+    def _named(self, once: Sequence[Told], logs: Mapping[Path, PurePath]) -> dict[Place, View]:
+        short = Counter(map(run_name, logs.values()))
         self.collisions = sum(count for count in short.values() if count > 1)
-        names = run_names({path: log.relative for path, log in logs.items()})
-        return [one for path, log in logs.items() for one in self._of_log(log, names[path])]
+        names = run_names(logs)
+        views = {one.at: replace(one.view, name=_name(names.get(one.at[0]), one)) for one in once}
+        taken = Counter(view.name for view in views.values())
+        return {at: view if taken[view.name] == 1 else _apart(at, view) for at, view in views.items()}
 
-    def _of_log(self, log: Log, name: str) -> Iterator[Told]:
+    def _of_logs(self, paths: Iterable[Path]) -> list[Told]:
+        return [one for path in paths for one in self._of_log(self._logs.by_path[path])]
+
+    def _of_log(self, log: Log) -> Iterator[Told]:
         runs = log.roster.runs if log.roster else {}
         self._see_writer(log)
         states = {key: self._judge.state(run, self._signs(log, key, run)) for key, run in runs.items()}
@@ -55,8 +63,7 @@ class Shown:
             self._logs.lay_aside(log)
         for key, state in states.items():
             if self._is_shown(state):
-                view = View(f"{name}/{key}" if key else name, runs[key], state, log.writer)
-                yield Told((log.path, key), log.relative, view)
+                yield Told((log.path, key), log.relative, View(key, runs[key], state, log.writer))
 
     def _of_feeds(self) -> Iterator[Told]:
         now = self._time.monotonic()
@@ -92,10 +99,12 @@ class Shown:
         return Signs(quiet, None if since is None else now - since, log.writer)
 
 
-def _named_apart(told: Told, names: Counter[str]) -> View:
+def _name(log: str | None, told: Told) -> str:
+    """The run's name: its log's, and the one that it has in it."""
+    return "/".join(filter(None, (log, told.view.name)))
+
+
+def _apart(at: Place, view: View) -> View:
     """Series of two runs must never be the same."""
-    view = told.view
-    if names[view.name] == 1:
-        return view
-    path, key = told.at
+    path, key = at
     return replace(view, name=f"{view.name} ({path}{f' {key}' if key else ''})")

@@ -117,4 +117,4 @@ def _one(group: list[Told]) -> Told:
 
 def _rank(told: Told) -> tuple[int, str]:
     source = told.view.run.source
-    return BEST.index(source) if source in BEST else len(BEST), told.view.name
+    return BEST.index(source) if source in BEST else len(BEST), str(told.place)

@@ -102,8 +102,9 @@ def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
     experiment: Experiment, folder: Path, start: Callable[..., Exporter]
 ) -> None:
     run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
+    recently = int(time.time() * 1000) - 30_000
     for step in (1, 2, 3):
-        experiment.log(run, step, at=NOW + 1000 * step, critic__score__mean=step / 8, actor__entropy=0.5)
+        experiment.log(run, step, at=recently + 1000 * step, critic__score__mean=step / 8, actor__entropy=0.5)
     server = {"url": experiment.server, "experiments": [experiment.name]}
     exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
     found = exporter.until(has(shown), seconds=30)

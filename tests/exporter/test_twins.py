@@ -99,6 +99,15 @@ def test_console_and_json_lines_of_one_run_are_one_run_under_the_name_of_the_lin
     assert found.value("rl_records_total", run="ppo/gsm8k") == 44
 
 
+def test_two_logs_of_one_run_with_one_stem_leave_it_the_short_name(folder: Path, watched: Watching) -> None:
+    append(folder / "ppo.jsonl", *(verl_json(step, values) for step, values in told(range(1, 40))))
+    append(folder / "ppo.log", *(console(step, values) for step, values in told(range(1, 40))))
+    found = watched().look()
+
+    assert found.runs() == {"ppo"}
+    assert found.value("stepwatch_name_collisions") == 0
+
+
 def test_what_only_the_console_says_of_the_end_is_the_runs_end(folder: Path, watched: Watching) -> None:
     (folder / "ppo").mkdir()
     page = watched()
