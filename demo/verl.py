@@ -70,7 +70,9 @@ def _actor(batch: Batch, dice: Random) -> Values:
     # The further from the reference, the larger each update.
     moved = (0.0004 + 0.003 * batch.kl) * dice.lognormvariate(0, 0.3)
     loss = dice.gauss(0, 0.01)
+    mismatch = 0.001 * dice.lognormvariate(0, 0.2)
     return {
+        "rollout_corr/kl": mismatch,
         "actor/entropy": batch.entropy,
         "actor/kl_loss": batch.kl,
         "actor/kl_coef": KL_COEFFICIENT,

@@ -237,9 +237,8 @@ def test_a_page_that_cannot_be_read_is_told_with_the_reason_and_no_secret(told: 
 def test_make_hands_an_address_on_as_it_is(config: Path) -> None:
     with Speaking(says(PAGE.encode() % 57)) as server:
         settings = (f"RUNS={server.url}/metrics", f"CONFIG={config}", f"PY={sys.executable}", "PYTHON=true")
-        ran = subprocess.run(
-            ["make", "inspect", *settings], cwd=CHECKOUT, capture_output=True, text=True, check=True
-        )
+        command = ["make", "--no-print-directory", "inspect", *settings]
+        ran = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
 
     assert ran.stdout.startswith("math/ppo: ")
 

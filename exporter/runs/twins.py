@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from exporter.runs.names import home
-from exporter.runs.run import Run
+from exporter.runs.run import Run, Times
 from exporter.runs.views import View
 
 Place = tuple[Path, str]
@@ -20,6 +20,12 @@ Place = tuple[Path, str]
 COMPARE_SECONDS = 5.0
 TOGETHER_SECONDS = 60.0
 """Logs of one run get their last steps at the same time, but for buffers."""
+
+SLACK_SECONDS = 5.0
+"""Buffers delay what a log says, but not by much at a run's start."""
+
+LAGGING = "trainer_state"
+"""Written after the steps that it holds, and dated by that."""
 
 BEST = ("tensorboard", "verl_jsonl", "scoped_jsonl", "mlflow", "prometheus_page", "flat_jsonl")
 """Exact numbers first, then what is live; text and what is written now and then come last."""
@@ -86,10 +92,23 @@ class Twins:
 
 
 def _may_be_one(a: Told, b: Told) -> bool:
-    """Are they different logs that lie side by side (or below), or are written at the same time?"""
-    if a.at[0] == b.at[0]:
+    """Are they different logs of one time that lie side by side (or below), or grow together?"""
+    if a.at[0] == b.at[0] or not _of_one_time(a.view.run, b.view.run):
         return False
     return _side_by_side(a.place, b.place) or _together(a.view.run, b.view.run)
+
+
+def _of_one_time(a: Run, b: Run) -> bool:
+    """Did neither begin only after the other's end? A retry with the same seed repeats all numbers."""
+    if LAGGING in (a.source, b.source):
+        return True
+    return _began_before_the_end(a.times, b.times) and _began_before_the_end(b.times, a.times)
+
+
+def _began_before_the_end(one: Times, other: Times) -> bool:
+    if one.start is None or other.last is None or one.start == one.last:  # the log does not say when
+        return True
+    return one.start <= other.last + SLACK_SECONDS
 
 
 def _side_by_side(a: PurePath, b: PurePath) -> bool:

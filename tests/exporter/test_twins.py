@@ -147,6 +147,21 @@ def test_a_console_beside_the_output_folder_is_found_again_long_after_both_were_
     assert found.value("stepwatch_runs", state="finished") == 1
 
 
+def test_a_retry_with_the_same_seed_beside_the_first_attempt_is_a_run_of_its_own(
+    folder: Path, watched: Watching, clock: Clock
+) -> None:
+    (folder / "ppo").mkdir()
+    page = watched()
+    page.look()
+    for name in ("ppo/first.log", "ppo/second.log"):
+        for step in range(1, 20):
+            append(folder / name, *(console(*line) for line in told(range(step, step + 1))))
+            os.utime(folder / name, (clock.wall, clock.wall))
+            page.look(6.0)
+
+    assert page.look().runs() == {"ppo/first", "ppo/second"}
+
+
 def test_a_run_repeated_the_next_day_is_a_run_of_its_own(
     folder: Path, watched: Watching, clock: Clock
 ) -> None:
