@@ -154,6 +154,7 @@ def test_a_retry_with_the_same_seed_beside_the_first_attempt_is_a_run_of_its_own
     page = watched()
     page.look()
     for name in ("ppo/first.log", "ppo/second.log"):
+        page.look(60.0)
         for step in range(1, 20):
             append(folder / name, *(console(*line) for line in told(range(step, step + 1))))
             os.utime(folder / name, (clock.wall, clock.wall))
