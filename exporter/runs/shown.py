@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from exporter.runs.feed import Feed
@@ -30,40 +29,47 @@ class Shown:
         self.twins = 0
         self._logs, self._feeds, self._holders, self._judge, self._time = logs, feeds, holders, judge, time
         self._twins = Twins()
+        self._places: dict[Path, PurePath] = {}
+        self._names: dict[Path, str] = {}
 
     def now(self) -> dict[Place, View]:
         """All views; no two have one name."""
         self.dormant = 0
-        logs = {log.path: log.relative for log in self._logs if log.roster and log.caught_up}
-        told = [*self._of_logs(logs), *self._of_feeds()]
+        logs = [log for log in self._logs if log.roster and log.caught_up]
+        told = [one for log in logs for one in self._of_log(log)]
+        told += self._of_feeds()
         once = self._twins.once(told, self._time.monotonic())
         self.twins = len(told) - len(once)
-        for one in told:  # a log that tells of another one's run needs no name
-            logs.pop(one.at[0], None)
-        kept = {one.at[0] for one in once}
-        logs |= {log.path: log.relative for log in self._logs if log.path in kept}
-        return self._named(once, logs)
+        return self._named(once, self._names_of(logs, told, once))
 
-    def _named(self, once: Sequence[Told], logs: Mapping[Path, PurePath]) -> dict[Place, View]:
-        short = Counter(map(run_name, logs.values()))
-        self.collisions = sum(count for count in short.values() if count > 1)
-        names = run_names(logs)
-        views = {one.at: replace(one.view, name=_name(names.get(one.at[0]), one)) for one in once}
-        taken = Counter(view.name for view in views.values())
-        return {at: view if taken[view.name] == 1 else _apart(at, view) for at, view in views.items()}
+    def _names_of(self, logs: list[Log], told: list[Told], once: list[Told]) -> Mapping[Path, str]:
+        """A name for each log, but for those that tell of another one's run."""
+        needless = {one.at[0] for one in told} - {one.at[0] for one in once} if self.twins else set()
+        places: dict[Path, PurePath] = {log.path: log.relative for log in logs if log.path not in needless}
+        if places != self._places:
+            self._places, self._names = places, run_names(places)
+            short = Counter(map(run_name, places.values()))
+            self.collisions = sum(count for count in short.values() if count > 1)
+        return self._names
 
-    def _of_logs(self, paths: Iterable[Path]) -> list[Told]:
-        return [one for path in paths for one in self._of_log(self._logs.by_path[path])]
+    def _named(self, once: list[Told], logs: Mapping[Path, str]) -> dict[Place, View]:
+        names = {one.at: _name(logs.get(one.at[0]), one) for one in once}
+        taken = Counter(names.values())
+        return {one.at: View(_apart(one, names, taken), one.run, one.state, one.writer) for one in once}
 
-    def _of_log(self, log: Log) -> Iterator[Told]:
+    def _of_log(self, log: Log) -> list[Told]:
         runs = log.roster.runs if log.roster else {}
-        self._see_writer(log)
-        states = {key: self._judge.state(run, self._signs(log, key, run)) for key, run in runs.items()}
-        if runs and all(state == "forgotten" for state in states.values()):
-            self._logs.lay_aside(log)
-        for key, state in states.items():
+        since = self._see_writer(log)
+        found: list[Told] = []
+        forgotten = bool(runs)
+        for key, run in runs.items():
+            state = self._judge.state(run, self._signs(log, key, run, since))
+            forgotten = forgotten and state == "forgotten"
             if self._is_shown(state):
-                yield Told((log.path, key), log.relative, View(key, runs[key], state, log.writer))
+                found.append(Told((log.path, key), log.relative, run, state, log.writer))
+        if forgotten:
+            self._logs.lay_aside(log)
+        return found
 
     def _of_feeds(self) -> Iterator[Told]:
         now = self._time.monotonic()
@@ -72,16 +78,15 @@ class Shown:
                 signs = feed.signs(run, now)
                 state = self._judge.state(run, signs)
                 if self._is_shown(state):
-                    name = key or feed.target.name
-                    view = View(name, run, state, signs.writer)
-                    yield Told((feed.place, key), PurePath(feed.target.name), view)
+                    at = (feed.place, key or feed.target.name)
+                    yield Told(at, PurePath(feed.target.name), run, state, signs.writer)
 
     def _is_shown(self, state: str) -> bool:
         self.dormant += state == "dormant"
         return state in SHOWN
 
-    def _see_writer(self, log: Log) -> None:
-        """Note whether the log's writer is there."""
+    def _see_writer(self, log: Log) -> float | None:
+        """Note whether the log's writer is there; returns since when it is gone, by the steady clock."""
         holder = self._holders.of(log.file)
         if log.grew is not None:
             holder.grown(log.grew)
@@ -89,22 +94,20 @@ class Shown:
         if holder.confirmed:
             for run in log.roster.runs.values() if log.roster else ():
                 run.watched = True
+        return holder.gone_since
 
-    def _signs(self, log: Log, key: str, run: Run) -> Signs:
+    def _signs(self, log: Log, key: str, run: Run, since: float | None) -> Signs:
         now = self._time.monotonic()
-        quiet = self._logs.quiet(log)
-        if key and run.moved is not None:
-            quiet = now - run.moved
-        since = self._holders.of(log.file).gone_since
+        quiet = now - run.moved if key and run.moved is not None else log.quiet(now)
         return Signs(quiet, None if since is None else now - since, log.writer)
 
 
 def _name(log: str | None, told: Told) -> str:
     """The run's name: its log's, and the one that it has in it."""
-    return "/".join(filter(None, (log, told.view.name)))
+    return "/".join(filter(None, (log, told.at[1])))
 
 
-def _apart(at: Place, view: View) -> View:
-    """Series of two runs must never be the same."""
-    path, key = at
-    return replace(view, name=f"{view.name} ({path}{f' {key}' if key else ''})")
+def _apart(told: Told, names: Mapping[Place, str], taken: Counter[str]) -> str:
+    """The name, or more than that if another run has it too: series of two runs must never be the same."""
+    name = names[told.at]
+    return name if taken[name] == 1 else f"{name} ({' '.join(map(str, filter(None, told.at)))})"

@@ -12,7 +12,6 @@ from pathlib import Path, PurePath
 
 from exporter.runs.names import home
 from exporter.runs.run import Run, Times
-from exporter.runs.views import View
 
 Place = tuple[Path, str]
 """A log or feed, and the name it gives a run."""
@@ -34,13 +33,15 @@ TELLING = ("finished", "failed", "running", "vanished", "stopped")
 """What one log knows of the end, the others may not."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Told:
     """A run as one log tells it: ``at`` that log, which is ``place`` below the watched folder."""
 
     at: Place
     place: PurePath
-    view: View
+    run: Run
+    state: str
+    writer: bool | None
 
 
 class Twins:
@@ -77,15 +78,15 @@ class Twins:
             if same is one:
                 runs.append(one)
         if self._first.keys() - first.keys():
-            there = {one.view.run.serial for one in told}
+            there = {one.run.serial for one in told}
             self._apart = {pair for pair in self._apart if there.issuperset(pair)}
         self._first = first
 
     def _same(self, a: Told, b: Told) -> bool:
-        pair = (a.view.run.serial, b.view.run.serial)
+        pair = (a.run.serial, b.run.serial)
         if pair in self._apart or not _may_be_one(a, b):
             return False
-        same = a.view.run.trace.is_same(b.view.run.trace)
+        same = a.run.trace.is_same(b.run.trace)
         if same is False:
             self._apart.add(pair)
         return bool(same)
@@ -93,9 +94,9 @@ class Twins:
 
 def _may_be_one(a: Told, b: Told) -> bool:
     """Are they different logs of one time that lie side by side (or below), or grow together?"""
-    if a.at[0] == b.at[0] or not _of_one_time(a.view.run, b.view.run):
+    if a.at[0] == b.at[0] or not _of_one_time(a.run, b.run):
         return False
-    return _side_by_side(a.place, b.place) or _together(a.view.run, b.view.run)
+    return _side_by_side(a.place, b.place) or _together(a.run, b.run)
 
 
 def _of_one_time(a: Run, b: Run) -> bool:
@@ -128,12 +129,11 @@ def _one(group: list[Told]) -> Told:
     if len(group) == 1:
         return group[0]
     best = min(group, key=_rank)
-    state = next(state for state in TELLING if state in {one.view.state for one in group})
-    writers = {one.view.writer for one in group}
-    writer = True if True in writers else best.view.writer
-    return replace(best, view=replace(best.view, state=state, writer=writer))
+    state = next(state for state in TELLING if state in {one.state for one in group})
+    writer = True if any(one.writer for one in group) else best.writer
+    return replace(best, state=state, writer=writer)
 
 
 def _rank(told: Told) -> tuple[int, str]:
-    source = told.view.run.source
+    source = told.run.source
     return BEST.index(source) if source in BEST else len(BEST), str(told.place)
