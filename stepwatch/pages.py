@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import urllib.error
 import urllib.request
 from typing import Any
+
+FAULTS = (OSError, ValueError, http.client.HTTPException)
+"""What an answer may end with; the last when a part stops in the middle of one."""
 
 # A proxy named in the environment is for the world outside, never for 127.0.0.1.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -17,7 +21,7 @@ def read(url: str, *, timeout: float = 5) -> str | None:
     try:
         with _direct.open(url, timeout=timeout) as answer:
             text: str = answer.read().decode("utf-8", "replace")
-    except (OSError, ValueError):
+    except FAULTS:
         return None
     return text
 
@@ -32,7 +36,7 @@ def order(url: str, value: Any = None, *, timeout: float = 10) -> str | None:
             return ""
     except urllib.error.HTTPError as refusal:
         return refusal.read().decode("utf-8", "replace").strip() or str(refusal)
-    except (OSError, ValueError):
+    except FAULTS:
         return None
 
 
