@@ -106,10 +106,8 @@ def _add_meanings(flags: Flags) -> None:
 
 
 def _add_targets(flags: Flags) -> None:
-    page, server = (
-        '[{"url": "http://host:9092/metrics"}]',
-        '[{"url": "http://host:5000", "experiments": ["ppo"]}]',
-    )
+    page = '[{"url": "http://host:9092/metrics"}]'
+    server = '[{"url": "http://host:5000", "experiments": ["ppo"]}]'
     flags.add("poll", positive, 5.0, "seconds between two looks at pages and servers")
     flags.add("pages", arguments.pages, (), f"trainers' pages, as JSON: {page}")
     flags.add("mlflow", arguments.servers, (), f"tracking servers, as JSON: {server}")

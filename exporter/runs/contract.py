@@ -121,6 +121,10 @@ STATISTICS: tuple[Statistic, ...] = (
 )
 
 
+JUDGED = frozenset(statistic.signal for statistic in STATISTICS)
+"""Signals that rules or panels look at over steps."""
+
+
 RUN_FAMILIES: tuple[Family, ...] = (
     Family("rl_run_info", "gauge", "What the run is read from; the value is always 1."),
     Family("rl_run_state", "gauge", "1 for the state the run is in, 0 for the others."),

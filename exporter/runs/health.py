@@ -27,6 +27,7 @@ class Health:
     dormant: int = 0
     twins: int = 0
     unjudged: int = 0
+    refused: int = 0
     targets: dict[str, bool] = field(default_factory=dict)
     poll_errors: dict[str, int] = field(default_factory=dict)
     unread_bytes: int = 0
@@ -56,6 +57,7 @@ class Health:
         yield _told("runs", "Runs that are served.", _by("state", states))
         yield _told("dormant_runs", "Runs that had ended before they were watched.", _one(self.dormant))
         yield _told("name_collisions", "Logs whose short name another log has too.", _one(self.collisions))
+        yield _told("events_refused_total", "Events of too many runs in one log.", _one(self.refused))
         yield _told("unjudged_runs", "Runs without a signal that rules look at.", _one(self.unjudged))
         yield _told("twin_logs", "Logs of a run that is shown by another log of it.", _one(self.twins))
 

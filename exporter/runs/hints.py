@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from exporter.runs.contract import STATISTICS
+from exporter.runs.contract import JUDGED
 from exporter.runs.notice import Say, to_log
 from exporter.runs.views import View
-
-JUDGED = frozenset(statistic.signal for statistic in STATISTICS)
-"""Signals that rules look at."""
 
 ENOUGH_RECORDS = 5
 """The first records may lack what comes later: actor metrics during a critic's warm-up, say."""

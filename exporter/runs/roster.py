@@ -16,8 +16,8 @@ class Roster:
     """Hands each event to its run; a run begins with the first that names it.
 
     ``before`` is what runs held before this log's content began, ``watched`` the runs that logged
-    before our eyes in an earlier life of this program. ``goes_on``: what comes first is no other
-    attempt's than what was held before.
+    before our eyes in an earlier life of this program. ``refused`` counts events of runs beyond
+    ``MOST``. ``goes_on``: what comes first is no other attempt's than what was held before.
     """
 
     goes_on = False

@@ -145,6 +145,8 @@ class Watch:
         health.collisions, health.dormant, health.twins = shown.collisions, shown.dormant, shown.twins
         health.unjudged = self._hints.unjudged
         health.files = self.logs.kinds()
+        rosters = [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
+        health.refused = sum(roster.refused for roster in rosters)
         health.unread_bytes = sum(log.unread for log in self.logs)
         health.runs = Counter(view.state for view in self._views.values())
         health.targets = {feed.target.name: feed.poller.problem is None for feed in self.feeds}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
-from exporter.runs.contract import STATISTICS
+from exporter.runs.contract import JUDGED
 from exporter.runs.signals import NAMES
 from stepwatch.config.errors import NOTHING, Fault
 from stepwatch.config.names import ReceiverName
@@ -16,9 +16,6 @@ from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan, SeriesCount, instead
 from stepwatch.config.secret import SecretFile
 from stepwatch.config.section import Section
-
-_JUDGED = frozenset(statistic.signal for statistic in STATISTICS)
-"""Signals that rules look at."""
 
 
 def _text(value: Any) -> str:
@@ -30,7 +27,7 @@ def _text(value: Any) -> str:
 def _signal(value: Any) -> str:
     if value in NAMES:
         return str(value)
-    cure = instead(value, NAMES, usual=_JUDGED)
+    cure = instead(value, NAMES, usual=JUDGED)
     raise Fault("is no signal", expected="a signal that docs/metrics.md lists", cure=cure)
 
 

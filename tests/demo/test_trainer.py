@@ -14,7 +14,7 @@ import pytest
 from demo.story import STORIES
 from demo.trainer import REST, Trainer
 from exporter.runs import signals
-from exporter.runs.contract import STATISTICS
+from exporter.runs.contract import JUDGED
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
 from exporter.runs.sources import recognise
 from tests.real.waiting import eventually
@@ -53,7 +53,7 @@ def watched_signals() -> set[str]:
     """The signals that some rule or panel looks at."""
     panels = "".join(path.read_text() for path in PANELS.rglob("*.json"))
     shown = {name for name in signals.NAMES if re.search(rf"\brl_{name}\b", panels)}
-    return shown | {statistic.signal for statistic in STATISTICS}
+    return shown | JUDGED
 
 
 @pytest.mark.parametrize("name", BY_NAME)

@@ -15,6 +15,7 @@ from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.scrape import Scrape
 from tests.exporter.test_main import Exporter, _start  # noqa: F401  (a fixture)
 from tests.exporter.test_watch import Writer, _writer, write  # noqa: F401  (a fixture)
+from tests.lacking import lacking
 
 Watching = Callable[..., Watched]
 HOUR = 3600.0
@@ -100,7 +101,7 @@ def test_a_mount_that_is_away_for_longer_than_runs_are_remembered_comes_back_who
 def _mounted(folder: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     """Run ``mount`` and ``umount`` on the folder, which shows a disk of its own; all gone at the end."""
     if os.geteuid() != 0:
-        pytest.skip("only root can mount")
+        lacking("only root can mount")
     disk = tmp_path / "disk"
     disk.mkdir()
 
@@ -109,7 +110,7 @@ def _mounted(folder: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.
 
     done = run("mount", "-t", "tmpfs", "-o", "size=1m", "stepwatch-test", str(disk))
     if done.returncode:
-        pytest.skip(f"this machine mounts nothing: {done.stderr.strip()}")
+        lacking(f"this machine mounts nothing: {done.stderr.strip()}")
     run("mount", "--bind", str(disk), str(folder))
     yield run
     run("umount", "--lazy", str(folder))

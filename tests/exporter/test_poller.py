@@ -15,11 +15,11 @@ from tests.exporter.speaking import Speaking
 from tests.real.waiting import eventually
 
 
-class Stub:
+class Scripted:
     """A target of which a test says what each poll does; the last one goes on for ever."""
 
-    name = "stub"
-    source = "stub"
+    name = "scripted"
+    source = "scripted"
 
     def __init__(self, *polls: Callable[[], list[Event]]) -> None:
         self.polls = list(polls)
@@ -40,7 +40,7 @@ def fails() -> list[Event]:
 def test_what_is_new_is_handed_over_at_each_interval_also_if_it_is_nothing() -> None:
     taken: list[list[Event]] = []
     record = Record(1, {"reward": 0.5})
-    target = Stub(lambda: [record], list, list)
+    target = Scripted(lambda: [record], list, list)
     before = time.monotonic()
     poller = Poller(target, 0.1, taken.append)
 
@@ -59,7 +59,7 @@ def test_a_target_that_fails_is_asked_ever_more_rarely_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.3)
-    target = Stub(fails, fails, fails, list)
+    target = Scripted(fails, fails, fails, list)
     poller = Poller(target, 0.1, list)
 
     poller.start()
@@ -79,7 +79,7 @@ def test_a_target_that_fails_is_asked_ever_more_rarely_until_it_answers(
 
 def test_an_interval_longer_than_the_longest_pause_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
-    target = Stub(fails)
+    target = Scripted(fails)
     poller = Poller(target, 0.2, list)
 
     poller.start()
@@ -98,7 +98,7 @@ def test_stop_returns_at_once_while_a_request_hangs_and_drops_what_it_brings() -
         answer.wait(20)
         return [Record(1, {})]
 
-    target = Stub(late)
+    target = Scripted(late)
     poller = Poller(target, 0.01, taken.append)
     poller.start()
     assert begun.wait(5)

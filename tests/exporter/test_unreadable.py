@@ -18,6 +18,7 @@ from exporter.runs.notice import MOST, Notice, text
 from exporter.runs.refusal import Refusal, Refusals
 from tests.exporter.scrape import Scrape
 from tests.exporter.test_main import Exporter, has, log
+from tests.lacking import lacking
 
 USER, GROUP = 23001, 23002
 AS_OTHER = ("tests.exporter.as_user", str(USER), str(GROUP))
@@ -27,7 +28,7 @@ AS_OTHER = ("tests.exporter.as_user", str(USER), str(GROUP))
 def _runs() -> Iterator[Path]:
     """A run folder that other users can reach, which pytest's own are not."""
     if os.geteuid() != 0:
-        pytest.skip("only root can have the exporter run as another user")
+        lacking("only root can have the exporter run as another user")
     folder = Path(tempfile.mkdtemp(prefix="stepwatch-runs-"))
     folder.chmod(0o755)
     yield folder

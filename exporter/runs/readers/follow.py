@@ -52,7 +52,8 @@ class Follower:
             head = os.pread(file.fileno(), HEAD, 0)
             restarted = self._inode is not None and not self._continues(status, head)
             start = 0 if restarted else self.offset
-            data = os.pread(file.fileno(), BLOCK, start)
+            # A buffer of a whole block costs more than a step's line.
+            data = os.pread(file.fileno(), min(BLOCK, max(0, status.st_size - start)), start)
         self._inode, self.head, self.offset = status.st_ino, head, start
         if restarted:
             self._framing.reset()

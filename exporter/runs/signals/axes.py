@@ -42,6 +42,10 @@ _SENSIBLE = (1e9, 1e10)
 """Seconds since the epoch from 2001 on; what is thousandfold is in milliseconds."""
 
 
+PROGRESS = "global_step/max_steps"
+"""ms-swift's step: ``5/3766``."""
+
+
 def step_key(keys: Iterable[str]) -> str | None:
     """The key that holds the step, if any."""
     names = {normal(key): key for key in keys if key not in _WANDB_STEPS}

@@ -47,6 +47,7 @@ class Reading:
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._planned = 0
         self._keys: tuple[str, ...] | None = None
+        self._values: Mapping[str, Any] | None = None
         self._plan = Plan((), {}, frozenset())
 
     @property
@@ -68,10 +69,12 @@ class Reading:
         return _numbers(values, zip(plan.unmapped, plan.unmapped, strict=True))
 
     def _planned_for(self, values: Mapping[str, Any]) -> Plan:
-        keys = tuple(values)
-        if keys != self._keys:
-            self._plan = self._plans.get(keys) or self._new_plan(keys)
-            self._keys = keys
+        if values is not self._values:  # signals and parts are asked for of each record in turn
+            keys = tuple(values)
+            if keys != self._keys:
+                self._plan = self._plans.get(keys) or self._new_plan(keys)
+                self._keys = keys
+            self._values = values
         return self._plan
 
     def _new_plan(self, keys: tuple[str, ...]) -> Plan:

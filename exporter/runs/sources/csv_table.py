@@ -11,6 +11,7 @@ from exporter.runs.record import Event, Record
 from exporter.runs.signals import measurements
 from exporter.runs.signals.axes import AXES, sensible_seconds, step, step_key, time_key
 from exporter.runs.signals.key import normal
+from exporter.runs.sources.whole import Whole
 
 _SEPARATORS = ",;\t"
 _LONGEST_HEADER = 1024 * 1024
@@ -53,7 +54,7 @@ class Header:
         return measurements(keys) >= (2 if self.told is None else 1)
 
 
-class CsvTable:
+class CsvTable(Whole):
     """Comma, semicolon or tab between cells. A blank cell is missing, never 0.
 
     Where the columns belong to several runs, each row holds a record of every run that has cells in it.
@@ -76,10 +77,6 @@ class CsvTable:
             self._header = header
         elif self._header is not None and line.strip():
             yield from self._row(self._header, line)
-
-    def rest(self) -> Iterator[Event]:
-        """Each record stands in a line of its own."""
-        return iter(())
 
     def _row(self, header: Header, line: bytes) -> Iterator[Event]:
         cells = _cells(_text(line), header.separator)

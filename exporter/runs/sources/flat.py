@@ -8,11 +8,8 @@ from typing import Any
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.signals import measurements
-from exporter.runs.signals.axes import AXES, sensible_seconds, step, step_key, time_key
+from exporter.runs.signals.axes import AXES, PROGRESS, sensible_seconds, step, step_key, time_key
 from exporter.runs.signals.key import normal
-
-_PROGRESS = "global_step/max_steps"
-"""ms-swift's: ``5/3766``."""
 
 _TOTALS = frozenset({"total_steps", "max_steps"})
 _DONE = "progress/done_frac"
@@ -47,7 +44,7 @@ def is_record(logged: Any) -> bool:
         return False
     values = flattened(logged)
     numeric = tuple(key for key, value in values.items() if number(value) is not None)
-    told = _PROGRESS in values or step_key(numeric) is not None
+    told = PROGRESS in values or step_key(numeric) is not None
     return measurements(numeric) >= (1 if told else 2)
 
 
@@ -77,8 +74,8 @@ class FlatRecords:
             yield Ended("finished")
             return
         values = flattened(logged)
-        if _PROGRESS in values:
-            done, _, total = str(values[_PROGRESS]).partition("/")
+        if PROGRESS in values:
+            done, _, total = str(values[PROGRESS]).partition("/")
             yield TotalSteps(step(total))
             values = {**values, "step": done}
         measured = _measured(values)
@@ -112,5 +109,5 @@ def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in values.items()
-        if number(value) is not None and normal(key) not in AXES and key not in (_PROGRESS, *_TOTALS)
+        if number(value) is not None and normal(key) not in AXES and key not in (PROGRESS, *_TOTALS)
     }

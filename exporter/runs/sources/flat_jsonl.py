@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from exporter.runs.record import Event
 from exporter.runs.sources.flat import FlatRecords, is_record, is_sample
 from exporter.runs.sources.json_lines import parse
+from exporter.runs.sources.whole import Whole
 
 
-class FlatJsonl:
+class FlatJsonl(Whole):
     """Every line holds what was logged at a step, under keys that tell the framework."""
 
     name = "flat_jsonl"
@@ -31,7 +32,3 @@ class FlatJsonl:
                     yield from self._records.events(logged)
             case _:
                 raise ValueError("no record")
-
-    def rest(self) -> Iterator[Event]:
-        """Each record stands in a line of its own."""
-        return iter(())

@@ -10,12 +10,13 @@ from typing import Any
 from exporter.runs.record import STEP_LIMIT, Event, TotalSteps
 from exporter.runs.sources.flat import FlatRecords, is_record, is_sample
 from exporter.runs.sources.json_lines import parse
+from exporter.runs.sources.whole import Whole
 
 _LOOK_AT = 100
 """So many entries tell whether a list is a history; its first ones may hold only validation."""
 
 
-class JsonDocument(ABC):
+class JsonDocument(Whole, ABC):
     """A document that holds the whole history. ``read`` gets it anew whenever it was rewritten.
 
     Entries that were there before are passed over. Where the history was rewritten, it is passed
@@ -47,10 +48,6 @@ class JsonDocument(ABC):
         before, self._history = self._history, history
         yield from self._planned(document)
         yield from _since(_alike(before, history), history)
-
-    def rest(self) -> Iterator[Event]:
-        """A document says all at once."""
-        return iter(())
 
     def _planned(self, document: Any) -> Iterator[Event]:
         match document:

@@ -10,9 +10,10 @@ from typing import Any
 import orjson
 
 from exporter.runs.record import Event, Record
+from exporter.runs.sources.whole import Whole
 
 
-class JsonLines(ABC):
+class JsonLines(Whole, ABC):
     """A format in which every line is a record; ``record`` reads one, or says ``None``."""
 
     @staticmethod
@@ -29,10 +30,6 @@ class JsonLines(ABC):
         if record is None:
             raise ValueError("no record")
         yield record
-
-    def rest(self) -> Iterator[Event]:
-        """Each record stands in a line of its own."""
-        return iter(())
 
 
 def parse(text: bytes) -> Any:

@@ -13,6 +13,7 @@ from exporter.runs.record import Event, Record
 from exporter.runs.sources.endings import ending
 from exporter.runs.sources.python_dict import Dicts
 from exporter.runs.sources.terminal import pieces
+from exporter.runs.sources.whole import Whole
 
 EVALUATION = "eval"
 """Stream of evaluations: the asynchronous trainer logs them when it is steps ahead."""
@@ -28,7 +29,7 @@ _RECORD = re.compile(
 )
 
 
-class OpenRlhf:
+class OpenRlhf(Whole):
     """OpenRLHF's console output, of the synchronous and the asynchronous trainer."""
 
     name = "openrlhf_console"
@@ -48,9 +49,6 @@ class OpenRlhf:
                     yield from _record(before, values)
         if ended := ending(line):
             yield ended
-
-    def rest(self) -> Iterator[Event]:
-        return iter(())
 
 
 def _record(before: str, values: dict[str, str | None]) -> Iterator[Record]:

@@ -13,6 +13,7 @@ from exporter.runs.record import Event, Record
 from exporter.runs.sources.endings import ending
 from exporter.runs.sources.python_dict import Dicts, Values
 from exporter.runs.sources.terminal import pieces
+from exporter.runs.sources.whole import Whole
 
 _KINDS = "rollout|step|perf|eval|critic-step"
 _KEYS = ("rollout/", "train/", "perf/", "eval/")
@@ -23,7 +24,7 @@ OPTIMIZER = ("step", "critic-step")
 """Lines that count the steps of an optimizer."""
 
 
-class Slime:
+class Slime(Whole):
     """slime's console output. The step of the run is the rollout's number, which starts at 0."""
 
     name = "slime_console"
@@ -45,9 +46,6 @@ class Slime:
                     yield self._record(found[1], int(found[2]), values)
         if ended := ending(line):
             yield ended
-
-    def rest(self) -> Iterator[Event]:
-        return iter(())
 
     def _record(self, kind: str, step: int, values: Values) -> Record:
         if kind == "rollout":

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.axes import PROGRESS
 from exporter.runs.sources.endings import HINTS, ending
 from exporter.runs.sources.python_dict import Dicts, Values
 from exporter.runs.sources.terminal import pieces
 from exporter.runs.sources.trl_steps import Steps
-
-PROGRESS = "global_step/max_steps"
-"""ms-swift's step: ``5/3766``."""
+from exporter.runs.sources.whole import Whole
 
 _TEXTS = frozenset({PROGRESS, "percentage", "elapsed_time", "remaining_time"})
 _MEASURED = ("loss", "reward", "objective/kl")
@@ -28,7 +27,7 @@ _MAX_STEPS = re.compile(rb"(?:^\s*|[\s{(,])['\"]?max_steps['\"]?(?:=|: ?)([1-9]\
 _EVERY = re.compile(rb"logging_steps['\"]?(?:[= ]|: ?)([1-9]\d{0,8})\b(?!\.)")
 
 
-class TrlConsole:
+class TrlConsole(Whole):
     """The console output of transformers 4 and 5."""
 
     name = "trl_console"
@@ -50,10 +49,6 @@ class TrlConsole:
         yield from self._printed(line)
         if _WORTH_A_LOOK.search(line):
             yield from self._said(line)
-
-    def rest(self) -> Iterator[Event]:
-        """Half a dict is no record: the key that makes it one stands at its end."""
-        return iter(())
 
     def _printed(self, line: bytes) -> Iterator[Event]:
         for piece in pieces(line):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
 from exporter.runs.sources.endings import HINTS, ending
+from exporter.runs.sources.whole import Whole
 
 TERMINAL_CUT = 4096
 _FOLDED = " [repeated "
@@ -31,7 +32,7 @@ _FULL_BAR = re.compile(rb"Training Progress: 100%\|[^|]*\| (\d+)/\1 ")
 _FINISHED = re.compile(rb"Final validation metrics|Total time for train steps")
 
 
-class VerlConsole:
+class VerlConsole(Whole):
     """verl's console output, also as W&B's ``output.log``; all versions since 0.2."""
 
     name = "verl_console"
@@ -49,10 +50,6 @@ class VerlConsole:
             line = line[: found.start()] + line[end:]
         if _WORTH_A_LOOK.search(line):
             yield from _said(line)
-
-    def rest(self) -> Iterator[Event]:
-        """Each record stands in a line of its own."""
-        return iter(())
 
 
 def _end(found: re.Match[bytes]) -> int:
