@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch import choice
+from stepwatch.backtest.command import add_options, backtest
 from stepwatch.config import Refused, load
 from stepwatch.generate import CHECKOUT
 from stepwatch.inspection import inspect
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.command == "inspect":
         return inspect(options.places, load(options.config or DEFAULT), _say, markdown=options.markdown)
+    if options.command == "backtest":
+        return backtest(options, options.config or DEFAULT, _say)
     place = State.chosen(CHECKOUT)
     if options.command == "up":
         stack = choice.to_start(options.config or DEFAULT, place, _say, native=options.native)
@@ -83,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     # Texts: a path would take one of the slashes of an address away.
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
     looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
+    add_options(_command(commands, "backtest", "tell which alerts old runs would have raised"))
     return parser
 
 

@@ -81,7 +81,7 @@ def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Plac
             text says all; no file was touched.
     """
     settings = load(config)
-    files = _render(settings, templates, place)
+    files = render_all(settings, templates, place)
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
         checks = check.check(staging.rendered())
@@ -104,10 +104,15 @@ def rendered(config: Path, templates: Path, place: Place) -> dict[PurePosixPath,
     Raises:
         Refused: The configuration is wrong.
     """
-    return _render(load(config), templates, place)
+    return render_all(load(config), templates, place)
 
 
-def _render(config: Config, templates: Path, place: Place) -> dict[PurePosixPath, bytes]:
+def render_all(config: Config, templates: Path, place: Place) -> dict[PurePosixPath, bytes]:
+    """Return every generated file of a configuration, by path below the target folder.
+
+    Raises:
+        Refused: A template fails, or a file that the configuration names cannot be seen.
+    """
     context = {
         "config": config,
         "deployment": place(config),

@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from exporter.runs import discover
 from exporter.runs.discover import Found
-from exporter.runs.gather import STATE_FILE, gathered
-from exporter.runs.health import Health
-from exporter.runs.log import Log
+from exporter.runs.gather import STATE_FILE
 from exporter.runs.names import printable, run_names
 from exporter.runs.polled.page import Page
 from exporter.runs.polled.web import PollError
 from exporter.runs.raw import RawRule
-from exporter.runs.readers.follow import LAST_LINE_SECONDS
 from exporter.runs.roster import Roster
 from exporter.runs.run import Clock, Options, Run
-from exporter.runs.statefile import StateFolder
+from stepwatch import logfiles
 from stepwatch.config import Config
+from stepwatch.logfiles import UnreadError
 from stepwatch.tables import Say
-
-NOT_READ = {
-    "empty": "empty",
-    "binary": "no text",
-    "document": "JSON without a history of steps",
-    "text": "no record of a trainer",
-    "no_records": "no record of a trainer",
-    "compressed": "no record of a trainer",
-    "events": "no event",
-    "log": "a table without a row so far",
-}
-"""What a file is that no run was found in."""
 
 NO_STEP = "no step yet: it has no metric of a trainer, or none of them was set so far"
 LATER = "means of histograms and summaries come with the next step"
@@ -77,8 +62,8 @@ def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) 
         0 if runs were found, 1 if none were.
     """
     options = Options(keys=config.signals, raw=RawRule(limit=EVERYTHING))
-    files = discover.files([place for place in places if not _is_url(place)])
-    logs = files if markdown else gathered(_placed(file, config.runs.path) for file in files)
+    paths = [place for place in places if not _is_url(place)]
+    logs = discover.files(paths) if markdown else logfiles.logs(paths, config.runs.path)
     contents = [_read(log, options) for log in logs]
     contents += [_poll(_page(place, config), options) for place in places if _is_url(place)]
     for line in _table(contents) if markdown else _blocks(contents):
@@ -93,27 +78,14 @@ def _is_url(place: str) -> bool:
     return "://" in place
 
 
-def _placed(file: Found, watched: Path) -> Found:
-    """The file as the stack finds it, if it lies below the folder that is watched."""
-    path, folder = file.path.absolute(), watched.absolute()
-    if not path.is_relative_to(folder):
-        return file
-    return replace(file, path=path, root=folder, parts=(path,))
-
-
 def _read(found: Found, options: Options) -> Contents:
     """Read a log to its end, as one of its own."""
     place = printable(found.relative)
-    log = Log(found, StateFolder(None), Health(), options)
     try:
-        while log.more:
-            log.read(time.time(), time.monotonic())
-        log.read(time.time() + LAST_LINE_SECONDS, time.monotonic())
-    except OSError as error:
-        return Contents(place, problem=f"cannot be read: {error.strerror}")
-    if log.roster is None or not log.roster.runs:
-        return Contents(place, problem=NOT_READ.get(log.kind, log.kind))
-    return Contents(place, _origin(found), log.roster.runs, log=found)
+        roster = logfiles.read(found, options)
+    except UnreadError as problem:
+        return Contents(place, problem=str(problem))
+    return Contents(place, _origin(found), roster.runs, log=found)
 
 
 def _origin(found: Found) -> str:

@@ -13,13 +13,13 @@ FAULTS = (OSError, ValueError, http.client.HTTPException)
 """What an answer may end with; the last when a part stops in the middle of one."""
 
 # A proxy named in the environment is for the world outside, never for 127.0.0.1.
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def read(url: str, *, timeout: float = 5) -> str | None:
     """The text of a page, ``None`` when it does not answer with success within so many seconds."""
     try:
-        with _direct.open(url, timeout=timeout) as answer:
+        with direct.open(url, timeout=timeout) as answer:
             text: str = answer.read().decode("utf-8", "replace")
     except FAULTS:
         return None
@@ -32,7 +32,7 @@ def order(url: str, value: Any = None, *, timeout: float = 10) -> str | None:
     kind = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, body, kind, method="POST")  # noqa: S310  a part's own page
     try:
-        with _direct.open(request, timeout=timeout):
+        with direct.open(request, timeout=timeout):
             return ""
     except urllib.error.HTTPError as refusal:
         return refusal.read().decode("utf-8", "replace").strip() or str(refusal)

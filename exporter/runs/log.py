@@ -11,7 +11,7 @@ from exporter.runs.readers import Reader, reader_of
 from exporter.runs.readers.block import Block
 from exporter.runs.readers.content import content
 from exporter.runs.refusal import Refusal
-from exporter.runs.roster import Roster
+from exporter.runs.roster import Roster, Rosters
 from exporter.runs.run import Clock, Options
 from exporter.runs.sources import Source, recognise_first
 from exporter.runs.statefile import Kept, Saved, StateFolder
@@ -34,7 +34,14 @@ class Log:
     writer there, as last known; ``None`` if none was ever seen.
     """
 
-    def __init__(self, found: Found, states: StateFolder, health: Health, options: Options) -> None:
+    def __init__(
+        self,
+        found: Found,
+        states: StateFolder,
+        health: Health,
+        options: Options,
+        rosters: Rosters = Roster,
+    ) -> None:
         self.path = found.path
         self.relative = found.relative
         self.roster: Roster | None = None
@@ -54,6 +61,7 @@ class Log:
         self._states = states
         self._health = health
         self._options = options
+        self._rosters = rosters
         self._carry: Kept | None = None
         self._saved: tuple[object, ...] = ()
 
@@ -196,7 +204,7 @@ class Log:
             self.writer = saved.writer
             self._carry = saved.before(reader.head, reader.size)
             watched += saved.watched
-        return Roster(source.name, source.framework, self._options, self._carry, watched)
+        return self._rosters(source.name, source.framework, self._options, self._carry, watched)
 
     def _reached_end(self) -> None:
         if self._live_from is None:

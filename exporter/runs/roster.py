@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from exporter.runs.record import Event
 from exporter.runs.run import Clock, Options, Run
@@ -75,3 +75,7 @@ class Roster:
     def version(self) -> int:
         """Rises with everything that was logged."""
         return sum(run.version for run in self.runs.values())
+
+
+Rosters = Callable[[str, str, Options, Kept | None, list[str]], Roster]
+"""Makes the roster of a log once its format is known: source, framework, options, ``before``, ``watched``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,21 +23,39 @@ def load(path: Path) -> Config:
     Raises:
         ConfigError: The file cannot be read, or something in it is wrong; all problems are named.
     """
-    document = parse(read(path), str(path))
-    if not isinstance(document.values, dict):
-        raise refusal(
-            str(path), "holds no mapping", expected="keys and values", cure='write "key: value"', line=1
-        )
+    document = written(path)
     try:
-        # The section is named although it may be missing: its default path is relative, too.
-        values = {"runs": {}, **document.values}
-        config = Config.model_validate(values, context={"folder": path.absolute().parent})
+        config = validated(document.values, path)
     except ValidationError as error:
         problems = [*document.problems, *_located(explain.faults(error, Config), document)]
         raise ConfigError(str(path), problems) from error
     if document.problems:
         raise ConfigError(str(path), document.problems)
     return config
+
+
+def written(path: Path) -> Document:
+    """Return what a file says, whether or not it makes sense.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds no mapping.
+    """
+    document = parse(read(path), str(path))
+    if not isinstance(document.values, dict):
+        raise refusal(
+            str(path), "holds no mapping", expected="keys and values", cure='write "key: value"', line=1
+        )
+    return document
+
+
+def validated(values: dict[str, Any], path: Path) -> Config:
+    """Return the configuration that a file's values are.
+
+    Raises:
+        pydantic.ValidationError: They are none.
+    """
+    # The section is named although it may be missing: its default path is relative, too.
+    return Config.model_validate({"runs": {}, **values}, context={"folder": path.absolute().parent})
 
 
 def _located(faults: Iterator[Fault], document: Document) -> Iterator[Problem]:

@@ -40,6 +40,13 @@ def taken(listen: str, port: int) -> bool:
     return False
 
 
+def free(listen: str) -> int:
+    """A port on which nobody listens now."""
+    with socket.socket(socket.AF_INET6 if ":" in listen else socket.AF_INET) as probe:
+        probe.bind((listen, 0))
+        return int(probe.getsockname()[1])
+
+
 def conflict(part: str, listen: str, port: int, ours: Callable[[Owner | None], bool]) -> str | None:
     """What is to be said if a stranger holds a part's port, ``None`` if nobody does.
 

@@ -1,0 +1,84 @@
+"""From the records at which a rule holds to the alerts that somebody would have got."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepwatch.backtest.rules import Rule
+
+APART = 10
+"""Times of one alert that are fewer records apart are one alert: `keep_firing_for` holds it that long."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A rule that held for a run: from one record to another (the first is 1), not always in between."""
+
+    rule: Rule
+    first: int
+    last: int
+
+
+def episodes(rule: Rule, records: Iterable[int]) -> Iterator[Episode]:
+    """The episodes of a rule that holds at these records."""
+    first = last = 0
+    for record in sorted(records):
+        if first and record - last >= APART:
+            yield Episode(rule, first, last)
+            first = record
+        first, last = first or record, record
+    if first:
+        yield Episode(rule, first, last)
+
+
+@dataclass(frozen=True)
+class Inhibition:
+    """A rule of Alertmanager: what fires on one side is not sent on the other."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    equal: tuple[str, ...]
+
+    def holds_back(self, source: Mapping[str, str], target: Mapping[str, str]) -> bool:
+        """Is an alert with the second labels not sent while one with the first fires?"""
+        return (
+            all(source.get(label) == target.get(label) for label in self.equal)
+            and all(_matches(matcher, source) for matcher in self.source)
+            and all(_matches(matcher, target) for matcher in self.target)
+        )
+
+
+def inhibitions(rules: Iterable[Mapping[str, Any]]) -> list[Inhibition]:
+    """From the ``inhibit_rules`` of Alertmanager's configuration."""
+    return [
+        Inhibition(tuple(rule["source_matchers"]), tuple(rule["target_matchers"]), tuple(rule["equal"]))
+        for rule in rules
+    ]
+
+
+_MATCHER = re.compile(r'(\w+)(!?=~?|!~)"(.*)"')
+
+
+def _matches(matcher: str, labels: Mapping[str, str]) -> bool:
+    found = _MATCHER.fullmatch(matcher)
+    if found is None:
+        raise ValueError(f"{matcher} is no matcher of Alertmanager")
+    name, operator, wanted = found.groups()
+    value = labels.get(name, "")
+    same = bool(re.fullmatch(wanted, value)) if "~" in operator else value == wanted
+    return same != operator.startswith("!")
+
+
+def inhibited(episode: Episode, others: Sequence[Episode], rules: Sequence[Inhibition]) -> bool:
+    """Would the alert not have been sent when it began, because of another one of its run?"""
+    firing = [other.rule for other in others if other.first <= episode.first < other.last + APART]
+    run = {"run": "any"}
+    return any(
+        rule.holds_back({**run, **other.labels}, {**run, **episode.rule.labels})
+        for other in firing
+        for rule in rules
+        if other != episode.rule
+    )

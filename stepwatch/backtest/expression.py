@@ -1,0 +1,79 @@
+"""Parts of a rule's expression: what it reads, and what it compares with what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import promql_parser
+from promql_parser import AggregateExpr, BinaryExpr, Call, MatrixSelector, ParenExpr, VectorSelector
+
+COMPARISONS = frozenset({">", ">=", "<", "<=", "==", "!="})
+
+
+class Way(NamedTuple):
+    """One way for a rule to fire.
+
+    Its whole ``condition``, the ``value`` it looks at, and the ``limits`` that this passes: all PromQL.
+    ``over``: the value must be above them, not below.
+    """
+
+    condition: str
+    value: str
+    limits: tuple[str, ...]
+    over: bool
+
+
+def reads(expression: str) -> frozenset[str]:
+    """The metrics that an expression reads."""
+    return frozenset(node.name or "" for node in _nodes(expression) if isinstance(node, VectorSelector))
+
+
+def counts_time(expression: str) -> bool:
+    """Does it look at the clock, or back over time?"""
+    return any(
+        isinstance(node, MatrixSelector)
+        or (isinstance(node, VectorSelector) and node.offset is not None)
+        or (isinstance(node, Call) and node.func.name in ("time", "timestamp"))
+        for node in _nodes(expression)
+    )
+
+
+def _nodes(expression: str) -> list[Any]:
+    found: list[Any] = []
+    promql_parser.walk(promql_parser.parse(expression), found.append)
+    return found
+
+
+def ways(expression: str) -> Iterator[Way]:
+    """Each alternative of an alert's condition, with what it compares first."""
+    yield from _ways(promql_parser.parse(expression))
+
+
+def _ways(node: Any) -> Iterator[Way]:
+    match node:
+        case AggregateExpr() | ParenExpr():
+            yield from _ways(node.expr)
+        case BinaryExpr() if str(node.op) == "or":
+            yield from _ways(node.lhs)
+            yield from _ways(node.rhs)
+        case BinaryExpr() if str(node.op) in ("and", "unless"):
+            yield from (_also(way, node) for way in _ways(node.lhs))
+        case BinaryExpr() if str(node.op) in COMPARISONS:
+            value, limit = _moved(node.lhs, str(node.rhs))
+            yield Way(str(node), value, (limit,), over=">" in str(node.op))
+
+
+def _also(way: Way, node: BinaryExpr) -> Way:
+    """The way with one more condition, which may set the same value another limit."""
+    condition = f"({way.condition}) {node.op} {node.modifier or ''} ({node.rhs})"
+    others = list(_ways(node.rhs)) if str(node.op) == "and" else []
+    same = [other.limits for other in others if (other.value, other.over) == (way.value, way.over)]
+    return way._replace(condition=condition, limits=sum(same if len(others) == 1 else [], way.limits))
+
+
+def _moved(node: Any, limit: str) -> tuple[str, str]:
+    """``a - b > c`` looks at ``a``, and its limit is ``c + b``."""
+    while isinstance(node, BinaryExpr) and str(node.op) == "-":
+        node, limit = node.lhs, f"{limit} + {node.rhs}"
+    return str(node), limit

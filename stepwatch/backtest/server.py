@@ -1,0 +1,144 @@
+"""A Prometheus of its own that holds the samples of old runs, and is gone afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from stepwatch import pages
+from stepwatch.config import Refused
+from stepwatch.native import ports
+from stepwatch.native.log import last_lines
+from stepwatch.programs import Program
+
+START_SECONDS = 60
+STOP_SECONDS = 30
+
+MOST_POINTS = 10_000
+"""Prometheus answers at most 11,000 points a series."""
+
+MOST_SAMPLES = 500_000_000
+"""In memory for one query: many runs at once are more than its default allows."""
+
+
+NO_RUN = ""
+"""Whose value it is where an expression is of no run: a number, say."""
+
+
+class ServerError(Refused):
+    """Raised when Prometheus cannot be used; holds its last words."""
+
+
+class Prometheus:
+    """Answers queries about what was loaded."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def at(self, expression: str, time: int) -> dict[str, float]:
+        """The value of an expression for each run at a time."""
+        answer = self._ask("query", query=expression, time=time)
+        if answer["resultType"] == "scalar":
+            return {NO_RUN: float(answer["result"][1])}
+        return {_run(each): float(each["value"][1]) for each in answer["result"]}
+
+    def over(self, expression: str, start: int, end: int) -> dict[str, dict[int, float]]:
+        """Its value for each run at each second, where it has one."""
+        found: dict[str, dict[int, float]] = {}
+        for first in range(start, end + 1, MOST_POINTS):
+            last = min(end, first + MOST_POINTS - 1)
+            for each in self._ask("query_range", query=expression, start=first, end=last, step=1)["result"]:
+                values = found.setdefault(_run(each), {})
+                values.update((int(time), float(value)) for time, value in each["values"])
+        return found
+
+    def _ask(self, how: str, **asked: Any) -> dict[str, Any]:
+        request = urllib.request.Request(  # noqa: S310  (our own server)
+            f"{self._url}/api/v1/{how}", urllib.parse.urlencode(asked).encode()
+        )
+        try:
+            with pages.direct.open(request, timeout=600) as answer:
+                return dict(orjson.loads(answer.read())["data"])
+        except urllib.error.HTTPError as refusal:
+            raise ServerError(f"Prometheus refuses {asked['query']}: {refusal.read().decode()}") from refusal
+
+
+def _run(result: dict[str, Any]) -> str:
+    return str(result["metric"].get("run", NO_RUN))
+
+
+@contextmanager
+def loaded(server: Program, tool: Program, samples: Iterable[Path]) -> Iterator[Prometheus]:
+    """A Prometheus that holds the samples, on a free port of 127.0.0.1.
+
+    Raises:
+        ServerError: it does not take them, or does not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="stepwatch-backtest-") as scratch:
+        folder = Path(scratch)
+        _load(tool, samples, folder)
+        with _running(server, folder) as url:
+            yield Prometheus(url)
+
+
+def _load(tool: Program, samples: Iterable[Path], folder: Path) -> None:
+    whole = folder / "samples"
+    with whole.open("wb") as out:
+        for part in samples:
+            out.write(part.read_bytes())
+        out.write(b"# EOF\n")
+    command = (tool.path, "tsdb", "create-blocks-from", "openmetrics", "--quiet", whole, folder / "data")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ServerError(f"{tool.path} cannot make blocks of the samples: {done.stderr.strip()}")
+    whole.unlink()
+
+
+@contextmanager
+def _running(server: Program, folder: Path) -> Iterator[str]:
+    address = f"127.0.0.1:{ports.free('127.0.0.1')}"
+    (folder / "prometheus.yml").write_text("global: {}\n")
+    command = [
+        *server.options,
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--storage.tsdb.retention.time=100y",
+        f"--query.max-samples={MOST_SAMPLES}",
+        f"--web.listen-address={address}",
+    ]
+    log = folder / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen([server.path, *command], stdout=out, stderr=out)
+    try:
+        _await(process, f"http://{address}/-/ready", log)
+        yield f"http://{address}"
+    finally:
+        _stop(process)
+
+
+def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while pages.read(url) is None:
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = "\n".join(last_lines(log, 5))
+            raise ServerError(f"Prometheus does not start:\n{said}")
+        time.sleep(0.02)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,88 @@
+"""Rules judged by a Prometheus that holds the runs: which fired for which run, when, and at what value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from stepwatch.backtest.episodes import Episode, Inhibition, episodes, inhibited
+from stepwatch.backtest.expression import Way, ways
+from stepwatch.backtest.replay import Tick
+from stepwatch.backtest.results import Alert, Judged
+from stepwatch.backtest.rules import Rule
+from stepwatch.backtest.server import NO_RUN, Prometheus
+from stepwatch.backtest.tape import START, Replayed
+
+QUERIES = 2
+"""At once; each takes a core of Prometheus."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Asks each rule's own expression at every record of every run."""
+
+    prometheus: Prometheus
+    rules: Sequence[Rule]
+    inhibitions: Sequence[Inhibition]
+
+    def judge(self, runs: Sequence[Replayed], tick: Tick) -> Iterator[Judged]:
+        """The verdict on each run; ``tick`` is called for each rule."""
+        held = list(self._held(max((len(run.steps) for run in runs), default=0), tick))
+        for run in runs:
+            yield self._run(run, ((rule, found.get(run.run, {})) for rule, found in held))
+
+    def _held(self, records: int, tick: Tick) -> Iterator[tuple[Rule, dict[str, dict[int, float]]]]:
+        """Where each rule holds, up to so many records of any run."""
+        with ThreadPoolExecutor(QUERIES) as pool:
+            asked = [
+                pool.submit(self.prometheus.over, rule.expression, START, START + records)
+                for rule in self.rules
+            ]
+            for rule, answer in zip(self.rules, asked, strict=True):
+                yield rule, answer.result()
+                tick()
+
+    def _run(self, run: Replayed, held: Iterable[tuple[Rule, Mapping[int, float]]]) -> Judged:
+        records = len(run.steps)
+        found = [
+            episode
+            for rule, times in held
+            # for some minutes Prometheus shows the last sample of a run that has no more
+            for episode in episodes(rule, (time - START for time in times if time - START <= records))
+        ]
+        found.sort(key=lambda episode: episode.first)
+        alerts = tuple(self._alert(run, episode, found) for episode in found)
+        first, last = (min(run.steps), max(run.steps)) if run.steps else (None, None)
+        return Judged(run.run, run.files, run.format, records, first, last, alerts)
+
+    def _alert(self, run: Replayed, episode: Episode, others: Sequence[Episode]) -> Alert:
+        value, threshold = self._measured(run.run, episode)
+        return Alert(
+            episode.rule.alert,
+            episode.rule.severity,
+            episode.first,
+            episode.last,
+            run.steps[episode.first - 1],
+            run.steps[episode.last - 1],
+            value,
+            threshold,
+            inhibited(episode, others, self.inhibitions),
+        )
+
+    def _measured(self, run: str, episode: Episode) -> tuple[float | None, float | None]:
+        """What the rule looked at when it began to hold, and the limit that it passed."""
+        time = START + episode.first
+        for way in ways(episode.rule.expression):
+            if run in self.prometheus.at(way.condition, time):
+                return self._at(way.value, run, time), self._limit(way, run, time)
+        return None, None
+
+    def _limit(self, way: Way, run: str, time: int) -> float | None:
+        """The one that was passed last."""
+        limits = [limit for text in way.limits if (limit := self._at(text, run, time)) is not None]
+        return (max if way.over else min)(limits, default=None)
+
+    def _at(self, expression: str, run: str, time: int) -> float | None:
+        found = self.prometheus.at(expression, time)
+        return found.get(run, found.get(NO_RUN))

@@ -1,0 +1,96 @@
+"""From files and a configuration to results: the whole of a backtest."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import yaml
+
+from exporter.runs.raw import RawRule
+from exporter.runs.run import Options
+from stepwatch import programs
+from stepwatch.backtest import server
+from stepwatch.backtest.episodes import inhibitions
+from stepwatch.backtest.progress import Progress
+from stepwatch.backtest.replay import SAMPLES, Recording, Replays, find, replay
+from stepwatch.backtest.results import Judged, Results, Unjudged
+from stepwatch.backtest.rules import Catalogue, catalogue, metrics
+from stepwatch.backtest.server import Prometheus
+from stepwatch.backtest.tape import Replayed
+from stepwatch.backtest.verdict import Judge
+from stepwatch.config import Config
+from stepwatch.deployment import OnThisMachine
+from stepwatch.generate import CHECKOUT, render_all
+from stepwatch.programs import Program
+
+ROUTING = PurePosixPath("alertmanager/generated/alertmanager.yml")
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """Old runs in a Prometheus of their own, and the rules of a configuration.
+
+    ``logs`` holds what came of each log, in the order in which they were found.
+    """
+
+    config: Config
+    prometheus: Prometheus
+    logs: Sequence[Replays]
+    catalogue: Catalogue
+    files: Mapping[PurePosixPath, bytes]
+
+    @property
+    def runs(self) -> list[Replayed]:
+        """The runs that can be judged."""
+        return [run for log in self.logs if not isinstance(log, Unjudged) for run in log]
+
+    def results(self, progress: Progress) -> Results:
+        """Which alert would have fired for which run."""
+        routing = yaml.load(self.files[ROUTING], Loader=yaml.CSafeLoader)
+        judge = Judge(self.prometheus, self.catalogue.rules, inhibitions(routing["inhibit_rules"]))
+        with progress("judging", len(judge.rules)) as tick:
+            judged = list(judge.judge(self.runs, tick))
+        return Results(tuple(self._in_order(judged)), self.catalogue.left_out)
+
+    def _in_order(self, judged: Sequence[Judged]) -> Iterator[Judged | Unjudged]:
+        verdicts = iter(judged)
+        for log in self.logs:
+            if isinstance(log, Unjudged):
+                yield log
+            else:
+                yield from (next(verdicts) for _ in log)
+
+
+@contextmanager
+def prepared(
+    places: Sequence[str],
+    config: Config,
+    jobs: int,
+    progress: Progress,
+    also: Collection[str] = (),
+) -> Iterator[Backtest]:
+    """Read the logs and load them into a Prometheus, with the metrics that the rules read and ``also`` these.
+
+    Raises:
+        Refused: The configuration cannot be rendered, or Prometheus cannot be had.
+    """
+    files = render_all(config, CHECKOUT, OnThisMachine)
+    rules = catalogue(files)
+    prometheus, promtool = (_program(name, progress) for name in ("prometheus", "promtool"))
+    wanted = metrics(rule.expression for rule in rules.rules).union(also)
+    with tempfile.TemporaryDirectory(prefix="stepwatch-backtest-") as scratch:
+        found = find(places, config.runs.path)
+        recording = Recording(wanted, Options(keys=config.signals, raw=RawRule(limit=0)), Path(scratch))
+        with progress("reading", len(found.logs)) as tick:
+            logs = [*found.missing, *replay(found, recording, jobs, tick)]
+        samples = sorted(Path(scratch).glob(f"*{SAMPLES}"))
+        with server.loaded(prometheus, promtool, samples) as loaded:
+            yield Backtest(config, loaded, logs, rules, files)
+
+
+def _program(name: str, progress: Progress) -> Program:
+    return programs.find(name) or programs.obtain(name, progress.say)

@@ -1,0 +1,76 @@
+"""The logs that users name on a command line, as the stack finds them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from exporter.runs import discover
+from exporter.runs.discover import Found
+from exporter.runs.gather import gathered
+from exporter.runs.health import Health
+from exporter.runs.log import Log
+from exporter.runs.readers.follow import LAST_LINE_SECONDS
+from exporter.runs.roster import Roster, Rosters
+from exporter.runs.run import Options
+from exporter.runs.statefile import StateFolder
+
+NOT_READ = {
+    "empty": "empty",
+    "binary": "no text",
+    "document": "JSON without a history of steps",
+    "text": "no record of a trainer",
+    "no_records": "no record of a trainer",
+    "compressed": "no record of a trainer",
+    "events": "no event",
+    "log": "a table without a row so far",
+}
+"""What a file is that no run was found in."""
+
+
+class UnreadError(Exception):
+    """Raised for a log that cannot be read; says why."""
+
+
+class NoRunError(UnreadError):
+    """Raised for a file in which there is no run; says what it is instead."""
+
+
+def logs(places: Sequence[str], watched: Path) -> list[Found]:
+    """The logs in folders, files and globs; those below the watched folder are known by their path there.
+
+    In a folder, files that make up one log are one, as for the stack. A file that is named is meant alone.
+    """
+    alone = [place for place in places if Path(place).is_file()]
+    others = [place for place in places if place not in alone]
+    found = [*_placed(discover.files(alone), watched), *gathered(_placed(discover.files(others), watched))]
+    return list({log.path: log for log in found}.values())
+
+
+def _placed(files: Iterable[Found], watched: Path) -> Iterator[Found]:
+    folder = watched.absolute()
+    for file in files:
+        path = file.path.absolute()
+        inside = path.is_relative_to(folder)
+        yield replace(file, path=path, root=folder, parts=(path,)) if inside else file
+
+
+def read(found: Found, options: Options, rosters: Rosters = Roster) -> Roster:
+    """Read a log to its end, as one that nobody writes to any more.
+
+    Raises:
+        NoRunError: it holds no run.
+        UnreadError: it cannot be read.
+    """
+    log = Log(found, StateFolder(None), Health(), options, rosters)
+    try:
+        while log.more:
+            log.read(time.time(), time.monotonic())
+        log.read(time.time() + LAST_LINE_SECONDS, time.monotonic())
+    except OSError as error:
+        raise UnreadError(f"cannot be read: {error.strerror}") from error
+    if log.roster is None or not log.roster.runs:
+        raise NoRunError(NOT_READ.get(log.kind, log.kind))
+    return log.roster
