@@ -13,7 +13,7 @@ export RUNS CONFIG TO
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert inspect generate test check bench formats runtime development
+.PHONY: help up down status demo-reset test-alert inspect generate test check bench formats judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,10 @@ bench: development ## Measure what docs/benchmarks.md shows
 
 formats: development ## Write what is read of the real logs into docs/formats.md
 	@$(PY) -m tests.formats
+
+judge: development ## Score the rules on the real logs, and write docs/alert-quality.md
+	@$(PY) -m tests.real
+	@$(PY) -m tests.judge
 
 runtime:
 	@$(PYTHON) -m stepwatch.environment requirements.lock

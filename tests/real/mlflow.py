@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import json
 import os
-import re
-import shutil
 import subprocess
-import sys
 import tempfile
-import venv
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from typing_extensions import Self
 
-from stepwatch.packages import tools_folder
-from tests.real.build import MODULES, locked
+from tests.real import environments
 from tests.real.server import Server, free_port
-from tests.real.tools import unavailable
 
-LOCK = MODULES / "mlflow" / "requirements.lock"
 CLIENT = Path(__file__).with_name("mlflow_client.py")
 
 _QUIET = {
@@ -34,37 +25,9 @@ _QUIET = {
 }
 
 
-@functools.cache
 def environment() -> Path:
-    """The programs of MLflow's environment, kept with the other programs of the tests."""
-    version = re.search(r"^mlflow==(\S+)", LOCK.read_text(), re.MULTILINE)
-    assert version, f"{LOCK} pins no MLflow"
-    place = tools_folder() / f"mlflow-{version[1]}"
-    with locked(place):
-        if not _is_current(place):
-            _install(place)
-    return place / "bin"
-
-
-def _is_current(place: Path) -> bool:
-    stamp = place / "installed"
-    return stamp.is_file() and stamp.read_text() == _digest()
-
-
-def _digest() -> str:
-    return hashlib.sha256(LOCK.read_bytes()).hexdigest()
-
-
-def _install(place: Path) -> None:
-    sys.stderr.write(f"Installing {place.name}, once (minutes) ...\n")
-    shutil.rmtree(place, ignore_errors=True)
-    venv.create(place, with_pip=True)
-    options = ["--quiet", "--disable-pip-version-check", "--require-hashes", "-r", LOCK]
-    command = [place / "bin/python", "-m", "pip", "install", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        unavailable(f"MLflow cannot be installed: {done.stderr.strip()[-500:]}")
-    (place / "installed").write_text(_digest())
+    """The programs of MLflow's environment."""
+    return environments.programs("mlflow")
 
 
 class MlflowServer(Server):

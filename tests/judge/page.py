@@ -1,0 +1,85 @@
+"""The tables of docs/alert-quality.md."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tests.judge.labels import Label
+from tests.judge.score import Alarm, Score, Verdict
+
+SCORES = ("rules", "found in time", "late", "missed", "paged", "false critical", "false warning", "per 1,000")
+SICK = ("log", "by", "first expected alert", "first page", "all alerts, with their first records")
+FALSE = ("log", "alert", "severity", "record")
+
+
+def written(page: str, tables: Mapping[str, Iterable[str]]) -> str:
+    """The page with these tables between their marks."""
+    for name, lines in tables.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        new = f"{begin}\n" + "".join(f"{line}\n" for line in lines) + end
+        page, count = re.subn(f"{begin}.*?{end}", lambda _, new=new: new, page, flags=re.DOTALL)
+        if count != 1:
+            raise ValueError(f"the page has {count} places for the table {name}")
+    return page
+
+
+def scores(found: Mapping[str, Score]) -> list[str]:
+    """A row for each set of rules."""
+    return list(_table(SCORES, (_score(name, score) for name, score in found.items())))
+
+
+def _score(name: str, score: Score) -> tuple[str, ...]:
+    asked = len(score.found) + len(score.late) + len(score.missed)
+    pages = len(score.paged) + len(score.not_paged)
+    return (
+        name,
+        f"{len(score.found)} of {asked}",
+        str(len(score.late)),
+        str(len(score.missed)),
+        f"{len(score.paged)} of {pages}",
+        str(score.count("critical")),
+        str(score.count("warning")),
+        f"{score.false_warnings:.2f}",
+    )
+
+
+def sick(logs: Iterable[Label], verdicts: Mapping[str, Verdict]) -> list[str]:
+    """A row for each log that must be found."""
+    rows = (_sick(log, verdicts[log.file].alarms) for log in logs if log.expect)
+    return list(_table(SICK, rows))
+
+
+def _sick(log: Label, alarms: Sequence[Alarm]) -> tuple[str, ...]:
+    expected = [alarm for alarm in alarms if alarm.name in log.expect]
+    pages = [alarm for alarm in alarms if alarm.severity == "critical"]
+    by = f"{log.by}, page" if log.page else "any" if log.by == math.inf else str(log.by)
+    listed = ", ".join(
+        f"{alarm.name} {alarm.severity[0].upper()} {alarm.record}" for alarm in _firsts(alarms)
+    )
+    return log.file, by, _first(expected), _first(pages), listed
+
+
+def _first(alarms: Sequence[Alarm]) -> str:
+    return f"{alarms[0].record} {alarms[0].name}" if alarms else "none"
+
+
+def _firsts(alarms: Iterable[Alarm]) -> Iterable[Alarm]:
+    firsts: dict[tuple[str, str], Alarm] = {}
+    for alarm in alarms:
+        firsts.setdefault((alarm.name, alarm.severity), alarm)
+    return firsts.values()
+
+
+def false(score: Score) -> list[str]:
+    """A row for each false alarm."""
+    rows = ((log, alarm.name, alarm.severity, str(alarm.record)) for log, alarm in score.false)
+    return list(_table(FALSE, rows))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"

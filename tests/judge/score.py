@@ -1,0 +1,99 @@
+"""The score of a set of rules: what was found in time, found late, missed, and what was false."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.judge.labels import Label
+
+
+class Alarm(NamedTuple):
+    """An alarm of any set of rules; ``topic`` is "" where they have none. Records count from 1."""
+
+    name: str
+    severity: str
+    topic: str
+    record: int
+
+
+class Verdict(NamedTuple):
+    """A log: its records, and all alarms on its runs, the first first."""
+
+    records: int
+    alarms: tuple[Alarm, ...]
+
+
+@dataclass
+class Score:
+    """Logs by what came of them; false alarms with their log."""
+
+    found: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    paged: list[str] = field(default_factory=list)
+    not_paged: list[str] = field(default_factory=list)
+    false: list[tuple[str, Alarm]] = field(default_factory=list)
+    healthy_records: int = 0
+
+    def count(self, severity: str) -> int:
+        """False alarms of a severity."""
+        return sum(alarm.severity == severity for _, alarm in self.false)
+
+    @property
+    def false_warnings(self) -> float:
+        """For each 1,000 records of logs that are not sick."""
+        return 1000 * self.count("warning") / self.healthy_records
+
+
+def score(labels: Iterable[Label], verdicts: Mapping[str, Verdict], *, by_name: bool) -> Score:
+    """Score alarms against labels.
+
+    Args:
+        labels: What each log is.
+        verdicts: What was raised on it.
+        by_name: Only an alarm that the label expects counts as finding it; rules of others, whose names
+            mean something else, find it by any alarm.
+    """
+    total = Score()
+    for label in labels:
+        verdict = verdicts[label.file]
+        if label.expect:
+            _found(total, label, _telling(label, verdict.alarms, by_name=by_name))
+        if label.verdict in ("healthy", "flat"):
+            total.healthy_records += verdict.records
+        total.false += [(label.file, alarm) for alarm in false(label, verdict.alarms)]
+    return total
+
+
+def _telling(label: Label, alarms: Sequence[Alarm], *, by_name: bool) -> list[Alarm]:
+    return [alarm for alarm in alarms if not by_name or alarm.name in label.expect]
+
+
+def _found(total: Score, label: Label, alarms: Sequence[Alarm]) -> None:
+    in_time = [alarm for alarm in alarms if alarm.record <= label.by]
+    (total.found if in_time else total.late if alarms else total.missed).append(label.file)
+    if label.page:
+        paged = any(alarm.severity == "critical" for alarm in in_time)
+        (total.paged if paged else total.not_paged).append(label.file)
+
+
+def false(label: Label, alarms: Iterable[Alarm]) -> list[Alarm]:
+    """Those alarms that such a log must not raise; info is no alarm."""
+    return [alarm for alarm in alarms if alarm.severity != "info" and _is_false(label, alarm)]
+
+
+def _is_false(label: Label, alarm: Alarm) -> bool:
+    match label.verdict:
+        case "healthy":
+            return True
+        case "flat":
+            return alarm.severity == "critical" or alarm.topic not in ("reward", "")
+        case "nan":
+            return alarm.name != "NonFinite"
+        case "borderline":
+            return alarm.severity == "critical" and alarm.topic in ("reward", "")
+        case "other":
+            return alarm.topic in ("reward", "")
+    return False
