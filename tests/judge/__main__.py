@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.rules import Rule
@@ -11,7 +13,8 @@ from stepwatch.backtest.verdict import Judge
 from stepwatch.backtest.work import Backtest
 from stepwatch.config import Config
 from tests.formats import CHECKOUT
-from tests.judge import page, real_logs, rlwatch, tutorials
+from tests.judge import faults, page, real_logs, rlwatch, tutorials
+from tests.judge.delays import Delays, delays
 from tests.judge.labels import Label, labels
 from tests.judge.score import Verdict, score
 
@@ -24,40 +27,46 @@ def main() -> int:
     if not logs:
         sys.stderr.write("There are no labelled logs. STEPWATCH_TEST_RUNS names their folder.\n")
         return 2
-    with real_logs.loaded(logs, Config(), tutorials.METRICS | rlwatch.METRICS) as backtest:
-        ours = real_logs.verdicts(logs, backtest.results(Progress()).runs, backtest.catalogue.rules)
-        rivals = dict(_rivals(logs, backtest))
+    others = tutorials.METRICS | rlwatch.METRICS | faults.METRICS
+    with real_logs.loaded([log.path for log in logs], Config(), others) as backtest:
+        ours = real_logs.of_rules(backtest.results(Progress()).runs, backtest.catalogue.rules)
+        rivals = dict(_rivals(backtest))
+        slow = _delays(logs, backtest)
     scores = {"Stepwatch": score(logs, ours, by_name=True)}
     scores |= {name: score(logs, found, by_name=False) for name, found in rivals.items()}
     tables = {
         "scores": page.scores(scores),
         "sick": page.sick(logs, ours),
         "false": page.false(scores["Stepwatch"]),
+        "delays": page.delays(slow),
     }
     PAGE.write_text(page.written(PAGE.read_text(), tables))
     print("\n".join(tables["scores"]))
     return 0
 
 
-def _rivals(logs: Sequence[Label], backtest: Backtest) -> Iterable[tuple[str, dict[str, Verdict]]]:
-    yield "tutorial rules, all together", _of_rules(logs, backtest, tutorials.RULES)
+def _rivals(backtest: Backtest) -> Iterator[tuple[str, dict[str, Verdict]]]:
+    yield "tutorial rules, all together", _of_rules(backtest, tutorials.RULES)
     for rule in tutorials.RULES:
-        yield f"`{rule.alert}` ({rule.severity})", _of_rules(logs, backtest, [rule])
+        yield f"`{rule.alert}` ({rule.severity})", _of_rules(backtest, [rule])
     sent = rlwatch.alarms(backtest.prometheus, backtest.runs)
-    yield (
-        "rlwatch with its defaults",
-        {
-            log.file: real_logs.verdict(
-                [(len(run.steps), sent[run.run]) for run in backtest.runs if str(log.path) in run.files]
-            )
-            for log in logs
-        },
-    )
+    yield "rlwatch with its defaults", real_logs.of_runs(backtest.runs, sent)
 
 
-def _of_rules(logs: Sequence[Label], backtest: Backtest, rules: Sequence[Rule]) -> dict[str, Verdict]:
-    judged = list(Judge(backtest.prometheus, rules, ()).judge(backtest.runs, lambda: None))
-    return real_logs.verdicts(logs, judged, rules)
+def _of_rules(backtest: Backtest, rules: Sequence[Rule]) -> dict[str, Verdict]:
+    judged = Judge(backtest.prometheus, rules, ()).judge(backtest.runs, lambda: None)
+    return real_logs.of_rules(judged, rules)
+
+
+def _delays(logs: Sequence[Label], backtest: Backtest) -> list[Delays]:
+    """What is told of healthy runs that faults were put into."""
+    healthy = {str(log.path) for log in logs if log.verdict == "healthy"}
+    runs = [run for run in backtest.runs if healthy.issuperset(run.files)]
+    with tempfile.TemporaryDirectory() as folder:
+        sick = list(faults.write(backtest.prometheus, runs, Path(folder)))
+        with real_logs.loaded([each.log for each in sick], Config()) as loaded:
+            judged = loaded.results(Progress()).runs
+            return delays(sick, real_logs.of_rules(judged, loaded.catalogue.rules))
 
 
 if __name__ == "__main__":

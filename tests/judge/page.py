@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tests.judge.delays import Delays
 from tests.judge.labels import Label
 from tests.judge.score import Alarm, Score, Verdict
 
 SCORES = ("rules", "found in time", "late", "missed", "paged", "false critical", "false warning", "per 1,000")
 SICK = ("log", "by", "first expected alert", "first page", "all alerts, with their first records")
+DELAYS = ("fault", "alarm after, median / p90", "missed", "page after, median / p90", "no page")
 FALSE = ("log", "alert", "severity", "record")
 
 
@@ -47,7 +49,7 @@ def _score(name: str, score: Score) -> tuple[str, ...]:
 
 def sick(logs: Iterable[Label], verdicts: Mapping[str, Verdict]) -> list[str]:
     """A row for each log that must be found."""
-    rows = (_sick(log, verdicts[log.file].alarms) for log in logs if log.expect)
+    rows = (_sick(log, verdicts[str(log.path)].alarms) for log in logs if log.expect)
     return list(_table(SICK, rows))
 
 
@@ -76,6 +78,23 @@ def false(score: Score) -> list[str]:
     """A row for each false alarm."""
     rows = ((log, alarm.name, alarm.severity, str(alarm.record)) for log, alarm in score.false)
     return list(_table(FALSE, rows))
+
+
+def delays(found: Iterable[Delays]) -> list[str]:
+    """A row for each kind of fault."""
+    rows = ((each.fault, *_spread(each.alarms), *_spread(each.pages)) for each in found)
+    return list(_table(DELAYS, rows))
+
+
+def _spread(records: Sequence[float]) -> tuple[str, str]:
+    """Median and 90th percentile, then how many were never told of."""
+    median, slow = (records[int(share * (len(records) - 1))] for share in (0.5, 0.9))
+    missed = sum(each == math.inf for each in records)
+    return f"{_records(median)} / {_records(slow)}", f"{missed} of {len(records)}"
+
+
+def _records(count: float) -> str:
+    return "never" if count == math.inf else f"{count:.0f}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

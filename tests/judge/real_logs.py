@@ -1,52 +1,59 @@
-"""The real logs, loaded once, and what alerts say of each."""
+"""Logs, loaded once, and what alerts say of each."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
 
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged, Unjudged
 from stepwatch.backtest.rules import Rule
+from stepwatch.backtest.tape import Replayed
 from stepwatch.backtest.work import Backtest, prepared
 from stepwatch.config import Config
 from tests import real
-from tests.judge.labels import Label
 from tests.judge.score import Alarm, Verdict
 
 
 @contextmanager
-def loaded(logs: Iterable[Label], config: Config, also: Collection[str] = ()) -> Iterator[Backtest]:
-    """All logs in a Prometheus of the newest version, with these metrics besides those that rules read."""
+def loaded(logs: Iterable[Path], config: Config, also: Collection[str] = ()) -> Iterator[Backtest]:
+    """The logs in a Prometheus of the newest version, with these metrics besides those that rules read."""
     tool = real.prometheus("3.13")
-    os.environ["STEPWATCH_PROMETHEUS"], os.environ["STEPWATCH_PROMTOOL"] = str(tool.server), str(tool.tool)
-    files = [str(log.path) for log in logs]
-    with prepared(files, config, os.cpu_count() or 1, Progress(), also) as backtest:
+    programs = {"STEPWATCH_PROMETHEUS": str(tool.server), "STEPWATCH_PROMTOOL": str(tool.tool)}
+    with (
+        mock.patch.dict(os.environ, programs),
+        prepared(list(map(str, logs)), config, os.cpu_count() or 1, Progress(), also) as backtest,
+    ):
         yield backtest
 
 
-def verdicts(
-    logs: Iterable[Label], runs: Sequence[Judged | Unjudged], rules: Iterable[Rule]
-) -> dict[str, Verdict]:
-    """What these rules say of each log."""
+def of_rules(runs: Iterable[Judged | Unjudged], rules: Iterable[Rule]) -> dict[str, Verdict]:
+    """What these rules say of each file."""
     topics = {rule.alert: rule.topic for rule in rules}
-    judged = [run for run in runs if isinstance(run, Judged)]
-    return {
-        log.file: verdict(
-            [(run.records, _alarms(run, topics)) for run in judged if str(log.path) in run.files]
-        )
-        for log in logs
-    }
+    found: dict[str, Verdict] = {}
+    for run in runs:
+        if isinstance(run, Judged):
+            alarms = (
+                Alarm(each.alert, each.severity, topics[each.alert], each.first_record) for each in run.alerts
+            )
+            _note(found, run.files, run.records, alarms)
+    return found
 
 
-def verdict(runs: Iterable[tuple[int, Iterable[Alarm]]]) -> Verdict:
-    """Of a log, from the records and alarms of its runs."""
-    runs = [(records, tuple(alarms)) for records, alarms in runs]
-    alarms = [alarm for _, found in runs for alarm in found]
-    return Verdict(sum(records for records, _ in runs), tuple(sorted(alarms, key=lambda alarm: alarm.record)))
+def of_runs(runs: Iterable[Replayed], sent: dict[str, tuple[Alarm, ...]]) -> dict[str, Verdict]:
+    """What was sent for each file's runs."""
+    found: dict[str, Verdict] = {}
+    for run in runs:
+        _note(found, run.files, len(run.steps), sent[run.run])
+    return found
 
 
-def _alarms(run: Judged, topics: dict[str, str]) -> Iterator[Alarm]:
-    for alert in run.alerts:
-        yield Alarm(alert.alert, alert.severity, topics[alert.alert], alert.first_record)
+def _note(found: dict[str, Verdict], files: Iterable[str], records: int, alarms: Iterable[Alarm]) -> None:
+    """One more run of these files."""
+    for file in files:
+        before = found.get(file, Verdict())
+        together = sorted([*before.alarms, *alarms], key=lambda alarm: alarm.record)
+        found[file] = Verdict(before.records + records, tuple(together))

@@ -21,8 +21,8 @@ class Alarm(NamedTuple):
 class Verdict(NamedTuple):
     """A log: its records, and all alarms on its runs, the first first."""
 
-    records: int
-    alarms: tuple[Alarm, ...]
+    records: int = 0
+    alarms: tuple[Alarm, ...] = ()
 
 
 @dataclass
@@ -52,13 +52,13 @@ def score(labels: Iterable[Label], verdicts: Mapping[str, Verdict], *, by_name: 
 
     Args:
         labels: What each log is.
-        verdicts: What was raised on it.
+        verdicts: What was raised on each file, by its path; a file without a run has none.
         by_name: Only an alarm that the label expects counts as finding it; rules of others, whose names
             mean something else, find it by any alarm.
     """
     total = Score()
     for label in labels:
-        verdict = verdicts[label.file]
+        verdict = verdicts.get(str(label.path), Verdict())
         if label.expect:
             _found(total, label, _telling(label, verdict.alarms, by_name=by_name))
         if label.verdict in ("healthy", "flat"):
