@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    backtest,
     cold_start,
     containers,
     event_files,
@@ -13,6 +14,7 @@ from benchmarks import (
     idle,
     metrics_page,
     notification,
+    rules,
     visible,
 )
 
@@ -24,6 +26,8 @@ BENCHMARKS = {
     "visible": visible.run,
     "generator": generator.run,
     "notification": notification.run,
+    "rules": rules.run,
+    "backtest": backtest.run,
     "gpu_page": gpu_page.run,
     "containers": containers.run,
 }

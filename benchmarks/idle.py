@@ -69,7 +69,7 @@ def _measure(case: Case, folder: Path) -> str:
     with RunExporter(folder) as exporter:
         exporter.wait_for(case.seen)
         taken = time.perf_counter() - started
-        with _Trainers(growing), _bare_loop(folder) as bare:
+        with Trainers(growing), _bare_loop(folder) as bare:
             time.sleep(STEP_SECONDS)
             idle, loop = _shares([exporter.pid, bare.pid], lambda: time.sleep(MEASURED_SECONDS))
             [scraped] = _shares([exporter.pid], lambda: _scrape(exporter))
@@ -93,7 +93,8 @@ def _old(folder: Path) -> list[Path]:
     return []
 
 
-def _live(folder: Path) -> list[Path]:
+def live(folder: Path) -> list[Path]:
+    """Logs of runs that are about to go on."""
     paths = [folder / f"run-{number}.jsonl" for number in range(LIVE)]
     for number, path in enumerate(paths):
         path.write_bytes(b"".join(islice(logs.lines("verl_jsonl", number), STEPS)))
@@ -103,11 +104,11 @@ def _live(folder: Path) -> list[Path]:
 CASES = (
     Case("nothing", _empty, b"stepwatch_last_poll_timestamp_seconds 1"),
     Case(f"{OLD:,} old runs", _old, b'stepwatch_files{kind="old"} %d' % OLD),
-    Case(f"{LIVE} live runs, a step of each every 10 s", _live, b'stepwatch_runs{state="running"} %d' % LIVE),
+    Case(f"{LIVE} live runs, a step of each every 10 s", live, b'stepwatch_runs{state="running"} %d' % LIVE),
 )
 
 
-class _Trainers:
+class Trainers:
     """Write a step to every log every 10 s, one after the other; they keep their logs open, as verl does."""
 
     def __init__(self, paths: list[Path]) -> None:

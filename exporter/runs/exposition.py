@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from exporter.exposition import Family, Sample, escape, header, lines, number
 from exporter.runs import signals
@@ -13,6 +13,7 @@ from exporter.runs.contract import (
     STATISTICS,
     ZERO_MEANS_NOT_MEASURED,
     Hold,
+    Statistic,
 )
 from exporter.runs.run import Run
 from exporter.runs.views import View
@@ -28,10 +29,11 @@ FAMILIES: tuple[Family, ...] = (
 """Every metric about runs, in the order in which they are written."""
 
 _HEADERS = {family.name: header(family) for family in FAMILIES}
-_LABELS = {
+LABELS = {
     statistic: "".join(f',{name}="{value}"' for name, value in statistic.labels.items())
     for statistic in STATISTICS
 }
+"""What stands behind the run's name between the braces."""
 
 Chunks = dict[str, str]
 """Lines of one run by metric name."""
@@ -58,23 +60,35 @@ class RunText:
 def _render(view: View, now: float) -> tuple[Chunks, float]:
     run, label = view.run, f'run="{escape(view.name)}"'
     chunks = {family: lines(family, label, samples) for family, samples in _facts(view)}
+    for metric, value in latest(run):
+        chunks[metric] = f"{metric}{{{label}}} {number(value)}\n"
+    expiry = float("inf")
+    for statistic, present in statistics(run):
+        if statistic.hold is not Hold.NONE and not run.watched:
+            continue
+        held = run.held.get(statistic)
+        value = held.value(now, present) if held else present
+        expiry = min(expiry, held.expires()) if held else expiry
+        line = f"{statistic.metric}{{{label}{LABELS[statistic]}}} {number(value)}\n"
+        chunks[statistic.metric] = chunks.get(statistic.metric, "") + line
+    return chunks, expiry
+
+
+def latest(run: Run) -> Iterator[tuple[str, float]]:
+    """The metric and the last value of each signal that the trainer measures."""
     for signal, value in run.latest.items():
         if _measured(run, signal):
-            chunks[f"rl_{signal}"] = f"rl_{signal}{{{label}}} {number(value)}\n"
-    expiry = float("inf")
-    for signal, statistics in run.statistics.items():
-        if not statistics.readers or not _measured(run, signal):
-            continue
-        for statistic, read in statistics.readers:
-            present = read()
-            if present is None or (statistic.hold is not Hold.NONE and not run.watched):
-                continue
-            held = run.held.get(statistic)
-            value = held.value(now, present) if held else present
-            expiry = min(expiry, held.expires()) if held else expiry
-            line = f"{statistic.metric}{{{label}{_LABELS[statistic]}}} {number(value)}\n"
-            chunks[statistic.metric] = chunks.get(statistic.metric, "") + line
-    return chunks, expiry
+            yield f"rl_{signal}", value
+
+
+def statistics(run: Run) -> Iterator[tuple[Statistic, float]]:
+    """The statistics of the signals that the trainer measures, as they are now."""
+    for signal, of_signal in run.statistics.items():
+        if of_signal.readers and _measured(run, signal):
+            for statistic, read in of_signal.readers:
+                present = read()
+                if present is not None:
+                    yield statistic, present
 
 
 def _measured(run: Run, signal: str) -> bool:
@@ -83,14 +97,12 @@ def _measured(run: Run, signal: str) -> bool:
 
 
 def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
-    run, times, progress = view.run, view.run.times, view.run.progress
+    run, times = view.run, view.run.times
     yield "rl_run_info", [({"framework": run.reading.framework, "source": run.source}, 1)]
     yield "rl_run_state", [({"state": state}, state == view.state) for state in STATES]
     yield "rl_run_writer_present", _maybe(view.writer)
-    yield "rl_step", _maybe(progress.step if progress.step >= 0 else None)
+    yield from ((name, _maybe(value)) for name, value in progress(run))
     yield "rl_total_steps", _maybe(run.total)
-    yield "rl_steps_seen", _maybe(None if progress.first is None else progress.highest - progress.first + 1)
-    yield "rl_records_total", _maybe(run.records)
     yield "rl_resumes_total", _maybe(run.resumes)
     yield "rl_last_step_timestamp_seconds", _maybe(times.last)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
@@ -100,6 +112,16 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_raw_keys_refused_total", [({}, run.raw.refused)]
     counts = {name: signal.nonfinite for name, signal in run.statistics.items() if signal.nonfinite}
     yield "rl_nonfinite_steps_total", [({"signal": name}, count) for name, count in counts.items()]
+
+
+def progress(run: Run) -> Iterator[tuple[str, float]]:
+    """How far the run has come: metrics and their values."""
+    at = run.progress
+    if at.step >= 0:
+        yield "rl_step", at.step
+    if at.first is not None:
+        yield "rl_steps_seen", at.highest - at.first + 1
+    yield "rl_records_total", run.records
 
 
 def _parts(run: Run) -> Iterable[tuple[str, list[Sample]]]:

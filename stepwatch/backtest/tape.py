@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from exporter.exposition import escape, number
 from exporter.runs.discover import Found
-from exporter.runs.exposition import RunText
+from exporter.runs.exposition import LABELS, latest, progress, statistics
 from exporter.runs.record import Event, Record
 from exporter.runs.roster import Roster
 from exporter.runs.run import Clock, Options, Run
-from exporter.runs.views import View
 from stepwatch import logfiles
 
 START = 1_700_006_400
@@ -21,7 +22,7 @@ START = 1_700_006_400
 REPEAT_SECONDS = 240
 """A value that stays is written again: Prometheus takes a sample to be valid for five minutes."""
 
-GONE = "NaN"
+GONE = math.nan
 """For a statistic that is no more (a resume clears the windows): no comparison holds for it."""
 
 
@@ -58,11 +59,15 @@ class _Tape:
     def __init__(self, name: str, run: Run, metrics: Collection[str], out: TextIO) -> None:
         self.name, self.run = name, run
         self.steps: list[int] = []
-        self._view = View(name, run, "running", None)
-        self._text = RunText()
+        self._label = f'run="{escape(name)}"'
         self._metrics = metrics
         self._out = out
-        self._written: dict[str, tuple[str, int]] = {}
+        self._written: dict[str, tuple[float, int]] = {}
+        self._series = {
+            statistic: f"{statistic.metric}{{{self._label}{labels}}}"
+            for statistic, labels in LABELS.items()
+            if statistic.metric in metrics
+        }
 
     def comes(self, step: int) -> None:
         """A record of this step comes next: if of another one, the last is whole."""
@@ -79,22 +84,25 @@ class _Tape:
         now = START + len(self.steps)
         served = self._served()
         for series, value in served.items():
-            before, since = self._written.get(series, ("", 0))
+            before, since = self._written.get(series, (None, 0))
             if value != before or now - since >= REPEAT_SECONDS:
                 self._sample(series, value, now)
         for series in self._written.keys() - served.keys():
             self._sample(series, GONE, now)
             del self._written[series]
 
-    def _served(self) -> dict[str, str]:
-        chunks = self._text.chunks(self._view, 0.0)
-        lines = (
-            line for metric, lines in chunks.items() if metric in self._metrics for line in lines.splitlines()
-        )
-        return {series: value for series, _, value in (line.rpartition(" ") for line in lines)}
+    def _served(self) -> dict[str, float]:
+        served = {
+            f"{metric}{{{self._label}}}": value
+            for metric, value in (*progress(self.run), *latest(self.run))
+            if metric in self._metrics
+        }
+        series = self._series
+        served.update((series[each], value) for each, value in statistics(self.run) if each in series)
+        return served
 
-    def _sample(self, series: str, value: str, now: int) -> None:
-        self._out.write(f"{series} {value} {now}\n")
+    def _sample(self, series: str, value: float, now: int) -> None:
+        self._out.write(f"{series} {number(value)} {now}\n")
         self._written[series] = (value, now)
 
 
