@@ -73,6 +73,9 @@ def _actor(batch: Batch, dice: Random) -> Values:
     mismatch = 0.001 * dice.lognormvariate(0, 0.2)
     return {
         "rollout_corr/kl": mismatch,
+        "rollout_corr/rollout_is_eff_sample_size": 1 - 20 * mismatch,
+        "training/rollout_probs_diff_mean": 3 * mismatch,
+        "training/rollout_actor_probs_pearson_corr": 1 - mismatch,
         "actor/entropy": batch.entropy,
         "actor/kl_loss": batch.kl,
         "actor/kl_coef": KL_COEFFICIENT,

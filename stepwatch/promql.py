@@ -91,6 +91,23 @@ class Operands:
             for signal in ("reward", "reward_max")
         )
 
+    def below_mean(self, share: float) -> str:
+        """The reward is below the mean of its last 32 steps by more than this share, 5 times in a row."""
+        mean = self.over("mean", "reward", 32)
+        return f"{self.over('max', 'reward', 5)} < {mean} - {number(share)} * abs({mean})"
+
+    def risen(self, signal: str, above_start: float, noises: float) -> str:
+        """The signal is above its start by more than both, for 3 steps in a row."""
+        rise = f"{self.over('min', signal, 3)} - {self.of('start', signal)}"
+        noise = self.of("noise", signal)
+        return f"{rise} > {number(above_start)}\nand {rise} > {number(noises)} * {noise}"
+
+    def validation_fell(self, drop: float, noises: float) -> str:
+        """Two evaluations in a row are below the best confirmed one by more than both."""
+        last, best = self.over("max", "validation_score", 2), self.of("confirmed_best", "validation_score")
+        noise = self.of("noise", "validation_score")
+        return f"{last} < {best} - {number(drop)}\nand {last} < {best} - {number(noises)} * {noise}"
+
     def is_in(self, *states: str) -> str:
         """The run is in one of these states."""
         if len(states) == 1:

@@ -74,6 +74,7 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("best", "reward"),
     Statistic("noise", "reward"),
     Statistic("ewma", "reward", alpha="0.1"),
+    Statistic("max_over_steps", "reward", L, steps=5),
     Statistic("max_over_steps", "reward", L, steps=10),
     Statistic("max_over_steps", "reward", L, steps=20),
     Statistic("max_over_steps", "reward", L, steps=32),
@@ -82,6 +83,7 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("range_over_steps", "reward", L, steps=32),
     Statistic("median_over_steps", "reward", steps=32),
     Statistic("mean_over_steps", "reward", steps=20),
+    Statistic("mean_over_steps", "reward", steps=32),
     Statistic("steps_since_best", "reward", H),
     Statistic("records_since_best", "reward", H),
     Statistic("max_over_steps", "reward_max", L, steps=10),
@@ -91,10 +93,22 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("median_over_steps", "reward_max", steps=64, at_least=1),
     Statistic("mean_over_steps", "reward_std", steps=20),
     Statistic("mean_over_steps", "zero_std_ratio", H, steps=20),
-    # KL to the reference, and between updates
+    # what the reward is worth: held-out prompts, and a part that cannot be gamed
+    Statistic("gain", "reward", H),
+    Statistic("gain", "true_reward"),
+    Statistic("max_over_steps", "validation_score", L, steps=2),
+    Statistic("confirmed_best", "validation_score"),
+    Statistic("noise", "validation_score"),
+    # KL to the reference, to a teacher, and between updates
     Statistic("min_over_steps", "kl", H, steps=3),
     Statistic("start", "kl"),
     Statistic("noise", "kl"),
+    Statistic("min_over_steps", "kl_sequence", H, steps=3),
+    Statistic("start", "kl_sequence"),
+    Statistic("noise", "kl_sequence"),
+    Statistic("min_over_steps", "kl_teacher", H, steps=3),
+    Statistic("start", "kl_teacher"),
+    Statistic("noise", "kl_teacher"),
     Statistic("min_over_steps", "policy_kl", H, steps=5),
     Statistic("start", "policy_kl"),
     # entropy
@@ -105,6 +119,7 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("start", "entropy"),
     # length and truncation
     Statistic("min_over_steps", "response_length", H, steps=5),
+    Statistic("mean_over_steps", "response_length", steps=3),
     Statistic("median_over_steps", "response_length", L, steps=5),
     Statistic("median_over_steps", "response_length", steps=64, at_least=5),
     Statistic("peak", "response_length"),
@@ -114,10 +129,29 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("min_over_steps", "truncated_ratio", H, steps=3),
     Statistic("min_over_steps", "truncated_ratio", H, steps=10),
     Statistic("start", "truncated_ratio"),
-    # gradient
+    # gradient, policy and critic
     Statistic("median_over_steps", "grad_norm", H, steps=5),
     Statistic("mean_over_steps", "grad_norm", steps=64, at_least=20),
+    Statistic("min_over_steps", "policy_clip_ratio", H, steps=5),
+    Statistic("min_over_steps", "policy_loss", H, steps=20),
+    Statistic("max_over_steps", "explained_variance", L, steps=20),
+    Statistic("median_over_steps", "value_loss", H, steps=5),
+    Statistic("median_over_steps", "value_loss", steps=64, at_least=20),
     *(Statistic("nonfinite_streak_steps", signal, H) for signal in NOT_FINITE_SIGNALS),
+    # rollout engine against trainer, and how old samples are
+    Statistic("min_over_steps", "engine_prob_diff", H, steps=5),
+    Statistic("min_over_steps", "engine_prob_error", H, steps=5),
+    Statistic("max_over_steps", "engine_prob_correlation", L, steps=5),
+    Statistic("max_over_steps", "engine_effective_sample_ratio", L, steps=5),
+    Statistic("min_over_steps", "kl_engine", H, steps=5),
+    Statistic("mean_over_steps", "staleness", H, steps=20),
+    # speed
+    Statistic("max_over_steps", "tokens_per_second", L, steps=5),
+    Statistic("median_over_steps", "tokens_per_second", steps=64, at_least=20),
+    Statistic("max_over_steps", "tokens_per_second_per_gpu", L, steps=5),
+    Statistic("median_over_steps", "tokens_per_second_per_gpu", steps=64, at_least=20),
+    Statistic("min_over_steps", "rollout_seconds_per_token", H, steps=3),
+    Statistic("median_over_steps", "rollout_seconds_per_token", steps=64, at_least=20),
 )
 
 
@@ -149,8 +183,10 @@ STATISTIC_HELP: dict[str, str] = {
     "ewma": "Exponentially weighted mean with a warm start.",
     "ewma_max_over_steps": "Largest exponentially weighted mean of the last steps.",
     "best": "Best exponentially weighted mean (alpha 0.1) so far.",
+    "confirmed_best": "Highest level so far that two values in a row reached.",
     "peak": "Largest exponentially weighted mean (alpha 0.05) so far.",
     "start": "Median of the first five values.",
+    "gain": "Exponentially weighted mean (alpha 0.1) minus the start.",
     "noise": "The run's own step-to-step spread, as a standard deviation.",
     "drawdown": "Best minus the exponentially weighted mean.",
     "drawdown_min_over_steps": "Smallest drawdown of the last steps.",

@@ -13,6 +13,8 @@ Definitions (x_t is the t-th present value of the signal, t = 1, 2, ...):
   until 1/alpha values, so that the first value does not rule the next twenty.
 - ``ewma_max_over_steps``: largest of the last N values of that mean.
 - ``best``: running maximum of ewma(0.1), counted from the 3rd value.
+- ``confirmed_best``: running maximum of min(x_t, x_{t-1}), both of one attempt.
+- ``gain``: ewma(0.1) - start, from the 5th value.
 - ``drawdown``: best - ewma(alpha); ``drawdown_min_over_steps``: its smallest of the last N.
 - ``noise``: 0.886 x mean |x_t - x_{t-1}| over the last 64 differences, from the 6th on. For
   independent normal noise that is its standard deviation (E|d| = 2 sd / sqrt(pi)).
@@ -24,7 +26,8 @@ Definitions (x_t is the t-th present value of the signal, t = 1, 2, ...):
 - ``nonfinite_streak_steps``: records in a row in which the value was present and not finite; from
   the first value on.
 
-Resume (the step counter went back): windows are cleared; means, best, peak, start and noise stay.
+Resume (the step counter went back): windows are cleared; means, both bests, peak, start and noise
+stay.
 """
 
 from __future__ import annotations
@@ -35,7 +38,17 @@ from statistics import fmean, median
 from typing import Any, TypeVar, cast
 
 from exporter.runs.contract import STATISTICS, Statistic
-from exporter.runs.trackers import WINDOW, Noise, Patience, Peak, RecentMeans, Start, Tracker, Trend
+from exporter.runs.trackers import (
+    WINDOW,
+    Confirmed,
+    Noise,
+    Patience,
+    Peak,
+    RecentMeans,
+    Start,
+    Tracker,
+    Trend,
+)
 
 FINITE_BELOW = 1e300
 """Beyond that the sum of a window overflows: as bad as Inf."""
@@ -49,6 +62,14 @@ OVER_STEPS: dict[str, Callable[[list[float]], float]] = {
     "mean_over_steps": fmean,
     "median_over_steps": median,
 }
+
+OF_ONE_VALUE: dict[str, Callable[[], Start | Noise | Peak | Confirmed]] = {
+    "start": Start,
+    "noise": Noise,
+    "peak": Peak,
+    "confirmed_best": Confirmed,
+}
+"""Trackers whose value is the statistic of their name."""
 
 
 class SignalStatistics:
@@ -123,18 +144,25 @@ class SignalStatistics:
 
     def _tracked(self, name: str, alpha: str, steps: int) -> Read:
         match name:
-            case "start":
-                return self._tracker(name, Start()).value
-            case "noise":
-                return self._tracker(name, Noise()).value
-            case "peak":
-                return self._tracker(name, Peak()).value
+            case "start" | "noise" | "peak" | "confirmed_best":
+                return self._tracker(name, OF_ONE_VALUE[name]()).value
+            case "gain":
+                return self._gain()
             case "ewma_max_over_steps":
                 return self._tracker(f"means {alpha}", RecentMeans(float(alpha), steps)).value
             case "steps_since_best" | "records_since_best":
                 patience = self._tracker("patience", Patience(self._tracker("noise", Noise())))
                 return lambda: patience.since_best(name.partition("_")[0])
         return _trend_reader(self._tracker("trend", Trend()), name, alpha)
+
+    def _gain(self) -> Read:
+        trend, start = self._tracker("trend", Trend()), self._tracker("start", Start())
+
+        def gain() -> float | None:
+            mean, begun = trend.ewma("0.1"), start.value()
+            return None if mean is None or begun is None else mean - begun
+
+        return gain
 
     def _tracker(self, name: str, fresh: T) -> T:
         """The tracker of that name; ``fresh`` becomes it when there is none yet."""

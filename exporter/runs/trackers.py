@@ -147,6 +147,35 @@ class Peak:
         return self.highest
 
 
+class Confirmed:
+    """Running maximum of the smaller of two values in a row: one lucky value does not set it."""
+
+    __slots__ = ("highest", "last")
+
+    def __init__(self) -> None:
+        self.highest: float | None = None
+        self.last: float | None = None
+
+    def add(self, value: float, _step: int) -> None:
+        if self.last is not None:
+            both = min(self.last, value)
+            self.highest = both if self.highest is None else max(self.highest, both)
+        self.last = value
+
+    def resume(self) -> None:
+        self.last = None
+
+    def kept(self) -> float | None:
+        return self.highest
+
+    def take(self, kept: float | None) -> None:
+        self.highest = kept
+
+    def value(self) -> float | None:
+        """The best confirmed level, or ``None`` before the second value."""
+        return self.highest
+
+
 class RecentMeans:
     """The last values of an exponentially weighted mean."""
 

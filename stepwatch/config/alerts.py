@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwatch.config import events, gpu, limits
+from stepwatch.config import divergences, events, gpu, limits, rollouts, updates, validation
 from stepwatch.config.block import Block
 from stepwatch.config.section import Section
 
@@ -14,7 +14,11 @@ class Alerts(Section):
     Reward: limits.Reward = limits.Reward()
     RewardStagnation: limits.RewardStagnation = limits.RewardStagnation()
     NoLearningSignal: limits.NoLearningSignal = limits.NoLearningSignal()
+    ValidationDrop: validation.ValidationDrop = validation.ValidationDrop()
+    RewardHackSuspect: validation.RewardHackSuspect = validation.RewardHackSuspect()
     KL: limits.KL = limits.KL()
+    KLSequence: divergences.KLSequence = divergences.KLSequence()
+    KLTeacher: divergences.KLTeacher = divergences.KLTeacher()
     PolicyKLHigh: limits.PolicyKLHigh = limits.PolicyKLHigh()
     EntropyCollapse: limits.EntropyCollapse = limits.EntropyCollapse()
     EntropyExplosion: limits.EntropyExplosion = limits.EntropyExplosion()
@@ -22,6 +26,12 @@ class Alerts(Section):
     LengthCollapse: limits.LengthCollapse = limits.LengthCollapse()
     Truncation: limits.Truncation = limits.Truncation()
     GradNormHigh: limits.GradNormHigh = limits.GradNormHigh()
+    ClipFractionHigh: updates.ClipFractionHigh = updates.ClipFractionHigh()
+    PolicyLossPositive: updates.PolicyLossPositive = updates.PolicyLossPositive()
+    CriticDiverged: updates.CriticDiverged = updates.CriticDiverged()
+    RolloutMismatch: rollouts.RolloutMismatch = rollouts.RolloutMismatch()
+    Staleness: rollouts.Staleness = rollouts.Staleness()
+    SlowSteps: rollouts.SlowSteps = rollouts.SlowSteps()
     Stalled: events.Stalled = events.Stalled()
     RunFailed: events.RunFailed = events.RunFailed()
     RunVanished: events.RunVanished = events.RunVanished()

@@ -19,18 +19,23 @@ class NonFinite(Block):
 
 
 class RewardWarning(Section):
-    """RewardDrop; `noises` over 5 steps, `slow_noises` over 20, `lost` as share of the best."""
+    """RewardDrop; `noises` over 5 steps, `slow_noises` over 20, `lost` as share of the best.
+
+    `below_mean` is a share of the mean of 32 steps, whatever the noise.
+    """
 
     noises: Limit = 2.5
     slow_noises: Limit = 2
     lost: Ratio = 0.1
+    below_mean: Ratio | None = None
 
 
 class RewardCritical(Section):
-    """RewardCollapse."""
+    """RewardCollapse; as the warning."""
 
     noises: Limit = 4
     lost: Ratio = 0.3
+    below_mean: Ratio | None = None
 
 
 class Reward(Block):
@@ -135,10 +140,14 @@ class EntropyExplosion(Block):
 
 
 class LengthRunawayWarning(Section):
-    """`truncated_rise` is the rise of the truncated share that growth alone does not bring."""
+    """`truncated_rise` is the rise of the truncated share that growth alone does not bring.
+
+    `above` in tokens, whatever is cut.
+    """
 
     times_start: Limit = 2
     truncated_rise: Ratio = 0.05
+    above: Limit | None = None
 
 
 class LengthRunaway(Block):
@@ -191,6 +200,7 @@ class Truncation(Block):
 
 
 class GradNormHigh(Block):
-    """Median of 5 steps against the mean of 64."""
+    """Median of 5 steps against the mean of 64, and against `above`."""
 
     warning: Limit | None = 4
+    above: Limit | None = None

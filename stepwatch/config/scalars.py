@@ -22,7 +22,14 @@ _CLOSE = 0.6
 _USUAL_LEAD = 0.1
 
 # Alerts that share a block, and so are looked for under names that are no keys.
-_BLOCK_OF = {"RewardDrop": "Reward", "RewardCollapse": "Reward", "KLHigh": "KL", "KLExplosion": "KL"}
+_BLOCK_OF = {
+    "RewardDrop": "Reward",
+    "RewardCollapse": "Reward",
+    "KLHigh": "KL",
+    "KLExplosion": "KL",
+    "KLSequenceHigh": "KLSequence",
+    "KLTeacherHigh": "KLTeacher",
+}
 
 
 def _switch(value: Any) -> bool:

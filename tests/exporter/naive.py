@@ -69,6 +69,8 @@ OF_HISTORY: dict[str, Callable[[Statistic, History], float | None]] = {
     "ewma": lambda statistic, history: _newest(means(_alpha(statistic), history.finite())),
     "best": lambda _, history: max(means(0.1, history.finite())[2:], default=None),
     "drawdown": lambda statistic, history: _newest(drawdowns(statistic, history.finite())),
+    "confirmed_best": lambda _, history: confirmed_best(history),
+    "gain": lambda _, history: _gain(history.finite()),
     "ewma_max_over_steps": lambda statistic, history: max(
         last(statistic, _own(history, means(_alpha(statistic), history.finite()))), default=None
     ),
@@ -125,9 +127,22 @@ def drawdowns(statistic: Statistic, values: list[float]) -> list[float]:
     return [max(slow[2 : count + 1]) - own[count] for count in range(2, len(values))]
 
 
-def noise(history: History) -> float | None:
+def _pairs(history: History) -> list[tuple[float, float]]:
+    """Finite values with the one before, where both are of one attempt."""
     entries = [(attempt, x) for attempt, _, x in history.values if math.isfinite(x)]
-    differences = [abs(b - a) for (first, a), (second, b) in pairwise(entries) if first == second][-64:]
+    return [(a, b) for (first, a), (second, b) in pairwise(entries) if first == second]
+
+
+def confirmed_best(history: History) -> float | None:
+    return max(map(min, _pairs(history)), default=None)
+
+
+def _gain(values: list[float]) -> float | None:
+    return means(0.1, values)[-1] - median(values[:5]) if len(values) >= 5 else None
+
+
+def noise(history: History) -> float | None:
+    differences = [abs(b - a) for a, b in _pairs(history)][-64:]
     return math.sqrt(math.pi) / 2 * mean(differences) if len(differences) >= 6 else None
 
 

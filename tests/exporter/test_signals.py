@@ -369,6 +369,20 @@ def test_each_kind_of_kl_is_a_signal_of_its_own(framework: str, key: str, signal
     assert read(framework, {key: 0.5}) == {signal: 0.5}
 
 
+def test_what_importance_weights_leave_of_the_samples_is_a_share() -> None:
+    found = verl(rollout_corr__rollout_is_eff_sample_size=0.8, rollout_corr__rollout_is_mean=1.1)
+
+    assert found == {"engine_effective_sample_ratio": 0.8, "engine_importance_weight": 1.1}
+
+
+def test_a_part_of_the_reward_is_the_true_one_once_its_user_says_so() -> None:
+    values = {"reward": 0.9, "rewards/format/mean": 0.8, "rewards/accuracy/mean": 0.1}
+    named = signals.Reading("trl", {"true_reward": ["rewards/accuracy/mean"]})
+
+    assert "true_reward" not in signals.Reading("trl").signals(values)
+    assert named.signals(values) == {"reward": 0.9, "true_reward": 0.1}
+
+
 def test_kl_of_the_asynchronous_trl_trainer_is_not_to_the_reference() -> None:
     assert read("trl", {"kl": 0.1, "ratio": 1.0}) == {"policy_kl": 0.1, "importance_weight": 1.0}
 

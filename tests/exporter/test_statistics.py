@@ -160,6 +160,11 @@ def test_every_statistic_exists_after_64_values_and_none_before_the_first(statis
         ("kl", "start", [9.0, 1.0, 2.0, 3.0, 0.0, 50.0], 2.0),
         ("kl", "start", [1.0] * 4, None),
         ("entropy", "peak", [1.0, 3.0, 2.0, -50.0], 2.0),
+        ("validation_score", "confirmed_best", [0.1, 0.9, 0.3, 0.4, 0.2], 0.3),
+        ("validation_score", "confirmed_best", [0.9], None),
+        ("validation_score", "noise", [0.5] * 6, None),
+        ("true_reward", "gain", [1.0, 3.0, 1.0, 1.0, 4.0, 8.0], 2.0),
+        ("true_reward", "gain", [1.0] * 4, None),
         ("reward", "steps_since_best", [1.0] * 10, 5.0),
         ("reward", "records_since_best", [1.0] * 4, None),
     ],
@@ -208,14 +213,14 @@ def test_what_is_kept_and_taken_goes_on_like_a_resume(first: Events, second: Eve
     assert gone_on.statistics.kept() == restarted.statistics.kept()
 
 
-def test_a_resume_clears_windows_and_keeps_start_best_peak_and_noise() -> None:
-    reward, entropy = fresh("reward"), fresh("entropy")
-    for both in (reward, entropy):
+def test_a_resume_clears_windows_and_keeps_start_bests_peak_gain_and_noise() -> None:
+    signals = [fresh(name) for name in ("reward", "entropy", "validation_score")]
+    for both in signals:
         both.feed([index % 7 / 10 for index in range(70)])
-    before = {s: read() for both in (reward, entropy) for s, read in both.statistics.readers}
-    for both in (reward, entropy):
+    before = {s: read() for both in signals for s, read in both.statistics.readers}
+    for both in signals:
         both.statistics.resume()
-    after = {s: read() for both in (reward, entropy) for s, read in both.statistics.readers}
+    after = {s: read() for both in signals for s, read in both.statistics.readers}
 
     for statistic, value in after.items():
         if statistic.name.endswith("_over_steps"):
@@ -238,7 +243,7 @@ def test_every_statistic_has_a_help_text_and_every_help_text_a_statistic() -> No
 
 
 def test_what_serves_as_a_denominator_is_not_held() -> None:
-    unheld = {"noise", "start", "best", "peak", "ewma"}
+    unheld = {"noise", "start", "best", "confirmed_best", "peak", "ewma"}
 
     assert all(s.hold is Hold.NONE for s in STATISTICS if s.name in unheld)
 

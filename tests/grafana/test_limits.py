@@ -28,6 +28,14 @@ NOT_DRAWN = {
     "spread": "how alike rewards are that teach nothing",
     "truncated_rise": "what makes growth a runaway, on another signal than the length",
 }
+NOT_SHOWN: dict[tuple[str, ...], str] = {
+    ("RewardHackSuspect",): "a gain over the start, where the panel shows levels",
+    ("KLSequence",): "per response, where the panel shows nats per token",
+    ("RolloutMismatch",): "several measures, of which a run logs one or two",
+    ("Staleness",): "no panel shows how old samples are",
+    ("CriticDiverged", "warning", "explained"): "no panel shows the explained variance",
+    ("SlowSteps", "warning", "times_median"): "no panel shows the time of a token",
+}
 DRAWN_ALTHOUGH_NAMED_SO = {("Reward", "warning", "lost"), ("Reward", "critical", "lost")}
 
 
@@ -45,6 +53,8 @@ def limits() -> Iterator[tuple[str, ...]]:
 
 
 def is_drawn(path: tuple[str, ...]) -> bool:
+    if any(path[: len(hidden)] == hidden for hidden in NOT_SHOWN):
+        return False
     return path in DRAWN_ALTHOUGH_NAMED_SO or path[-1] not in NOT_DRAWN
 
 
@@ -65,7 +75,7 @@ def other(path: tuple[str, ...]) -> Any:
         return "777s"
     if isinstance(value, int) and path[-1] != "above_start":
         return value + 4 if path[1:2] == ("critical",) else max(1, value - 1) if value > 1 else 2
-    return 7.77 if value is None else round(value * (1.01 if "critical" in path else 0.99), 4)
+    return 0.777 if value is None else round(value * (1.01 if "critical" in path else 0.99), 4)
 
 
 def configured(path: tuple[str, ...], value: Any) -> str:

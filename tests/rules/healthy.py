@@ -26,6 +26,7 @@ REWARD_LOST = _is(0.125, statistic("drawdown", "reward", alpha="0.1"))
 REWARD_BEST = _is(2.0, statistic("best", "reward"))
 REWARD_NOISE = _is(0.25, statistic("noise", "reward"))
 REWARD_MEAN = _is(1.875, statistic("ewma", "reward", alpha="0.1"))
+REWARD_MAX_5 = _is(2.25, statistic("max_over_steps", "reward", steps=5))
 REWARD_MAX_10 = _is(2.25, statistic("max_over_steps", "reward", steps=10))
 REWARD_MAX_20 = _is(2.25, statistic("max_over_steps", "reward", steps=20))
 REWARD_MAX_32 = _is(2.25, statistic("max_over_steps", "reward", steps=32))
@@ -34,6 +35,7 @@ REWARD_RANGE_20 = _is(1.0, statistic("range_over_steps", "reward", steps=20))
 REWARD_RANGE_32 = _is(1.25, statistic("range_over_steps", "reward", steps=32))
 REWARD_MEDIAN_32 = _is(1.75, statistic("median_over_steps", "reward", steps=32))
 REWARD_MEAN_20 = _is(1.75, statistic("mean_over_steps", "reward", steps=20))
+REWARD_MEAN_32 = _is(1.75, statistic("mean_over_steps", "reward", steps=32))
 STEPS_SINCE_BEST = _is(40, statistic("steps_since_best", "reward"))
 RECORDS_SINCE_BEST = _is(40, statistic("records_since_best", "reward"))
 HIGHEST_10 = _is(4.0, statistic("max_over_steps", "reward_max", steps=10))
@@ -44,11 +46,24 @@ HIGHEST_MEDIAN = _is(4.0, statistic("median_over_steps", "reward_max", steps=64)
 REWARD_STD = _is(0.5, statistic("mean_over_steps", "reward_std", steps=20))
 ZERO_STD = _is(0.5, statistic("mean_over_steps", "zero_std_ratio", steps=20))
 
+# what the reward is worth: a good part of it is true, and held-out prompts are solved as often as ever
+GAIN = _is(0.75, statistic("gain", "reward"))
+TRUE_GAIN = _is(0.5, statistic("gain", "true_reward"))
+VALIDATION_MAX = _is(0.125, statistic("max_over_steps", "validation_score", steps=2))
+VALIDATION_BEST = _is(0.125, statistic("confirmed_best", "validation_score"))
+VALIDATION_NOISE = _is(0.00390625, statistic("noise", "validation_score"))
+
 # KL: a quarter nat over a start of an eighth
 KL = _is(0.375, latest("kl"))
 KL_MIN = _is(0.25, statistic("min_over_steps", "kl", steps=3))
 KL_START = _is(0.125, statistic("start", "kl"))
 KL_NOISE = _is(0.0625, statistic("noise", "kl"))
+KL_SEQUENCE_MIN = _is(64.0, statistic("min_over_steps", "kl_sequence", steps=3))
+KL_SEQUENCE_START = _is(37.5, statistic("start", "kl_sequence"))
+KL_SEQUENCE_NOISE = _is(8.0, statistic("noise", "kl_sequence"))
+KL_TEACHER_MIN = _is(1.5, statistic("min_over_steps", "kl_teacher", steps=3))
+KL_TEACHER_START = _is(2.0, statistic("start", "kl_teacher"))
+KL_TEACHER_NOISE = _is(0.125, statistic("noise", "kl_teacher"))
 POLICY_KL_MIN = _is(0.0078125, statistic("min_over_steps", "policy_kl", steps=5))
 POLICY_KL_START = _is(0.0078125, statistic("start", "policy_kl"))
 
@@ -63,6 +78,7 @@ ENTROPY_START = _is(1.0, statistic("start", "entropy"))
 # responses: grow slowly, few are cut
 LENGTH = _is(400.0, latest("response_length"))
 LENGTH_MIN = _is(400.0, statistic("min_over_steps", "response_length", steps=5))
+LENGTH_MEAN_3 = _is(512.0, statistic("mean_over_steps", "response_length", steps=3))
 LENGTH_MEDIAN_5 = _is(400.0, statistic("median_over_steps", "response_length", steps=5))
 LENGTH_MEDIAN_64 = _is(400.0, statistic("median_over_steps", "response_length", steps=64))
 LENGTH_PEAK = _is(500.0, statistic("peak", "response_length"))
@@ -74,10 +90,31 @@ TRUNCATED_MIN_3 = _is(0.0625, statistic("min_over_steps", "truncated_ratio", ste
 TRUNCATED_MIN_10 = _is(0.0625, statistic("min_over_steps", "truncated_ratio", steps=10))
 TRUNCATED_START = _is(0.125, statistic("start", "truncated_ratio"))
 
-# gradient
+# gradient, policy and critic: a tenth is clipped, half of the variance is explained
 GRAD_NORM_MEDIAN = _is(1.0, statistic("median_over_steps", "grad_norm", steps=5))
 GRAD_NORM_MEAN = _is(1.0, statistic("mean_over_steps", "grad_norm", steps=64))
+CLIPPED_MIN = _is(0.1, statistic("min_over_steps", "policy_clip_ratio", steps=5))
+POLICY_LOSS_MIN = _is(-0.5, statistic("min_over_steps", "policy_loss", steps=20))
+EXPLAINED_MAX = _is(0.5, statistic("max_over_steps", "explained_variance", steps=20))
+VALUE_LOSS = _is(0.25, statistic("median_over_steps", "value_loss", steps=5))
+VALUE_LOSS_USUAL = _is(0.25, statistic("median_over_steps", "value_loss", steps=64))
 STREAKS = tuple(_is(0, statistic("nonfinite_streak_steps", signal)) for signal in NOT_FINITE_SIGNALS)
+
+# rollouts: the engine is close to the trainer, samples are two versions old
+PROB_DIFF_MIN = _is(0.004, statistic("min_over_steps", "engine_prob_diff", steps=5))
+PROB_ERROR_MIN = _is(1.01, statistic("min_over_steps", "engine_prob_error", steps=5))
+CORRELATION_MAX = _is(0.999, statistic("max_over_steps", "engine_prob_correlation", steps=5))
+EFFECTIVE_MAX = _is(0.9, statistic("max_over_steps", "engine_effective_sample_ratio", steps=5))
+ENGINE_KL_MIN = _is(0.001, statistic("min_over_steps", "kl_engine", steps=5))
+STALENESS = _is(2.0, statistic("mean_over_steps", "staleness", steps=20))
+
+# speed: steady, on eight GPUs
+SPEED = _is(4096.0, statistic("max_over_steps", "tokens_per_second", steps=5))
+SPEED_USUAL = _is(4096.0, statistic("median_over_steps", "tokens_per_second", steps=64))
+GPU_SPEED = _is(512.0, statistic("max_over_steps", "tokens_per_second_per_gpu", steps=5))
+GPU_SPEED_USUAL = _is(512.0, statistic("median_over_steps", "tokens_per_second_per_gpu", steps=64))
+SECONDS_PER_TOKEN = _is(0.25, statistic("min_over_steps", "rollout_seconds_per_token", steps=3))
+SECONDS_PER_TOKEN_USUAL = _is(0.25, statistic("median_over_steps", "rollout_seconds_per_token", steps=64))
 
 # progress; the last step lies ahead of promtool's clock, which starts at 0
 STEP = _is(640, fact("rl_step"))

@@ -18,7 +18,18 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 RULES = PurePosixPath("prometheus/generated/rules")
 
-EVERYTHING = {"alerts": {"RunFinished": {"enabled": True}, "GPUMemoryHigh": {"enabled": True}}}
+EVERYTHING: dict[str, Any] = {
+    "alerts": {
+        "RunFinished": {"enabled": True},
+        "GPUMemoryHigh": {"enabled": True},
+        "PolicyLossPositive": {"enabled": True},
+        "Reward": {"warning": {"below_mean": 0.25}, "critical": {"below_mean": 0.5}},
+        "KL": {"warning": {"above": 16}, "critical": {"above": 32}},
+        "KLSequence": {"warning": {"above": 1024}},
+        "LengthRunaway": {"warning": {"above": 2048}},
+        "GradNormHigh": {"above": 64},
+    }
+}
 """The default configuration with what is off by default switched on."""
 
 

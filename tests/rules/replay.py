@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TextIO
 from unittest import mock
 
@@ -34,7 +35,11 @@ NO_HOLD = 1.0
 """Shorter than the time between two records: each is seen as it is."""
 
 
-def write(name: str, log: Path, out: TextIO) -> dict[str, int]:
+Keys = Mapping[str, Sequence[str]]
+"""Keys of signals, as `signals:` of config.yaml names them."""
+
+
+def write(name: str, log: Path, out: TextIO, keys: Keys = MappingProxyType({})) -> dict[str, int]:
     """Write the samples of the log's runs as OpenMetrics; returns the records of each run, by its name."""
     rosters: list[_Shown] = []
 
@@ -44,13 +49,13 @@ def write(name: str, log: Path, out: TextIO) -> dict[str, int]:
 
     with mock.patch.object(log_module, "Roster", shown):
         for found in gathered(discover.files([str(log)])):
-            _read(found)
+            _read(found, keys)
     return {run: count for roster in rosters for run, count in roster.end()}
 
 
-def _read(found: Found) -> None:
+def _read(found: Found, keys: Keys) -> None:
     """Read a log to its end."""
-    log = Log(found, StateFolder(None), Health(), Options(hold=NO_HOLD))
+    log = Log(found, StateFolder(None), Health(), Options(hold=NO_HOLD, keys=keys))
     while log.more:
         log.read(time.time(), time.monotonic())
     log.read(time.time() + LAST_LINE_SECONDS, time.monotonic())

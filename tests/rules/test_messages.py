@@ -25,12 +25,17 @@ LOOK = 37
 HOLES = ("<no value>", "%!", "?", "NaN", "error calling")
 
 OPTIONAL: dict[str, tuple[Series, ...]] = {
-    "RewardDrop": (h.REWARD_DRAWDOWN_20, h.TOTAL_STEPS),
+    "RewardDrop": (h.REWARD_DRAWDOWN_20, h.REWARD_MAX_5, h.REWARD_MEAN_32, h.TOTAL_STEPS),
     "RewardCollapse": (h.REWARD_MAX_20, h.REWARD_RANGE_20, h.HIGHEST_20, h.SAMPLES_RANGE_20),
     "NoLearningSignal": (h.REWARD_MAX_32, h.REWARD_RANGE_32, h.REWARD_MEDIAN_32, h.ZERO_STD),
+    "ValidationDrop": (h.REWARD, h.REWARD_MEAN, h.REWARD_BEST),
+    "RewardHackSuspect": (h.VALIDATION_MAX, h.VALIDATION_BEST, h.VALIDATION_NOISE),
+    "CriticDiverged": (h.VALUE_LOSS, h.VALUE_LOSS_USUAL),
+    "RolloutMismatch": (h.PROB_ERROR_MIN, h.CORRELATION_MAX, h.ENGINE_KL_MIN),
     "EntropyCollapse": (h.REWARD, h.REWARD_BEST, h.REWARD_LOST, h.RECORDS_SINCE_BEST),
     "LengthRunaway": (h.TRUNCATED, h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
     "LengthCollapse": (h.REWARD, h.REWARD_BEST, h.REWARD_LOST),
+    "SlowSteps": (h.TOTAL_STEPS, h.SPEED, h.SPEED_USUAL, h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
     "Stalled": (h.TOTAL_STEPS, h.STEP_INTERVAL),
     "RunFailed": (h.TOTAL_STEPS,),
     "RunFinished": (h.TOTAL_STEPS, h.REWARD_BEST),

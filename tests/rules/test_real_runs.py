@@ -17,7 +17,7 @@ import yaml
 from exporter.runs.contract import NOT_FINITE_SIGNALS
 from tests.lacking import lacking
 from tests.real import PrometheusServer
-from tests.rules import rendered, replay
+from tests.rules import rendered, replay, states
 from tests.rules.promtool import INTERVAL
 
 pytestmark = pytest.mark.e2e
@@ -25,6 +25,36 @@ pytestmark = pytest.mark.e2e
 LABELS = replay.REAL_RUNS / "labels.yaml"
 RESOLVES = re.compile(r"must resolve by record (\d+)")
 RUNS = re.compile(r"(\d+) runs")
+
+HACKED = {
+    "jsonl/tinker_leetcode_llama1b_easy_reward_hacking.jsonl": "reward/correctness_f",
+    "jsonl/tinker_leetcode_llama3b_easy_llmjudge_long.jsonl": "reward/f",
+}
+NOT_HACKED = {
+    "tfevents/events.out.tfevents.1761072235.grpo_vl_improving": "train/rewards/mc_idx_reward/mean",
+    "tfevents/events.out.tfevents.1761134743.grpo_vl_entropy_collapse": "train/rewards/mc_idx_reward/mean",
+    "trl_console/unsloth_grpo_gradnorm_nan_until_step20.log": "rewards/check_answer/mean",
+    "trl_state/xling_grpo_50_trainer_state.json": "rewards/r1_correctness",
+}
+"""Logs of several rewards, with the key of the one that cannot be gamed."""
+
+TEACHER = "actor/reward_kl_penalty"
+DISTILLED = {
+    "verl_console/opd_f6sves9c_flat_52steps.log": False,
+    "verl_console/opd_ry3hgbx5_healthy_180steps.log": False,
+    "verl_console/opd_gjvwlq13_length_and_reward_collapse.log": True,
+}
+"""Distillation runs, of which the KL is to a teacher, and whether it explodes."""
+
+NAMED: dict[str, dict[str, list[str]]] = {
+    **{log: {"true_reward": [key]} for log, key in {**HACKED, **NOT_HACKED}.items()},
+    **{log: {"kl_teacher": [TEACHER]} for log in DISTILLED},
+}
+
+
+def _with_names(log: str) -> str:
+    """The name of a log that is read once more, with its user's names for what it holds."""
+    return f"{log} with names"
 
 
 def _labels() -> dict[str, dict[str, Any]]:
@@ -68,14 +98,17 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
     with (folder / "samples").open("w") as out:
         for name in _labels():
             found.runs[name] = replay.write(name, replay.REAL_RUNS / name, out)
+        for log, keys in NAMED.items():
+            name = _with_names(log)
+            found.runs[name] = replay.write(name, replay.REAL_RUNS / log, out, keys)
         out.write("# EOF\n")
     server = PrometheusServer("3.13", folder, options=("--storage.tsdb.retention.time=100y",))
     command = [server.tool.tool, "tsdb", "create-blocks-from", "openmetrics", "-q"]
     subprocess.run([*command, folder / "samples", server.folder / "data"], check=True)
     with server:
-        for rule in rendered.rules("rl"):
+        for rule in rendered.rules("rl", {}):
             name, severity, topic = rule["alert"], rule["labels"]["severity"], rule["labels"]["topic"]
-            if topic != "progress":
+            if name not in states.ALERTS:
                 for log, run, records in _held(server.url, rule["expr"], found.runs):
                     found.fired.setdefault(log, []).append(Fired(name, severity, topic, run, records))
         for signal in NOT_FINITE_SIGNALS:
@@ -166,3 +199,33 @@ def test_on_flat_runs_one_warning_at_most_is_about_anything_but_the_reward(verdi
         if each.alert != "RewardStagnation"
     ]
     assert len(others) <= 1, others
+
+
+def _fired_with_names(alert: str, verdicts: Verdicts) -> dict[str, int]:
+    """The first record at which an alert fires, of each log that is read with its user's names."""
+    logs = {_with_names(log): log for log in NAMED}
+    return {
+        logs[log]: each.records[0]
+        for log, fired in verdicts.fired.items()
+        for each in fired
+        if log in logs and each.alert == alert
+    }
+
+
+def test_hacking_is_suspected_where_the_true_reward_is_named_and_stays_behind(verdicts: Verdicts) -> None:
+    suspected = _fired_with_names("RewardHackSuspect", verdicts)
+
+    assert suspected.keys() == HACKED.keys()
+    assert all(suspected[log] <= 40 for log in HACKED), suspected
+
+
+def test_no_log_is_suspected_of_hacking_while_nothing_true_is_named(verdicts: Verdicts) -> None:
+    fired = {each.alert for log in _labels() for each in verdicts.fired.get(log, [])}
+
+    assert "RewardHackSuspect" not in fired
+
+
+def test_a_policy_that_leaves_its_teacher_is_told_of_and_no_other(verdicts: Verdicts) -> None:
+    moved = _fired_with_names("KLTeacherHigh", verdicts)
+
+    assert moved.keys() == {log for log, explodes in DISTILLED.items() if explodes}

@@ -31,6 +31,7 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("reward_max", "Largest score of the batch."),
     Signal("reward_min", "Smallest score of the batch."),
     Signal("reward_std", "Standard deviation of the reward over the batch."),
+    Signal("true_reward", "Mean of a part of the reward that cannot be gamed, once it is named as that."),
     Signal("zero_std_ratio", "Share of prompt groups whose rewards are all equal."),
     Signal("advantage_mean", "Mean advantage over response tokens."),
     Signal("advantage_max", "Largest advantage over response tokens."),
@@ -152,6 +153,10 @@ SIGNALS: tuple[Signal, ...] = (
         "Mean difference of log probabilities between rollout engine and trainer in nats.",
     ),
     Signal("engine_importance_weight", "Mean importance weight between trainer and rollout engine."),
+    Signal(
+        "engine_effective_sample_ratio",
+        "Share of the samples that are left when they are weighted by trainer over rollout engine.",
+    ),
 )
 
 NAMES = tuple(signal.name for signal in SIGNALS)

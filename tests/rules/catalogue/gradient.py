@@ -1,9 +1,9 @@
-"""Gradients grow, and numbers are none."""
+"""Gradients grow, updates are clipped, the critic is lost, and numbers are none."""
 
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, FROM, Limit, Rule, Way
+from tests.rules.cases import ABOVE, BELOW, FROM, Limit, Rule, Way
 
 RULES = (
     *(
@@ -36,7 +36,71 @@ RULES = (
                 needs=(h.GRAD_NORM_MEDIAN, h.GRAD_NORM_MEAN),
                 says=("gradient norm 8", "limit 4 (4 times"),
             ),
+            Way(
+                "above a fixed limit",
+                {h.GRAD_NORM_MEDIAN: 128, h.GRAD_NORM_MEAN: 128},
+                limits=(Limit(h.GRAD_NORM_MEDIAN, ABOVE, 64),),
+                needs=(h.GRAD_NORM_MEDIAN,),
+                spares=(h.GRAD_NORM_MEAN,),
+                says=("gradient norm 128", "or 64"),
+            ),
         ),
         silent={"no gradient at all": {h.GRAD_NORM_MEDIAN: 0, h.GRAD_NORM_MEAN: 0}},
+    ),
+    Rule(
+        "ClipFractionHigh",
+        "warning",
+        "ClipFractionHigh",
+        ways=(
+            Way(
+                "most is clipped",
+                {h.CLIPPED_MIN: 0.75},
+                limits=(Limit(h.CLIPPED_MIN, ABOVE, 0.5),),
+                needs=(h.CLIPPED_MIN,),
+                says=("at least 75 % of tokens clipped for 5 steps, limit 50 %",),
+            ),
+        ),
+    ),
+    Rule(
+        "PolicyLossPositive",
+        "info",
+        "PolicyLossPositive",
+        ways=(
+            Way(
+                "above 0",
+                {h.POLICY_LOSS_MIN: 0.5},
+                limits=(Limit(h.POLICY_LOSS_MIN, ABOVE, 0),),
+                needs=(h.POLICY_LOSS_MIN,),
+                says=("policy loss at least 0.5 for 20 steps, limit 0",),
+            ),
+        ),
+    ),
+    Rule(
+        "CriticDiverged",
+        "warning",
+        "CriticDiverged",
+        ways=(
+            Way(
+                "explains less than nothing",
+                {h.EXPLAINED_MAX: -0.5},
+                limits=(Limit(h.EXPLAINED_MAX, BELOW, 0), Limit(h.RECORDS, FROM, 50)),
+                needs=(h.EXPLAINED_MAX, h.RECORDS),
+                spares=(h.VALUE_LOSS, h.VALUE_LOSS_USUAL),
+                says=("explained variance at most -0.5 for 20 steps, limit 0",),
+            ),
+            Way(
+                "its loss leaps",
+                {h.VALUE_LOSS: 2},
+                limits=(
+                    Limit(h.VALUE_LOSS, ABOVE, 5 * 0.25),
+                    Limit(h.VALUE_LOSS, ABOVE, 5 * 0.25, {h.VALUE_LOSS_USUAL: -0.25}),
+                    Limit(h.RECORDS, FROM, 50),
+                ),
+                needs=(h.VALUE_LOSS, h.VALUE_LOSS_USUAL, h.RECORDS),
+                spares=(h.EXPLAINED_MAX,),
+                says=("value loss 2 (median of 5 steps), limit 1.25 (5 times",),
+            ),
+        ),
+        silent={"a critic warms up": {h.EXPLAINED_MAX: -0.5, h.VALUE_LOSS: 2, h.RECORDS: 49}},
     ),
 )

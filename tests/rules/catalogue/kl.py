@@ -5,6 +5,19 @@ from __future__ import annotations
 from tests.rules import healthy as h
 from tests.rules.cases import ABOVE, Limit, Rule, Way
 
+
+def _above(limit: float) -> Way:
+    """An absolute limit, whatever the start."""
+    return Way(
+        "above a fixed limit",
+        {h.KL_MIN: 64, h.KL_START: 64},
+        limits=(Limit(h.KL_MIN, ABOVE, limit),),
+        needs=(h.KL_MIN,),
+        spares=(h.KL_START, h.KL_NOISE),
+        says=("KL at least 64 nats/token for 3 steps", f", limit {limit}"),
+    )
+
+
 RULES = (
     Rule(
         "KLHigh",
@@ -25,6 +38,7 @@ RULES = (
                     "limits 0.5 and 0.188 (3 times",
                 ),
             ),
+            _above(16),
         ),
         silent={"as high from the start": {h.KL_MIN: 8, h.KL_START: 8}},
     ),
@@ -47,8 +61,63 @@ RULES = (
                     "limits 1 and 0.375 (6 times",
                 ),
             ),
+            _above(32),
         ),
         silent={"as high from the start": {h.KL_MIN: 8, h.KL_START: 8}},
+    ),
+    Rule(
+        "KLSequenceHigh",
+        "warning",
+        "KLSequence",
+        ways=(
+            Way(
+                "above the start, by the token",
+                {h.KL_SEQUENCE_MIN: 512},
+                limits=(
+                    Limit(h.KL_SEQUENCE_MIN, ABOVE, (0.125 + 0.5) * 512),
+                    Limit(h.KL_SEQUENCE_MIN, ABOVE, 0.125 * 512 + 3 * 128, {h.KL_SEQUENCE_NOISE: 128}),
+                ),
+                needs=(
+                    h.KL_SEQUENCE_MIN,
+                    h.KL_SEQUENCE_START,
+                    h.KL_SEQUENCE_NOISE,
+                    h.LENGTH_MEAN_3,
+                    h.LENGTH_START,
+                ),
+                says=(
+                    "KL at least 512 nats/response for 3 steps, limit 1024",
+                    "1 nats/token, start 0.125",
+                    "limits 0.5 and 0.0469 (3 times",
+                ),
+            ),
+            Way(
+                "above a fixed limit",
+                {h.KL_SEQUENCE_MIN: 2048, h.KL_SEQUENCE_START: 2048},
+                limits=(Limit(h.KL_SEQUENCE_MIN, ABOVE, 1024, {h.LENGTH_MEAN_3: None}),),
+                needs=(h.KL_SEQUENCE_MIN,),
+                spares=(h.KL_SEQUENCE_START, h.KL_SEQUENCE_NOISE, h.LENGTH_MEAN_3, h.LENGTH_START),
+                says=("at least 2.05e+03 nats/response", "limit 1024"),
+            ),
+        ),
+        silent={"responses grow, and the KL with them": {h.KL_SEQUENCE_MIN: 512, h.LENGTH_MEAN_3: 4096}},
+    ),
+    Rule(
+        "KLTeacherHigh",
+        "warning",
+        "KLTeacher",
+        ways=(
+            Way(
+                "away from the teacher",
+                {h.KL_TEACHER_MIN: 4},
+                limits=(
+                    Limit(h.KL_TEACHER_MIN, ABOVE, 2 + 1),
+                    Limit(h.KL_TEACHER_MIN, ABOVE, 2 + 6 * 1, {h.KL_TEACHER_NOISE: 1}),
+                ),
+                needs=(h.KL_TEACHER_MIN, h.KL_TEACHER_START, h.KL_TEACHER_NOISE),
+                says=("at least 4 nats/token for 3 steps", "start 2 by 2", "limits 1 and 0.75 (6 times"),
+            ),
+        ),
+        silent={"as far from the start": {h.KL_TEACHER_MIN: 8, h.KL_TEACHER_START: 8}},
     ),
     Rule(
         "PolicyKLHigh",

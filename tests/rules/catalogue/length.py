@@ -27,6 +27,14 @@ RULES = (
                     "limit 17.5 % (start 12.5 % + 5 %)",
                 ),
             ),
+            Way(
+                "above a fixed limit",
+                {h.LENGTH_MIN: 4096, h.LENGTH_START: 4096},
+                limits=(Limit(h.LENGTH_MIN, ABOVE, 2048),),
+                needs=(h.LENGTH_MIN,),
+                spares=(h.LENGTH_START, h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
+                says=("at least 4096 tokens for 5 steps", "limit 2048"),
+            ),
         ),
         silent={
             "growth alone": {h.LENGTH_MIN: 1000},

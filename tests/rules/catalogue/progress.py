@@ -1,9 +1,9 @@
-"""No step is made, or the run has ended; signs of life are told in `test_states.py`."""
+"""No step is made, steps are slow, or the run has ended; signs of life are told in `test_states.py`."""
 
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import Rule, Way
+from tests.rules.cases import ABOVE, BELOW, Limit, Rule, Way
 
 RULES = (
     Rule(
@@ -24,6 +24,37 @@ RULES = (
             "its writer is gone": {h.LAST_STEP_AT: -1000, h.WRITER_PRESENT: 0},
         },
         wait=15,
+    ),
+    Rule(
+        "SlowSteps",
+        "warning",
+        "SlowSteps",
+        ways=(
+            Way(
+                "few tokens per GPU",
+                {h.GPU_SPEED: 128},
+                limits=(Limit(h.GPU_SPEED, BELOW, 0.5 * 512),),
+                needs=(h.GPU_SPEED, h.GPU_SPEED_USUAL),
+                spares=(h.SPEED, h.SPEED_USUAL, h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
+                says=("640 of 1000", "at most 128 tokens/s per GPU for 5 steps, limit 256 (50 %"),
+            ),
+            Way(
+                "few tokens",
+                {h.SPEED: 512},
+                limits=(Limit(h.SPEED, BELOW, 0.5 * 4096),),
+                needs=(h.SPEED, h.SPEED_USUAL),
+                spares=(h.GPU_SPEED, h.GPU_SPEED_USUAL, h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
+                says=("at most 512 tokens/s for 5 steps, limit 2.05e+03 (50 %",),
+            ),
+            Way(
+                "slow generation",
+                {h.SECONDS_PER_TOKEN: 1},
+                limits=(Limit(h.SECONDS_PER_TOKEN, ABOVE, 3 * 0.25),),
+                needs=(h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
+                spares=(h.SPEED, h.SPEED_USUAL, h.GPU_SPEED, h.GPU_SPEED_USUAL),
+                says=("generation at least 1 s/token for 3, limit 0.75 (3 times",),
+            ),
+        ),
     ),
     *(
         Rule(

@@ -18,6 +18,24 @@ def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Way:
     )
 
 
+def _below_mean(share: float) -> Way:
+    """Whatever its noise and its best, the reward stays this share below the mean of 32 steps."""
+    return Way(
+        "below its mean",
+        {h.REWARD_MAX_5: 0.125},
+        limits=(
+            Limit(h.REWARD_MAX_5, BELOW, 1.75 - share * 1.75),
+            Limit(h.REWARD_MAX_5, BELOW, -2 - share * 2, {h.REWARD_MEAN_32: -2}),
+        ),
+        needs=(h.REWARD_MAX_5, h.REWARD_MEAN_32),
+        spares=(h.REWARD_BEST, h.REWARD_NOISE, h.REWARD_DRAWDOWN_5),
+        says=(
+            "at most 0.125 for 5 steps",
+            f"limit {1.75 - share * 1.75:.3g} ({100 * share:g} % below the mean of 32)",
+        ),
+    )
+
+
 RULES = (
     Rule(
         "RewardDrop",
@@ -52,6 +70,7 @@ RULES = (
                 needs=(h.REWARD_DRAWDOWN_20, h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
                 says=("by at least 0.75 for 20", "limit 0.5 (2 times"),
             ),
+            _below_mean(0.25),
         ),
     ),
     Rule(
@@ -83,6 +102,7 @@ RULES = (
                 h.SAMPLES_RANGE_20,
                 "never above 0 and always the same for 20 steps",
             ),
+            _below_mean(0.5),
         ),
     ),
     Rule(

@@ -143,6 +143,7 @@ KEYS: Keys = {
     "engine_prob_correlation": ("training/rollout_actor_probs_pearson_corr",),
     "engine_logprob_diff": ("rollout_corr/log_ppl_abs_diff",),
     "engine_importance_weight": ("rollout_corr/rollout_is_mean",),
+    "engine_effective_sample_ratio": ("rollout_corr/rollout_is_eff_sample_size",),
 }
 
 PARTS = (
