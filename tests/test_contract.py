@@ -19,10 +19,11 @@ from exporter.runs.health import Health
 from exporter.runs.record import Record, TotalSteps
 from exporter.runs.run import Clock, Options, Run
 from exporter.runs.views import View
-from stepwatch import pages
+from stepwatch import logfiles, pages
+from tests.formats import real_logs
 from tests.lacking import lacking
 from tests.real import AlertmanagerServer, PrometheusServer
-from tests.rules import expressions, gpu, rendered, replay
+from tests.rules import expressions, gpu, rendered
 from tests.rules.catalogue import RULES
 from tests.rules.rendered import CHECKOUT
 from tests.rules.series import Series
@@ -274,13 +275,13 @@ def test_a_run_has_at_most_250_series() -> None:
     assert len(lines) <= SERIES_LIMIT
 
 
-@pytest.mark.e2e
-def test_a_real_run_has_at_most_250_series(tmp_path: Path) -> None:
-    log = replay.REAL_RUNS / "verl_console" / "searchr1_grpo_part1_steps0-149.log"
+def test_a_real_run_has_at_most_250_series() -> None:
+    log = real_logs() / "verl_console" / "searchr1_grpo_part1_steps0-149.log"
     if not log.exists():
         lacking(f"there is no {log}")
-    with (tmp_path / "samples").open("w+") as out:
-        replay.write("a", log, out)
-        out.seek(0)
-        series = {line.rsplit(" ", 2)[0] for line in out}
+    (found,) = logfiles.logs([str(log)], log.parent)
+    (run,) = logfiles.read(found, Options()).runs.values()
+    run.watched = True
+    chunks = RunText().chunks(View("a", run, "running", None), 0.0)
+    series = [line for lines in chunks.values() for line in lines.splitlines()]
     assert 50 < len(series) <= SERIES_LIMIT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
@@ -11,7 +11,7 @@ from unittest import mock
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged, Unjudged
 from stepwatch.backtest.rules import Rule
-from stepwatch.backtest.tape import Replayed
+from stepwatch.backtest.tape import START, Replayed
 from stepwatch.backtest.work import Backtest, prepared
 from stepwatch.config import Config
 from tests import real
@@ -32,7 +32,11 @@ def loaded(logs: Iterable[Path], config: Config, also: Collection[str] = ()) -> 
 
 def of_rules(runs: Iterable[Judged | Unjudged], rules: Iterable[Rule]) -> dict[str, Verdict]:
     """What these rules say of each file."""
-    topics = {rule.alert: rule.topic for rule in rules}
+    return of_judged(runs, {rule.alert: rule.topic for rule in rules})
+
+
+def of_judged(runs: Iterable[Judged | Unjudged], topics: Mapping[str, str]) -> dict[str, Verdict]:
+    """What was said of each file, with the topics of alerts."""
     found: dict[str, Verdict] = {}
     for run in runs:
         if isinstance(run, Judged):
@@ -57,3 +61,14 @@ def _note(found: dict[str, Verdict], files: Iterable[str], records: int, alarms:
         before = found.get(file, Verdict())
         together = sorted([*before.alarms, *alarms], key=lambda alarm: alarm.record)
         found[file] = Verdict(before.records + records, tuple(together))
+
+
+def broken(backtest: Backtest, signals: Iterable[str]) -> Iterator[tuple[str, list[set[int]]]]:
+    """Each file with the records at which a signal is NaN or Inf, a set for each signal."""
+    last = START + max(len(run.steps) for run in backtest.runs)
+    metrics = [f"max by (run) (rl_{signal})" for signal in signals]
+    odd = [f"{metric} != {metric} or abs({metric}) == Inf" for metric in metrics]
+    found = [backtest.prometheus.over(expression, START, last) for expression in odd]
+    for run in backtest.runs:
+        times = [{time - START for time in each.get(run.run, ())} for each in found]
+        yield run.files[0], [{time for time in each if time <= len(run.steps)} for each in times if each]
