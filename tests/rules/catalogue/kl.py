@@ -96,7 +96,7 @@ RULES = (
                 limits=(Limit(h.KL_SEQUENCE_MIN, ABOVE, 1024, {h.LENGTH_MEAN_3: None}),),
                 needs=(h.KL_SEQUENCE_MIN,),
                 spares=(h.KL_SEQUENCE_START, h.KL_SEQUENCE_NOISE, h.LENGTH_MEAN_3, h.LENGTH_START),
-                says=("at least 2.05e+03 nats/response", "limit 1024"),
+                says=("at least 2048 nats/response", "limit 1024"),
             ),
         ),
         silent={"responses grow, and the KL with them": {h.KL_SEQUENCE_MIN: 512, h.LENGTH_MEAN_3: 4096}},

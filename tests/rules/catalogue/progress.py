@@ -44,7 +44,7 @@ RULES = (
                 limits=(Limit(h.SPEED, BELOW, 0.5 * 4096),),
                 needs=(h.SPEED, h.SPEED_USUAL),
                 spares=(h.GPU_SPEED, h.GPU_SPEED_USUAL, h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
-                says=("at most 512 tokens/s for 5 steps, limit 2.05e+03 (50 %",),
+                says=("at most 512 tokens/s for 5 steps, limit 2048 (50 %",),
             ),
             Way(
                 "slow generation",
@@ -52,7 +52,7 @@ RULES = (
                 limits=(Limit(h.SECONDS_PER_TOKEN, ABOVE, 3 * 0.25),),
                 needs=(h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
                 spares=(h.SPEED, h.SPEED_USUAL, h.GPU_SPEED, h.GPU_SPEED_USUAL),
-                says=("generation at least 1 s/token for 3, limit 0.75 (3 times",),
+                says=("generation at least 1 s/token for 3 steps, limit 0.75 (3 times",),
             ),
         ),
     ),
