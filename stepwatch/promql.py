@@ -7,6 +7,7 @@ all operands have the one label ``run``, so that plain vector matching joins the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from stepwatch.config.overrides import Variant
 from stepwatch.globs import alternation, to_re2
@@ -43,6 +44,13 @@ def seconds(value: float) -> str:
         if value >= size and value % size == 0:
             return f"{number(value / size)} {unit}"
     return f"{number(value)} s"
+
+
+class QuickFall(Protocol):
+    """Limits of a fall within 3 steps: in noises, and as a share of the best."""
+
+    quick_noises: float
+    quick_lost: float
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,16 @@ class Operands:
             f"{self.over('max', signal, steps)} <= 0\n  and {self.over('range', signal, steps)} == 0"
             for signal in ("reward", "reward_max")
         )
+
+    def beyond(self, drawdown: str, noises: float) -> str:
+        """A drawdown of the reward is more than so many noises, for annotations: bare selectors."""
+        return f"{drawdown} > ignoring (alpha, steps) {number(noises)} * {self.of('noise', 'reward')}"
+
+    def fell_quickly(self, limit: QuickFall) -> str:
+        """The reward, smoothed little, is far below its best for 3 steps."""
+        below = self.drawdown_min("0.5", 3)
+        in_noises = f"{below} > {number(limit.quick_noises)} * {self.of('noise', 'reward')}"
+        return f"{in_noises}\n  and {below} > {number(limit.quick_lost)} * {self.best}"
 
     def below_mean(self, share: float) -> str:
         """The reward is below the mean of its last 32 steps by more than this share, 5 times in a row."""

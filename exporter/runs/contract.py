@@ -67,6 +67,7 @@ H, L = Hold.HIGH, Hold.LOW
 
 STATISTICS: tuple[Statistic, ...] = (
     # reward: drops, collapses, dead and stuck rewards, stagnation
+    Statistic("drawdown_min_over_steps", "reward", H, steps=3, alpha="0.5"),
     Statistic("drawdown_min_over_steps", "reward", H, steps=5, alpha="0.3"),
     Statistic("drawdown_min_over_steps", "reward", H, steps=20, alpha="0.1"),
     Statistic("drawdown", "reward", H, alpha="0.3"),
@@ -77,11 +78,10 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("max_over_steps", "reward", L, steps=5),
     Statistic("max_over_steps", "reward", L, steps=10),
     Statistic("max_over_steps", "reward", L, steps=20),
-    Statistic("max_over_steps", "reward", L, steps=32),
     Statistic("range_over_steps", "reward", L, steps=10),
     Statistic("range_over_steps", "reward", L, steps=20),
-    Statistic("range_over_steps", "reward", L, steps=32),
-    Statistic("median_over_steps", "reward", steps=32),
+    Statistic("median_over_steps", "reward", L, steps=32),
+    Statistic("min_over_steps", "reward", steps=32),
     Statistic("mean_over_steps", "reward", steps=20),
     Statistic("mean_over_steps", "reward", steps=32),
     Statistic("steps_since_best", "reward", H),

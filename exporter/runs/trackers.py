@@ -18,6 +18,9 @@ NOISE_PER_DIFFERENCE = math.sqrt(math.pi) / 2
 NOISE_FROM = 6
 BEST_FROM = 3
 PATIENCE_FROM = 5
+TREND_WINDOWS = {"0.5": 3, "0.3": 5, "0.1": 20}
+"""Over how many steps the drawdown of each mean is looked at: the quicker it is, the fewer tell."""
+
 PATIENCE_NOISES = 0.16
 
 
@@ -208,9 +211,9 @@ class Trend:
     __slots__ = ("best", "drawdowns", "means")
 
     def __init__(self) -> None:
-        self.means = {"0.3": Ewma(0.3), "0.1": Ewma(0.1)}
+        self.means = {alpha: Ewma(float(alpha)) for alpha in TREND_WINDOWS}
         self.best: float | None = None
-        self.drawdowns: dict[str, deque[float]] = {"0.3": deque(maxlen=5), "0.1": deque(maxlen=20)}
+        self.drawdowns = {alpha: deque[float](maxlen=steps) for alpha, steps in TREND_WINDOWS.items()}
 
     def add(self, value: float, _step: int) -> None:
         for ewma in self.means.values():

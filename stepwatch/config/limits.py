@@ -21,12 +21,16 @@ class NonFinite(Block):
 class RewardWarning(Section):
     """RewardDrop; `noises` over 5 steps, `slow_noises` over 20, `lost` as share of the best.
 
+    `quick_noises` and `quick_lost` over 3, for a curve that is smoothed less.
+
     `below_mean` is a share of the mean of 32 steps, whatever the noise.
     """
 
     noises: Limit = 2.5
     slow_noises: Limit = 2
     lost: Ratio = 0.1
+    quick_noises: Limit = 3.5
+    quick_lost: Ratio = 0.25
     below_mean: Ratio | None = None
 
 
@@ -35,6 +39,8 @@ class RewardCritical(Section):
 
     noises: Limit = 4
     lost: Ratio = 0.3
+    quick_noises: Limit = 4
+    quick_lost: Ratio = 0.5
     below_mean: Ratio | None = None
 
 
@@ -83,10 +89,13 @@ class KLWarning(Section):
 
 
 class KLCritical(Section):
-    """KLExplosion; `above_start` and `above` in nats per token."""
+    """KLExplosion; `above_start` and `above` in nats per token; less will do with the reward `lost`."""
 
     above_start: Limit = 1
     noises: Limit = 6
+    above_start_when_losing: Limit = 0.5
+    noises_when_losing: Limit = 3
+    lost: Ratio = 0.3
     above: Limit | None = None
 
 
@@ -133,10 +142,17 @@ class EntropyExplosionWarning(Section):
     above_start: Limit = 0.5
 
 
+class EntropyExplosionCritical(Section):
+    """The warning with this much of the reward lost."""
+
+    lost: Ratio = 0.3
+
+
 class EntropyExplosion(Block):
     """EntropyExplosion."""
 
     warning: EntropyExplosionWarning | None = EntropyExplosionWarning()
+    critical: EntropyExplosionCritical | None = EntropyExplosionCritical()
 
 
 class LengthRunawayWarning(Section):

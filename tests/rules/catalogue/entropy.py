@@ -75,4 +75,23 @@ RULES = (
             ),
         ),
     ),
+    Rule(
+        "EntropyExplosion",
+        "critical",
+        "EntropyExplosion",
+        ways=(
+            Way(
+                "above the start while reward is lost",
+                {h.ENTROPY_MIN: 4, h.REWARD_LOST_FAST: 0.75},
+                limits=(
+                    Limit(h.ENTROPY_MIN, ABOVE, 2 * 1),
+                    Limit(h.ENTROPY_MIN, ABOVE, 0.25 + 0.5, {h.ENTROPY_START: 0.25}),
+                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2),
+                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2, h.NEGATIVE_BEST),
+                ),
+                needs=(h.ENTROPY_MIN, h.ENTROPY_START, h.REWARD_LOST_FAST, h.REWARD_BEST),
+                says=("at least 4 nats/token for 3 steps", "reward 1.75, best 2, limit 30 % of it lost"),
+            ),
+        ),
+    ),
 )

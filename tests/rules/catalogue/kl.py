@@ -61,6 +61,22 @@ RULES = (
                     "limits 1 and 0.375 (6 times",
                 ),
             ),
+            Way(
+                "above the start while reward is lost",
+                {h.KL_MIN: 1, h.REWARD_LOST_FAST: 0.75},
+                limits=(
+                    Limit(h.KL_MIN, ABOVE, 0.125 + 0.5),
+                    Limit(h.KL_MIN, ABOVE, 0.125 + 3 * 0.25, {h.KL_NOISE: 0.25}),
+                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2),
+                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2, h.NEGATIVE_BEST),
+                ),
+                needs=(h.KL_MIN, h.KL_START, h.KL_NOISE, h.REWARD_LOST_FAST, h.REWARD_BEST),
+                says=(
+                    "start 0.125 by 0.875",
+                    "or 0.5 and 0.188 (3 times",
+                    "with 30 % of the reward lost; reward 1.75, best 2",
+                ),
+            ),
             _above(32),
         ),
         silent={"as high from the start": {h.KL_MIN: 8, h.KL_START: 8}},

@@ -18,6 +18,26 @@ def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Way:
     )
 
 
+def _quick(fall: float, noises: float, share: float) -> Way:
+    """Far below the best for three steps, smoothed little."""
+    return Way(
+        "within three steps",
+        {h.REWARD_DRAWDOWN_3: fall},
+        limits=(
+            Limit(h.REWARD_DRAWDOWN_3, ABOVE, noises * 0.25, {h.REWARD_BEST: 0.5}),
+            Limit(h.REWARD_DRAWDOWN_3, ABOVE, share * 2, {h.REWARD_NOISE: 0.0625}),
+            Limit(h.REWARD_DRAWDOWN_3, ABOVE, share * 2, {h.REWARD_NOISE: 0.0625, **h.NEGATIVE_BEST}),
+        ),
+        needs=(h.REWARD_DRAWDOWN_3, h.REWARD_NOISE, h.REWARD_BEST),
+        spares=(h.REWARD_DRAWDOWN_5, h.REWARD_DRAWDOWN_20),
+        says=(
+            f"smoothed less, by at least {fall:.3g} for 3",
+            f"limits {noises * 0.25:.3g} ({noises:g} times",
+            f"{share * 2:.3g} ({100 * share:g} %",
+        ),
+    )
+
+
 def _below_mean(share: float) -> Way:
     """Whatever its noise and its best, the reward stays this share below the mean of 32 steps."""
     return Way(
@@ -70,6 +90,7 @@ RULES = (
                 needs=(h.REWARD_DRAWDOWN_20, h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
                 says=("by at least 0.75 for 20", "limit 0.5 (2 times"),
             ),
+            _quick(1.5, 3.5, 0.25),
             _below_mean(0.25),
         ),
     ),
@@ -90,6 +111,7 @@ RULES = (
                 spares=(h.REWARD_MAX_20, h.HIGHEST_20),
                 says=("reward 1.75", "best 2 by at least 1.5 for 5 steps", "limits 1 (4 times", "0.6 (30 %"),
             ),
+            _quick(1.5, 4, 0.5),
             _dead(
                 "dead mean",
                 h.REWARD_MAX_20,
@@ -154,13 +176,13 @@ RULES = (
             _dead("dead samples", h.HIGHEST_10, h.SAMPLES_RANGE_10, "limits 0 and 0"),
             Way(
                 "stuck at a floor",
-                {h.REWARD_MAX_32: -0.25, h.REWARD_RANGE_32: 0.03125, h.REWARD_MEDIAN_32: -0.5},
+                {h.REWARD_MEDIAN_32: -0.59375, h.REWARD_MIN_32: -0.625},
                 limits=(
-                    Limit(h.REWARD_MAX_32, UNTIL, 0),
-                    Limit(h.REWARD_RANGE_32, UNTIL, 0.1 * 0.5),
+                    Limit(h.REWARD_MEDIAN_32, UNTIL, 0, {h.REWARD_MIN_32: 0}),
+                    Limit(h.REWARD_MEDIAN_32, UNTIL, -0.625 + 0.1 * 0.625),
                 ),
-                needs=(h.REWARD_MAX_32, h.REWARD_RANGE_32, h.REWARD_MEDIAN_32),
-                says=("in 32 steps -0.25 and 0.0312, limits 0 and 0.05",),
+                needs=(h.REWARD_MEDIAN_32, h.REWARD_MIN_32),
+                says=("in half of 32 steps at most -0.594, above the lowest by 0.0312, limits 0 and 0.0625",),
             ),
             Way(
                 "groups without spread",
