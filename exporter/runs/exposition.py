@@ -92,6 +92,8 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_steps_seen", _maybe(None if progress.first is None else progress.highest - progress.first + 1)
     yield "rl_records_total", _maybe(run.records)
     yield "rl_resumes_total", _maybe(run.resumes)
+    yield "rl_restarts_total", _maybe(run.restarts)
+    yield "rl_resume_lost_steps", _maybe(run.lost)
     yield "rl_last_step_timestamp_seconds", _maybe(times.last)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())

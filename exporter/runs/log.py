@@ -28,7 +28,8 @@ class Log:
 
     ``kind`` is what the file holds: ``empty``, ``binary``, ``no_records`` (given up), ``log``, or
     what it is read as until there is a record. ``grew`` is when it last grew before our eyes, in
-    seconds of the steady clock; ``written`` its own time of change, in seconds since the epoch.
+    seconds of the steady clock; ``written`` its own time of change and ``appeared`` when it was first
+    looked at, in seconds since the epoch.
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
     writer there, as last known; ``None`` if none was ever seen.
@@ -40,7 +41,7 @@ class Log:
         self.roster: Roster | None = None
         self.kind = "empty"
         self.grew: float | None = None
-        self.written = 0.0
+        self.written = self.appeared = 0.0
         self.more = True
         self.looked = 0.0
         self.problem: str | None = None
@@ -79,6 +80,12 @@ class Log:
         return self._live_from is not None
 
     @property
+    def has_step(self) -> bool:
+        """Was any step logged in it?"""
+        runs = self.roster.runs.values() if self.roster else ()
+        return any(run.progress.first is not None for run in runs)
+
+    @property
     def unread(self) -> int:
         """Bytes of the file not read yet."""
         return self._reader.unread if self._reader and not self.ignored else 0
@@ -104,6 +111,7 @@ class Log:
             OSError: the file is gone or cannot be read.
         """
         self.looked, self.more = steady, False
+        self.appeared = self.appeared or wall
         if self._reader is None and not self._open():
             return
         block = self._reader.read(wall) if self._reader else None

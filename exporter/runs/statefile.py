@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-FORMAT = 3
+FORMAT = 4
 
 Kept = dict[str, dict[str, Any]]
 """What must survive, as plain JSON values, by run."""
