@@ -199,12 +199,12 @@ class Log:
     def _known(self, source: Source, reader: Reader, *, live: bool) -> Roster:
         """The runs of the log, with what was known of them before."""
         saved = self._states.load(self.path)
-        watched = [""] if live else []
+        watched, marks = [""] if live else [], None
         if saved is not None:
             self.writer = saved.writer
             self._carry = saved.before(reader.head, reader.size)
-            watched += saved.watched
-        return Roster(source.name, source.framework, self._options, self._carry, watched)
+            watched, marks = watched + saved.watched, saved.marks
+        return Roster(source.name, source.framework, self._options, self._carry, watched, marks=marks)
 
     def _reached_end(self) -> None:
         if self._live_from is None:
@@ -227,8 +227,8 @@ class Log:
     def _write(self, roster: Roster) -> None:
         head, offset = (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
         try:
-            saved = Saved(self._carry, roster.kept(), head, offset, roster.watched(), self.writer)
-            self._states.save(self.path, saved)
+            known = (roster.kept(), head, offset, roster.watched(), self.writer, roster.marks())
+            self._states.save(self.path, Saved(self._carry, *known))
         except OSError:
             self._health.state_errors += 1
             return

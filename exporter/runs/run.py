@@ -12,12 +12,13 @@ from exporter.runs.attempt import Kind, Progress, Stream
 from exporter.runs.contract import Hold, Statistic
 from exporter.runs.held import Held
 from exporter.runs.lifecycle import Pace
+from exporter.runs.marks import Mark, Marks, Place
 from exporter.runs.owners import Owners
 from exporter.runs.raw import RawKeys, RawRule
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.truncation import drop_batch_relative_truncation
-from exporter.runs.statistics import SignalStatistics, by_signal
+from exporter.runs.statistics import SignalStatistics, anew, by_signal
 from exporter.runs.trace import Trace
 
 
@@ -114,6 +115,7 @@ class Run:
         self.watched = False
         self.moved: float | None = None
         self.resumes = self.restarts = 0
+        self.marks = Marks()
         self.version = 0
         self._start_over()
 
@@ -144,10 +146,12 @@ class Run:
 
     def _record(self, record: Record, clock: Clock) -> None:
         self.ended = None
-        kind = self.progress.kind(record)
+        kind, before = self.progress.kind(record), self.place
         self._begin(kind, record)
         advanced = record.step > self.progress.step
         stream = self.progress.take(record)
+        if self.marks.passed(before, self.place):
+            self._measure_anew()
         found = self.reading.signals(record.values)
         self._time(record, found, clock, advanced=advanced)
         if kind is not Kind.REPEAT and record.step > self.progress.ignore_to:
@@ -157,6 +161,7 @@ class Run:
         """Another attempt begins, if the record is the first of one."""
         if kind is Kind.FROM_SCRATCH:
             self.restarts += 1
+            self.marks.forget(self.restarts)
             self._start_over()
         elif kind is Kind.RESUME:
             self.restarts += 1
@@ -169,6 +174,21 @@ class Run:
         self.held.clear()
         for statistics in self.statistics.values():
             statistics.resume()
+
+    @property
+    def place(self) -> Place:
+        """Where the run is: by that its marks are found again."""
+        return self.restarts, self.progress.step
+
+    def mark(self, time: float, note: str) -> None:
+        """Measure the run anew from its next step on; ``time`` in seconds since the epoch."""
+        self.version += 1
+        self.marks.add(Mark(*self.place, time, note))
+
+    def _measure_anew(self) -> None:
+        self.statistics = anew(self.statistics)
+        self.held.clear()
+        self.progress.measure_anew()
 
     def _time(self, record: Record, found: dict[str, float], clock: Clock, *, advanced: bool) -> None:
         if clock.live:

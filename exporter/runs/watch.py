@@ -16,6 +16,8 @@ from exporter.runs.hints import Hints
 from exporter.runs.holders import Holders
 from exporter.runs.lifecycle import Silence
 from exporter.runs.logs import Logs
+from exporter.runs.marking import UnknownRunError
+from exporter.runs.names import nearest
 from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
 from exporter.runs.run import Options, Run
@@ -118,6 +120,20 @@ class Watch:
         with self._lock:
             chunks = [self._text(place).chunks(view, now) for place, view in self._views.items()]
             return page(chunks, self.health.samples())
+
+    def mark(self, name: str, note: str) -> None:
+        """Have a run measured anew from its next step on.
+
+        Raises:
+            UnknownRunError: no run of that name is shown.
+        """
+        with self._lock:
+            views = {view.name: view for view in self._views.values()}
+            if name not in views:
+                raise UnknownRunError(name, nearest(name, views))
+            for run in (views[name].run, *views[name].twins):
+                run.mark(time.time(), note)
+        self._due["save"] = 0.0  # with the next look, not only some time later
 
     def save(self) -> None:
         """Write the state files of all runs that changed."""
