@@ -42,6 +42,12 @@ class Alerts(Section):
     ConfigReloadFailed: events.ConfigReloadFailed = events.ConfigReloadFailed()
     Watchdog: events.Watchdog = events.Watchdog()
 
+    @classmethod
+    def also_known_as(cls) -> dict[str, str]:
+        """Return the block of each alert that is not called as its block."""
+        blocks = {key: field.get_default() for key, field in cls.model_fields.items()}
+        return {name: key for key, block in blocks.items() for name in block.names.values()}
+
     def block(self, name: str) -> Block:
         """Return the block of that name; AttributeError if there is none."""
         block: Block = getattr(self, name)

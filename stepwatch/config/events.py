@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from pydantic import Field
@@ -105,3 +106,4 @@ class Watchdog(Block):
     """Always fires: its absence says that the stack is dead."""
 
     about_runs: ClassVar[bool] = False
+    names: ClassVar[Mapping[str, str]] = {"info": "Watchdog"}
