@@ -227,6 +227,7 @@ def _full_run() -> Run:
     run = Run("json_list", "trl", Options(15.0, {name: [name] for name in signals.NAMES}))
     run.take(TotalSteps(1000), Clock(0.0, 0.0, live=True))
     others = ("rewards/format/mean", "rewards/format/std", "env/depth")
+    run.mark(1.0, "new data")
     for step in (*range(1, 4), *range(2, 74)):
         values = dict.fromkeys((*signals.NAMES, *others), 0.5 + step % 7 / 16)
         if step == 50:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from email.message import Message
 from io import BufferedIOBase
 from typing import Any
+
+from exporter.runs.names import nearest
 
 KIND = "application/json"
 """A browser sends this to another site only if that allows it, which we never do."""
@@ -26,11 +28,17 @@ class RefusedError(Exception):
 
 
 class UnknownRunError(RefusedError):
-    """Raised when there is no run of that name."""
+    """Raised when there is no run of that name; ``known`` are those that there are."""
 
-    def __init__(self, name: str, others: Sequence[str]) -> None:
-        known = f"The nearest there are: {', '.join(others)}." if others else "There is none yet."
-        super().__init__(404, f"There is no run named {name}. {known}")
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(404, unknown(name, known))
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """What is to be said of a run that is not among the known ones."""
+    near = nearest(name, known)
+    others = f"The nearest there are: {', '.join(near)}." if near else "There is none yet."
+    return f"There is no run named {name}. {others}"
 
 
 def read(headers: Message, body: BufferedIOBase) -> tuple[str, str]:

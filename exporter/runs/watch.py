@@ -17,7 +17,6 @@ from exporter.runs.holders import Holders
 from exporter.runs.lifecycle import Silence
 from exporter.runs.logs import Logs
 from exporter.runs.marking import UnknownRunError
-from exporter.runs.names import nearest
 from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
 from exporter.runs.run import Options, Run
@@ -130,7 +129,7 @@ class Watch:
         with self._lock:
             views = {view.name: view for view in self._views.values()}
             if name not in views:
-                raise UnknownRunError(name, nearest(name, views))
+                raise UnknownRunError(name, views)
             for run in (views[name].run, *views[name].twins):
                 run.mark(time.time(), note)
         self._due["save"] = 0.0  # with the next look, not only some time later
