@@ -9,16 +9,16 @@ PYTHON ?= python3
 JOBS ?= 4
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG TO
+export RUNS CONFIG TO RUN NOTE FOR
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert inspect generate test check bench formats judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence alerts inspect generate test check bench formats judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
-	@echo "  RUNS=folder DEMO=1 NATIVE=1 for up, TO=receiver for test-alert, CONFIG=file for all of these,"
-	@echo "  ARGS='-k name' for test and bench, JOBS=number for test"
+	@echo "  RUNS=folder DEMO=1 NATIVE=1 for up, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
+	@echo "  CONFIG=file for all of these, ARGS='-k name' for test and bench, JOBS=number for test"
 
 up: runtime ## Start the stack, or apply config.yaml to the running one; containers if Docker answers
 	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native)
@@ -34,6 +34,15 @@ demo-reset: runtime ## Have the demo of `make up DEMO=1` start over
 
 test-alert: runtime ## Send a test message to a receiver: make test-alert TO=name
 	@$(STEPWATCH) test-alert $(WITH) "$${TO:?name a receiver of config.yaml: make test-alert TO=name}"
+
+mark: runtime ## Measure a run anew after a wanted change of level: make mark RUN=name NOTE=text
+	@$(STEPWATCH) mark $(WITH) $${NOTE:+"--note=$$NOTE"} -- "$${RUN:?name a run: make mark RUN=name}"
+
+silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
+	@$(STEPWATCH) silence $(WITH) $${FOR:+"--for=$$FOR"} $${NOTE:+"--note=$$NOTE"} -- "$${RUN:?name a run: make silence RUN=name}"
+
+alerts: runtime ## Show the limits that hold, for all runs or one: make alerts RUN=name
+	@$(STEPWATCH) alerts $(WITH) $${RUN:+-- "$$RUN"}
 
 inspect: runtime ## Show what is read of logs or a page: make inspect RUNS=folder, file or URL
 	@$(STEPWATCH) inspect $(WITH) "$${RUNS:-./runs}"

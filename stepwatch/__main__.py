@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,14 @@ from stepwatch.backtest.command import add_options, backtest
 from stepwatch.config import Refused, load
 from stepwatch.generate import CHECKOUT
 from stepwatch.inspection import inspect
+from stepwatch.limits import alerts
+from stepwatch.mark import mark
 from stepwatch.native.state import State
 from stepwatch.native.status import NOT_RUNNING
 from stepwatch.pending import instead_of_usual, pending
+from stepwatch.silence import silence
 from stepwatch.testalert.command import send_test
+from stepwatch.unmatched import unmatched
 
 DEFAULT = CHECKOUT / "config.yaml"
 
@@ -41,21 +46,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.command == "inspect":
-        return inspect(options.places, load(options.config or DEFAULT), _say, markdown=options.markdown)
-    if options.command == "backtest":
-        return backtest(options, options.config or DEFAULT, _say)
+    if options.command in ("inspect", "backtest"):
+        return _about_logs(options, options.config or DEFAULT)
     place = State.chosen(CHECKOUT)
     if options.command == "up":
         stack = choice.to_start(options.config or DEFAULT, place, _say, native=options.native)
-        return stack.up(options.runs, demo=options.demo)
+        code = stack.up(options.runs, demo=options.demo)
+        _tell_unmatched(options.config or DEFAULT)
+        return code
     config = options.config or place.config() or DEFAULT
+    if options.command in ("mark", "silence", "alerts"):
+        return _about_a_run(options, config)
     stack = choice.running(config, place, _say)
     if options.command == "test-alert":
         return send_test(config, options.receiver, stack, _say)
     if options.command == "status":
         return _status(stack, config, named=options.config is not None)
     return {"down": stack.down, "demo-reset": stack.demo_reset}[options.command]()
+
+
+def _about_logs(options: argparse.Namespace, config: Path) -> int:
+    if options.command == "inspect":
+        return inspect(options.places, load(config), _say, markdown=options.markdown)
+    return backtest(options, config, _say)
+
+
+def _about_a_run(options: argparse.Namespace, config: Path) -> int:
+    if options.command == "mark":
+        return mark(config, options.run, options.note, _say)
+    if options.command == "silence":
+        return silence(config, options.run, options.span, options.note, _say)
+    return alerts(config, options.run, options.format, _say)
 
 
 def _status(stack: choice.Stack, config: Path, *, named: bool) -> int:
@@ -67,7 +88,14 @@ def _status(stack: choice.Stack, config: Path, *, named: bool) -> int:
         )
         for remark in filter(None, remarks):
             _say(f"\n{remark}")
+        _tell_unmatched(config)
     return code
+
+
+def _tell_unmatched(file: Path) -> None:
+    with suppress(Refused):  # of a file that cannot be used enough was said
+        for remark in unmatched(load(file)):
+            _say(f"\n{remark}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,6 +110,16 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "demo-reset", "have the demo start over")
     testing = _command(commands, "test-alert", "send one marked test message to a receiver")
     testing.add_argument("receiver", help="its name in config.yaml")
+    marking = _command(commands, "mark", "measure a run anew after a wanted change of level")
+    marking.add_argument("run", help="its name")
+    marking.add_argument("--note", metavar="TEXT", help="what changed; shown on the dashboards")
+    silencing = _command(commands, "silence", "mute all alerts of a run for a while")
+    silencing.add_argument("run", help="its name")
+    silencing.add_argument("--for", dest="span", default="2h", metavar="TIME", help="default: %(default)s")
+    silencing.add_argument("--note", metavar="TEXT", help="why; shown beside the silence")
+    judging = _command(commands, "alerts", "show each alert with its limits, and where these are from")
+    judging.add_argument("run", nargs="?", help="a run's name; without it, what holds where no override fits")
+    judging.add_argument("--format", choices=("table", "json"), default="table")
     looking = _command(commands, "inspect", "show what is read of logs: which runs, which signals")
     # Texts: a path would take one of the slashes of an address away.
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")

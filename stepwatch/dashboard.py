@@ -17,6 +17,7 @@ Json = dict[str, Any]
 GRID_COLUMNS = 24
 SCHEMA_VERSION = 38  # of Grafana 10.0; later ones migrate it on loading
 PROMETHEUS: Json = {"type": "prometheus", "uid": "stepwatch-prometheus"}
+MARK_COLOUR = "blue"
 SEVERITY_COLOURS = {"critical": "red", "warning": "orange"}
 INSTANT_FORMATS = {"stat": "time_series", "table": "table"}
 
@@ -74,18 +75,23 @@ def _variable(short: Json) -> Json:
 
 
 def _annotation(short: Json) -> Json:
-    """Return an annotation; Grafana 10 reads `expr`, later ones `target`."""
+    """Return an annotation; Grafana 10 reads `expr`, later ones `target`.
+
+    One of a severity lasts while its series is there; any other is at the series' value, in milliseconds.
+    """
+    severity = short.get("severity")
     query = {"expr": short["expr"].strip(), "refId": "Anno"}
     return {
         "datasource": PROMETHEUS,
         "enable": True,
         "hide": False,
-        "iconColor": SEVERITY_COLOURS[short["severity"]],
+        "iconColor": SEVERITY_COLOURS[severity] if severity else MARK_COLOUR,
         "name": short["name"],
         "expr": query["expr"],
         "titleFormat": short["title"],
         "textFormat": short["text"],
         "tagKeys": "severity",
+        "useValueForTime": severity is None,
         "target": query,
     }
 

@@ -52,6 +52,11 @@ def _check_ranges(text: str) -> None:
             raise ValueError(f"the pattern has a range that holds nothing, {first}-{last}")
 
 
+def fits(glob: str, name: str) -> bool:
+    """Return whether a shell pattern fits a whole name, as it does in a matcher."""
+    return re.fullmatch(to_re2(glob), name, re.DOTALL) is not None
+
+
 def alternation(globs: Iterable[str]) -> str:
     """Return one RE2 expression that matches what any of the shell patterns matches.
 

@@ -7,7 +7,7 @@ import json
 import re
 import urllib.error
 import urllib.request
-from typing import Any
+from typing import Any, NamedTuple
 
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 """What an answer may end with; the last when a part stops in the middle of one."""
@@ -26,18 +26,40 @@ def read(url: str, *, timeout: float = 5) -> str | None:
     return text
 
 
-def order(url: str, value: Any = None, *, timeout: float = 10) -> str | None:
-    """POST a value, if any, as JSON; returns ``""`` for success, else what it says, ``None`` if nothing."""
+class Answer(NamedTuple):
+    """What came back for a POST: whether it was done, and the text."""
+
+    done: bool
+    text: str
+
+
+def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
+    """POST a value, if any, as JSON; returns ``None`` when nothing answers within so many seconds."""
     body = None if value is None else json.dumps(value).encode()
     kind = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, body, kind, method="POST")  # noqa: S310  a part's own page
     try:
-        with direct.open(request, timeout=timeout):
-            return ""
+        with direct.open(request, timeout=timeout) as answer:
+            return Answer(done=True, text=answer.read().decode("utf-8", "replace"))
     except urllib.error.HTTPError as refusal:
-        return refusal.read().decode("utf-8", "replace").strip() or str(refusal)
+        text = refusal.read().decode("utf-8", "replace").strip()
+        return Answer(done=False, text=text or str(refusal))
     except FAULTS:
         return None
+
+
+def order(url: str, value: Any = None, *, timeout: float = 10) -> str | None:
+    """The same, for whoever wants no more than ``""`` for success, and what it says otherwise."""
+    answer = post(url, value, timeout=timeout)
+    return answer and ("" if answer.done else answer.text)
+
+
+def unanswered(part: str, url: str) -> str:
+    """What is to be said of a part of the stack that does not answer."""
+    return (
+        f"{part} does not answer at {url}. Expected: the one that `make up` starts. "
+        "Cure: `make up`; `make status` shows how each part is."
+    )
 
 
 def metric(text: str, name: str) -> float | None:

@@ -19,7 +19,7 @@ UTILISATION = "gpu_utilization_ratio or DCGM_FI_DEV_GPU_UTIL / 100"
 """Of each GPU that is watched, whichever exporter there is: ours, or else NVIDIA's."""
 
 TOLD_FOR = "1h"
-"""How long an error of a GPU, which happens in an instant, is told of."""
+"""How long what happens in an instant, such as an error of a GPU or a resume, is told of."""
 
 THIS_RUN = "run=%[1]q"
 """The run of an alert, filled in by ``printf`` when an annotation asks for a value."""
@@ -136,6 +136,11 @@ class Operands:
     def last(self, name: str, **labels: str) -> str:
         """A metric of the runs when last heard of, if that is not long ago."""
         return f"max by (run) (last_over_time({self.selector(name, **labels)}[{REMEMBERED}]))"
+
+    def increased(self, name: str) -> str:
+        """By how much a counter of the runs rose while it is told of: whole numbers, unlike `increase`."""
+        least = f"max by (run) (min_over_time({self.selector(name)}[{TOLD_FOR}]))"
+        return f"{self.metric(name)} - {least}"
 
     def was_in(self, state: str) -> str:
         """The run was in this state when last heard of."""

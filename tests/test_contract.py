@@ -23,7 +23,7 @@ from stepwatch import logfiles, pages
 from tests.formats import real_logs
 from tests.lacking import lacking
 from tests.real import AlertmanagerServer, PrometheusServer
-from tests.rules import expressions, gpu, rendered
+from tests.rules import expressions, gpu, rendered, starts
 from tests.rules.catalogue import RULES
 from tests.rules.rendered import CHECKOUT
 from tests.rules.series import Series
@@ -200,7 +200,7 @@ def test_two_exporters_of_one_run_break_no_join(rule: dict[str, Any]) -> None:
 
 def test_every_alert_has_cases_and_every_case_an_alert() -> None:
     about_runs = {(rule["alert"], rule["labels"]["severity"]) for rule in rendered.rules("rl")}
-    assert {(rule.alert, rule.severity) for rule in RULES} == about_runs
+    assert {(rule.alert, rule.severity) for rule in RULES} | starts.SCENARIOS.keys() == about_runs
     about_gpus = {(rule["alert"], rule["labels"]["severity"]) for rule in rendered.rules("gpu")}
     assert set(gpu.SCENARIOS) == about_gpus
     assert set(SCENARIOS) == {rule["alert"] for rule in rendered.rules("stack")}
@@ -224,11 +224,12 @@ def test_the_runbook_says_of_each_alert_what_it_means_and_what_to_do() -> None:
 
 
 def _full_run() -> Run:
-    """A run whose trainer logs every signal and a key of its own, with a NaN on the way."""
+    """A run whose trainer logs every signal and a key of its own, with a resume and a NaN on the way."""
     run = Run("json_list", "trl", Options(15.0, {name: [name] for name in signals.NAMES}))
     run.take(TotalSteps(1000), Clock(0.0, 0.0, live=True))
     others = ("rewards/format/mean", "rewards/format/std", "env/depth")
-    for step in range(1, 71):
+    run.mark(1.0, "new data")
+    for step in (*range(1, 4), *range(2, 74)):
         values = dict.fromkeys((*signals.NAMES, *others), 0.5 + step % 7 / 16)
         if step == 50:
             values["grad_norm"] = float("nan")
@@ -241,9 +242,10 @@ def _exported() -> str:
     view = View("a", _full_run(), "running", writer=True)
     health = Health()
     health.files["log"] += 1
+    health.unstarted = {"ppo/train.log": 1e9}
     health.targets["http://127.0.0.1:9092/metrics"] = True
     health.poll_errors["http://127.0.0.1:9092/metrics"] = 1
-    return page([RunText().chunks(view, 70.0)], health.samples()).decode()
+    return page([RunText().chunks(view, 73.0)], health.samples()).decode()
 
 
 def test_metrics_doc_names_every_exported_metric_with_type_and_labels() -> None:

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = stopped_by_signal()
     watch = Watch(_settings(options), stopped=stop.is_set)
     try:
-        server = Server((options.listen, options.port), watch.metrics)
+        server = Server((options.listen, options.port), watch.metrics, watch.mark)
     except OSError as error:
         print(cannot_listen(options, error), file=sys.stderr)
         return 2

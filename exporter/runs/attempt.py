@@ -42,6 +42,8 @@ class Progress:
     """Steps of a run over all its attempts.
 
     ``ignore_to``: logged before the resume; ``counted``: the highest step that was counted.
+    ``since``: the first step that was counted since the run is measured, from its first record or its
+    last mark; ``seen`` how many were.
     ``emptied``: the log was emptied since the last record, so that the next one is another attempt's.
     """
 
@@ -50,6 +52,8 @@ class Progress:
     step: int = -1
     ignore_to: int = -1
     counted: int = -1
+    since: int | None = None
+    seen: int = 0
     emptied: bool = False
     streams: dict[str, Stream] = field(default_factory=dict)
 
@@ -86,7 +90,14 @@ class Progress:
         """Is it the first record of its step, whichever part of the trainer it is from?"""
         new = record.step > self.counted
         self.counted = max(self.counted, record.step)
+        if new:
+            self.since = record.step if self.since is None else self.since
+            self.seen += 1
         return new
+
+    def measure_anew(self) -> None:
+        """What was measured so far says nothing any more: patience has no claim to those steps."""
+        self.since, self.seen = None, 0
 
     def kept(self) -> dict[str, Any]:
         """What a restart must not lose, as plain JSON values."""
@@ -102,7 +113,7 @@ class Progress:
         self.streams = {name: Stream(name, step, counted=set(counted)) for name, (step, counted) in streams}
 
 
-_KEPT = ("first", "highest", "step", "ignore_to", "counted")
+_KEPT = ("first", "highest", "step", "ignore_to", "counted", "since", "seen")
 
 
 def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:

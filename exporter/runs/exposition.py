@@ -104,6 +104,9 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield from ((name, _maybe(value)) for name, value in progress(run))
     yield "rl_total_steps", _maybe(run.total)
     yield "rl_resumes_total", _maybe(run.resumes)
+    yield "rl_restarts_total", _maybe(run.restarts)
+    yield "rl_resume_lost_steps", _maybe(run.lost)
+    yield "rl_run_mark_timestamp_seconds", [({"note": mark.note}, mark.time) for mark in run.marks.all]
     yield "rl_last_step_timestamp_seconds", _maybe(times.last)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
@@ -119,8 +122,9 @@ def progress(run: Run) -> Iterator[tuple[str, float]]:
     at = run.progress
     if at.step >= 0:
         yield "rl_step", at.step
-    if at.first is not None:
-        yield "rl_steps_seen", at.highest - at.first + 1
+    if at.since is not None:
+        yield "rl_steps_seen", at.highest - at.since + 1
+    yield "rl_records_seen", at.seen
     yield "rl_records_total", run.records
 
 

@@ -40,7 +40,8 @@ class Feed:
         self._saved: tuple[object, ...] = ()
         saved = states.load(self.place)
         before = saved.latest if saved and not target.has_history else None
-        self.roster = Roster(target.source, "", options, before, saved.watched if saved else ())
+        watched, marks = (saved.watched, saved.marks) if saved else ((), None)
+        self.roster = Roster(target.source, "", options, before, watched, marks=marks)
         self.roster.goes_on = True
         self.roster.recall()
 
@@ -90,7 +91,8 @@ class Feed:
             version = (self.roster.version(), *self.roster.watched())
             if version == self._saved:
                 return
-            saved = Saved(None, self.roster.kept(), "", 0, self.roster.watched())
+            roster = self.roster
+            saved = Saved(None, roster.kept(), "", 0, roster.watched(), marks=roster.marks())
         try:
             self._states.save(self.place, saved)
         except OSError:

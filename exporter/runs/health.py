@@ -30,6 +30,7 @@ class Health:
     refused: int = 0
     targets: dict[str, bool] = field(default_factory=dict)
     poll_errors: dict[str, int] = field(default_factory=dict)
+    unstarted: Mapping[str, float] = field(default_factory=dict)
     unread_bytes: int = 0
     poll_seconds: float = 0.0
     polled: float = 0.0
@@ -59,6 +60,11 @@ class Health:
         yield _told("name_collisions", "Logs whose short name another log has too.", _one(self.collisions))
         yield _told("events_refused_total", "Events of too many runs in one log.", _one(self.refused))
         yield _told("unjudged_runs", "Runs without a signal that rules look at.", _one(self.unjudged))
+        yield _told(
+            "log_without_step_timestamp_seconds",
+            "When the oldest log appeared that grows without a step of any run since.",
+            _by("log", self.unstarted),
+        )
         yield _told("twin_logs", "Logs of a run that is shown by another log of it.", _one(self.twins))
 
     def _of_polls(self) -> Iterator[tuple[Family, list[Sample]]]:
@@ -79,5 +85,5 @@ def _one(value: float) -> list[Sample]:
     return [({}, value)]
 
 
-def _by(label: str, counts: Mapping[str, int]) -> list[Sample]:
+def _by(label: str, counts: Mapping[str, float]) -> list[Sample]:
     return [({label: value}, count) for value, count in counts.items()]

@@ -28,7 +28,8 @@ class Log:
 
     ``kind`` is what the file holds: ``empty``, ``binary``, ``no_records`` (given up), ``log``, or
     what it is read as until there is a record. ``grew`` is when it last grew before our eyes, in
-    seconds of the steady clock; ``written`` its own time of change, in seconds since the epoch.
+    seconds of the steady clock; ``written`` its own time of change and ``appeared`` when it was first
+    looked at, in seconds since the epoch.
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
     writer there, as last known; ``None`` if none was ever seen.
@@ -47,7 +48,7 @@ class Log:
         self.roster: Roster | None = None
         self.kind = "empty"
         self.grew: float | None = None
-        self.written = 0.0
+        self.written = self.appeared = 0.0
         self.more = True
         self.looked = 0.0
         self.problem: str | None = None
@@ -87,6 +88,12 @@ class Log:
         return self._live_from is not None
 
     @property
+    def has_step(self) -> bool:
+        """Was any step logged in it?"""
+        runs = self.roster.runs.values() if self.roster else ()
+        return any(run.progress.first is not None for run in runs)
+
+    @property
     def unread(self) -> int:
         """Bytes of the file not read yet."""
         return self._reader.unread if self._reader and not self.ignored else 0
@@ -112,6 +119,7 @@ class Log:
             OSError: the file is gone or cannot be read.
         """
         self.looked, self.more = steady, False
+        self.appeared = self.appeared or wall
         if self._reader is None and not self._open():
             return
         block = self._reader.read(wall) if self._reader else None
@@ -199,12 +207,12 @@ class Log:
     def _known(self, source: Source, reader: Reader, *, live: bool) -> Roster:
         """The runs of the log, with what was known of them before."""
         saved = self._states.load(self.path)
-        watched = [""] if live else []
+        watched, marks = [""] if live else [], None
         if saved is not None:
             self.writer = saved.writer
             self._carry = saved.before(reader.head, reader.size)
-            watched += saved.watched
-        return self._rosters(source.name, source.framework, self._options, self._carry, watched)
+            watched, marks = watched + saved.watched, saved.marks
+        return self._rosters(source.name, source.framework, self._options, self._carry, watched, marks=marks)
 
     def _reached_end(self) -> None:
         if self._live_from is None:
@@ -227,8 +235,8 @@ class Log:
     def _write(self, roster: Roster) -> None:
         head, offset = (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
         try:
-            saved = Saved(self._carry, roster.kept(), head, offset, roster.watched(), self.writer)
-            self._states.save(self.path, saved)
+            known = (roster.kept(), head, offset, roster.watched(), self.writer, roster.marks())
+            self._states.save(self.path, Saved(self._carry, *known))
         except OSError:
             self._health.state_errors += 1
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path, PurePath
 
@@ -54,6 +55,11 @@ def run_names(logs: Mapping[Path, PurePath]) -> dict[Path, str]:
         taken = shared(names.values())
         names = {path: printable(longer(path)) if name in taken else name for path, name in names.items()}
     return names
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The three names, or fewer, that look most like this one; the likeliest first."""
+    return get_close_matches(name, list(known), n=3, cutoff=0.0)
 
 
 def shared(names: Iterable[str]) -> frozenset[str]:

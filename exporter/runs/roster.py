@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
+from exporter.runs.marks import Marks
 from exporter.runs.record import Event
 from exporter.runs.run import Clock, Options, Run
 from exporter.runs.statefile import Kept
@@ -16,8 +18,9 @@ class Roster:
     """Hands each event to its run; a run begins with the first that names it.
 
     ``before`` is what runs held before this log's content began, ``watched`` the runs that logged
-    before our eyes in an earlier life of this program. ``refused`` counts events of runs beyond
-    ``MOST``. ``goes_on``: what comes first is no other attempt's than what was held before.
+    before our eyes in an earlier life of this program, ``marks`` the operator's. ``refused`` counts
+    events of runs beyond ``MOST``. ``goes_on``: what comes first is no other attempt's than what was
+    held before.
     """
 
     goes_on = False
@@ -29,12 +32,15 @@ class Roster:
         options: Options,
         before: Kept | None = None,
         watched: Iterable[str] = (),
+        *,
+        marks: Mapping[str, list[list[Any]]] | None = None,
     ) -> None:
         self.runs: dict[str, Run] = {}
         self.refused = 0
         self._source, self._framework, self._options = source, framework, options
         self._before = before or {}
         self._watched = frozenset(watched)
+        self._marks = marks or {}
 
     def take(self, event: Event, clock: Clock) -> None:
         """Take one thing that was logged."""
@@ -54,6 +60,7 @@ class Roster:
     def _begin(self, name: str) -> Run:
         run = self.runs[name] = Run(self._source, self._framework, self._options)
         run.watched = name in self._watched
+        run.marks = Marks(self._marks.get(name, ()))
         if name in self._before:
             run.restore(self._before[name])
             run.progress.emptied = not self.goes_on
@@ -67,6 +74,10 @@ class Roster:
         """The runs that logged before our eyes."""
         return [name for name, run in self.runs.items() if run.watched]
 
+    def marks(self) -> dict[str, list[list[Any]]]:
+        """The marks of each run that has any."""
+        return {name: run.marks.kept() for name, run in self.runs.items() if run.marks.all}
+
     def emptied(self) -> None:
         """The log was emptied: what comes next is another attempt's."""
         for run in self.runs.values():
@@ -77,5 +88,17 @@ class Roster:
         return sum(run.version for run in self.runs.values())
 
 
-Rosters = Callable[[str, str, Options, Kept | None, list[str]], Roster]
-"""Makes the roster of a log once its format is known: source, framework, options, ``before``, ``watched``."""
+class Rosters(Protocol):
+    """Makes the roster of a log once its format is known; ``Roster`` does."""
+
+    def __call__(
+        self,
+        source: str,
+        framework: str,
+        options: Options,
+        before: Kept | None,
+        watched: list[str],
+        *,
+        marks: Mapping[str, list[list[Any]]] | None,
+    ) -> Roster:
+        """The roster, of what was known of the log before."""

@@ -12,12 +12,13 @@ from exporter.runs.attempt import Kind, Progress, Stream
 from exporter.runs.contract import Hold, Statistic
 from exporter.runs.held import Held
 from exporter.runs.lifecycle import Pace
+from exporter.runs.marks import Mark, Marks, Place
 from exporter.runs.owners import Owners
 from exporter.runs.raw import RawKeys, RawRule
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.truncation import drop_batch_relative_truncation
-from exporter.runs.statistics import SignalStatistics, by_signal
+from exporter.runs.statistics import SignalStatistics, anew, by_signal
 from exporter.runs.trace import Trace
 
 
@@ -96,6 +97,8 @@ class Run:
     ``watched``: a step arrived while the exporter looked on, now or before a restart. Statistics
     that rules look at first exist only then, since a replay of an old log must raise nothing.
     ``moved`` is when that was last, in seconds of the steady clock. ``serial`` is no other run's.
+    ``restarts`` counts all starts but the first, ``resumes`` those that did not begin from scratch;
+    the last of these ``lost`` so many steps, which are made a second time.
     """
 
     _serials = count()
@@ -111,7 +114,8 @@ class Run:
         self.response_limit: int | None = None
         self.watched = False
         self.moved: float | None = None
-        self.resumes = 0
+        self.resumes = self.restarts = 0
+        self.marks = Marks()
         self.version = 0
         self._start_over()
 
@@ -125,6 +129,7 @@ class Run:
         self.held: dict[Statistic, Held] = {}
         self.trace = Trace()
         self.records = 0
+        self.lost: int | None = None
 
     def take(self, event: Event, clock: Clock) -> None:
         """Take one thing that the log says."""
@@ -141,24 +146,49 @@ class Run:
 
     def _record(self, record: Record, clock: Clock) -> None:
         self.ended = None
-        kind = self.progress.kind(record)
-        if kind is Kind.FROM_SCRATCH:
-            self._start_over()
-        elif kind is Kind.RESUME:
-            self._resume()
+        kind, before = self.progress.kind(record), self.place
+        self._begin(kind, record)
         advanced = record.step > self.progress.step
         stream = self.progress.take(record)
+        if self.marks.passed(before, self.place):
+            self._measure_anew()
         found = self.reading.signals(record.values)
         self._time(record, found, clock, advanced=advanced)
         if kind is not Kind.REPEAT and record.step > self.progress.ignore_to:
             self._measure(found, record, stream, clock)
 
-    def _resume(self) -> None:
+    def _begin(self, kind: Kind, record: Record) -> None:
+        """Another attempt begins, if the record is the first of one."""
+        if kind is Kind.FROM_SCRATCH:
+            self.restarts += 1
+            self.marks.forget(self.restarts)
+            self._start_over()
+        elif kind is Kind.RESUME:
+            self.restarts += 1
+            self._resume(record.step)
+
+    def _resume(self, step: int) -> None:
         self.resumes += 1
+        self.lost = self.progress.step - step + 1
         self.progress.resume()
         self.held.clear()
         for statistics in self.statistics.values():
             statistics.resume()
+
+    @property
+    def place(self) -> Place:
+        """Where the run is: by that its marks are found again."""
+        return self.restarts, self.progress.step
+
+    def mark(self, time: float, note: str) -> None:
+        """Measure the run anew from its next step on; ``time`` in seconds since the epoch."""
+        self.version += 1
+        self.marks.add(Mark(*self.place, time, note))
+
+    def _measure_anew(self) -> None:
+        self.statistics = anew(self.statistics)
+        self.held.clear()
+        self.progress.measure_anew()
 
     def _time(self, record: Record, found: dict[str, float], clock: Clock, *, advanced: bool) -> None:
         if clock.live:
@@ -206,6 +236,8 @@ class Run:
             "latest": {signal: value for signal, value in self.latest.items() if isfinite(value)},
             "records": self.records,
             "resumes": self.resumes,
+            "restarts": self.restarts,
+            "lost": self.lost,
             "total": self.total,
             "owners": self.owners.kept(),
             "start": self.times.start,
@@ -216,7 +248,8 @@ class Run:
         """Start from what ``kept`` returned."""
         self.progress.restore(kept["progress"])
         self.latest = dict(kept["latest"])
-        self.records, self.resumes, self.total = kept["records"], kept["resumes"], kept["total"]
+        for name in ("records", "resumes", "restarts", "lost", "total"):
+            setattr(self, name, kept[name])
         self.owners.take(kept["owners"])
         self.times.start, self.times.last = kept["start"], kept["last"]
         for name in self.statistics.keys() & kept["statistics"].keys():

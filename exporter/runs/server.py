@@ -9,23 +9,28 @@ from threading import Thread
 from typing import Any
 
 from exporter.exposition import CONTENT_TYPE
+from exporter.runs import marking
 
 Metrics = Callable[[], bytes]
+MarkRun = Callable[[str, str], None]
 
 STOP_SECONDS = 0.1
 """How long ``shutdown`` waits at most."""
 
-INDEX = b"Stepwatch run exporter. Metrics: /metrics  Health: /-/healthy\n"
+INDEX = b"Stepwatch run exporter. Metrics: /metrics  Health: /-/healthy  POST a mark: /-/mark\n"
 
 
 class Server(ThreadingHTTPServer):
-    """Answers ``/metrics`` and ``/-/healthy`` in threads of their own."""
+    """Answers ``/metrics`` and ``/-/healthy``, and takes marks, in threads of their own.
+
+    ``mark`` gets a run's name and a note; it may raise ``marking.RefusedError``.
+    """
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], metrics: Metrics) -> None:
+    def __init__(self, address: tuple[str, int], metrics: Metrics, mark: MarkRun) -> None:
         super().__init__(address, _Handler)
-        self.metrics = metrics
+        self.metrics, self.mark = metrics, mark
 
     def start(self) -> None:
         """Serve from now on, in the background."""
@@ -52,8 +57,23 @@ class _Handler(BaseHTTPRequestHandler):
         if page is None:
             self.send_error(404, "no such page", "Pages: /metrics, /-/healthy")
             return
-        kind, body = page()
-        self.send_response(200)
+        self._answer(200, *page())
+
+    def do_POST(self) -> None:
+        self.close_connection = True  # whatever of a refused body is still to come is no request
+        if self.path != "/-/mark":
+            self.send_error(404, "no such page", "Pages for POST: /-/mark")
+            return
+        try:
+            self.server.mark(*marking.read(self.headers, self.rfile))
+        except marking.RefusedError as refusal:
+            words = f"{refusal}\n".encode("utf-8", "backslashreplace")
+            self._answer(refusal.status, "text/plain; charset=utf-8", words)
+        else:
+            self._answer(200, "text/plain", b"ok\n")
+
+    def _answer(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -55,7 +55,9 @@ class Shown:
     def _named(self, once: list[Told], logs: Mapping[Path, str]) -> dict[Place, View]:
         names = {one.at: _name(logs.get(one.at[0]), one) for one in once}
         taken = Counter(names.values())
-        return {one.at: View(_apart(one, names, taken), one.run, one.state, one.writer) for one in once}
+        return {
+            one.at: View(_apart(one, names, taken), one.run, one.state, one.writer, one.twins) for one in once
+        }
 
     def _of_log(self, log: Log) -> list[Told]:
         runs = log.roster.runs if log.roster else {}

@@ -7,14 +7,14 @@ before are then nowhere else. The files lie in Stepwatch's own folder; run folde
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-FORMAT = 3
+FORMAT = 4
 
 Kept = dict[str, dict[str, Any]]
 """What must survive, as plain JSON values, by run."""
@@ -27,7 +27,8 @@ class Saved:
     ``carry`` is what each run held before the log's present content began (``None``: nothing),
     ``latest`` what they held after reading up to ``offset``. ``head`` is the start of the content,
     ``watched`` the runs that logged before our eyes. ``writer``: was a writer there; ``None`` if none
-    was ever seen.
+    was ever seen. ``marks`` are the operator's, by run: each takes effect where the run passes its
+    place, and ``carry`` or ``latest`` say which places are behind it.
     """
 
     carry: Kept | None
@@ -36,6 +37,7 @@ class Saved:
     offset: int
     watched: list[str]
     writer: bool | None = None
+    marks: dict[str, list[list[Any]]] = field(default_factory=dict)
 
     def before(self, head: bytes, size: float) -> Kept | None:
         """What the runs held before a log with this start and size."""

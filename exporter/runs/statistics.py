@@ -28,12 +28,13 @@ Definitions (x_t is the t-th present value of the signal, t = 1, 2, ...):
 
 Resume (the step counter went back): windows are cleared; means, both bests, peak, start and noise
 stay.
+Mark (the operator wanted a change of level): all of them begin anew with the next step.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean, median
 from typing import Any, TypeVar, cast
 
@@ -177,6 +178,14 @@ def _trend_reader(trend: Trend, name: str, alpha: str) -> Read:
         "drawdown_min_over_steps": lambda: trend.drawdown_min(alpha),
     }
     return readers[name]
+
+
+def anew(old: Mapping[str, SignalStatistics]) -> dict[str, SignalStatistics]:
+    """Fresh statistics, but for how many values were not finite: that is a counter, which never falls."""
+    fresh = by_signal()
+    for signal, statistics in fresh.items():
+        statistics.nonfinite = old[signal].nonfinite
+    return fresh
 
 
 def by_signal() -> dict[str, SignalStatistics]:

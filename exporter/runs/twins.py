@@ -35,13 +35,17 @@ TELLING = ("finished", "failed", "running", "vanished", "stopped")
 
 @dataclass(slots=True)
 class Told:
-    """A run as one log tells it: ``at`` that log, which is ``place`` below the watched folder."""
+    """A run as one log tells it: ``at`` that log, which is ``place`` below the watched folder.
+
+    ``twins`` is the same run as its other logs tell it.
+    """
 
     at: Place
     place: PurePath
     run: Run
     state: str
     writer: bool | None
+    twins: tuple[Run, ...] = ()
 
 
 class Twins:
@@ -131,7 +135,8 @@ def _one(group: list[Told]) -> Told:
     best = min(group, key=_rank)
     state = next(state for state in TELLING if state in {one.state for one in group})
     writer = True if any(one.writer for one in group) else best.writer
-    return replace(best, state=state, writer=writer)
+    twins = tuple(one.run for one in group if one is not best)
+    return replace(best, state=state, writer=writer, twins=twins)
 
 
 def _rank(told: Told) -> tuple[int, str]:

@@ -14,12 +14,16 @@ ENDED_BADLY = frozenset({"failed", "vanished", "stopped"})
 
 @dataclass(slots=True, frozen=True)
 class View:
-    """A run as it is to be shown: its name, state, and whether a writer was seen (or cannot be)."""
+    """A run as it is to be shown: its name, state, and whether a writer was seen (or cannot be).
+
+    ``twins`` is the same run as its other logs tell it: one of them may be shown next.
+    """
 
     name: str
     run: Run
     state: str
     writer: bool | None
+    twins: tuple[Run, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)

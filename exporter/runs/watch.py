@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -16,12 +16,14 @@ from exporter.runs.hints import Hints
 from exporter.runs.holders import Holders
 from exporter.runs.lifecycle import Silence
 from exporter.runs.logs import Logs
+from exporter.runs.marking import UnknownRunError
 from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
-from exporter.runs.run import Options
+from exporter.runs.run import Options, Run
 from exporter.runs.shown import Shown
 from exporter.runs.statefile import StateFolder
 from exporter.runs.twins import Place
+from exporter.runs.unstarted import unstarted
 from exporter.runs.views import Judge, View
 
 HOLDERS_SECONDS = 1.0
@@ -118,6 +120,20 @@ class Watch:
             chunks = [self._text(place).chunks(view, now) for place, view in self._views.items()]
             return page(chunks, self.health.samples())
 
+    def mark(self, name: str, note: str) -> None:
+        """Have a run measured anew from its next step on.
+
+        Raises:
+            UnknownRunError: no run of that name is shown.
+        """
+        with self._lock:
+            views = {view.name: view for view in self._views.values()}
+            if name not in views:
+                raise UnknownRunError(name, views)
+            for run in (views[name].run, *views[name].twins):
+                run.mark(time.time(), note)
+        self._due["save"] = 0.0  # with the next look, not only some time later
+
     def save(self) -> None:
         """Write the state files of all runs that changed."""
         for log in self.logs:
@@ -147,10 +163,18 @@ class Watch:
         health.files = self.logs.kinds()
         rosters = [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
         health.refused = sum(roster.refused for roster in rosters)
+        health.unstarted = self._unstarted(run for roster in rosters for run in roster.runs.values())
         health.unread_bytes = sum(log.unread for log in self.logs)
         health.runs = Counter(view.state for view in self._views.values())
         health.targets = {feed.target.name: feed.poller.problem is None for feed in self.feeds}
         health.poll_errors = {feed.target.name: feed.poller.errors for feed in self.feeds}
+
+    def _unstarted(self, runs: Iterable[Run]) -> Mapping[str, float]:
+        """A run that is running explains the logs beside it, however long its steps take."""
+        going = (view.run for view in self._views.values() if view.state == "running")
+        if any(run.progress.first is not None for run in going):
+            return {}
+        return unstarted(self.logs, runs, time.monotonic())
 
     def _text(self, place: Place) -> RunText:
         return self._texts.setdefault(place, RunText())

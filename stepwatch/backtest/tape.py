@@ -128,8 +128,8 @@ class _Tapes:
 class _Recorder(Roster):
     """The runs of a log, each record of which is looked at before the next one comes."""
 
-    def __init__(self, tapes: _Tapes, *about: Any) -> None:
-        super().__init__(*about)
+    def __init__(self, tapes: _Tapes, *about: Any, **known: Any) -> None:
+        super().__init__(*about, **known)
         self._tapes = tapes
 
     def take(self, event: Event, clock: Clock) -> None:

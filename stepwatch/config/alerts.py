@@ -37,6 +37,9 @@ class Alerts(Section):
     RunVanished: events.RunVanished = events.RunVanished()
     RunStopped: events.RunStopped = events.RunStopped()
     RunFinished: events.RunFinished = events.RunFinished()
+    NeverStarted: events.NeverStarted = events.NeverStarted()
+    Restarting: events.Restarting = events.Restarting()
+    ResumedWithLoss: events.ResumedWithLoss = events.ResumedWithLoss()
     GPULost: gpu.GPULost = gpu.GPULost()
     GPUXid: gpu.GPUXid = gpu.GPUXid()
     GPUHot: gpu.GPUHot = gpu.GPUHot()
@@ -48,6 +51,12 @@ class Alerts(Section):
     NotificationFailures: events.NotificationFailures = events.NotificationFailures()
     ConfigReloadFailed: events.ConfigReloadFailed = events.ConfigReloadFailed()
     Watchdog: events.Watchdog = events.Watchdog()
+
+    @classmethod
+    def also_known_as(cls) -> dict[str, str]:
+        """Return the block of each alert that is not called as its block."""
+        blocks = {key: field.get_default() for key, field in cls.model_fields.items()}
+        return {name: key for key, block in blocks.items() for name in block.names.values()}
 
     def block(self, name: str) -> Block:
         """Return the block of that name; AttributeError if there is none."""

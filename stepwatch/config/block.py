@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from pydantic import model_validator
@@ -16,6 +16,8 @@ class Block(Section):
     """What `alerts.<Name>` holds: a switch, and limits by level."""
 
     about_runs: ClassVar[bool] = True
+    names: ClassVar[Mapping[str, str]] = {}
+    """What the alert of a level is called, where that is not the block's own name."""
 
     enabled: Switch = True
 

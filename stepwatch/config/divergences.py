@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from stepwatch.config.block import Block
 from stepwatch.config.scalars import Limit
 from stepwatch.config.section import Section
@@ -18,6 +21,8 @@ class KLSequenceWarning(Section):
 class KLSequence(Block):
     """KLSequenceHigh."""
 
+    names: ClassVar[Mapping[str, str]] = {"warning": "KLSequenceHigh"}
+
     warning: KLSequenceWarning | None = KLSequenceWarning()
 
 
@@ -30,5 +35,7 @@ class KLTeacherWarning(Section):
 
 class KLTeacher(Block):
     """KLTeacherHigh."""
+
+    names: ClassVar[Mapping[str, str]] = {"warning": "KLTeacherHigh"}
 
     warning: KLTeacherWarning | None = KLTeacherWarning()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from pydantic import Field
 
 from stepwatch.config.block import Block
 from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import Limit, PositiveSpan, Severity, Span, Switch
+from stepwatch.config.scalars import Count, Limit, PositiveSpan, Severity, Span, Switch
 
 
 class Stalled(Block):
@@ -42,6 +43,29 @@ class RunFinished(Block):
 
     enabled: Switch = False
     severity: Severity = "info"
+
+
+class NeverStarted(Block):
+    """A log grows for `silence` without a step; there is no run yet that an override could name."""
+
+    about_runs: ClassVar[bool] = False
+
+    severity: Severity = "warning"
+    silence: PositiveSpan = Duration.parse("30m")
+
+
+class Restarting(Block):
+    """The run was started again `restarts` times within an hour."""
+
+    severity: Severity = "critical"
+    restarts: Count = 3
+
+
+class ResumedWithLoss(Block):
+    """The run went back by `steps` or more within the last hour."""
+
+    severity: Severity = "info"
+    steps: Count = 1
 
 
 class StackBlock(Block):
@@ -82,3 +106,4 @@ class Watchdog(Block):
     """Always fires: its absence says that the stack is dead."""
 
     about_runs: ClassVar[bool] = False
+    names: ClassVar[Mapping[str, str]] = {"info": "Watchdog"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from stepwatch.config.errors import NOTHING, Fault, Faults, KeyPath
-from stepwatch.config.keys import known
+from stepwatch.config.keys import below, known
 from stepwatch.config.scalars import instead, one_of
 from stepwatch.config.section import Section
 
@@ -40,7 +40,7 @@ def _faults(details: ErrorDetails, path: KeyPath, model: type[Section]) -> Itera
 def _structural(details: ErrorDetails, path: KeyPath, model: type[Section]) -> Fault:
     kind, value = details["type"], details["input"]
     if kind == "extra_forbidden":
-        return _unknown(path, known(model, path[:-1]))
+        return _unknown(path, below(model, path[:-1]))
     if kind == "missing":
         return Fault("is missing", expected=f"the key {path[-1]}", cure="add it", at=path, value=NOTHING)
     if kind == "tuple_type":
@@ -50,6 +50,7 @@ def _structural(details: ErrorDetails, path: KeyPath, model: type[Section]) -> F
     return Fault("is no mapping", expected=expected, cure=_A_MAPPING, at=path, value=value)
 
 
-def _unknown(path: KeyPath, keys: tuple[str, ...]) -> Fault:
-    cure = instead(path[-1], keys)
+def _unknown(path: KeyPath, model: type[Section] | None) -> Fault:
+    keys = known(model, ())
+    cure = instead(path[-1], keys, aliases=model.also_known_as() if model else {})
     return Fault("is no known key", expected=one_of(keys), cure=cure, at=path, value=NOTHING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from pydantic import Field, model_validator
@@ -24,6 +24,7 @@ class GPUXid(Block):
     """The driver reports an error of a GPU; codes in neither list are warnings."""
 
     about_runs: ClassVar[bool] = False
+    names: ClassVar[Mapping[str, str]] = {"warning": "GPUXid", "critical": "GPUXid"}
 
     critical: tuple[XidCode, ...] = (46, 48, 62, 64, 74, 79, 95, 119, 120, 140, 143)
     ignored: tuple[XidCode, ...] = (45,)

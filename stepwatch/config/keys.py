@@ -20,12 +20,18 @@ def _section_in(annotation: Any) -> type[Section] | None:
     return next(filter(None, map(_section_in, get_args(annotation))), None)
 
 
-def known(model: type[Section] | None, path: KeyPath) -> tuple[str, ...]:
-    """Return the keys that are known at a path below a model."""
+def below(model: type[Section] | None, path: KeyPath) -> type[Section] | None:
+    """Return the model at a path below a model, None where a value or nothing stands."""
     for part in path:
         if isinstance(part, str) and model is not None:
             model = children(model).get(part)
-    return tuple(children(model)) if model is not None else ()
+    return model
+
+
+def known(model: type[Section] | None, path: KeyPath) -> tuple[str, ...]:
+    """Return the keys that are known at a path below a model."""
+    found = below(model, path)
+    return tuple(children(found)) if found is not None else ()
 
 
 def every(model: type[Section], above: str = "") -> Iterator[str]:

@@ -6,6 +6,9 @@ counts, or factors of the run's own noise, start or peak.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from stepwatch.config.block import Block
 from stepwatch.config.scalars import Count, Limit, Ratio
 from stepwatch.config.section import Section
@@ -46,6 +49,8 @@ class RewardCritical(Section):
 
 class Reward(Block):
     """RewardDrop, RewardCollapse."""
+
+    names: ClassVar[Mapping[str, str]] = {"warning": "RewardDrop", "critical": "RewardCollapse"}
 
     warning: RewardWarning | None = RewardWarning()
     critical: RewardCritical | None = RewardCritical()
@@ -101,6 +106,8 @@ class KLCritical(Section):
 
 class KL(Block):
     """KLHigh, KLExplosion."""
+
+    names: ClassVar[Mapping[str, str]] = {"warning": "KLHigh", "critical": "KLExplosion"}
 
     warning: KLWarning | None = KLWarning()
     critical: KLCritical | None = KLCritical()

@@ -21,6 +21,7 @@ from stepwatch.config.runs import Runs, Signals
 from stepwatch.config.scalars import Interval, Port, PositiveSpan, StorageSize, instead, one_of
 from stepwatch.config.scrape import Job
 from stepwatch.config.section import Section
+from stepwatch.globs import fits
 
 # What Prometheus takes if nothing is said; it refuses a timeout longer than the interval.
 DEFAULT_TIMEOUT = Duration.parse("10s")
@@ -110,6 +111,11 @@ class Config(Section):
         variants.append(Variant(base, None, globs))
         return tuple(variant for variant in variants if variant.limits.enabled)
 
+    def override(self, block: str, run: str) -> tuple[int, Override] | None:
+        """Return the override, with its number, that judges a run by this block; None for the base."""
+        found = enumerate(self.overrides)
+        return next((each for each in found if block in each[1].alerts and fits(each[1].runs, run)), None)
+
     def address(self, part: str) -> str:
         """Return host:port at which a part (a key below ports) is reached."""
         listen = ipaddress.ip_address(self.listen)
@@ -175,8 +181,9 @@ def _override_faults(config: Config) -> Iterator[Fault]:
 def _block_faults(config: Config, override: Override, name: str) -> Iterator[Fault]:
     known = [key for key, block in config.alerts if block.about_runs]
     if name not in known:
+        cure = instead(name, known, aliases=Alerts.also_known_as())
         says = "is no alert about runs" if name in dict(config.alerts) else "is no known alert"
-        yield Fault(says, expected=one_of(known), cure=instead(name, known), value=NOTHING)
+        yield Fault(says, expected=one_of(known), cure=cure, value=NOTHING)
         return
     try:
         override.over(name, config.alerts.block(name))

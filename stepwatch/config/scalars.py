@@ -6,7 +6,7 @@ Nothing is converted: a text that looks like a number is no number, a number is 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import PlainValidator
@@ -20,16 +20,6 @@ MAX_INTERVAL = Duration.parse("2m")
 # Of how alike two words are, from 0 to 1.
 _CLOSE = 0.6
 _USUAL_LEAD = 0.1
-
-# Alerts that share a block, and so are looked for under names that are no keys.
-_BLOCK_OF = {
-    "RewardDrop": "Reward",
-    "RewardCollapse": "Reward",
-    "KLHigh": "KL",
-    "KLExplosion": "KL",
-    "KLSequenceHigh": "KLSequence",
-    "KLTeacherHigh": "KLTeacher",
-}
 
 
 def _switch(value: Any) -> bool:
@@ -118,13 +108,15 @@ def one_of(words: Iterable[str]) -> str:
     return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
 
 
-def instead(value: Any, words: Iterable[str], *, usual: Container[str] = ()) -> str:
+def instead(
+    value: Any, words: Iterable[str], *, usual: Container[str] = (), aliases: Mapping[str, str] | None = None
+) -> str:
     """Return the cure for a word that is not among the known ones: the likeliest meant, if any.
 
-    The ``usual`` ones win over others that are not much closer.
+    The ``usual`` ones win over others that are not much closer. ``aliases`` are other names of some.
     """
     known = {word.lower(): word for word in words}
-    known |= {alert.lower(): block for alert, block in _BLOCK_OF.items() if block.lower() in known}
+    known |= {alias.lower(): word for alias, word in (aliases or {}).items() if word.lower() in known}
     compare = difflib.SequenceMatcher(b=str(value).lower()[:60])
 
     def likeness(word: str) -> float:

@@ -12,6 +12,11 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @classmethod
+    def also_known_as(cls) -> dict[str, str]:
+        """Return the key that is meant by names which are none."""
+        return {}
+
     def plain(self) -> dict[str, Any]:
         """Return the section as the mapping that would be read back into it."""
         return {

@@ -119,7 +119,4 @@ class Alertmanager:
         return text
 
     def _unreachable(self) -> UnreachableError:
-        return UnreachableError(
-            f"Alertmanager does not answer at {self.url}. Expected: the one that `make up` starts. "
-            "Cure: `make up`; `make status` shows how each part is."
-        )
+        return UnreachableError(pages.unanswered("Alertmanager", self.url))

@@ -49,7 +49,7 @@ def load_text(folder, text):
 
 
 def test_the_shipped_file_is_the_defaults_with_an_override_for_the_demo(folder):
-    demo = {"runs": "demo/*", "alerts": {"Stalled": {"silence": "1m"}}}
+    demo = {"runs": "demo/*", "alerts": {"Stalled": {"silence": "1m"}, "Restarting": {"enabled": False}}}
 
     assert load_text(folder, SHIPPED) == load_text(folder, json.dumps({"overrides": [demo]}))
 

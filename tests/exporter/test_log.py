@@ -58,10 +58,19 @@ def known(page: Watched) -> Page:
     return scrape.about_run("a")
 
 
+def mark(trainer: Trainer, *pages: Watched) -> None:
+    """Mark the run, which makes a step so that it is there to be marked."""
+    trainer.train(1)
+    for page in pages:
+        page.look(1.0)
+        page.watch.mark("a", "new data")
+
+
 events = st.one_of(
     st.tuples(st.just("train"), st.integers(1, 30)),
     st.tuples(st.just("resume"), st.integers(2, 20), st.integers(1, 40), st.booleans()),
     st.tuples(st.just("start_over"), st.integers(1, 20), st.booleans()),
+    st.tuples(st.just("marked")),
     st.tuples(st.just("killed")),
     st.tuples(st.just("stopped")),
     st.tuples(st.just("stopped while resuming"), st.integers(2, 20), st.integers(1, 40), st.booleans()),
@@ -88,11 +97,10 @@ def test_statistics_after_restarts_are_those_without(
                 trainer.resume(back, steps, empties=empties)
             case ("start_over", steps, empties):
                 trainer.start_over(steps, empties=empties)
-            case ("killed",):
-                restarted.watch.look()
-                restarted = watched(state_folder=states)
-            case ("stopped",):
-                restarted.watch.save()
+            case ("marked",):
+                mark(trainer, ran_on, restarted)
+            case ("killed" | "stopped" as how,):
+                restarted.watch.look() if how == "killed" else restarted.watch.save()
                 restarted = watched(state_folder=states)
             case ("stopped while resuming", back, steps, empties) if back < trainer.step:
                 restarted.watch.save()

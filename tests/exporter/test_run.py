@@ -86,6 +86,22 @@ def test_a_second_resume_below_the_first_ignores_up_to_the_highest_of_all() -> N
     assert (run.records, run.resumes) == (101, 2)
 
 
+def test_restarts_are_counted_wherever_they_begin_and_the_lost_steps_are_those_of_the_last_resume() -> None:
+    resumed = fed(*steps(1, 100), *steps(81, 90), *steps(61, 70))
+    over = fed(*steps(1, 100), *steps(81, 90), *steps(1, 3), *steps(1, 5))
+
+    assert (resumed.resumes, resumed.restarts, resumed.lost) == (2, 2, 30)
+    assert (over.resumes, over.restarts, over.lost) == (1, 3, None)
+    assert fed(*steps(1, 100)).lost is None
+
+
+def test_a_restarted_exporter_knows_the_restarts() -> None:
+    before, after = fed(*steps(1, 100), *steps(81, 90)), Run("verl_jsonl", "verl", Options())
+    after.restore(before.kept())
+
+    assert (after.resumes, after.restarts, after.lost) == (1, 1, 20)
+
+
 # records of one step
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import urllib.error
@@ -13,16 +14,21 @@ from pathlib import Path
 import pytest
 
 from exporter.exposition import CONTENT_TYPE
+from exporter.runs.marking import MOST_BYTES, NO_NOTE, NOTE_CHARACTERS, UnknownRunError
 from exporter.runs.server import Server
 from exporter.runs.watch import Settings, Watch
 from tests.exporter.lines import measured, verl_json
 from tests.exporter.scrape import Scrape
 
 
+def nobody(_run: str, _note: str) -> None:
+    raise AssertionError("nobody asked for a mark")
+
+
 @contextmanager
-def serving(metrics: Callable[[], bytes]) -> Iterator[str]:
+def serving(metrics: Callable[[], bytes], mark: Callable[[str, str], None] = nobody) -> Iterator[str]:
     """A server on a free port; gives its address."""
-    server = Server(("127.0.0.1", 0), metrics)
+    server = Server(("127.0.0.1", 0), metrics, mark)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -50,6 +56,86 @@ def test_health_and_index_answer() -> None:
     with serving(lambda: b"") as url:
         assert get(f"{url}/-/healthy") == (200, "text/plain", b"ok\n")
         assert b"/metrics" in get(f"{url}/")[2]
+
+
+def post(url: str, body: bytes, kind: str = "application/json") -> tuple[int, str]:
+    request = urllib.request.Request(url, body, {"Content-Type": kind}, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize(
+    ("body", "note"),
+    [
+        ({"run": "ppo/gsm8k", "note": "new data"}, "new data"),
+        ({"run": "ppo/gsm8k"}, NO_NOTE),
+        ({"run": "ppo/gsm8k", "note": None}, NO_NOTE),
+        ({"run": "ppo/gsm8k", "note": "模" * NOTE_CHARACTERS}, "模" * NOTE_CHARACTERS),
+    ],
+)
+def test_a_mark_is_taken(body: dict[str, str], note: str) -> None:
+    taken: list[tuple[str, str]] = []
+    with serving(lambda: b"", lambda *mark: taken.append(mark)) as url:
+        assert post(f"{url}/-/mark", json.dumps(body).encode(), "application/json; charset=utf-8")[0] == 200
+
+    assert taken == [("ppo/gsm8k", note)]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "words"),
+    [
+        (b'{"run": "a"}', "text/plain", 415, "application/json"),
+        (b'{"run": "a"}', "application/x-www-form-urlencoded", 415, "application/json"),
+        (b'{"run": "a"}', "", 415, "application/json"),
+        (b"{", "application/json", 400, "The body is no mark"),
+        (b"\xff", "application/json", 400, "The body is no mark"),
+        (b"[" * 9000, "application/json", 400, "The body is no mark"),
+        (b'["a"]', "application/json", 400, "The body is no mark"),
+        (b'{"note": "x"}', "application/json", 400, "The body is no mark"),
+        (b'{"run": 5}', "application/json", 400, "The body is no mark"),
+        (b'{"run": "a", "step": 5}', "application/json", 400, "The body is no mark"),
+        (b'{"run": "a", "note": 5}', "application/json", 400, "The note is no note"),
+        (b'{"run": "a", "note": "two\\nlines"}', "application/json", 400, "one line of at most 100"),
+        (b'{"run": "a", "note": "%s"}' % (b"x" * 101), "application/json", 400, "one line of at most 100"),
+        (b" " * (MOST_BYTES + 1), "application/json", 413, "at most 16384 bytes"),
+    ],
+)
+def test_what_is_no_mark_is_refused_in_words(body: bytes, kind: str, status: int, words: str) -> None:
+    with serving(lambda: b"") as url:
+        answered, said = post(f"{url}/-/mark", body, kind)
+
+    assert answered == status
+    assert words in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_mark_without_a_length_is_refused() -> None:
+    with serving(lambda: b"") as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            client.sendall(b"POST /-/mark HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 411")
+
+
+@pytest.mark.parametrize("run", ["ppo/gsm8", "\\ud800"])
+def test_a_mark_of_an_unknown_run_is_not_found_and_the_nearest_are_named(run: str) -> None:
+    def unknown(name: str, _note: str) -> None:
+        raise UnknownRunError(name, ["ppo/模"])
+
+    with serving(lambda: b"", unknown) as url:
+        status, said = post(f"{url}/-/mark", b'{"run": "%s"}' % run.encode())
+
+    assert status == 404
+    assert said == f"There is no run named {run}. The nearest there are: ppo/模.\n"
+
+
+def test_nothing_else_takes_a_post() -> None:
+    with serving(lambda: b"") as url:
+        assert post(f"{url}/metrics", b"{}")[0] == 404
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/../etc/passwd", "/%00"])
@@ -104,7 +190,7 @@ def test_a_client_that_goes_away_is_no_news(capfd: pytest.CaptureFixture[str]) -
 
 def test_a_port_in_use_is_an_os_error() -> None:
     with serving(lambda: b"") as url, pytest.raises(OSError, match="in use"):
-        Server(("127.0.0.1", int(url.rpartition(":")[2])), lambda: b"")
+        Server(("127.0.0.1", int(url.rpartition(":")[2])), lambda: b"", nobody)
 
 
 def test_metrics_answer_while_a_large_log_is_read_for_the_first_time(folder: Path) -> None:

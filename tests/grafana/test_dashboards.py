@@ -158,11 +158,27 @@ def test_a_table_about_gpus_joins_its_queries_by_all_labels_they_share(default: 
 def test_alerts_of_the_run_are_drawn_into_its_panels_by_severity(default: dict[str, Json]) -> None:
     drawn = default["stepwatch-training"]["annotations"]["list"]
 
-    assert [(each["iconColor"], each["expr"], each["enable"]) for each in drawn] == [
+    assert [
+        (each["iconColor"], each["expr"], each["enable"]) for each in drawn if each["name"] != "Marks"
+    ] == [
         ("red", 'ALERTS{alertstate="firing",severity="critical",run=${run:doublequote}}', True),
         ("orange", 'ALERTS{alertstate="firing",severity="warning",run=${run:doublequote}}', True),
     ]
     assert all(each["target"]["expr"] == each["expr"] for each in drawn), "the form of Grafana 11 and later"
+
+
+@pytest.mark.parametrize(
+    ("uid", "selected"), [("stepwatch-training", "{run=${run:doublequote}}"), ("stepwatch-runs", "")]
+)
+def test_marks_are_drawn_at_their_own_time_in_milliseconds(
+    default: dict[str, Json], uid: str, selected: str
+) -> None:
+    drawn = default[uid]["annotations"]["list"]
+    (mark,) = [each for each in drawn if each["name"] == "Marks"]
+
+    assert mark["expr"] == f"1000 * max by (run, note) (rl_run_mark_timestamp_seconds{selected})"
+    assert (mark["titleFormat"], mark["textFormat"]) == ("{{note}}", "{{run}}: levels begin anew")
+    assert [each["name"] for each in drawn if each["useValueForTime"]] == ["Marks"]
 
 
 def test_every_query_is_promql_once_the_run_is_filled_in(dashboard: Json) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import real
-from tests.rules import gpu, mutants, rendered, states, variations
+from tests.rules import gpu, mutants, rendered, starts, states, variations
 from tests.rules import promtool as unit
 from tests.rules.cases import Rule
 from tests.rules.catalogue import RULES
@@ -68,6 +68,13 @@ def test_every_change_of_a_rule_about_runs_is_noticed(rule: Rule, tmp_path: Path
     if rule.alert in states.ALERTS:
         stages.append([group.about(rule.alert) for group in states.lasting()])
     assert _survivors(tmp_path, right, stages) == [UNCHANGED]
+
+
+@pytest.mark.parametrize("rule", starts.SCENARIOS, ids="-".join)
+def test_every_change_of_a_rule_about_starts_is_noticed(rule: tuple[str, str], tmp_path: Path) -> None:
+    right = rendered.rule(*rule)
+    groups = [scenario.group(rule[0], right["labels"]) for scenario in starts.SCENARIOS[rule]]
+    assert _survivors(tmp_path, right, [groups]) == [UNCHANGED]
 
 
 @pytest.mark.parametrize("alert", SCENARIOS)

@@ -138,7 +138,7 @@ RULES = (
                 limits=(
                     Limit(h.STEPS_SINCE_BEST, FROM, 300, {h.STEPS_SEEN: 500}),
                     Limit(h.STEPS_SINCE_BEST, FROM, 0.5 * 640),
-                    Limit(h.RECORDS, FROM, 64),
+                    Limit(h.RECORDS_SEEN, FROM, 64),
                     # solved: the mean is near the largest score there is, which is positive
                     Limit(h.REWARD_MEAN, UNTIL, 0.9 * 4),
                     Limit(h.HIGHEST_MEDIAN, UNTIL, 0, {h.REWARD_MEAN: 0.5}),
@@ -157,7 +157,7 @@ RULES = (
                         {h.REWARD_BEST: -10, h.REWARD_STD: 0, h.REWARD_MEAN_20: 1, h.HIGHEST_MEDIAN: -1},
                     ),
                 ),
-                needs=(h.STEPS_SINCE_BEST, h.STEPS_SEEN, h.RECORDS),
+                needs=(h.STEPS_SINCE_BEST, h.STEPS_SEEN, h.RECORDS_SEEN),
                 spares=(h.HIGHEST_MEDIAN, h.REWARD_MEAN, h.REWARD_STD, h.REWARD_MEAN_20, h.REWARD_BEST),
                 says=("reward 1.75", "no new best for 400 steps", "limits 300 and 320 (50 %"),
             ),

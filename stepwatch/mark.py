@@ -1,0 +1,28 @@
+"""``python -m stepwatch mark``: the level of a run was changed on purpose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepwatch import pages
+from stepwatch.config import Refused, load
+from stepwatch.tables import Say
+
+
+def mark(config: Path, run: str, note: str | None, say: Say) -> int:
+    """Have the run exporter measure a run anew from its next step on.
+
+    Returns:
+        0: it will.
+
+    Raises:
+        Refused: There is no such run, the note cannot be shown, or the exporter does not answer.
+    """
+    exporter = f"http://{load(config).address('exporter')}"
+    answer = pages.order(f"{exporter}/-/mark", {"run": run, "note": note})
+    if answer is None:
+        raise Refused(pages.unanswered("The run exporter", exporter))
+    if answer:
+        raise Refused(f"Nothing was marked. {answer}")
+    say(f"Marked {run}: from its next step on, start, best, peak, noise and windows begin anew.")
+    return 0

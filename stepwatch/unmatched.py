@@ -1,0 +1,32 @@
+"""Overrides whose pattern fits no run: a slip, or a run that is still to come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from exporter.runs.names import nearest
+from stepwatch import demo, pages, runs
+from stepwatch.config import Config
+from stepwatch.globs import fits
+
+
+def unmatched(config: Config) -> list[str]:
+    """What is to be said of such overrides, a line each; nothing while runs are not all known.
+
+    The override for the demo is part of the shipped file, and in force when the demo is not.
+    """
+    page = pages.read(f"http://{config.address('exporter')}/metrics")
+    known = runs.on(page or "")
+    if not known or pages.metric(page or "", "stepwatch_unread_bytes"):
+        return []
+    return list(_remarks(config, known))
+
+
+def _remarks(config: Config, known: list[str]) -> Iterator[str]:
+    for number, override in enumerate(config.overrides):
+        pattern = override.runs
+        if not pattern.startswith(demo.RUNS) and not any(fits(pattern, name) for name in known):
+            yield (
+                f"overrides[{number}].runs: {pattern} fits no run that there is. "
+                f"The nearest: {', '.join(nearest(pattern, known))}."
+            )

@@ -1,0 +1,143 @@
+"""`python -m stepwatch alerts`: the limits that hold are those that the rules are rendered with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepwatch.__main__ import main
+from stepwatch.config import Config
+from stepwatch.globs import fits
+from stepwatch.limits import Alert, effective
+from tests.rules import rendered
+
+SETTINGS: dict[str, Any] = {
+    "alerts": {
+        "KL": {"warning": {"above_start": 0.25}, "critical": None},
+        "Reward": {"warning": {"noises": 2.5}},
+        "NonFinite": {"warning": 2},
+        "GradNormHigh": {"enabled": False},
+    },
+    "overrides": [
+        {"runs": "sft-*", "alerts": {"KL": {"warning": None, "critical": {"noises": 9}}}},
+        {
+            "runs": "*-long",
+            "alerts": {"KL": {"enabled": False}, "Stalled": {"silence": "1h", "severity": "info"}},
+        },
+        {"runs": "noisy", "alerts": {"GradNormHigh": {"enabled": True, "warning": 4}}},
+    ],
+}
+
+
+def told(run: str | None, settings: dict[str, Any] | None = None) -> dict[tuple[str, str], Alert]:
+    config = Config.model_validate(SETTINGS if settings is None else settings)
+    return {(alert.name, alert.severity): alert for alert in effective(config, run, "config.yaml")}
+
+
+def limit(alert: Alert, key: str) -> tuple[str, str]:
+    return next((str(found.value), found.origin) for found in alert.limits if found.key == key)
+
+
+def test_each_alert_that_is_rendered_is_told_and_no_other() -> None:
+    rules = [rule for group in ("rl", "gpu", "stack") for rule in rendered.rules(group, {})]
+
+    on = {name for name, alert in told(None, {}).items() if alert.enabled}
+    assert on == {(rule["alert"], rule["labels"]["severity"]) for rule in rules}
+
+
+@pytest.mark.parametrize("run", ["ppo", "sft-a", "sft-long", "ppo-long", "noisy"])
+def test_a_run_has_the_limits_of_the_rules_that_judge_it(run: str) -> None:
+    config = Config.model_validate(SETTINGS)
+    for name, base in config.alerts:
+        if base.about_runs:
+            judging = [
+                variant.limits
+                for variant in config.variants(name)
+                if (variant.only is None or fits(variant.only, run))
+                and not any(fits(other, run) for other in variant.without)
+            ]
+            found = config.override(name, run)
+            block = found[1].over(name, base) if found else base
+            assert judging == ([block] if block.enabled else [])
+
+
+def test_a_limit_is_from_an_override_or_the_file_or_is_the_default() -> None:
+    base, sft, long = told(None), told("sft-a"), told("ppo-long")
+
+    assert limit(base["KLHigh", "warning"], "KL.warning.above_start") == ("0.25", "config.yaml")
+    assert limit(base["KLHigh", "warning"], "KL.warning.noises") == ("3", "default")
+    assert limit(base["RewardDrop", "warning"], "Reward.warning.noises") == ("2.5", "default")
+    assert limit(base["NonFinite", "warning"], "NonFinite.warning") == ("2", "config.yaml")
+    assert limit(sft["KLExplosion", "critical"], "KL.critical.noises") == ("9", "overrides[0] `sft-*`")
+    assert limit(sft["KLExplosion", "critical"], "KL.critical.above_start") == ("1", "default")
+    assert limit(sft["NonFinite", "warning"], "NonFinite.warning") == ("2", "config.yaml")
+    assert limit(long["Stalled", "info"], "Stalled.silence") == ("1h", "overrides[1] `*-long`")
+    assert limit(long["Stalled", "info"], "Stalled.intervals") == ("5", "default")
+
+
+def test_an_alert_that_is_off_says_by_which_key() -> None:
+    base, sft, long, noisy = told(None), told("sft-a"), told("ppo-long"), told("noisy")
+
+    off = {
+        (alert.name, *limit(alert, alert.limits[0].key)): alert.limits[0].key
+        for alert in (
+            base["KLExplosion", "critical"],
+            base["GradNormHigh", "warning"],
+            base["RunFinished", "info"],
+            sft["KLHigh", "warning"],
+            long["KLExplosion", "critical"],
+        )
+        if not alert.enabled
+    }
+    assert off == {
+        ("KLExplosion", "None", "config.yaml"): "KL.critical",
+        ("GradNormHigh", "False", "config.yaml"): "GradNormHigh.enabled",
+        ("RunFinished", "False", "default"): "RunFinished.enabled",
+        ("KLHigh", "None", "overrides[0] `sft-*`"): "KL.warning",
+        ("KLExplosion", "False", "overrides[1] `*-long`"): "KL.enabled",
+    }
+    assert noisy["GradNormHigh", "warning"].enabled
+
+
+def test_for_a_run_only_alerts_about_runs_are_told() -> None:
+    assert ("GPUHot", "warning") in told(None)
+    assert ("GPUHot", "warning") not in told("ppo")
+    assert ("GPUIdleWhileRunning", "warning") in told("ppo")
+
+
+def _said(tmp_path: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    (tmp_path / "config.yaml").write_text(json.dumps(SETTINGS))
+    assert main(["alerts", "--config", str(tmp_path / "config.yaml"), *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_table_is_for_eyes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [line.split() for line in _said(tmp_path, capsys, "sft-a").splitlines()]
+
+    assert rows[0] == ["alert", "severity", "limit", "value", "from"]
+    assert ["KLHigh", "warning", "KL.warning", "off", "overrides[0]", "`sft-*`"] in rows
+    assert ["KLExplosion", "critical", "KL.critical.above", "null", "default"] in rows
+    assert ["Stalled", "critical", "Stalled.silence", "10m", "default"] in rows
+
+
+def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(_said(tmp_path, capsys, "--format=json", "ppo-long"))
+    by_name = {(alert["alert"], alert["severity"]): alert for alert in found["alerts"]}
+
+    assert found["run"] == "ppo-long"
+    assert by_name["Stalled", "info"]["limits"]["Stalled.silence"] == {
+        "value": "1h",
+        "from": "overrides[1] `*-long`",
+    }
+    assert by_name["KLHigh", "warning"]["enabled"] is False
+    assert json.loads(_said(tmp_path, capsys, "--format", "json"))["run"] is None
+
+
+def test_a_wrong_configuration_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.yaml").write_text("alerts: {KLExplosion: {}}")
+
+    assert main(["alerts", "--config", str(tmp_path / "config.yaml")]) == 2
+    assert "Cure: did you mean KL?" in capsys.readouterr().err
