@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from stepwatch.mark import mark
 from tests.e2e.stack import CONSOLE, PAIRS, Stack, wait_until
 from tests.e2e.test_delivery import HEALTHY, PAGES, SICK, WITH_TOTAL
 from tests.e2e.writer import writing
@@ -72,6 +73,7 @@ def stack(request, tmp_path_factory):
         for run in RUNS:
             stack.wait_step(run, 55)
         wait_until(lambda: bool(stack.query("gpu_utilization_ratio")), 30)
+        mark(folder / "config.yaml", "scoped", "new data", print)
         time.sleep(10)
         yield stack
 
