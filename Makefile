@@ -13,7 +13,7 @@ export RUNS CONFIG TO
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert inspect generate test check bench formats runtime development
+.PHONY: help up down status demo-reset test-alert inspect generate test check bench mutate formats runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,10 @@ check: development ## Lint, format, types, and whether generated files are curre
 bench: development ## Measure what docs/benchmarks.md shows
 	@$(PY) -m tests.real
 	@$(PY) -m benchmarks $(ARGS)
+
+mutate: development ## See whether the rules' tests notice every change of a rule
+	@$(PY) -m tests.real
+	@$(PY) -m tests.rules
 
 formats: development ## Write what is read of the real logs into docs/formats.md
 	@$(PY) -m tests.formats
