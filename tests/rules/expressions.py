@@ -31,13 +31,6 @@ def selectors(node: Any) -> list[VectorSelector]:
     return found
 
 
-def calls(node: Any) -> list[Call]:
-    """Every function call in a tree."""
-    found: list[Call] = []
-    promql_parser.walk(node, lambda each: found.append(each) if isinstance(each, Call) else None)
-    return found
-
-
 def labels(selector: VectorSelector) -> dict[str, str]:
     """The labels that a selector asks for by equality, but for the run."""
     return {
