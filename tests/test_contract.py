@@ -21,7 +21,8 @@ from exporter.runs.views import View
 from stepwatch import pages
 from tests.lacking import lacking
 from tests.real import AlertmanagerServer, PrometheusServer
-from tests.rules import expressions, proofs, rendered, replay, served
+from tests.rules import expressions, proofs, rendered, replay, served, variations
+from tests.rules.healthy import STREAKS
 from tests.rules.rendered import CHECKOUT
 from tests.rules.series import Series
 
@@ -191,9 +192,9 @@ def _full_run() -> Run:
     return run
 
 
-def _exported() -> str:
-    """The page of an exporter with one run that has everything."""
-    view = View("a", _full_run(), "running", writer=True)
+def _exported(run: Run) -> str:
+    """The page of an exporter with this run."""
+    view = View("a", run, "running", writer=True)
     health = Health()
     health.files["log"] += 1
     health.targets["http://127.0.0.1:9092/metrics"] = True
@@ -201,8 +202,27 @@ def _exported() -> str:
     return page([RunText().chunks(view, 70.0)], health.samples()).decode()
 
 
+def test_a_resume_empties_what_the_cases_of_rules_take_it_to_empty() -> None:
+    run = _full_run()
+    before = _statistics_on(_exported(run))
+    run.take(Record(60, {"reward": 0.5}), Clock(71.0, 71.0, live=True))
+    after = _statistics_on(_exported(run))
+    assert before.keys() - after.keys() == set(variations.WINDOWS)
+    assert {after[streak] for streak in STREAKS} == {0}
+
+
+def _statistics_on(text: str) -> dict[Series, float]:
+    """Every statistic of the run on a page, as cases of rules name it."""
+    found = re.findall(r'^(\w+)\{run="a",(signal=.*)\} (\S+)$', text, re.MULTILINE)
+    return {
+        Series(name, tuple(re.findall(r'(\w+)="([^"]*)"', labels))): float(value)
+        for name, labels, value in found
+        if name.removeprefix("rl_") in STATISTIC_HELP
+    }
+
+
 def test_metrics_doc_names_every_exported_metric_with_type_and_labels() -> None:
-    text = _exported()
+    text = _exported(_full_run())
     types = dict(_metrics(text))
     labels: dict[str, set[str]] = {name: set() for name in types}
     for name, inside in re.findall(r"^(\w+)(?:\{(.*)\})? ", text, re.MULTILINE):
@@ -215,7 +235,7 @@ def test_metrics_doc_names_every_exported_metric_with_type_and_labels() -> None:
 
 
 def test_every_family_is_exported_by_a_run_that_has_everything() -> None:
-    assert {(family.name, family.type) for family in FAMILIES} <= _metrics(_exported())
+    assert {(family.name, family.type) for family in FAMILIES} <= _metrics(_exported(_full_run()))
 
 
 def test_units_in_names_are_those_of_the_metrics_doc() -> None:
@@ -226,7 +246,7 @@ def test_units_in_names_are_those_of_the_metrics_doc() -> None:
 
 
 def test_a_run_has_at_most_250_series() -> None:
-    lines = [line for line in _exported().splitlines() if line.startswith("rl_")]
+    lines = [line for line in _exported(_full_run()).splitlines() if line.startswith("rl_")]
     assert len(lines) <= SERIES_LIMIT
 
 
