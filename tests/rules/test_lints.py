@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from stepwatch.config.alerts import Alerts
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import generate
 from tests.rules import expressions, labelled, lints, proofs, rendered
@@ -115,11 +116,12 @@ def test_no_check_finds_fault_with_a_good_rule(expression: str) -> None:
     assert lints.faults(_rule(expression, **{"for": "5m"})) == []
 
 
-def test_a_label_of_the_rule_may_not_move_either() -> None:
-    labels = {"severity": "info", "now": "{{ $value }}"}
-    assert lints.faults(_rule("rl_reward > 1", labels=labels)) == [
-        "volatile_labels: label now is not the same at all times: {{ $value }}"
-    ]
+@pytest.mark.parametrize(
+    "value", ["{{ $value }}", "{{ $labels.step }}", '{{ query "rl_step" }}', "{{ now }}"]
+)
+def test_a_label_of_the_rule_may_not_move_either(value: str) -> None:
+    (found,) = lints.faults(_rule("rl_reward > 1", labels={"severity": "info", "at": value}))
+    assert found == f"volatile_labels: label at is not the same at all times: {value}"
 
 
 def test_an_alert_one_rule_of_which_waits_is_found() -> None:
@@ -135,7 +137,9 @@ def _linted(promtool: Path, *words: str | Path) -> tuple[int, str]:
 
 
 def test_promtool_finds_nothing_to_say_about_rules_and_configuration(promtool: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(rendered.EVERYTHING))
+    others = {name: {} for name, block in Alerts() if block.about_runs}
+    overrides = [*SHIPPED["overrides"], *({"runs": runs, "alerts": others} for runs in ("a*", "b-{{c}}"))]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({**rendered.EVERYTHING, "overrides": overrides}))
     generate(tmp_path / "config.yaml", tmp_path, place=OnThisMachine)
     folder = tmp_path / "prometheus" / "generated"
     for words in (("rules", *sorted(folder.glob("rules/*.yml"))), ("config", folder / "prometheus.yml")):
