@@ -13,7 +13,7 @@ export RUNS CONFIG TO RUN NOTE FOR
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert mark silence alerts inspect generate test check bench formats judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence alerts inspect generate test check bench mutate formats judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,10 @@ check: development ## Lint, format, types, and whether generated files are curre
 bench: development ## Measure what docs/benchmarks.md shows
 	@$(PY) -m tests.real
 	@$(PY) -m benchmarks $(ARGS)
+
+mutate: development ## See whether the rules' tests notice every change of a rule
+	@$(PY) -m tests.real
+	@$(PY) -m tests.rules
 
 formats: development ## Write what is read of the real logs into docs/formats.md
 	@$(PY) -m tests.formats

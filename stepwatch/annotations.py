@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -174,6 +175,11 @@ def _one_of(word: str, texts: Mapping[str, str], otherwise: str) -> str:
         return otherwise
     cases = "{{ else ".join(f'if eq {word} "{known}" }}}}{text}' for known, text in texts.items())
     return "{{ " + cases + "{{ else }}" + otherwise + "{{ end }}"
+
+
+def unseen(text: str) -> str:
+    """A label's value for whoever reads the rule: a template that writes nothing, so that no alert has it."""
+    return f"{{{{ $runs := {json.dumps(text, ensure_ascii=False)} }}}}"
 
 
 def runbook_url(config: Config, alert: str) -> str:

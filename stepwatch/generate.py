@@ -2,12 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TextIO
+from typing import Any, TextIO
 
-from stepwatch import annotations, check, output, promql
+from stepwatch import annotations, check, origin, output, promql
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
 from stepwatch.deployment import Deployment, InContainers, mounted
@@ -81,10 +81,11 @@ def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Plac
             text says all; no file was touched.
     """
     settings = load(config)
-    files = render_all(settings, templates, place)
+    context = _context(settings, place)
+    files = render(templates, context)
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
-        checks = check.check(staging.rendered())
+        checks = _check(staging.rendered(), templates, context)
         output.replace(out, staging, changes)
     return Outcome(settings, len(files), changes, checks)
 
@@ -113,13 +114,25 @@ def render_all(config: Config, templates: Path, place: Place) -> dict[PurePosixP
     Raises:
         Refused: A template fails, or a file that the configuration names cannot be seen.
     """
-    context = {
+    return render(templates, _context(config, place))
+
+
+def _context(config: Config, place: Place) -> dict[str, Any]:
+    return {
         "config": config,
         "deployment": place(config),
         "promql": promql,
         "annotations": annotations,
     }
-    return render(templates, context)
+
+
+def _check(folders: Mapping[str, Path], templates: Path, context: Mapping[str, Any]) -> tuple[str, ...]:
+    """Have the tools judge the rendered files; a refused rule is told by its template too."""
+    try:
+        return check.check(folders)
+    except check.CheckError as error:
+        written = origin.of_refused_rules(str(error), templates, context)
+        raise check.CheckError("\n".join([str(error), *written])) from error
 
 
 def _parser() -> argparse.ArgumentParser:

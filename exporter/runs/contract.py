@@ -29,6 +29,10 @@ ZERO_MEANS_NOT_MEASURED = frozenset({"kl", "policy_kl", "entropy"})
 """Trainers log a constant 0 for these when they are switched off."""
 
 
+MOST_SERIES = 250
+"""Of one run, unless more raw keys are asked for than usual. What no rule looks at yields to the rest."""
+
+
 class Hold(str, Enum):
     """Which extreme of a statistic survives until the next scrapes have seen it."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from exporter.exposition import Family, Sample, escape, header, lines, number
 from exporter.runs import signals
 from exporter.runs.contract import (
+    MOST_SERIES,
     RUN_FAMILIES,
     STATES,
     STATISTIC_HELP,
@@ -71,6 +72,8 @@ def _render(view: View, now: float) -> tuple[Chunks, float]:
         expiry = min(expiry, held.expires()) if held else expiry
         line = f"{statistic.metric}{{{label}{LABELS[statistic]}}} {number(value)}\n"
         chunks[statistic.metric] = chunks.get(statistic.metric, "") + line
+    room = MOST_SERIES + run.raw.more_than_usual - sum(chunk.count("\n") for chunk in chunks.values())
+    chunks |= {family: lines(family, label, samples) for family, samples in _others(run, room)}
     return chunks, expiry
 
 
@@ -110,9 +113,19 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_last_step_timestamp_seconds", _maybe(times.last)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
-    yield from _parts(run)
-    yield "rl_raw", [({"key": key}, value) for key, value in run.raw.values(run.reading).items()]
+
+
+def _others(run: Run, room: int) -> Iterable[tuple[str, list[Sample]]]:
+    """What no rule looks at, first come first served: as many series as there is room for."""
+    room = max(0, room - 1)  # keys that are left out are counted
+    for family, samples in (*_nonfinite(run), *_parts(run)):
+        yield family, samples[:room]
+        room -= len(samples[:room])
+    yield "rl_raw", [({"key": key}, value) for key, value in run.raw.values(run.reading, room).items()]
     yield "rl_raw_keys_refused_total", [({}, run.raw.refused)]
+
+
+def _nonfinite(run: Run) -> Iterable[tuple[str, list[Sample]]]:
     counts = {name: signal.nonfinite for name, signal in run.statistics.items() if signal.nonfinite}
     yield "rl_nonfinite_steps_total", [({"signal": name}, count) for name, count in counts.items()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +12,9 @@ from exporter.runs.signals.reading import Reading
 
 KEY_SETS = 16
 """Kinds of records that are remembered: with and without validation, a checkpoint, and so on."""
+
+USUAL_LIMIT = 40
+"""Raw keys of one run that are shown unless somebody asks for more or fewer."""
 
 LONGEST = 200
 """Characters of a key; Prometheus keeps each label's text for as long as the series."""
@@ -24,7 +28,7 @@ class RawRule:
     """Which keys may be shown (patterns such as ``env/*``), and how many of one run."""
 
     allow: tuple[str, ...] = ("*",)
-    limit: int = 40
+    limit: int = USUAL_LIMIT
 
 
 class RawKeys:
@@ -33,7 +37,7 @@ class RawKeys:
     def __init__(self, rule: RawRule) -> None:
         self._rule = rule
         self._records: dict[tuple[str, ...], Mapping[str, Any]] = {}
-        self._shown: set[str] = set()
+        self._shown: dict[str, None] = {}
         self._refused: set[str] = set()
 
     def note(self, values: Mapping[str, Any]) -> None:
@@ -44,32 +48,42 @@ class RawKeys:
         if len(self._records) > KEY_SETS:
             del self._records[next(iter(self._records))]
 
-    def values(self, reading: Reading) -> dict[str, float]:
-        """Value by key: of all that is allowed, what came first, up to the limit."""
+    def values(self, reading: Reading, room: float = math.inf) -> dict[str, float]:
+        """Value by key: of all that is allowed, what came first, up to the limit and where there is room."""
         latest: dict[str, float] = {}
         for values in self._records.values():
             latest.update(reading.unmapped(values))
-        return {key: latest[key] for key in self._chosen(latest)}
+        return {key: latest[key] for key in self._chosen(latest, min(self._rule.limit, room))}
+
+    @property
+    def more_than_usual(self) -> int:
+        """How many more keys may be shown than if nobody had asked for it."""
+        return max(0, self._rule.limit - USUAL_LIMIT)
 
     @property
     def refused(self) -> int:
-        """Keys that were allowed but came after the limit was reached."""
+        """Keys that were allowed but came after the limit was reached, or had to make room."""
         return len(self._refused)
 
-    def _chosen(self, keys: Iterable[str]) -> list[str]:
-        return [key for key in keys if self._is_shown(key)]
+    def _chosen(self, keys: Iterable[str], most: float) -> list[str]:
+        while len(self._shown) > most:
+            self._refuse(self._shown.popitem()[0])
+        return [key for key in keys if self._is_shown(key, most)]
 
-    def _is_shown(self, key: str) -> bool:
+    def _is_shown(self, key: str, most: float) -> bool:
         if key in self._shown:
             return True
         if key in self._refused or not self._is_allowed(key):
             return False
-        if len(self._shown) < self._rule.limit:
-            self._shown.add(key)
+        if len(self._shown) < most:
+            self._shown[key] = None
             return True
+        self._refuse(key)
+        return False
+
+    def _refuse(self, key: str) -> None:
         if len(self._refused) < MOST_REFUSED:
             self._refused.add(key)
-        return False
 
     def _is_allowed(self, key: str) -> bool:
         return len(key) <= LONGEST and any(fnmatchcase(key, pattern) for pattern in self._rule.allow)

@@ -34,6 +34,8 @@ QUIET_SECONDS = 3
 
 Labels = dict[str, str]
 
+HOST = {"instance": "a:9411"}
+
 
 def alert(name: str, run: str = "", severity: str = "critical", topic: str = "reward", **more: str) -> Labels:
     labels = {"alertname": name, "run": run, "severity": severity, "topic": topic, **more}
@@ -53,13 +55,17 @@ def post(server: AlertmanagerServer, *alerts: Labels, over: bool = False) -> Non
 
 
 def told(sink: WebhookSink, status: str = "firing") -> set[tuple[str, str]]:
-    """Name and run (or job) of every alert that came."""
+    """Name and run (or job and instance) of every alert that came."""
     return {
-        (each["labels"]["alertname"], each["labels"].get("run") or each["labels"].get("job", ""))
+        (each["labels"]["alertname"], subject(each["labels"]))
         for message in sink.received
         for each in message.alerts
         if each["status"] == status
     }
+
+
+def subject(labels: Labels) -> str:
+    return labels.get("run") or " ".join(labels[name] for name in ("job", "instance") if name in labels)
 
 
 class Route:
@@ -127,6 +133,10 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         *(alert("RunFailed", "failed", topic="progress"), alert("KLExplosion", "failed", topic="kl")),
         *(alert("RunVanished", "vanished", topic="progress"), alert("RewardDrop", "vanished", "warning")),
         *(
+            alert("KLExplosion", "vanished", topic="kl"),
+            alert("GPUIdleWhileRunning", "vanished", topic="gpu"),
+        ),
+        *(
             alert("RunStopped", "stopped", "warning", "progress"),
             alert("Stalled", "stopped", topic="progress"),
         ),
@@ -136,20 +146,33 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         # Critical is over warning, of the same topic.
         *(alert("RewardCollapse", "sick"), alert("RewardDrop", "sick", "warning")),
         alert("KLHigh", "sick", "warning", "kl"),
-        # Runs do not speak for each other.
-        *(alert("RunFailed", "one", topic="progress"), alert("KLExplosion", "other", topic="kl")),
-        *(alert("KLExplosion", "one of two", topic="kl"), alert("KLHigh", "two of two", "warning", "kl")),
-        # Alerts about no run, or of no topic, do not either.
+        # Runs do not speak for each other, on one host either.
+        *(
+            alert("RunFailed", "one", topic="progress", **HOST),
+            alert("KLExplosion", "other", topic="kl", **HOST),
+        ),
+        alert("KLExplosion", "one of two", topic="kl", **HOST),
+        alert("KLHigh", "two of two", "warning", "kl", **HOST),
+        # Alerts about no run, or of no topic, do not either, on one host or on two.
         *(alert("NotificationFailures", topic="stack"), alert("ConfigReloadFailed", "", "warning", "stack")),
         *(alert("OwnPage", "own", topic=""), alert("OwnWarning", "own", "warning", "")),
-        # An exporter that is down is one fault, not two.
+        *(alert("GPULost", topic="gpu", **HOST), alert("GPUHot", "", "warning", "gpu", **HOST)),
+        alert("GPUMemoryHigh", "", "warning", "gpu", instance="b:9411"),
+        # An exporter that is down is one fault, not two; on another host it is.
         *(
-            alert("ExporterDown", topic="stack", job="runs"),
-            alert("TargetDown", "", "warning", "stack", job="runs"),
+            alert("ExporterDown", topic="stack", job="runs", **HOST),
+            alert("TargetDown", "", "warning", "stack", job="runs", **HOST),
         ),
-        alert("TargetDown", "", "warning", "stack", job="gpu"),
-        # Shown in the pages only.
+        alert("TargetDown", "", "warning", "stack", job="gpu", **HOST),
+        alert("TargetDown", "", "warning", "stack", job="runs", instance="b:9411"),
+        # Shown in the pages only, and no reason to say less of anything else.
         *(alert("Watchdog", topic="stack"), alert("RunFinished", "done", "info", "progress")),
+        *(alert("RunStopped", "demoted", "info", "progress"), alert("RewardCollapse", "demoted")),
+        *(
+            alert("Stalled", "waits", "info", "progress"),
+            alert("LengthRunaway", "waits", "warning", "length"),
+        ),
+        *(alert("KLExplosion", "told", "info", "kl"), alert("KLHigh", "told", "warning", "kl")),
     )
 
     assert told_about == {
@@ -168,8 +191,15 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         ("ConfigReloadFailed", ""),
         ("OwnPage", "own"),
         ("OwnWarning", "own"),
-        ("ExporterDown", "runs"),
-        ("TargetDown", "gpu"),
+        ("GPULost", "a:9411"),
+        ("GPUHot", "a:9411"),
+        ("GPUMemoryHigh", "b:9411"),
+        ("ExporterDown", "runs a:9411"),
+        ("TargetDown", "gpu a:9411"),
+        ("TargetDown", "runs b:9411"),
+        ("RewardCollapse", "demoted"),
+        ("LengthRunaway", "waits"),
+        ("KLHigh", "told"),
     }
 
 
@@ -220,6 +250,31 @@ def test_the_end_of_an_alert_is_told_once_and_only_to_receivers_that_want_it(
 
     assert [message.payload["status"] for message in sink.received] == ["firing", "resolved"]
     assert [message.payload["status"] for message in without_ends.received] == ["firing"]
+
+
+def test_info_is_told_to_nobody_when_it_fires_alone_when_others_do_and_when_they_are_over(
+    version: str, render: Render
+) -> None:
+    with WebhookSink() as sink, WebhookSink() as grave:
+        folder = render(
+            f"receivers:\n- {{name: all, webhook: {{url: '{sink.url}'}}}}\n"
+            f"- {{name: grave, webhook: {{url: '{grave.url}'}}, severities: [critical]}}\n{QUICK}"
+        )
+        with AlertmanagerServer(version, folder) as server:
+            route = Route(server, folder, sink)
+            shown = [alert(name, "a", "info", "kl") for name in ("RunFinished", "KLHigh", "OwnNote")]
+            page, warning = alert("KLExplosion", "a", topic="kl"), alert("RewardDrop", "a", "warning")
+            vanished = alert("RunVanished", "a", topic="progress")
+            assert route.settle(*shown) == set()
+            assert route.settle(page, warning, *shown) == {("KLExplosion", "a"), ("RewardDrop", "a")}
+            route.settle(vanished, *shown)
+            route.settle(vanished, page, warning, over=True)
+            route.settle(*shown, over=True)
+
+    assert told(sink) == {("KLExplosion", "a"), ("RewardDrop", "a"), ("RunVanished", "a")}
+    assert told(grave) == {("KLExplosion", "a"), ("RunVanished", "a")}
+    for status in ("firing", "resolved"):
+        assert {name for name, _ in told(sink, status)} <= {"KLExplosion", "RewardDrop", "RunVanished"}
 
 
 def test_messages_wait_for_company_as_long_as_their_severity_says(version: str, render: Render) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from tests.alertmanager.conftest import Render
 from tests.real import Tool, alertmanager
+from tests.rules import proofs
 
 TWO_RECEIVERS = """
 receivers:
@@ -68,6 +69,16 @@ def test_a_receiver_gets_the_severities_it_names_and_several_may_get_the_same_al
         "team chat",
     ]
     assert receivers(tool, folder, alertname="KLHigh", run="a", severity="warning") == ["team chat"]
+
+
+def test_every_rule_of_ours_goes_to_the_receivers_of_its_severity(tool: Tool, render: Render) -> None:
+    folder = render(TWO_RECEIVERS)
+    wanted = {"critical": ["oncall", "team chat"], "warning": ["team chat"], "info": [NOBODY]}
+
+    for rule in proofs.rules().values():
+        labels = {"alertname": rule["alert"], **rule["labels"]}
+        assert receivers(tool, folder, **labels) == wanted[labels["severity"]], labels
+        assert receivers(tool, folder, **{**labels, "severity": "info"}) == [NOBODY], labels
 
 
 def test_info_and_the_watchdog_are_sent_to_nobody(tool: Tool, render: Render) -> None:

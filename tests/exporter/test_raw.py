@@ -70,8 +70,26 @@ def test_a_shown_key_stays_when_others_come() -> None:
     assert (raw.values(reading), raw.refused) == (first, 2)
 
 
+def test_the_keys_that_came_last_make_room_for_good() -> None:
+    raw, reading = RawKeys(RawRule()), Reading("verl")
+    raw.note({"own/a": 1, "own/b": 2, "own/c": 3})
+
+    assert (raw.values(reading, 3), raw.refused) == ({"own/a": 1, "own/b": 2, "own/c": 3}, 0)
+    assert (raw.values(reading, 1), raw.refused) == ({"own/a": 1}, 2)
+    assert (raw.values(reading, 3), raw.refused) == ({"own/a": 1}, 2)
+
+
 def test_a_key_longer_than_a_label_should_be_is_not_shown() -> None:
     assert shown(RawRule(), {"k" * 10_000: 1.0, "own/k": 2.0}) == ({"own/k": 2.0}, 0)
+
+
+def test_whoever_asks_for_more_raw_keys_than_usual_gets_them(folder: Path) -> None:
+    append(folder / "a.jsonl", verl_json(1, {f"env/{number}": number for number in range(500)}))
+    watch = Watch(Settings((str(folder),), options=Options(raw=RawRule(limit=400))))
+    while watch.look():
+        pass
+
+    assert len(Scrape(watch.metrics()).all("rl_raw", run="a")) == 400
 
 
 def test_no_more_raw_series_than_the_settings_allow(folder: Path) -> None:

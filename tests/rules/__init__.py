@@ -1,1 +1,1 @@
-"""What the alert rules do, by promtool's unit tests; an alert's cases stand in `catalogue.py`."""
+"""What the alert rules do, by promtool's unit tests; what cases each rule has, `proofs.py` knows."""

@@ -50,6 +50,7 @@ class Way:
         sick: What differs from a healthy run; with it the rule fires.
         limits: Every limit of this alternative.
         needs: The rule is silent if any of these series is missing, or NaN.
+        once: The rule is silent until these are there, whatever their values.
         spares: The rule fires although any of these series is missing.
         says: What the message must hold: the values that count, and their limits.
     """
@@ -58,6 +59,7 @@ class Way:
     sick: Values
     limits: tuple[Limit, ...] = ()
     needs: tuple[Series, ...] = ()
+    once: tuple[Series, ...] = ()
     spares: tuple[Series, ...] = ()
     says: tuple[str, ...] = ()
 

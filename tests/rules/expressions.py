@@ -31,13 +31,6 @@ def selectors(node: Any) -> list[VectorSelector]:
     return found
 
 
-def calls(node: Any) -> list[Call]:
-    """Every function call in a tree."""
-    found: list[Call] = []
-    promql_parser.walk(node, lambda each: found.append(each) if isinstance(each, Call) else None)
-    return found
-
-
 def labels(selector: VectorSelector) -> dict[str, str]:
     """The labels that a selector asks for by equality, but for the run."""
     return {
@@ -63,7 +56,7 @@ def _selects(wanted: Series, known: Series) -> bool:
 
 
 def bare(node: Any, inside: bool = False) -> Iterator[VectorSelector]:
-    """Selectors that do not stand, alone or in one function, in a `max by (run)`."""
+    """Selectors that do not stand, alone or in one function, in a `max by (run)` or a `max` of all."""
     match node:
         case VectorSelector():
             if not inside:
@@ -71,7 +64,7 @@ def bare(node: Any, inside: bool = False) -> Iterator[VectorSelector]:
         case promql_parser.MatrixSelector():
             yield from bare(node.vector_selector, inside)
         case AggregateExpr():
-            joined = str(node.op) == "max" and node.modifier is not None and node.modifier.labels == ["run"]
+            joined = str(node.op) == "max" and (node.modifier is None or node.modifier.labels == ["run"])
             yield from bare(node.expr, joined)
         case Call():
             for argument in node.args:

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from stepwatch import annotations, promql, render
+from stepwatch.config.alerts import Alerts
 from stepwatch.config.models import Config
 from stepwatch.deployment import InContainers
 
@@ -20,9 +21,7 @@ RULES = PurePosixPath("prometheus/generated/rules")
 
 EVERYTHING: dict[str, Any] = {
     "alerts": {
-        "RunFinished": {"enabled": True},
-        "GPUMemoryHigh": {"enabled": True},
-        "PolicyLossPositive": {"enabled": True},
+        **{name: {"enabled": True} for name, _ in Alerts()},
         "Reward": {"warning": {"below_mean": 0.25}, "critical": {"below_mean": 0.5}},
         "KL": {"warning": {"above": 16}, "critical": {"above": 32}},
         "KLSequence": {"warning": {"above": 1024}},
@@ -60,8 +59,13 @@ def files(settings: Mapping[str, Any] = EVERYTHING) -> dict[PurePosixPath, bytes
     return _files(json.dumps(settings))
 
 
+def groups() -> list[str]:
+    """The name of every group of rules; each has a file of that name."""
+    return [path.stem for path in files() if path.parent == RULES]
+
+
 def rules(group: str, settings: Mapping[str, Any] = EVERYTHING) -> list[dict[str, Any]]:
-    """The rules of a group (`rl`, `gpu`, `stack`)."""
+    """The rules of a group, such as `rl`."""
     return list(_rules(group, json.dumps(settings)))
 
 

@@ -139,6 +139,7 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
     ),
     "RuleFailures": (
         Scenario("healthy", {FAILED_RULES: "3+0x200", MISSED: "2+0x200"}, {122: [], 602: []}),
+        Scenario("restarted", {FAILED_RULES: "3+0x11 0+0x200", MISSED: "2+0x11 0+0x200"}, {122: [], 352: []}),
         _counted("an evaluation fails", FAILED_RULES, alert=_instance(PROMETHEUS)),
         _counted("an evaluation is missed", MISSED, alert=_instance(PROMETHEUS)),
         _counted("all at once are one alert", FAILED_RULES, OTHER_GROUP, MISSED, alert=_instance(PROMETHEUS)),
@@ -151,6 +152,16 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
     "NotificationFailures": (
         Scenario(
             "healthy", {WEBHOOK_FAILED: "3+0x200", PUSH_ERRORS: DOWN, DROPPED: DOWN}, {122: [], 602: []}
+        ),
+        Scenario(
+            "restarted",
+            {
+                WEBHOOK_FAILED: "3+0x11 0+0x200",
+                PUSH_ERRORS: "3+0x11 0+0x200",
+                DROPPED: "3+0x11 0+0x200",
+                STARTED: LONG_AGO,
+            },
+            {122: [], 352: []},
         ),
         _counted(
             "one receiver of two",

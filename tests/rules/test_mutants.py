@@ -2,90 +2,103 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests import real
-from tests.rules import gpu, mutants, rendered, starts, states, variations
-from tests.rules import promtool as unit
-from tests.rules.cases import Rule
-from tests.rules.catalogue import RULES
-from tests.rules.promtool import Group
-from tests.rules.stack import SCENARIOS
-
-JsonObject = dict[str, Any]
-
-UNCHANGED = "unchanged"
-"""Passes, or the cases would notice nothing."""
-
-SAME = {
-    ("RuleFailures", "> [0]  -> 0.01"): "counters rise by whole numbers",
-    ("NotificationFailures", "> [0]  -> 0.01"): "counters rise by whole numbers",
-    ("GPUXid", "> [0]  -> 0.01"): "counters rise by whole numbers",
-    ("GPUXid", '"} [[1h]] ) -> [2h]'): "what is older than an hour was there in the hour before",
-    ("GPUXid", "(sum_over_time(up [[1h]] )) -> [2h]"): "the same",
-    ("Watchdog", "vector( [1] )"): "it fires whatever its value is",
-    (
-        "RunStopped",
-        '(rl_run_state{state="stopped"}[10m])) == 1 and on  -> max',
-    ): "the first condition decides",
-    ("RunStopped", '(rl_run_state{state="stopped"} [[10m]] )) == 1 and on () ( -> [20m]'): "the same",
-    ("RunStopped", "[last_over_time] (rl_run_writer_present[10m])) == 0 -> min"): (
-        "a run whose writer came back is running"
-    ),
-    ("RunStopped", "(rl_run_writer_present [[10m]] )) == 0 -> [20m]"): "its state is forgotten as soon",
-}
-"""Changes that make no difference, by a part of what is changed, with the reason."""
+from tests.rules import __main__ as command
+from tests.rules import mutants, mutation, proofs
 
 
-def _survivors(folder: Path, right: JsonObject, stages: list[list[Group]]) -> list[str]:
-    """The changes with which the cases of all stages, quick ones first, still pass."""
-    tool = real.prometheus("3.13").tool
-    wrong = {UNCHANGED: right, **dict(mutants.of(right))}
-    for groups in stages:
-        files = [
-            unit.write(folder, f"{number}", unit.silently([rule]), groups)
-            for number, rule in enumerate(wrong.values())
-        ]
-        passed = unit.passing(tool, *files)
-        wrong = {what: wrong[what] for what, file in zip(wrong, files, strict=True) if file in passed}
-    return [what for what in wrong if not _same(right["alert"], what)]
+@pytest.mark.parametrize("name", proofs.rules())
+def test_every_change_of_a_rule_is_noticed_or_makes_no_difference(name: str) -> None:
+    assert mutation.judge(proofs.rules()[name]).faults == []
 
 
-def _same(alert: str, what: str) -> bool:
-    return any(alert == rule and part in what for rule, part in SAME)
+def test_cases_and_equivalents_are_of_rules_that_exist() -> None:
+    assert list(mutation.orphans()) == []
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
-def test_every_change_of_a_rule_about_runs_is_noticed(rule: Rule, tmp_path: Path) -> None:
-    right = rendered.rule(rule.alert, rule.severity)
-    stages = [[variations.still("limits", rule, right, variations.limits(rule))]]
-    if rule.alert in states.ALERTS:
-        stages.append([group.about(rule.alert) for group in states.quick()])
-    stages.append([variations.over_time(rule, right)])
-    if rule.alert in states.ALERTS:
-        stages.append([group.about(rule.alert) for group in states.lasting()])
-    assert _survivors(tmp_path, right, stages) == [UNCHANGED]
+@pytest.mark.parametrize(
+    ("expression", "changed"),
+    [
+        ('a{b!="1 > 2"} > 0', ['a{b!="1 > 2"} < 0', 'a{b!="1 > 2"} >= 0', 'a{b!="1 > 2"} > 0.01']),
+        ("a <= 4", ["a > 4", "a < 4", "a <= 2", "a <= 4.04", "a <= 8"]),
+        ("a == b", ["a != b"]),
+        ("a - b", ["a + b"]),
+        ("a or b and c", ["a and b and c", "a ", "a or b or c", "a or b unless c", "a or b "]),
+        ("f(a unless on (x) (b and c), d)", ["f(a and on (x) (b and c), d)", "f(a , d)"]),
+        ("a and b unless c or d", ["a and b or d", "a and b and c or d", "a and b unless c "]),
+        ("max_over_time(a[1m])", ["min_over_time(a[1m])", "max_over_time(a[20s])", "max_over_time(a[2m])"]),
+        ("a offset 5m", ["a ", "a offset 20s", "a offset 10m"]),
+    ],
+)
+def test_mutants_of_an_expression(expression: str, changed: list[str]) -> None:
+    found = [mutant.rule["expr"] for mutant in mutants.of({"expr": expression})]
+    assert [each for each in changed if each not in found] == []
+    assert expression not in found
 
 
-@pytest.mark.parametrize("rule", starts.SCENARIOS, ids="-".join)
-def test_every_change_of_a_rule_about_starts_is_noticed(rule: tuple[str, str], tmp_path: Path) -> None:
-    right = rendered.rule(*rule)
-    groups = [scenario.group(rule[0], right["labels"]) for scenario in starts.SCENARIOS[rule]]
-    assert _survivors(tmp_path, right, [groups]) == [UNCHANGED]
+def test_mutants_lack_a_time_or_have_twice_as_much_of_it() -> None:
+    rule = {"expr": "a", "for": "15s", "keep_firing_for": "10m"}
+    assert [mutant.rule for mutant in mutants.of(rule)] == [
+        {"expr": "a", "keep_firing_for": "10m"},
+        {"expr": "a", "for": "30s", "keep_firing_for": "10m"},
+        {"expr": "a", "for": "15s"},
+        {"expr": "a", "for": "15s", "keep_firing_for": "20m"},
+    ]
 
 
-@pytest.mark.parametrize("alert", SCENARIOS)
-def test_every_change_of_a_rule_about_the_stack_is_noticed(alert: str, tmp_path: Path) -> None:
-    (right,) = [rule for rule in rendered.rules("stack") if rule["alert"] == alert]
-    groups = [scenario.group(alert, right["labels"]) for scenario in SCENARIOS[alert]]
-    assert _survivors(tmp_path, right, [groups]) == [UNCHANGED]
+DROP = "GPUMemoryHigh-warning"
 
 
-@pytest.mark.parametrize("rule", gpu.SCENARIOS, ids="-".join)
-def test_every_change_of_a_rule_about_gpus_is_noticed(rule: tuple[str, str], tmp_path: Path) -> None:
-    right = rendered.rule(*rule, group="gpu")
-    groups = [scenario.group(rule[0], right["labels"]) for scenario in gpu.SCENARIOS[rule]]
-    assert _survivors(tmp_path, right, [groups]) == [UNCHANGED]
+def test_a_rule_without_cases_is_a_fault() -> None:
+    unknown = {"alert": "Unheard", "expr": "a > 1", "labels": {"severity": "info"}}
+    assert mutation.judge(unknown).faults == ["has no cases"]
+
+
+def test_cases_that_a_rule_does_not_pass_prove_nothing() -> None:
+    rule = proofs.rules()[DROP]
+    assert mutation.judge({**rule, "for": "1h"}).faults == ["is not as its cases say"]
+
+
+def test_a_change_that_the_cases_do_not_notice_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = proofs.rules()[DROP]
+    silent = [group for group in proofs.groups(rule) if group.name in ("healthy", "just beyond the limit")]
+    monkeypatch.setattr(proofs, "groups", lambda _: silent)
+    verdict = mutation.judge(rule)
+    # at the limit itself nobody looks, nor for how long the alert is kept
+    assert {mutant.what.rpartition("] ")[2] for mutant in verdict.unnoticed} == {
+        "0.95 -> >=",
+        "without keep_firing_for",
+        "twice as long keep_firing_for",
+    }
+    assert len(verdict.faults) == len(verdict.unnoticed)
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [("no such change", "no longer there"), ("without for", "excuses what is noticed: without for")],
+)
+def test_an_equivalent_that_is_none_is_a_fault(part: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(mutation.EQUIVALENTS, DROP, {part: "because"})
+    faults = mutation.judge(proofs.rules()[DROP]).faults
+    assert any(says in fault for fault in faults), faults
+
+
+@pytest.mark.parametrize(("reasons", "code"), [({"vector( [1] )": "always"}, 0), ({}, 1)])
+def test_the_command_fails_for_a_change_that_is_not_noticed(
+    reasons: dict[str, str],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watchdog = {name: rule for name, rule in proofs.rules().items() if rule["alert"] == "Watchdog"}
+    monkeypatch.setattr(proofs, "rules", lambda: watchdog)
+    monkeypatch.setattr(proofs, "cases", watchdog.keys)
+    monkeypatch.setattr(mutation, "EQUIVALENTS", {"Watchdog-info": reasons})
+
+    assert command.main() == code
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "rule           mutants  killed  equivalent  unnoticed\nWatchdog-info        3       0"
+    )
+    assert ("Watchdog-info: unnoticed: vector( [1] ) -> 2" in said) == bool(code)

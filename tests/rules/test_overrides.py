@@ -82,6 +82,17 @@ def test_an_override_leaves_the_limits_that_it_does_not_name(promtool: Path, tmp
     _check(promtool, tmp_path, {"overrides": [override]}, {"noisy": small}, {"RewardCollapse": []})
 
 
+def test_an_alert_has_the_same_labels_by_the_limits_of_an_override(promtool: Path, tmp_path: Path) -> None:
+    override = {"runs": "{{a}}-?", "alerts": {"KL": {"warning": {"above_start": 0.25}}}}
+    rules = rendered.rules("rl", {"overrides": [override]})
+    series: dict[str, str] = {}
+    for run in ("{{a}}-1", "b"):
+        series |= variations.samples(run, (Phase(0, {h.KL_MIN: 1}),), list(HEALTHY), until=LOOK)
+    fired = [{"run": run, "severity": "warning", "topic": "kl"} for run in ("{{a}}-1", "b")]
+    group = Group("override", series, [Moment(LOOK, {"KLHigh": fired})])
+    unit.check(promtool, unit.write(tmp_path, "override", unit.silently(rules), [group]))
+
+
 def test_stalled_of_an_override_has_its_own_silence(promtool: Path, tmp_path: Path) -> None:
     override = {"runs": "demo*", "alerts": {"Stalled": {"silence": "1m", "intervals": 1}}}
     silent = {h.LAST_STEP_AT: -100}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from exporter.runs import contract
 from tests.rules import expressions
 from tests.rules.cases import Rule, Values, Way
-from tests.rules.healthy import HEALTHY
+from tests.rules.healthy import HEALTHY, STREAKS
 from tests.rules.promtool import INTERVAL, Group, Moment
-from tests.rules.series import EXPORTER, STATE, Series, state_series
+from tests.rules.series import EXPORTER, OTHER_EXPORTER, STATE, Series, state_series
 
 NAN, STALE, MISSING = "NaN", "stale", "missing"
 """What a series may be instead of having a value: not a number, gone with its target, not scraped."""
@@ -33,11 +34,33 @@ class Phase(NamedTuple):
     are: str | None = None
 
 
+WINDOWS = tuple(series for series in HEALTHY if series.metric.endswith("_over_steps"))
+STATISTICS = tuple(
+    series for series in HEALTHY if series.metric.removeprefix("rl_") in contract.STATISTIC_HELP
+)
+COUNTERS = tuple(series for series in HEALTHY if series.metric.endswith("_total"))
+
+RESUMED: Values = {**dict.fromkeys(WINDOWS), **dict.fromkeys(STREAKS, 0)}
+"""What is empty right after a run was resumed: its windows; its levels stay."""
+
+BEGUN: Values = dict.fromkeys(STATISTICS)
+"""What does not exist while too few steps were logged."""
+
+RESTARTED: Values = dict.fromkeys(COUNTERS, 0)
+"""What begins anew with an exporter that remembers nothing."""
+
+
 def limits(rule: Rule) -> list[Case]:
-    """Each way alone, each limit from both sides, each partner missing or not a number."""
-    ways = [case for way in rule.ways for case in _of_way(way)]
-    silent = [Case(name, values, fires=False) for name, values in rule.silent.items()]
-    return [*ways, *silent, *_ended(rule), *([] if rule.of_ended else [Case("healthy", {}, fires=False)])]
+    """Each way alone, each limit from both sides, each partner missing or not a number, all partners new."""
+    ways = [case for way in rule.ways for case in (*_of_way(way), *_new(way), *_ended(rule, way))]
+    silent = [case for name, values in rule.silent.items() for case in _silent(name, values)]
+    return [*ways, *silent, *([] if rule.of_ended else [Case("healthy", {}, fires=False)])]
+
+
+def _silent(name: str, values: Values) -> Iterator[Case]:
+    """Runs that are spared, also while what spares them is not known again."""
+    yield Case(name, values, fires=False)
+    yield Case(f"{name}: resumed", {**values, **RESUMED}, fires=False)
 
 
 def _of_way(way: Way) -> Iterator[Case]:
@@ -45,18 +68,31 @@ def _of_way(way: Way) -> Iterator[Case]:
     for limit in way.limits:
         for name, values, fires in limit.cases(way.sick):
             yield Case(f"{way.name}: {name}", values, fires)
-    for series in way.needs:
+    for series in (*way.needs, *way.once):
         yield Case(f"{way.name}: without {series}", {**way.sick, series: None}, fires=False)
-        if series != STATE:
+        if series in way.needs and series != STATE:
             yield Case(f"{way.name}: NaN in {series}", {**way.sick, series: NAN}, fires=False)
     for series in way.spares:
         yield Case(f"{way.name}: {series} does not matter", {**way.sick, series: None}, fires=True)
 
 
-def _ended(rule: Rule) -> Iterator[Case]:
+def _new(way: Way) -> Iterator[Case]:
+    """The run has just begun, was resumed, or is read by another exporter."""
+    for name, new in (("just begun", BEGUN), ("resumed", RESUMED), ("restarted", RESTARTED)):
+        yield Case(f"{way.name}: {name}", {**way.sick, **new}, fires=_fires_without(way, new))
+
+
+def _fires_without(way: Way, new: Values) -> bool:
+    return not {*way.needs, *way.once} & new.keys()
+
+
+def _ended(rule: Rule, way: Way) -> Iterator[Case]:
+    """Nothing is said of what is done; what went wrong before a bad end remains true."""
     if not rule.of_ended:
-        for way in rule.ways:
-            yield Case(f"{way.name}: finished", {**way.sick, STATE: "finished"}, fires=False)
+        yield Case(f"{way.name}: finished", {**way.sick, STATE: "finished"}, fires=False)
+    if STATE not in way.needs:
+        for state in ("failed", "vanished", "stopped"):
+            yield Case(f"{way.name}: {state}", {**way.sick, STATE: state}, fires=True)
 
 
 def still(
@@ -84,17 +120,22 @@ FOR_EVER = 10**9
 
 
 class Story(NamedTuple):
-    """A run that changes, and the seconds from which and until which the rule fires on it."""
+    """A run that changes, and the seconds from which and until which the rule fires on it.
+
+    ``twice`` is how another exporter sees it, if one does.
+    """
 
     run: str
     phases: tuple[Phase, ...]
     since: float = FOR_EVER
     until: float = FOR_EVER
+    twice: tuple[Phase, ...] = ()
 
 
 def stories(rule: Rule) -> Iterator[Story]:
-    """Runs that turn sick, recover, finish, or are not heard of for a minute."""
+    """Runs that turn sick, recover, finish, are resumed, or are not heard of for a minute."""
     sick, wait, ended = rule.ways[0].sick, rule.wait, CHANGE + rule.keep
+    yield from _beginnings(rule.ways[0], wait, ended)
     yield Story("healthy", (Phase(0, {}),))
     yield Story("healthy, not scraped for a minute", tuple(_interrupted({}, STALE)))
     yield Story("turns sick", (Phase(0, {}), Phase(CHANGE, sick)), CHANGE + wait)
@@ -112,6 +153,26 @@ def stories(rule: Rule) -> Iterator[Story]:
         yield Story("finishes", (Phase(0, sick), Phase(CHANGE, finished)), wait, ended)
 
 
+def _beginnings(way: Way, wait: int, ended: int) -> Iterator[Story]:
+    """Runs and exporters that begin, or begin again; `best` and the like are there from the first."""
+    sick, nothing = way.sick, dict.fromkeys(series for series in HEALTHY if series != STATE)
+    yield Story("begins, and is sick", (Phase(0, nothing), Phase(CHANGE, sick)), CHANGE + wait)
+    yield Story("healthy, resumed", tuple(_for_a_minute({}, RESUMED)))
+    yield Story("sick, resumed", tuple(_for_a_minute(sick, RESUMED)), wait)
+    yield Story("healthy, counters begin anew", (Phase(0, {}), Phase(CHANGE, RESTARTED)))
+    until = FOR_EVER if _fires_without(way, RESTARTED) else ended
+    again = (Phase(0, sick), Phase(CHANGE, {**sick, **RESTARTED}))
+    yield Story("sick, counters begin anew", again, wait, until)
+    both = (Phase(0, {}), Phase(CHANGE, sick))
+    yield Story("turns sick, seen twice", both, CHANGE + wait, twice=both)
+    lost = (Phase(0, sick), Phase(CHANGE, sick, STALE))
+    yield Story("sick, one of two exporters is lost", (Phase(0, sick),), wait, twice=lost)
+
+
+def _for_a_minute(values: Values, new: Values) -> Iterator[Phase]:
+    yield from (Phase(0, values), Phase(CHANGE, {**values, **new}), Phase(BACK, values))
+
+
 def _interrupted(values: Values, are: str) -> Iterator[Phase]:
     yield from (Phase(0, values), Phase(CHANGE, values, are), Phase(BACK, values))
 
@@ -127,6 +188,8 @@ def over_time(rule: Rule, rendered: Mapping[str, Any]) -> Group:
     series: dict[str, str] = {}
     for story in told:
         series |= samples(story.run, story.phases, reads, until=looks[-1])
+        if story.twice:
+            series |= samples(story.run, story.twice, reads, OTHER_EXPORTER, until=looks[-1])
     moments = [
         Moment(at, {rule.alert: [_labels(rendered, story.run) for story in told if _fires(story, at)]})
         for at in looks

@@ -22,7 +22,10 @@ RULES = (
             Way(
                 "little of the peak",
                 {h.ENTROPY_MEAN_MAX: 0.03125},
-                limits=(Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.05 * 1),),
+                limits=(
+                    Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.05 * 1),
+                    Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.05 * 2, {h.ENTROPY_PEAK: 2}),
+                ),
                 needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK),
                 spares=(h.REWARD_LOST, h.RECORDS_SINCE_BEST),
                 says=("at most 0.0312 for 10 steps", "0.05 (5 %"),
@@ -32,6 +35,7 @@ RULES = (
                 {h.ENTROPY_MEAN_MAX: 0.0625, h.REWARD_LOST: 0.5},
                 limits=(
                     Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.1 * 1),
+                    Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.1 * 2, {h.ENTROPY_PEAK: 2}),
                     Limit(h.REWARD_LOST, ABOVE, 0.1 * 2),
                     Limit(h.REWARD_LOST, ABOVE, 0.1 * 2, h.NEGATIVE_BEST),
                 ),

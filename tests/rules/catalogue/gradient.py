@@ -32,7 +32,10 @@ RULES = (
             Way(
                 "above the mean",
                 {h.GRAD_NORM_MEDIAN: 8},
-                limits=(Limit(h.GRAD_NORM_MEDIAN, ABOVE, 4 * 1),),
+                limits=(
+                    Limit(h.GRAD_NORM_MEDIAN, ABOVE, 4 * 1),
+                    Limit(h.GRAD_NORM_MEDIAN, ABOVE, 4 * 2, {h.GRAD_NORM_MEAN: 2}),
+                ),
                 needs=(h.GRAD_NORM_MEDIAN, h.GRAD_NORM_MEAN),
                 says=("gradient norm 8", "limit 4 (4 times"),
             ),

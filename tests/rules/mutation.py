@@ -1,0 +1,92 @@
+"""Whether the cases of a rule notice each change of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests import real
+from tests.rules import mutants, promtool, proofs
+from tests.rules.equivalents import EQUIVALENTS
+from tests.rules.mutants import Mutant
+from tests.rules.promtool import Group
+
+JsonObject = dict[str, Any]
+
+RIGHT = "right"
+"""The rule as it is: if its cases noticed anything in it, what they notice in others would mean nothing."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the cases of a rule make of its mutants.
+
+    Attributes:
+        rule: Its name.
+        mutants: How many there are.
+        equivalent: The reason why each of these need not be noticed.
+        unnoticed: The others that are not.
+        faults: What is wrong with the cases, or with what is said to make no difference.
+    """
+
+    rule: str
+    mutants: int
+    equivalent: dict[Mutant, str] = field(default_factory=dict)
+    unnoticed: list[Mutant] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def killed(self) -> int:
+        """How many were noticed."""
+        return self.mutants - len(self.equivalent) - len(self.unnoticed)
+
+
+def judge(rule: JsonObject) -> Verdict:
+    """Try every mutant of a rule on its cases."""
+    name, wrong, groups = proofs.named(rule), list(mutants.of(rule)), list(proofs.groups(rule))
+    if not groups:
+        return Verdict(name, len(wrong), unnoticed=wrong, faults=["has no cases"])
+    left = _unnoticed(rule, wrong, groups)
+    if left is None:
+        return Verdict(name, len(wrong), unnoticed=wrong, faults=["is not as its cases say"])
+    return _verdict(name, wrong, left)
+
+
+def _unnoticed(rule: JsonObject, wrong: list[Mutant], groups: Iterable[Group]) -> list[Mutant] | None:
+    """The mutants with which all groups are as expected; None if they are not even with the rule itself."""
+    alive = {RIGHT: rule, **{f"m{number}": mutant.rule for number, mutant in enumerate(wrong)}}
+    tool = real.prometheus("3.13").tool
+    with tempfile.TemporaryDirectory() as folder:
+        for group in groups:
+            noticed = promtool.noticed(tool, Path(folder), rule["alert"], alive, group)
+            alive = {word: each for word, each in alive.items() if word not in noticed}
+            if alive.keys() <= {RIGHT}:
+                break
+    if RIGHT not in alive:
+        return None
+    return [wrong[int(word.removeprefix("m"))] for word in alive if word != RIGHT]
+
+
+def _verdict(name: str, wrong: list[Mutant], left: list[Mutant]) -> Verdict:
+    reasons = EQUIVALENTS.get(name, {})
+    excused = {mutant: reasons[part] for mutant in left for part in reasons if part in mutant.what}
+    unnoticed = [mutant for mutant in left if mutant not in excused]
+    faults = [f"unnoticed: {mutant.what}" for mutant in unnoticed]
+    noticed = [mutant for mutant in wrong if mutant not in left]
+    for part in reasons:
+        if not any(part in mutant.what for mutant in excused):
+            faults.append(f"equivalents.py excuses what is no longer there or is noticed: {part}")
+        faults += [
+            f"equivalents.py excuses what is noticed: {each.what}" for each in noticed if part in each.what
+        ]
+    return Verdict(name, len(wrong), excused, unnoticed, faults)
+
+
+def orphans() -> Iterator[str]:
+    """Cases and equivalents of rules that do not exist."""
+    names = proofs.rules().keys()
+    yield from (f"{name}: has cases, but is no rule" for name in sorted(proofs.cases() - names))
+    yield from (f"{name}: has equivalents, but is no rule" for name in sorted(EQUIVALENTS.keys() - names))
