@@ -39,7 +39,7 @@ class RenderError(Refused):
 
 
 class _Compiled(jinja2.BytecodeCache):
-    """What templates were compiled to: most of the time goes there, and `backtest` renders again and again."""
+    """What templates were compiled to, which takes most of the time: `backtest` renders again and again."""
 
     def __init__(self) -> None:
         self._code: dict[tuple[str, str], bytes] = {}
