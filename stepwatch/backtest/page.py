@@ -80,6 +80,7 @@ def _environment(config: Config) -> jinja2.Environment:
         "advice": advice,
         "draw": lambda chart: Markup(svg.draw(chart)),  # noqa: S704  (it escapes what it is given)
         "limits": _limits,
+        "look": svg.look,
         "by_alert": by_alert,
         "extent": extent,
         "spans": spans,
@@ -98,14 +99,15 @@ def _rank(entry: Entry) -> tuple[int, int]:
 
 
 def _summary(entries: Sequence[Entry]) -> str:
-    judged = [entry.severity for entry in entries if entry.judged]
-    parts = [
-        f"{judged.count('critical')} with a critical alert",
-        f"{judged.count('warning')} with warnings only",
-        f"{len(judged) - judged.count('critical') - judged.count('warning')} silent",
-    ]
-    failed = len(entries) - len(judged)
-    return f"{len(judged)} runs: {', '.join(parts)}" + (f"; {failed} not judged." if failed else ".")
+    worst = [entry.severity if entry.judged else "error" for entry in entries]
+    kinds = {
+        "with a critical alert": worst.count("critical"),
+        "with warnings only": worst.count("warning"),
+        "silent": worst.count("info") + worst.count(""),
+        "not judged": worst.count("error"),
+    }
+    parts = [f"{count} {kind}" for kind, count in kinds.items() if count]
+    return f"{len(entries)} run{'s' * (len(entries) != 1)}: {', '.join(parts)}."
 
 
 def by_alert(alerts: Iterable[Alert]) -> list[tuple[Alert, ...]]:

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from stepwatch.backtest.limits import Limit, Value
@@ -62,17 +63,28 @@ class _Alert(NamedTuple):
     severity: str
 
 
+ByAlert = dict[_Alert, tuple[str, ...]]
+"""The expressions of each alert: one for all runs, or one for each override and the rest."""
+
+Rendered = Callable[[Value], ByAlert]
+"""Them with another value of a limit."""
+
+
 class Trial:
     """Tries limits on runs that a Prometheus holds.
 
     Args:
         prometheus: Holds the runs.
         records: How many of each run, by its name.
-        rules_of: Renders a configuration.
+        rules: Those of the limits as they are.
+        rules_of: Renders a configuration with another limit.
     """
 
-    def __init__(self, prometheus: Prometheus, records: Mapping[str, int], rules_of: RulesOf) -> None:
+    def __init__(
+        self, prometheus: Prometheus, records: Mapping[str, int], rules: Sequence[Rule], rules_of: RulesOf
+    ) -> None:
         self._prometheus, self._records, self._rules_of = prometheus, records, rules_of
+        self._now = _by_alert(rules)
         self._known: dict[str, Runs] = {}
 
     def suggestions(self, limits: Sequence[Limit], tick: Tick) -> Iterator[Suggestion]:
@@ -83,20 +95,22 @@ class Trial:
                 tick()
 
     def _of(self, limit: Limit) -> list[Suggestion]:
+        @cache
+        def rules(value: Value) -> ByAlert:
+            return _by_alert(self._rules_of(limit.changed(value)))
+
         lower, higher = limit.lower(), limit.higher()
-        now, other = (
-            self._rendered(config)
-            for config in (limit.config, limit.changed((*lower, *higher, limit.now)[0]))
-        )
-        return [
-            self._suggestion(limit, alert, lower, higher, self._fires(expressions))
-            for alert, expressions in now.items()
-            if other.get(alert) != expressions
-        ]
+        other = rules((lower or higher or [limit.now])[-1])
+        moved = [alert for alert, expressions in self._now.items() if other.get(alert) != expressions]
+        return [self._suggestion(limit, alert, lower, higher, rules) for alert in moved]
 
     def _suggestion(
-        self, limit: Limit, alert: _Alert, lower: Sequence[Value], higher: Sequence[Value], now: Runs
+        self, limit: Limit, alert: _Alert, lower: Sequence[Value], higher: Sequence[Value], rules: Rendered
     ) -> Suggestion:
+        def fires(value: Value) -> Runs:
+            return self._fires(rules(value).get(alert, ()))
+
+        now = self._fires(self._now[alert])
         return Suggestion(
             limit.key,
             alert.name,
@@ -105,33 +119,13 @@ class Trial:
             lower[-1] if lower else limit.now,
             higher[-1] if higher else limit.now,
             tuple(sorted(now)),
-            self._change(limit, alert, lower, now),
-            self._change(limit, alert, higher, now),
+            _change(fires, lower, now),
+            _change(fires, higher, now),
         )
-
-    def _change(self, limit: Limit, alert: _Alert, values: Sequence[Value], now: Runs) -> Change | None:
-        """The first of the values that changes the outcome; if it does, so do all beyond it."""
-
-        def outcome(value: Value) -> Runs:
-            return self._fires(self._rendered(limit.changed(value)).get(alert, ()))
-
-        if not values or outcome(values[-1]) == now:
-            return None
-        first = bisect_left(values, True, key=lambda value: outcome(value) != now)  # noqa: FBT003  (looked for)
-        runs = outcome(values[first])
-        return Change(values[first], tuple(sorted(runs - now)), tuple(sorted(now - runs)))
 
     def _fires(self, expressions: Sequence[str]) -> Runs:
         """The runs on which one of them holds at all."""
         return frozenset().union(*map(self._held, expressions))
-
-    def _rendered(self, config: Config) -> dict[_Alert, tuple[str, ...]]:
-        """The expressions of each alert: one for all runs, or one for each override and the rest."""
-        found: dict[_Alert, tuple[str, ...]] = {}
-        for rule in self._rules_of(config):
-            alert = _Alert(rule.alert, rule.severity)
-            found[alert] = (*found.get(alert, ()), rule.expression)
-        return found
 
     def _held(self, expression: str) -> Runs:
         if expression not in self._known:
@@ -142,3 +136,20 @@ class Trial:
                 run for run, held in times.items() if min(held) - START <= self._records[run]
             )
         return self._known[expression]
+
+
+def _change(fires: Callable[[Value], Runs], values: Sequence[Value], now: Runs) -> Change | None:
+    """The first of the values that changes the outcome; if it does, so do all beyond it."""
+    if not values or fires(values[-1]) == now:
+        return None
+    first = values[bisect_left(values, True, key=lambda value: fires(value) != now)]  # noqa: FBT003  (sought)
+    runs = fires(first)
+    return Change(first, tuple(sorted(runs - now)), tuple(sorted(now - runs)))
+
+
+def _by_alert(rules: Sequence[Rule]) -> ByAlert:
+    found: ByAlert = {}
+    for rule in rules:
+        alert = _Alert(rule.alert, rule.severity)
+        found[alert] = (*found.get(alert, ()), rule.expression)
+    return found

@@ -15,7 +15,7 @@ from stepwatch.backtest.curve import Curve
 from stepwatch.backtest.results import SEVERITIES
 
 WIDTH, HEIGHT = 720, 320
-LEFT, RIGHT, TOP, BOTTOM = 96, 684, 16, 280
+LEFT, RIGHT, TOP, BOTTOM = 104, 684, 16, 280
 """Where the curves are, in units of the picture. A phone shows some two of these in a pixel."""
 
 LEAST_SPAN = 4
@@ -23,6 +23,10 @@ LEAST_SPAN = 4
 
 BEYOND = 1.0
 """How far beyond the curves a limit may lie to be drawn, in heights of the curves: else they were flat."""
+
+
+_COLOURS = 6
+"""The page has so many for curves."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,11 @@ def _spread(values: list[float], chart: Chart) -> tuple[float, float]:
     )
 
 
+def look(number: int) -> str:
+    """The class of a chart's curve, from 0 on, by which it gets its colour."""
+    return f"curve c{number % _COLOURS}"
+
+
 def draw(chart: Chart) -> str:
     """The picture of a chart, as an element of a page."""
     at = scale(chart)
@@ -80,7 +89,7 @@ def _parts(chart: Chart, at: Scale) -> Iterator[str]:
     yield from _bands(chart, at)
     yield from _grid(chart, at)
     for number, curve in enumerate(chart.curves):
-        yield _line(curve, f"curve c{number % 6}", at)
+        yield _line(curve, look(number), at)
     for limit in chart.limits:
         yield _line(limit, f"limit {limit.severity}", at)
 
@@ -99,11 +108,11 @@ def _bands(chart: Chart, at: Scale) -> Iterator[str]:
 
 
 def _grid(chart: Chart, at: Scale) -> Iterator[str]:
-    for value in axis.ticks(at.low, at.high, 4):
+    for value in axis.values(at.low, at.high, chart.panel.unit, 3):
         y = at.y(value)
         yield f'<path class="grid" d="M{LEFT} {y}H{RIGHT}"/>'
         yield _text(axis.written(value, chart.panel.unit), LEFT - 8, y + 8, "end")
-    for step in axis.steps(chart.first, chart.last, 5):
+    for step in axis.steps(chart.first, chart.last, 3):
         x = at.x(step)
         yield f'<path class="grid" d="M{x} {BOTTOM}v8"/>'
         yield _text(axis.written(step), x, HEIGHT - 6, "middle")

@@ -63,7 +63,8 @@ class Backtest:
     def suggestions(self, progress: Progress) -> tuple[Suggestion, ...]:
         """With which limits an alert would have fired for other runs."""
         known = list(limits(self.config))
-        trial = Trial(self.prometheus, {run.run: len(run.steps) for run in self.runs}, _rules)
+        records = {run.run: len(run.steps) for run in self.runs}
+        trial = Trial(self.prometheus, records, self.catalogue.rules, _rules)
         with progress("trying other limits", len(known)) as tick:
             return tuple(trial.suggestions(known, tick))
 
