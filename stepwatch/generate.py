@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
@@ -12,7 +12,7 @@ from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
 from stepwatch.deployment import Deployment, InContainers, mounted
 from stepwatch.reload import reload
-from stepwatch.render import render
+from stepwatch.render import SERVICES, render
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -108,13 +108,15 @@ def rendered(config: Path, templates: Path, place: Place) -> dict[PurePosixPath,
     return render_all(load(config), templates, place)
 
 
-def render_all(config: Config, templates: Path, place: Place) -> dict[PurePosixPath, bytes]:
-    """Return every generated file of a configuration, by path below the target folder.
+def render_all(
+    config: Config, templates: Path, place: Place, services: Collection[str] = SERVICES
+) -> dict[PurePosixPath, bytes]:
+    """Return every generated file of a configuration, or of these services, by path below the target folder.
 
     Raises:
         Refused: A template fails, or a file that the configuration names cannot be seen.
     """
-    return render(templates, _context(config, place))
+    return render(templates, _context(config, place), services)
 
 
 def _context(config: Config, place: Place) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import jinja2
 import yaml
+from jinja2.bccache import Bucket
 
 from stepwatch.config import ConfigError, Refused
 from stepwatch.config.document import parse
@@ -37,18 +38,38 @@ class RenderError(Refused):
     """Raised when a template cannot be rendered, or renders to what cannot be read back."""
 
 
-def render(root: Path, context: Mapping[str, Any]) -> dict[PurePosixPath, bytes]:
-    """Return the content of every generated file by its path below the target folder.
+class _Compiled(jinja2.BytecodeCache):
+    """What templates were compiled to, which takes most of the time: `backtest` renders again and again."""
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if code := self._code.get((bucket.key, bucket.checksum)):
+            bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._code[bucket.key, bucket.checksum] = bucket.bytecode_to_string()
+
+
+_COMPILED = _Compiled()
+
+
+def render(
+    root: Path, context: Mapping[str, Any], services: Collection[str] = SERVICES
+) -> dict[PurePosixPath, bytes]:
+    """Return the content of every generated file of some services by its path below the target folder.
 
     Args:
         root: The folder that holds the services' folders with their templates.
         context: What templates know by name.
+        services: Which of these folders.
 
     Raises:
         RenderError: A template fails; the message names template and line.
     """
     knowing = environment(root, context)
-    return {target(template): _file(knowing, template) for template in _templates(root)}
+    return {target(template): _file(knowing, template) for template in _templates(root, services)}
 
 
 def target(template: PurePosixPath) -> PurePosixPath:
@@ -61,8 +82,8 @@ def _is_dashboard(template: PurePosixPath) -> bool:
     return DASHBOARDS in template.parents and template.name.endswith((".yaml.j2", ".yml.j2"))
 
 
-def _templates(root: Path) -> Iterator[PurePosixPath]:
-    for service in SERVICES:
+def _templates(root: Path, services: Collection[str]) -> Iterator[PurePosixPath]:
+    for service in services:
         for path in sorted((root / service / "templates").rglob("*.j2")):
             template = PurePosixPath(path.relative_to(root).as_posix())
             if not any(part.startswith(("_", ".")) for part in template.parts):
@@ -85,6 +106,7 @@ def environment(root: Path, context: Mapping[str, Any]) -> jinja2.Environment:
         autoescape=False,  # noqa: S701  the output is YAML and JSON for servers, not HTML
         finalize=_written,
         loader=jinja2.FileSystemLoader(root),
+        bytecode_cache=_COMPILED,
     )
     made.filters |= {"yaml": quoted, "re2": alternation, "json": json.dumps}
     made.globals.update(context)

@@ -6,12 +6,13 @@ import argparse
 import os
 from pathlib import Path
 
-import orjson
-
+from stepwatch.backtest.page import page
+from stepwatch.backtest.panels import Panel, training
 from stepwatch.backtest.progress import Progress
-from stepwatch.backtest.results import Results
+from stepwatch.backtest.report import DOCUMENT, PAGE, Report, make, write
 from stepwatch.backtest.table import lines
 from stepwatch.backtest.work import prepared
+from stepwatch.config import Config
 from stepwatch.config.changes import load_changed
 from stepwatch.tables import Say
 
@@ -21,10 +22,16 @@ FAILING = {"warning": ("warning", "critical"), "critical": ("critical",)}
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What the command takes besides ``--config``."""
     parser.add_argument("places", nargs="+", metavar="PATH", help="logs, folders of logs, or globs")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument("--format", choices=("table", "json", "html"), default="table")
+    parser.add_argument(
+        "--report", type=Path, metavar="DIR", help="keep a page with curves, and the JSON, here"
+    )
     parser.add_argument("--fail-on", choices=FAILING, help="exit with 1 if such an alert would have fired")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="logs read at once")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a value to try")
+    parser.add_argument(
+        "--suggest", action="store_true", help="tell which limits would have changed the outcome"
+    )
 
 
 def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
@@ -33,18 +40,33 @@ def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
     Returns:
         0; 1 if an alert of ``--fail-on`` would have fired; 2 if a file could not be judged.
     """
+    settings = load_changed(config, options.set)
+    drawn = _drawn(options, settings)
+    metrics = frozenset().union(*(panel.metrics for panel in drawn))
     progress = Progress()
-    with prepared(options.places, load_changed(config, options.set), options.jobs, progress) as loaded:
+    with prepared(options.places, settings, options.jobs, progress, metrics) as loaded:
         results = loaded.results(progress)
-    _tell(results, options.format, say)
+        charts = loaded.charts(results, drawn, progress) if drawn else {}
+        suggestions = loaded.suggestions(progress) if options.suggest else None
+    report = Report(results, tuple(options.set), suggestions)
+    _tell(options, report, page(report, charts, settings) if drawn else "", say)
     if results.failed:
         return 2
     return int(bool(options.fail_on) and results.fired(*FAILING[options.fail_on]))
 
 
-def _tell(results: Results, form: str, say: Say) -> None:
-    if form == "json":
-        say(orjson.dumps(results.document(), option=orjson.OPT_INDENT_2).decode())
-        return
-    for line in lines(results):
-        say(line)
+def _drawn(options: argparse.Namespace, settings: Config) -> tuple[Panel, ...]:
+    """The panels of the page, if there is to be one; a folder that it cannot go to is told of first."""
+    if options.report:
+        make(options.report)
+    return training(settings) if options.report or options.format == "html" else ()
+
+
+def _tell(options: argparse.Namespace, report: Report, html: str, say: Say) -> None:
+    if options.report:
+        write(options.report, {PAGE: html, DOCUMENT: f"{report.json()}\n"})
+    if options.format == "table":
+        for line in lines(report):
+            say(line)
+    else:
+        say(html if options.format == "html" else report.json())

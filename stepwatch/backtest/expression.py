@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import promql_parser
@@ -29,6 +30,16 @@ def reads(expression: str) -> frozenset[str]:
     return frozenset(node.name or "" for node in _nodes(expression) if isinstance(node, VectorSelector))
 
 
+def signals(expression: str) -> frozenset[str]:
+    """What it is about: the signals of the statistics and the metrics that it reads."""
+    found = (node for node in _nodes(expression) if isinstance(node, VectorSelector))
+    return frozenset(_labels(node).get("signal", (node.name or "").removeprefix("rl_")) for node in found)
+
+
+def _labels(selector: VectorSelector) -> dict[str, str]:
+    return {matcher.name: matcher.value for matcher in selector.matchers.matchers}
+
+
 def counts_time(expression: str) -> bool:
     """Does it look at the clock, or back over time?"""
     return any(
@@ -39,10 +50,12 @@ def counts_time(expression: str) -> bool:
     )
 
 
-def _nodes(expression: str) -> list[Any]:
+# Most rules stay as they are while other limits are tried, and are asked of again each time.
+@lru_cache(maxsize=1024)
+def _nodes(expression: str) -> tuple[Any, ...]:
     found: list[Any] = []
     promql_parser.walk(promql_parser.parse(expression), found.append)
-    return found
+    return tuple(found)
 
 
 def ways(expression: str) -> Iterator[Way]:

@@ -24,6 +24,9 @@ from stepwatch.programs import Program
 START_SECONDS = 60
 STOP_SECONDS = 30
 
+QUERIES = 2
+"""At once; each takes a core of Prometheus."""
+
 MOST_POINTS = 10_000
 """Prometheus answers at most 11,000 points a series."""
 

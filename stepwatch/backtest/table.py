@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from stepwatch.backtest.results import Alert, Judged, Results, Unjudged
+from stepwatch.backtest import advice
+from stepwatch.backtest.report import Report
+from stepwatch.backtest.results import Alert, Judged, Unjudged
+from stepwatch.backtest.suggestions import Suggestion
 from stepwatch.tables import table
 
+SUGGESTED = ("limit", "alert", "severity", "now", "fires on", "lower", "higher")
 HEAD = ("alert", "severity", "records", "steps", "value", "threshold", "")
 
 
-def lines(results: Results) -> Iterator[str]:
-    """Each run with its alerts below it, then what was left out."""
+def lines(report: Report) -> Iterator[str]:
+    """Each run with its alerts below it, what was left out, and what other limits would change."""
+    results = report.results
     for run in results.runs:
         yield from _error(run) if isinstance(run, Unjudged) else _run(run)
     yield ""
     yield f"Left out, as no old log can tell: {', '.join(results.left_out)}."
+    if report.suggestions is not None:
+        judged = sum(isinstance(run, Judged) for run in results.runs)
+        yield from _suggested(report.suggestions, judged)
 
 
 def _error(run: Unjudged) -> Iterator[str]:
@@ -23,7 +31,7 @@ def _error(run: Unjudged) -> Iterator[str]:
 
 
 def _run(run: Judged) -> Iterator[str]:
-    yield f"{run.run}: {_extent(run)}, {run.format}"
+    yield f"{run.run}: {extent(run)}, {run.format}"
     if not run.alerts:
         yield "  no alert"
         return
@@ -31,7 +39,8 @@ def _run(run: Judged) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _extent(run: Judged) -> str:
+def extent(run: Judged) -> str:
+    """How long it is, in words."""
     if not run.records:
         return "no record"
     return f"{run.records} records, steps {run.first_step} to {run.last_step}"
@@ -46,6 +55,27 @@ def _row(alert: Alert) -> tuple[str, ...]:
         number(alert.value),
         number(alert.threshold),
         "inhibited" if alert.inhibited else "",
+    )
+
+
+def _suggested(suggestions: Sequence[Suggestion], judged: int) -> Iterator[str]:
+    yield ""
+    yield advice.INTRODUCTION
+    reached = [suggestion for suggestion in suggestions if suggestion.reached]
+    if reached:
+        yield from table([SUGGESTED, *(_suggestion(suggestion, judged) for suggestion in reached)])
+    if unreached := advice.unreached(suggestions):
+        yield unreached
+
+
+def _suggestion(suggestion: Suggestion, judged: int) -> tuple[str, ...]:
+    return (
+        suggestion.limit,
+        suggestion.alert,
+        suggestion.severity,
+        number(suggestion.now),
+        f"{len(suggestion.fires_on)} of {judged}",
+        *advice.told(suggestion),
     )
 
 

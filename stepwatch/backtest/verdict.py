@@ -11,11 +11,8 @@ from stepwatch.backtest.expression import Way, ways
 from stepwatch.backtest.replay import Tick
 from stepwatch.backtest.results import Alert, Judged
 from stepwatch.backtest.rules import Rule
-from stepwatch.backtest.server import NO_RUN, Prometheus
+from stepwatch.backtest.server import NO_RUN, QUERIES, Prometheus
 from stepwatch.backtest.tape import START, Replayed
-
-QUERIES = 2
-"""At once; each takes a core of Prometheus."""
 
 
 @dataclass(frozen=True)

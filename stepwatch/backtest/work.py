@@ -14,12 +14,16 @@ from exporter.runs.raw import RawRule
 from exporter.runs.run import Options
 from stepwatch import programs
 from stepwatch.backtest import server
+from stepwatch.backtest.charts import Chart, Draughtsman, subjects
 from stepwatch.backtest.episodes import inhibitions
+from stepwatch.backtest.limits import limits
+from stepwatch.backtest.panels import Panel
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.replay import SAMPLES, Recording, Replays, find, replay
 from stepwatch.backtest.results import Judged, Results, Unjudged
-from stepwatch.backtest.rules import Catalogue, catalogue, metrics
+from stepwatch.backtest.rules import Catalogue, Rule, catalogue, metrics
 from stepwatch.backtest.server import Prometheus
+from stepwatch.backtest.suggestions import Suggestion, Trial
 from stepwatch.backtest.tape import Replayed
 from stepwatch.backtest.verdict import Judge
 from stepwatch.config import Config
@@ -56,6 +60,24 @@ class Backtest:
             judged = list(judge.judge(self.runs, tick))
         return Results(tuple(self._in_order(judged)), self.catalogue.left_out)
 
+    def suggestions(self, progress: Progress) -> tuple[Suggestion, ...]:
+        """With which limits an alert would have fired for other runs."""
+        known = list(limits(self.config))
+        records = {run.run: len(run.steps) for run in self.runs}
+        trial = Trial(self.prometheus, records, self.catalogue.rules, _rules)
+        with progress("trying other limits", len(known)) as tick:
+            return tuple(trial.suggestions(known, tick))
+
+    def charts(
+        self, results: Results, panels: Sequence[Panel], progress: Progress
+    ) -> dict[str, tuple[Chart, ...]]:
+        """What the panels show of each run, by its name."""
+        draughtsman = Draughtsman(self.prometheus, panels, subjects(self.catalogue.rules))
+        judged = {run.run: run for run in results.runs if isinstance(run, Judged)}
+        with progress("drawing", len(self.runs)) as tick:
+            drawn = draughtsman.charts([(run, judged[run.run]) for run in self.runs], tick)
+        return {run.run: charts for run, charts in zip(self.runs, drawn, strict=True)}
+
     def _in_order(self, judged: Sequence[Judged]) -> Iterator[Judged | Unjudged]:
         verdicts = iter(judged)
         for log in self.logs:
@@ -90,6 +112,10 @@ def prepared(
         samples = sorted(Path(scratch).glob(f"*{SAMPLES}"))
         with server.loaded(prometheus, promtool, samples) as loaded:
             yield Backtest(config, loaded, logs, rules, files)
+
+
+def _rules(config: Config) -> Sequence[Rule]:
+    return catalogue(render_all(config, CHECKOUT, OnThisMachine, services=["prometheus"])).rules
 
 
 def _program(name: str, progress: Progress) -> Program:

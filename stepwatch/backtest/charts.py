@@ -1,0 +1,87 @@
+"""What the panels show of a run: its curves, its limits and when its alerts fired."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from stepwatch.backtest.curve import Curve, curve
+from stepwatch.backtest.expression import signals, ways
+from stepwatch.backtest.panels import Panel, Query
+from stepwatch.backtest.replay import Tick
+from stepwatch.backtest.results import Alert, Judged
+from stepwatch.backtest.rules import Rule
+from stepwatch.backtest.server import QUERIES, Prometheus
+from stepwatch.backtest.tape import START, Replayed
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A panel filled with a run from its ``first`` to its ``last`` step, and the alerts that are shaded."""
+
+    panel: Panel
+    first: int
+    last: int
+    curves: tuple[Curve, ...]
+    limits: tuple[Curve, ...]
+    alerts: tuple[Alert, ...]
+
+
+@dataclass(frozen=True)
+class Draughtsman:
+    """Asks for what the panels show. ``about``: the signals that each alert looks at."""
+
+    prometheus: Prometheus
+    panels: Sequence[Panel]
+    about: Mapping[str, frozenset[str]]
+
+    def charts(self, runs: Sequence[tuple[Replayed, Judged]], tick: Tick) -> list[tuple[Chart, ...]]:
+        """The charts of each run; ``tick`` is called after each."""
+        with ThreadPoolExecutor(QUERIES) as pool:
+            found = []
+            for charts in pool.map(lambda run: self._of(*run), runs):
+                found.append(charts)
+                tick()
+        return found
+
+    def _of(self, run: Replayed, judged: Judged) -> tuple[Chart, ...]:
+        """Panels without a curve are left out; those in which an alert is shaded come first."""
+        if not run.steps:
+            return ()
+        filled = [(panel, curves) for panel in self.panels if (curves := self._lines(panel.curves, run))]
+        shown = frozenset().union(*(panel.signals for panel, _ in filled))
+        charts = [
+            Chart(
+                panel,
+                min(run.steps),
+                max(run.steps),
+                curves,
+                self._lines(panel.limits, run),
+                tuple(alert for alert in judged.alerts if self._concerns(alert, panel, shown)),
+            )
+            for panel, curves in filled
+        ]
+        return tuple(sorted(charts, key=lambda chart: not chart.alerts))
+
+    def _lines(self, queries: Sequence[Query], run: Replayed) -> tuple[Curve, ...]:
+        return tuple(line for query in queries if (line := self._line(query, run)).pieces)
+
+    def _line(self, query: Query, run: Replayed) -> Curve:
+        times = self.prometheus.over(query.of(run.run), START + 1, START + len(run.steps)).get(run.run, {})
+        values = {time - START: value for time, value in times.items()}
+        return curve(query.name, values, run.steps, query.severity)
+
+    def _concerns(self, alert: Alert, panel: Panel, shown: frozenset[str]) -> bool:
+        """Does the panel show what the alert looks at? One that no panel shows is shaded in all of them."""
+        about = self.about[alert.alert]
+        return bool(panel.signals & about) or not shown & about
+
+
+def subjects(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
+    """The signals that each alert compares with a limit first, by its name."""
+    found: dict[str, frozenset[str]] = {}
+    for rule in rules:
+        compared = [signals(way.value) for way in ways(rule.expression)]
+        found[rule.alert] = found.get(rule.alert, frozenset()).union(*compared)
+    return found

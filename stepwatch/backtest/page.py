@@ -1,0 +1,142 @@
+"""A report as one page that needs no network and no script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from stepwatch.annotations import runbook_url
+from stepwatch.backtest import advice, axis, svg
+from stepwatch.backtest.charts import Chart
+from stepwatch.backtest.curve import Curve
+from stepwatch.backtest.report import Report
+from stepwatch.backtest.results import SEVERITIES, Alert, Judged, Unjudged
+from stepwatch.backtest.table import extent, number
+from stepwatch.config import Config
+from stepwatch.generate import CHECKOUT
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+MOST_SPANS = 3
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run on the page: where its part is, and its charts."""
+
+    anchor: str
+    run: Judged | Unjudged
+    charts: tuple[Chart, ...]
+
+    @property
+    def judged(self) -> bool:
+        return isinstance(self.run, Judged)
+
+    @property
+    def fired(self) -> list[tuple[Alert, ...]]:
+        """Its alerts, those of one name and severity together, the worst first."""
+        return by_alert(self.run.alerts) if isinstance(self.run, Judged) else []
+
+    @property
+    def severity(self) -> str:
+        """The worst that would have been sent; empty if nothing would."""
+        sent = {alert.severity for times in self.fired for alert in times if not alert.inhibited}
+        return next((severity for severity in SEVERITIES if severity in sent), "")
+
+
+def page(report: Report, charts: Mapping[str, tuple[Chart, ...]], config: Config) -> str:
+    """The page of a report with the charts of its runs, by name."""
+    runs = report.results.runs
+    entries = [
+        Entry(f"run-{index}", run, charts.get(run.run, ()) if isinstance(run, Judged) else ())
+        for index, run in enumerate(runs, 1)
+    ]
+    return (
+        _environment(config)
+        .get_template("page.html.j2")
+        .render(
+            report=report,
+            entries=sorted(entries, key=_rank),
+            judged=sum(entry.judged for entry in entries),
+            summary=_summary(entries),
+        )
+    )
+
+
+def _environment(config: Config) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+    )
+    environment.globals |= {
+        "advice": advice,
+        "draw": lambda chart: Markup(svg.draw(chart)),  # noqa: S704  (it escapes what it is given)
+        "limits": _limits,
+        "look": svg.look,
+        "by_alert": by_alert,
+        "extent": extent,
+        "spans": spans,
+        "runbook": lambda alert: _runbook(config, alert),
+    }
+    environment.filters["number"] = number
+    return environment
+
+
+def _rank(entry: Entry) -> tuple[int, int]:
+    """The worst first; what could not be judged last."""
+    if not entry.judged:
+        return len(SEVERITIES) + 1, 0
+    worst = SEVERITIES.index(entry.severity) if entry.severity else len(SEVERITIES)
+    return worst, -len(entry.fired)
+
+
+def _summary(entries: Sequence[Entry]) -> str:
+    worst = [entry.severity if entry.judged else "error" for entry in entries]
+    kinds = {
+        "with a critical alert": worst.count("critical"),
+        "with warnings only": worst.count("warning"),
+        "silent": worst.count("info") + worst.count(""),
+        "not judged": worst.count("error"),
+    }
+    parts = [f"{count} {kind}" for kind, count in kinds.items() if count]
+    return f"{len(entries)} run{'s' * (len(entries) != 1)}: {', '.join(parts)}."
+
+
+def by_alert(alerts: Iterable[Alert]) -> list[tuple[Alert, ...]]:
+    """The times of each alert, the worst severity first, then the earliest."""
+
+    def key(alert: Alert) -> tuple[int, str]:
+        return SEVERITIES.index(alert.severity), alert.alert
+
+    together = [tuple(times) for _, times in groupby(sorted(alerts, key=key), key=key)]
+    return sorted(together, key=lambda times: (key(times[0])[0], times[0].first_record))
+
+
+def spans(times: Sequence[Alert]) -> str:
+    """From which steps to which an alert lasted, in words."""
+    shown = [f"{alert.first_step} to {alert.last_step}" for alert in times[:MOST_SPANS]]
+    more = len(times) - len(shown)
+    return f"steps {', '.join(shown)}" + (f" and {more} times more" if more else "")
+
+
+def _limits(chart: Chart) -> Iterator[tuple[Curve, str]]:
+    """Each limit, and where it is at the end."""
+    at = svg.scale(chart)
+    for limit in chart.limits:
+        last = limit.values[-1]
+        place = "" if any(map(at.shows, limit.values)) else ", off the chart"
+        yield limit, f"{axis.written(last, chart.panel.unit)}{place}"
+
+
+def _runbook(config: Config, alert: str) -> str:
+    """The runbook's heading of an alert, from wherever the page is opened."""
+    link = runbook_url(config, alert)
+    return link if "://" in link else f"{CHECKOUT.as_uri()}/{link}"

@@ -1,0 +1,155 @@
+"""For each limit: with which value another run would be told of, and with which one less."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from stepwatch.backtest.limits import Limit, Value
+from stepwatch.backtest.replay import Tick
+from stepwatch.backtest.rules import Rule
+from stepwatch.backtest.server import QUERIES, Prometheus
+from stepwatch.backtest.tape import START
+from stepwatch.config import Config
+
+Runs = frozenset[str]
+RulesOf = Callable[[Config], Sequence[Rule]]
+"""The rules that a configuration renders to."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The first value at which an alert fires for other runs: ``also`` these, ``no_longer`` those."""
+
+    value: Value
+    also: tuple[str, ...]
+    no_longer: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What came of trying a limit for one of its alerts, down to ``lowest`` and up to ``highest``.
+
+    ``fires_on`` are the runs on which it fires at all as the limit is ``now``. ``lower`` is the
+    nearest value below at which these are others, ``higher`` the nearest above; None if there is none.
+    """
+
+    limit: str
+    alert: str
+    severity: str
+    now: Value
+    lowest: Value
+    highest: Value
+    fires_on: tuple[str, ...]
+    lower: Change | None
+    higher: Change | None
+
+    @property
+    def reached(self) -> bool:
+        """Does any run come near the limit?"""
+        return bool(self.fires_on or self.lower or self.higher)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+
+class _Alert(NamedTuple):
+    name: str
+    severity: str
+
+
+ByAlert = dict[_Alert, tuple[str, ...]]
+"""The expressions of each alert: one for all runs, or one for each override and the rest."""
+
+Rendered = Callable[[Value], ByAlert]
+"""Them with another value of a limit."""
+
+
+class Trial:
+    """Tries limits on runs that a Prometheus holds.
+
+    Args:
+        prometheus: Holds the runs.
+        records: How many of each run, by its name.
+        rules: Those of the limits as they are.
+        rules_of: Renders a configuration with another limit.
+    """
+
+    def __init__(
+        self, prometheus: Prometheus, records: Mapping[str, int], rules: Sequence[Rule], rules_of: RulesOf
+    ) -> None:
+        self._prometheus, self._records, self._rules_of = prometheus, records, rules_of
+        self._now = _by_alert(rules)
+        self._known: dict[str, Runs] = {}
+
+    def suggestions(self, limits: Sequence[Limit], tick: Tick) -> Iterator[Suggestion]:
+        """Those for limits that move a rule, in their order; ``tick`` is called for each limit."""
+        with ThreadPoolExecutor(QUERIES) as pool:
+            for found in pool.map(self._of, limits):
+                yield from found
+                tick()
+
+    def _of(self, limit: Limit) -> list[Suggestion]:
+        @cache
+        def rules(value: Value) -> ByAlert:
+            return _by_alert(self._rules_of(limit.changed(value)))
+
+        lower, higher = limit.lower(), limit.higher()
+        other = rules((lower or higher or [limit.now])[-1])
+        moved = [alert for alert, expressions in self._now.items() if other.get(alert) != expressions]
+        return [self._suggestion(limit, alert, lower, higher, rules) for alert in moved]
+
+    def _suggestion(
+        self, limit: Limit, alert: _Alert, lower: Sequence[Value], higher: Sequence[Value], rules: Rendered
+    ) -> Suggestion:
+        def fires(value: Value) -> Runs:
+            return self._fires(rules(value).get(alert, ()))
+
+        now = self._fires(self._now[alert])
+        return Suggestion(
+            limit.key,
+            alert.name,
+            alert.severity,
+            limit.now,
+            lower[-1] if lower else limit.now,
+            higher[-1] if higher else limit.now,
+            tuple(sorted(now)),
+            _change(fires, lower, now),
+            _change(fires, higher, now),
+        )
+
+    def _fires(self, expressions: Sequence[str]) -> Runs:
+        """The runs on which one of them holds at all."""
+        return frozenset().union(*map(self._held, expressions))
+
+    def _held(self, expression: str) -> Runs:
+        if expression not in self._known:
+            end = START + max(self._records.values(), default=0)
+            times = self._prometheus.over(expression, START, end)
+            # for some minutes Prometheus shows the last sample of a run that has no more
+            self._known[expression] = frozenset(
+                run for run, held in times.items() if min(held) - START <= self._records[run]
+            )
+        return self._known[expression]
+
+
+def _change(fires: Callable[[Value], Runs], values: Sequence[Value], now: Runs) -> Change | None:
+    """The first of the values that changes the outcome; if it does, so do all beyond it."""
+    if not values or fires(values[-1]) == now:
+        return None
+    first = values[bisect_left(values, True, key=lambda value: fires(value) != now)]  # noqa: FBT003  (sought)
+    runs = fires(first)
+    return Change(first, tuple(sorted(runs - now)), tuple(sorted(now - runs)))
+
+
+def _by_alert(rules: Sequence[Rule]) -> ByAlert:
+    found: ByAlert = {}
+    for rule in rules:
+        alert = _Alert(rule.alert, rule.severity)
+        found[alert] = (*found.get(alert, ()), rule.expression)
+    return found
