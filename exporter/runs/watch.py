@@ -149,8 +149,7 @@ class Watch:
         health.refused = sum(roster.refused for roster in rosters)
         health.unread_bytes = sum(log.unread for log in self.logs)
         health.runs = Counter(view.state for view in self._views.values())
-        health.targets = {feed.target.name: feed.poller.problem is None for feed in self.feeds}
-        health.poll_errors = {feed.target.name: feed.poller.errors for feed in self.feeds}
+        health.targets = [feed.polled() for feed in self.feeds]
 
     def _text(self, place: Place) -> RunText:
         return self._texts.setdefault(place, RunText())
