@@ -15,14 +15,14 @@ from exporter.gpu.contract import BOX_FAMILIES, GPU_FAMILIES
 from exporter.runs import signals
 from exporter.runs.contract import STATISTIC_HELP, STATISTICS, Hold
 from exporter.runs.exposition import FAMILIES, RunText, page
-from exporter.runs.health import Health
+from exporter.runs.health import Health, Polled
 from exporter.runs.record import Record, TotalSteps
 from exporter.runs.run import Clock, Options, Run
 from exporter.runs.views import View
 from stepwatch import pages
 from tests.lacking import lacking
 from tests.real import AlertmanagerServer, PrometheusServer
-from tests.rules import expressions, gpu, rendered, replay
+from tests.rules import expressions, gpu, host, ray, rendered, replay, rollout, servers, upkeep
 from tests.rules.catalogue import RULES
 from tests.rules.rendered import CHECKOUT
 from tests.rules.series import Series
@@ -37,6 +37,14 @@ PROMETHEUS_METRICS = {
     "prometheus_notifications_errors_total",
     "prometheus_rule_evaluation_failures_total",
     "prometheus_rule_group_iterations_missed_total",
+    "prometheus_target_scrapes_exceeded_sample_limit_total",
+    "prometheus_tsdb_compactions_failed_total",
+    "prometheus_tsdb_head_truncations_failed_total",
+    "prometheus_tsdb_lowest_timestamp_seconds",
+    "prometheus_tsdb_retention_limit_bytes",
+    "prometheus_tsdb_storage_blocks_bytes",
+    "prometheus_tsdb_wal_corruptions_total",
+    "prometheus_tsdb_wal_writes_failed_total",
 }
 ALERTMANAGER_METRICS = {
     "alertmanager_config_last_reload_successful",
@@ -45,6 +53,23 @@ ALERTMANAGER_METRICS = {
 WRITTEN_BY_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
 DCGM_METRICS = {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE"}
 """Of NVIDIA's own exporter, where it is used instead of ours."""
+
+ENGINE_METRICS = {name for names in rollout.SPELLINGS.values() for name in names.values()}
+RAY_METRICS = {
+    "ray_memory_manager_worker_eviction_total",
+    "ray_node_disk_free",
+    "ray_node_disk_usage",
+    "ray_node_mem_total",
+    "ray_object_store_memory",
+}
+NODE_METRICS = {
+    "node_filesystem_avail_bytes",
+    "node_filesystem_readonly",
+    "node_filesystem_size_bytes",
+    "node_memory_MemAvailable_bytes",
+    "node_memory_MemTotal_bytes",
+    "node_time_seconds",
+}
 
 SERIES_LIMIT = 250
 
@@ -60,7 +85,7 @@ def _named(rule: dict[str, Any]) -> str:
 
 
 def _rules() -> list[dict[str, Any]]:
-    return [rule for group in ("rl", "gpu", "stack") for rule in rendered.rules(group)]
+    return [rule for group in rendered.groups() for rule in rendered.rules(group)]
 
 
 def _dashboards() -> Iterator[dict[str, Any]]:
@@ -129,6 +154,7 @@ def test_every_metric_of_rules_and_panels_is_served_by_somebody() -> None:
     known = {family.name for family in [*FAMILIES, *(family for family, _ in Health().samples())]}
     known |= {family.name for family in (*GPU_FAMILIES, *BOX_FAMILIES)} | DCGM_METRICS
     known |= PROMETHEUS_METRICS | ALERTMANAGER_METRICS | WRITTEN_BY_PROMETHEUS
+    known |= ENGINE_METRICS | RAY_METRICS | NODE_METRICS
     used = {
         selected.name
         for query in [*_rule_queries(), *_panel_queries()]
@@ -200,9 +226,10 @@ def test_two_exporters_of_one_run_break_no_join(rule: dict[str, Any]) -> None:
 def test_every_alert_has_cases_and_every_case_an_alert() -> None:
     about_runs = {(rule["alert"], rule["labels"]["severity"]) for rule in rendered.rules("rl")}
     assert {(rule.alert, rule.severity) for rule in RULES} == about_runs
-    about_gpus = {(rule["alert"], rule["labels"]["severity"]) for rule in rendered.rules("gpu")}
-    assert set(gpu.SCENARIOS) == about_gpus
-    assert set(SCENARIOS) == {rule["alert"] for rule in rendered.rules("stack")}
+    about_others = {(rule["alert"], rule["labels"]["severity"]) for rule in _rules()} - about_runs
+    written = [each.SCENARIOS for each in (gpu, servers, rollout, ray, host, upkeep)]
+    severities = dict(about_others)
+    assert {(alert, severities[alert]) for alert in SCENARIOS}.union(*written) == about_others
 
 
 RUNBOOK = (CHECKOUT / "docs/runbook.md").read_text()
@@ -240,8 +267,7 @@ def _exported() -> str:
     view = View("a", _full_run(), "running", writer=True)
     health = Health()
     health.files["log"] += 1
-    health.targets["http://127.0.0.1:9092/metrics"] = True
-    health.poll_errors["http://127.0.0.1:9092/metrics"] = 1
+    health.targets.append(Polled("http://127.0.0.1:9092/metrics", "prometheus_page", True, 1, 0.0))
     return page([RunText().chunks(view, 70.0)], health.samples()).decode()
 
 

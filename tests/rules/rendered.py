@@ -49,6 +49,11 @@ def files(settings: Mapping[str, Any] = EVERYTHING) -> dict[PurePosixPath, bytes
     return _files(json.dumps(settings))
 
 
+def groups() -> list[str]:
+    """The name of every group of rules; each has a file of that name."""
+    return [path.stem for path in files() if path.parent == RULES]
+
+
 def rules(group: str, settings: Mapping[str, Any] = EVERYTHING) -> list[dict[str, Any]]:
     """The rules of a group (`rl`, `gpu`, `stack`)."""
     return list(_rules(group, json.dumps(settings)))

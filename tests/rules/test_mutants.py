@@ -14,6 +14,7 @@ from tests.rules.cases import Rule
 from tests.rules.catalogue import RULES
 from tests.rules.promtool import Group
 from tests.rules.stack import SCENARIOS
+from tests.rules.test_around import AROUND
 
 JsonObject = dict[str, Any]
 
@@ -26,6 +27,20 @@ SAME = {
     ("GPUXid", "> [0]  -> 0.01"): "counters rise by whole numbers",
     ("GPUXid", '"} [[1h]] ) -> [2h]'): "what is older than an hour was there in the hour before",
     ("GPUXid", "(sum_over_time(up [[1h]] )) -> [2h]"): "the same",
+    ("EngineGone", "[2h])) > [0] ) -> 0.01"): "changes are counted in whole numbers",
+    ("RayNodeLost", "[2h])) > [0] ) -> 0.01"): "changes are counted in whole numbers",
+    ("EngineQueue", "sglang_num_queue_reqs) > [0]  -> 0.01"): "requests are whole",
+    ("EngineKVCacheFull", "sglang_num_queue_reqs) > [0]  -> 0.01"): "requests are whole",
+    ("RayWorkerOOM", "> [0]  -> 0.01"): "counters rise by whole numbers",
+    ("RayWorkerOOM", "over_time(ray_memory_manager_worker_eviction_total [[1h]] ) -> [2h]"): (
+        "what is older than an hour was there in the hour before"
+    ),
+    ("RayWorkerOOM", "(sum_over_time(up [[1h]] )) -> [2h]"): "the same",
+    ("HostMemory", "14400)) [<] 0 -> <="): "a line is never exactly at 0",
+    ("HostMemory", "14400)) < [0]  -> 0.01"): "nor so close to it",
+    ("SeriesLimit", "> [0]  -> 0.01"): "counters rise by whole numbers",
+    ("TSDBFailures", "> [0]  -> 0.01"): "counters rise by whole numbers",
+    ("TSDBNearLimit", "> [0] ) > 0.9 -> 0.01"): "bytes are whole",
     ("Watchdog", "vector( [1] )"): "it fires whatever its value is",
     (
         "RunStopped",
@@ -82,3 +97,13 @@ def test_every_change_of_a_rule_about_gpus_is_noticed(rule: tuple[str, str], tmp
     right = rendered.rule(*rule, group="gpu")
     groups = [scenario.group(rule[0], right["labels"]) for scenario in gpu.SCENARIOS[rule]]
     assert _survivors(tmp_path, right, [groups]) == [UNCHANGED]
+
+
+@pytest.mark.parametrize("rule", AROUND, ids="-".join)
+def test_every_change_of_a_rule_about_what_is_around_the_runs_is_noticed(
+    rule: tuple[str, str, str], tmp_path: Path
+) -> None:
+    group, alert, severity = rule
+    right = rendered.rule(alert, severity, group)
+    stages = [[scenario.group(alert, right["labels"])] for scenario in AROUND[rule]]
+    assert _survivors(tmp_path, right, stages) == [UNCHANGED]
