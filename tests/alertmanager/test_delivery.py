@@ -40,6 +40,11 @@ def alert(name: str, run: str = "", severity: str = "critical", topic: str = "re
     return {label: value for label, value in labels.items() if value}
 
 
+def disk_low(disk: str, severity: str, instance: str, mountpoint: str) -> Labels:
+    """The alert about a disk, which is told from others by a label that no rule of inhibition asks for."""
+    return alert("DiskLow", "", severity, "stack", job=disk, instance=instance, mountpoint=mountpoint)
+
+
 def post(server: AlertmanagerServer, *alerts: Labels, over: bool = False) -> None:
     """Tell Alertmanager, as Prometheus does, of alerts that fire or (over) have ended."""
     now = datetime.now(timezone.utc)
@@ -148,6 +153,13 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
             alert("TargetDown", "", "warning", "stack", job="runs"),
         ),
         alert("TargetDown", "", "warning", "stack", job="gpu"),
+        # A disk without room is one fault, on each machine, and mutes neither runs nor other machines.
+        disk_low("full", "critical", "n1:1", "/data"),
+        disk_low("the same", "warning", "n1:1", "/data"),
+        disk_low("another", "warning", "n1:1", "/home"),
+        disk_low("another machine's", "warning", "n2:1", "/data"),
+        alert("HostMemory", "", "warning", "stack", job="of the machine", instance="n1:1"),
+        alert("GradNormHigh", "on that machine", "warning", "gradient"),
         # Shown in the pages only.
         *(alert("Watchdog", topic="stack"), alert("RunFinished", "done", "info", "progress")),
     )
@@ -170,6 +182,11 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         ("OwnWarning", "own"),
         ("ExporterDown", "runs"),
         ("TargetDown", "gpu"),
+        ("DiskLow", "full"),
+        ("DiskLow", "another"),
+        ("DiskLow", "another machine's"),
+        ("HostMemory", "of the machine"),
+        ("GradNormHigh", "on that machine"),
     }
 
 
