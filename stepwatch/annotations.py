@@ -13,17 +13,20 @@ from stepwatch.xid import UNKNOWN, XIDS
 IN_A_URL = r"urlquery | reReplaceAll `\+` `%20`"
 """Escaped for a query; the pages that read it take a plus for a plus, not for a space."""
 
+_BYTES = "humanize1024 | printf `%sB`"
+
 STATE_ALERTS = "Run(Failed|Vanished|Stopped|Finished)"
 
 
 class Subject(NamedTuple):
     """What alerts are about: the labels that tell one from another, and the dashboard that shows it.
 
-    The dashboard has a variable for the first of the labels.
+    ``variable`` is the label by which the dashboard is told what to show, if it has such a variable.
     """
 
     labels: tuple[str, ...]
     dashboard: str
+    variable: str | None = None
 
 
 LOST = {
@@ -67,8 +70,12 @@ LOST = {
 """What the reasons of ``gpu_up`` mean, and what to do first."""
 
 SUBJECTS = {
-    "run": Subject(("run",), "stepwatch-training"),
-    "gpu": Subject(("instance", "gpu"), "stepwatch-gpu"),
+    "run": Subject(("run",), "stepwatch-training", "run"),
+    "gpu": Subject(("instance", "gpu"), "stepwatch-gpu", "instance"),
+    "server": Subject(("job", "instance"), "stepwatch-runs"),
+    "host": Subject(("instance",), "stepwatch-runs"),
+    "disk": Subject(("instance", "mountpoint"), "stepwatch-runs"),
+    "source": Subject(("name",), "stepwatch-runs"),
     "stack": Subject((), "stepwatch-runs"),
 }
 
@@ -81,14 +88,25 @@ def value(expression: str, style: str = "%.3g", about: str = "run") -> str:
     return _value(expression, f"printf `{style}`", about)
 
 
-def share(expression: str) -> str:
+def share(expression: str, about: str = "run") -> str:
     """A ratio, in percent."""
-    return value(f"100 * ({expression})") + " %"
+    return value(f"100 * ({expression})", about=about) + " %"
 
 
-def duration(expression: str) -> str:
+def size(expression: str, about: str) -> str:
+    """A number of bytes, in units of 1024."""
+    return _value(expression, _BYTES, about)
+
+
+def given_size(expression: str, before: str, about: str) -> str:
+    """A number of bytes with a text before it, if the expression has a value."""
+    shown = f"{{{{ . | first | value | {_BYTES} }}}}"
+    return f"{{{{ with {_asked(expression, about)} }}}}{before}{shown}{{{{ end }}}}"
+
+
+def duration(expression: str, about: str = "run") -> str:
     """A number of seconds, in words such as 17m 15s."""
-    return _value(expression, "humanizeDuration")
+    return _value(expression, "humanizeDuration", about)
 
 
 def given(expression: str, text: str, about: str = "run") -> str:
@@ -96,9 +114,9 @@ def given(expression: str, text: str, about: str = "run") -> str:
     return f"{{{{ if {_asked(expression, about)} }}}}{text}{{{{ end }}}}"
 
 
-def either(expression: str, text: str, otherwise: str) -> str:
+def either(expression: str, text: str, otherwise: str, about: str = "run") -> str:
     """One text if the expression has a value, another if it has none."""
-    return f"{{{{ if {_asked(expression)} }}}}{text}{{{{ else }}}}{otherwise}{{{{ end }}}}"
+    return f"{{{{ if {_asked(expression, about)} }}}}{text}{{{{ else }}}}{otherwise}{{{{ end }}}}"
 
 
 def _value(expression: str, style: str, about: str = "run") -> str:
@@ -190,12 +208,13 @@ def runbook_url(config: Config, alert: str) -> str:
 def dashboard_url(config: Config, about: str) -> str:
     """The dashboard that shows why."""
     subject = SUBJECTS[about]
-    shown = "".join(f"?var-{name}={{{{ $labels.{name} | {IN_A_URL} }}}}" for name in subject.labels[:1])
+    name = subject.variable
+    shown = f"?var-{name}={{{{ $labels.{name} | {IN_A_URL} }}}}" if name else ""
     return f"{config.link('grafana')}/d/{subject.dashboard}{shown}"
 
 
 def silence_url(config: Config, alert: str, about: str) -> str:
-    """Alertmanager's form for a new silence, filled in for this alert of this run or GPU."""
+    """Alertmanager's form for a new silence, filled in for this alert of what it is about."""
     names = SUBJECTS[about].labels
     matchers = ",".join([f'alertname="{alert}"', *(f"{name}=%q" for name in names)])
     printed = " ".join(["printf", f"`{{{matchers}}}`", *(f"$labels.{name}" for name in names)])

@@ -21,11 +21,23 @@ UTILISATION = "gpu_utilization_ratio or DCGM_FI_DEV_GPU_UTIL / 100"
 TOLD_FOR = "1h"
 """How long what happens in an instant, such as an error of a GPU or a resume, is told of."""
 
+SETTLED = "2h"
+"""How long after a run began or ended its servers may still come and go, and be told of."""
+
 THIS_RUN = "run=%[1]q"
 """The run of an alert, filled in by ``printf`` when an annotation asks for a value."""
 
 THIS_GPU = "instance=%[1]q,gpu=%[2]q"
 """The GPU of an alert, likewise."""
+
+THIS_HOST = "instance=%[1]q"
+"""The machine of an alert, likewise."""
+
+THIS_DISK = "instance=%[1]q,mountpoint=%[2]q"
+"""The file system of an alert, likewise."""
+
+THIS_SOURCE = "name=%[1]q"
+"""The page or tracking server of an alert, likewise."""
 
 
 def number(value: float) -> str:
@@ -152,26 +164,60 @@ def gpus(expression: str) -> str:
     return f"max by (instance, gpu, uuid) ({expression})"
 
 
-def xid_events(matcher: str) -> str:
-    """The Xid errors of each GPU and code that happened of late: how many, if any.
+def events(counter: str) -> str:
+    """What a counter counted of late: how many, if any.
 
     A counter that rose is one. So is one that appeared, which `increase` does not see: it is not in
     every scrape of the last hour that succeeded, as it would be had it been there before Prometheus
     was, and in none of the hour before, as it would be had it only been away for a while.
+    """
+    return (
+        f"  increase({counter}[{TOLD_FOR}]) > 0\n"
+        f"  or {counter} > 0\n"
+        f"    and count_over_time({counter}[{TOLD_FOR}])\n"
+        f"      < on (job, instance) group_left () max by (job, instance) (sum_over_time(up[{TOLD_FOR}]))\n"
+        f"    unless present_over_time({counter}[{TOLD_FOR}] offset {TOLD_FOR})\n"
+    )
+
+
+def xid_events(matcher: str) -> str:
+    """The Xid errors of each GPU and code that happened of late: how many, if any.
 
     Only GPUs that are there, if lost, count: nobody is to reset what has gone, or what has taken its
     place. An error of a GPU that the driver does not name counts while its counter is there.
     """
     counter = f"gpu_xid_errors_total{{{matcher}}}"
     return (
-        "max by (instance, gpu, uuid, xid) (\n"
-        f"  increase({counter}[{TOLD_FOR}]) > 0\n"
-        f"  or {counter} > 0\n"
-        f"    and count_over_time({counter}[{TOLD_FOR}])\n"
-        f"      < on (job, instance) group_left () max by (job, instance) (sum_over_time(up[{TOLD_FOR}]))\n"
-        f"    unless present_over_time({counter}[{TOLD_FOR}] offset {TOLD_FOR})\n"
-        ")\n"
+        f"max by (instance, gpu, uuid, xid) (\n{events(counter)})\n"
         'and on (instance, gpu, uuid) (gpu_up or gpu_xid_errors_total{gpu=""})'
+    )
+
+
+def servers(expression: str) -> str:
+    """One value for each target, whatever else its series are labelled with."""
+    return f"max by (job, instance) ({expression})"
+
+
+def hosts(expression: str) -> str:
+    """One value for each machine, likewise."""
+    return f"max by (instance) ({expression})"
+
+
+SOME_RUN = f"on () ({Operands().was_in('running')})"
+"""To be put behind `and`: while at least one run is running, as far as is known."""
+
+
+def left(there: str) -> str:
+    """Targets that were there within the last hour and are on no list of targets any more.
+
+    Only while a run is running, and unless one began anew or ended not long before: its servers come
+    and go with it, and nothing says which were whose.
+    """
+    return (
+        f"{there}\n"
+        f"  unless {servers('up')}\n"
+        f"  and on () ({Operands().is_in('running')})\n"
+        f'  unless on () (max by (run) (changes(rl_run_state{{state="running"}}[{SETTLED}])) > 0)'
     )
 
 

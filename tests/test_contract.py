@@ -14,7 +14,7 @@ import pytest
 from exporter.runs import exposition, signals
 from exporter.runs.contract import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
 from exporter.runs.exposition import FAMILIES, RunText, page
-from exporter.runs.health import Health
+from exporter.runs.health import Health, Polled
 from exporter.runs.record import Record, TotalSteps
 from exporter.runs.run import Clock, Options, Run
 from exporter.runs.views import View
@@ -198,8 +198,7 @@ def _exported(run: Run) -> str:
     health = Health()
     health.files["log"] += 1
     health.unstarted = {"ppo/train.log": 1e9}
-    health.targets["http://127.0.0.1:9092/metrics"] = True
-    health.poll_errors["http://127.0.0.1:9092/metrics"] = 1
+    health.targets.append(Polled("http://127.0.0.1:9092/metrics", "prometheus_page", True, 1, 0.0))
     return page([RunText().chunks(view, 73.0)], health.samples()).decode()
 
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from threading import Lock
 
-from exporter.runs.health import Health
+from exporter.runs.health import Health, Polled
 from exporter.runs.notice import Say
 from exporter.runs.polled import Target
 from exporter.runs.polled.poller import Poller
@@ -77,6 +77,11 @@ class Feed:
             return now - run.moved
         told = run.times.last
         return now - self._begun if told is None else max(0.0, time.time() - told)
+
+    def polled(self) -> Polled:
+        """How the polls went so far."""
+        target, poller = self.target, self.poller
+        return Polled(target.name, target.source, poller.problem is None, poller.errors, poller.answered_at)
 
     def tell(self, say: Say) -> None:
         """Tell why the target gives no answer, once for each reason."""

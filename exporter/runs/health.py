@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from exporter import __version__, process
 from exporter.exposition import Family, Sample
 from exporter.runs.contract import STATES
+
+
+class Polled(NamedTuple):
+    """A page or server that is polled: its name and kind, and how the polls went.
+
+    ``answered`` is when it last did, in seconds since the epoch; ``None`` if it never has.
+    """
+
+    name: str
+    source: str
+    up: bool
+    errors: int
+    answered: float | None
 
 
 @dataclass(slots=True)
@@ -28,8 +42,7 @@ class Health:
     twins: int = 0
     unjudged: int = 0
     refused: int = 0
-    targets: dict[str, bool] = field(default_factory=dict)
-    poll_errors: dict[str, int] = field(default_factory=dict)
+    targets: list[Polled] = field(default_factory=list)
     unstarted: Mapping[str, float] = field(default_factory=dict)
     unread_bytes: int = 0
     poll_seconds: float = 0.0
@@ -68,10 +81,12 @@ class Health:
         yield _told("twin_logs", "Logs of a run that is shown by another log of it.", _one(self.twins))
 
     def _of_polls(self) -> Iterator[tuple[Family, list[Sample]]]:
-        yield _told(
-            "target_up", "1 for a polled page or server that answered last.", _by("name", self.targets)
-        )
-        yield _told("target_errors_total", "Polls that failed.", _by("name", self.poll_errors))
+        up: list[Sample] = [({"name": each.name, "source": each.source}, each.up) for each in self.targets]
+        errors: list[Sample] = [({"name": each.name}, each.errors) for each in self.targets]
+        answers = {each.name: each.answered for each in self.targets if each.answered is not None}
+        yield _told("target_up", "1 for a polled page or server that answered last.", up)
+        yield _told("target_errors_total", "Polls that failed.", errors)
+        yield _told("target_answered_timestamp_seconds", "When it last answered.", _by("name", answers))
         yield _told("poll_duration_seconds", "How long the last look took.", _one(self.poll_seconds))
         yield _told("last_poll_timestamp_seconds", "When the logs were looked at.", _one(self.polled))
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from stepwatch.config import divergences, events, gpu, limits, rollouts, updates, validation
+from stepwatch.config import (
+    divergences,
+    engines,
+    events,
+    gpu,
+    host,
+    limits,
+    ray,
+    rollouts,
+    stack,
+    updates,
+    validation,
+)
 from stepwatch.config.block import Block
 from stepwatch.config.section import Section
 
@@ -45,11 +57,27 @@ class Alerts(Section):
     GPUHot: gpu.GPUHot = gpu.GPUHot()
     GPUMemoryHigh: gpu.GPUMemoryHigh = gpu.GPUMemoryHigh()
     GPUIdleWhileRunning: gpu.GPUIdleWhileRunning = gpu.GPUIdleWhileRunning()
+    EngineGone: engines.EngineGone = engines.EngineGone()
+    EngineQueue: engines.EngineQueue = engines.EngineQueue()
+    EngineKVCacheFull: engines.EngineKVCacheFull = engines.EngineKVCacheFull()
+    EnginePreemptions: engines.EnginePreemptions = engines.EnginePreemptions()
+    EngineTruncated: engines.EngineTruncated = engines.EngineTruncated()
+    RayWorkerOOM: ray.RayWorkerOOM = ray.RayWorkerOOM()
+    RayNodeLost: ray.RayNodeLost = ray.RayNodeLost()
+    RayObjectStoreSpilling: ray.RayObjectStoreSpilling = ray.RayObjectStoreSpilling()
+    RayDiskLow: ray.RayDiskLow = ray.RayDiskLow()
+    HostMemory: host.HostMemory = host.HostMemory()
+    DiskLow: host.DiskLow = host.DiskLow()
     ExporterDown: events.ExporterDown = events.ExporterDown()
     TargetDown: events.TargetDown = events.TargetDown()
+    SourceDown: stack.SourceDown = stack.SourceDown()
+    SeriesLimit: stack.SeriesLimit = stack.SeriesLimit()
+    ClockSkew: stack.ClockSkew = stack.ClockSkew()
     RuleFailures: events.RuleFailures = events.RuleFailures()
     NotificationFailures: events.NotificationFailures = events.NotificationFailures()
     ConfigReloadFailed: events.ConfigReloadFailed = events.ConfigReloadFailed()
+    TSDBNearLimit: stack.TSDBNearLimit = stack.TSDBNearLimit()
+    TSDBFailures: stack.TSDBFailures = stack.TSDBFailures()
     Watchdog: events.Watchdog = events.Watchdog()
 
     @classmethod

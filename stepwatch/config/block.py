@@ -12,6 +12,12 @@ from stepwatch.config.scalars import Switch
 from stepwatch.config.section import Section
 
 
+class Level(Section):
+    """The limits of one level of which some are crossed downwards: less is worse."""
+
+    falling: ClassVar[frozenset[str]] = frozenset()
+
+
 class Block(Section):
     """What `alerts.<Name>` holds: a switch, and limits by level."""
 
@@ -29,18 +35,22 @@ class Block(Section):
         return self
 
 
-def _beyond(warning: Any, critical: Any, at: tuple[str, ...]) -> Iterator[Fault]:
+def _beyond(
+    warning: Any, critical: Any, at: tuple[str, ...], falling: frozenset[str] = frozenset()
+) -> Iterator[Fault]:
     if warning is None or critical is None:
         return
     if isinstance(warning, Section):
         limits = dict(critical)
+        falling = warning.falling if isinstance(warning, Level) else falling
         for name, limit in warning:
-            yield from _beyond(limit, limits.get(name), (*at, name))
-    elif warning > critical:
+            yield from _beyond(limit, limits.get(name), (*at, name), falling)
+    elif warning < critical if at[-1] in falling else warning > critical:
+        this, other = ("raise", "lower") if at[-1] in falling else ("lower", "raise")
         yield Fault(
             f"is beyond the critical limit {quoted(critical)}",
             expected="a warning that comes before the critical alert",
-            cure="lower this limit, or raise the critical one",
+            cure=f"{this} this limit, or {other} the critical one",
             at=at,
             value=warning,
         )

@@ -42,6 +42,11 @@ def alert(name: str, run: str = "", severity: str = "critical", topic: str = "re
     return {label: value for label, value in labels.items() if value}
 
 
+def disk_low(disk: str, severity: str, instance: str, mountpoint: str) -> Labels:
+    """The alert about a disk, which is told from others by a label that no rule of inhibition asks for."""
+    return alert("DiskLow", "", severity, "stack", job=disk, instance=instance, mountpoint=mountpoint)
+
+
 def post(server: AlertmanagerServer, *alerts: Labels, over: bool = False) -> None:
     """Tell Alertmanager, as Prometheus does, of alerts that fire or (over) have ended."""
     now = datetime.now(timezone.utc)
@@ -165,6 +170,13 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         ),
         alert("TargetDown", "", "warning", "stack", job="gpu", **HOST),
         alert("TargetDown", "", "warning", "stack", job="runs", instance="b:9411"),
+        # A disk without room is one fault, on each machine, and mutes neither runs nor other machines.
+        disk_low("full", "critical", "n1:1", "/data"),
+        disk_low("the same", "warning", "n1:1", "/data"),
+        disk_low("another", "warning", "n1:1", "/home"),
+        disk_low("another machine's", "warning", "n2:1", "/data"),
+        alert("HostMemory", "", "warning", "stack", job="of the machine", instance="n1:1"),
+        alert("GradNormHigh", "on that machine", "warning", "gradient"),
         # Shown in the pages only, and no reason to say less of anything else.
         *(alert("Watchdog", topic="stack"), alert("RunFinished", "done", "info", "progress")),
         *(alert("RunStopped", "demoted", "info", "progress"), alert("RewardCollapse", "demoted")),
@@ -200,6 +212,11 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         ("RewardCollapse", "demoted"),
         ("LengthRunaway", "waits"),
         ("KLHigh", "told"),
+        ("DiskLow", "full"),
+        ("DiskLow", "another"),
+        ("DiskLow", "another machine's"),
+        ("HostMemory", "of the machine"),
+        ("GradNormHigh", "on that machine"),
     }
 
 

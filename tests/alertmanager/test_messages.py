@@ -150,13 +150,14 @@ def test_several_alerts_of_a_group_are_a_line_each_with_what_differs_and_one_set
         " (Was warning from 03:12 UTC, 21 Nov to 04:02 UTC, 21 Nov)\n"
         "Runbook: https://example.org/r#targetdown\n"
         "Dashboard at that time: https://g.example/base/d/stepwatch-runs?from=1763673125500&to=1763698325500\n"
-        "Silence this alert for 2 h: https://a.example/#/silences/new?filter=%7Balertname%3D%22TargetDown%22%7D"
+        "Silence this alert for 2 h: https://a.example/#/silences/new?filter=%7Balertname%3D%22TargetDown%22%2Cjob%3D%22gpu%22%7D"
     )
 
 
 def test_an_alert_about_a_gpu_leads_to_its_dashboard_and_to_a_silence_of_that_gpu(say: Say) -> None:
     lost = target_down("box 1:9411")
     lost["labels"] = {**lost["labels"], "alertname": "GPULost", "topic": "gpu", "gpu": "3", "uuid": "GPU-1"}
+    del lost["labels"]["job"]
 
     text = say(TEXT, lost)
 

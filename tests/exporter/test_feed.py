@@ -161,6 +161,7 @@ def test_a_page_that_dies_stops_its_run_and_goes_on_after_the_next_start(
     found = exporter.until(lambda found: found.state(trainer.run) == "stopped", seconds=50)
     assert found.value("rl_run_writer_present", run=trainer.run) == 0
     assert (found.value("stepwatch_target_errors_total") or 0) >= 1
+    assert (found.value("stepwatch_target_answered_timestamp_seconds") or 0) < time.time() - 30
     append(folder / "a.jsonl", verl_json(2, measured(2)))
     exporter.until(at("a", 2))
 
@@ -176,8 +177,9 @@ def test_a_page_that_dies_stops_its_run_and_goes_on_after_the_next_start(
 
 def test_a_trainer_that_is_not_there_yet_is_waited_for(folder: Path, start: Start, trainer: Trainer) -> None:
     exporter = start("--path", folder, *trainer.flags())
-    found = exporter.until(lambda found: found.value("stepwatch_target_up") == 0)
+    found = exporter.until(lambda found: found.value("stepwatch_target_up", source="prometheus_page") == 0)
     assert found.runs() == set()
+    assert found.value("stepwatch_target_answered_timestamp_seconds") is None
     trainer.begins()
     trainer.makes(3)
 

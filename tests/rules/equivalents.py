@@ -13,9 +13,28 @@ _XID = {
 }
 
 EQUIVALENTS: dict[str, Mapping[str, str]] = {
+    "EngineGone-warning": {"[2h])) > [0] ) -> 0.01": "changes are counted in whole numbers"},
+    "EngineKVCacheFull-warning": {"sglang_num_queue_reqs) > [0]  -> 0.01": "requests are whole"},
+    "EngineQueue-warning": {"sglang_num_queue_reqs) > [0]  -> 0.01": "requests are whole"},
     "GPUXid-critical": _XID,
     "GPUXid-warning": _XID,
+    "HostMemory-warning": {
+        "14400)) [<] 0 -> <=": "a line is never exactly at 0",
+        "14400)) < [0]  -> 0.01": "nor so close to it",
+    },
     "NotificationFailures-critical": {"> [0]  -> 0.01": _WHOLE},
+    "RayNodeLost-warning": {"[2h])) > [0] ) -> 0.01": "changes are counted in whole numbers"},
+    "RayWorkerOOM-warning": {
+        "> [0]  -> 0.01": _WHOLE,
+        "over_time(ray_memory_manager_worker_eviction_total [[1h]] ) -> [2h]": (
+            "what is older than an hour was there in the hour before"
+        ),
+        "(sum_over_time(up [[1h]] )) -> [2h]": "the same",
+    },
+    "ResumedWithLoss-info": {
+        "(rl_resume_lost_steps) >= [1]  -> 0.5": "steps are whole",
+        "(min_over_time(rl_resumes_total[1h])) >= [1]  -> 0.5": _WHOLE,
+    },
     "RuleFailures-critical": {"> [0]  -> 0.01": _WHOLE},
     "RunStopped-warning": {
         '(rl_run_state{state="stopped"}[10m])) == 1 and on  -> max': "the first condition decides",
@@ -23,6 +42,9 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         "[last_over_time] (rl_run_writer_present[10m])) == 0 -> min": "if its writer came back, it runs",
         "(rl_run_writer_present [[10m]] )) == 0 -> [20m]": "its state is forgotten as soon",
     },
+    "SeriesLimit-warning": {"> [0]  -> 0.01": _WHOLE},
+    "TSDBFailures-warning": {"> [0]  -> 0.01": _WHOLE},
+    "TSDBNearLimit-warning": {"> [0] ) > 0.9 -> 0.01": "bytes are whole"},
     "Watchdog-info": {"vector( [1] )": "it fires whatever its value is"},
 }
 """By the name of the rule, and a part of what is changed that no change with a difference has."""

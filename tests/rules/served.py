@@ -30,6 +30,18 @@ def _scraped(kind: str, *labels: str) -> Metric:
 
 DCGM_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname")
 
+ENGINE_LABELS = ("engine", "model_name")
+RAY_LABELS = ("ip", "NodeAddress", "SessionName", "Version", "WorkerId")
+FILE_SYSTEM_LABELS = ("device", "fstype", "mountpoint")
+
+SGLANG = {
+    "num_queue_reqs": GAUGE,
+    "token_usage": GAUGE,
+    "generation_tokens_total": COUNTER,
+    "num_requests_total": COUNTER,
+    "num_retracted_requests_total": COUNTER,
+}
+
 FOREIGN: Mapping[str, Mapping[str, Metric]] = {
     "Prometheus, of what it scrapes and judges": {
         "up": _scraped(GAUGE),
@@ -42,6 +54,14 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "prometheus_notifications_errors_total": _scraped(COUNTER, "alertmanager"),
         "prometheus_rule_evaluation_failures_total": _scraped(COUNTER, "rule_group"),
         "prometheus_rule_group_iterations_missed_total": _scraped(COUNTER, "rule_group"),
+        "prometheus_target_scrapes_exceeded_sample_limit_total": _scraped(COUNTER),
+        "prometheus_tsdb_compactions_failed_total": _scraped(COUNTER),
+        "prometheus_tsdb_head_truncations_failed_total": _scraped(COUNTER),
+        "prometheus_tsdb_lowest_timestamp_seconds": _scraped(GAUGE),
+        "prometheus_tsdb_retention_limit_bytes": _scraped(GAUGE),
+        "prometheus_tsdb_storage_blocks_bytes": _scraped(GAUGE),
+        "prometheus_tsdb_wal_corruptions_total": _scraped(COUNTER),
+        "prometheus_tsdb_wal_writes_failed_total": _scraped(COUNTER),
     },
     "Alertmanager": {
         "alertmanager_config_last_reload_successful": _scraped(GAUGE),
@@ -54,6 +74,34 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "DCGM_FI_DEV_GPU_UTIL": _scraped(GAUGE, *DCGM_LABELS),
         "DCGM_FI_DEV_FB_USED": _scraped(GAUGE, *DCGM_LABELS),
         "DCGM_FI_DEV_FB_FREE": _scraped(GAUGE, *DCGM_LABELS),
+    },
+    "vLLM": {
+        "vllm:num_requests_waiting": _scraped(GAUGE, *ENGINE_LABELS),
+        "vllm:kv_cache_usage_perc": _scraped(GAUGE, *ENGINE_LABELS),
+        "vllm:gpu_cache_usage_perc": _scraped(GAUGE, *ENGINE_LABELS),
+        "vllm:generation_tokens_total": _scraped(COUNTER, *ENGINE_LABELS),
+        "vllm:num_preemptions_total": _scraped(COUNTER, *ENGINE_LABELS),
+        "vllm:request_success_total": _scraped(COUNTER, "finished_reason", *ENGINE_LABELS),
+    },
+    "SGLang, with a colon or an underscore behind its name": {
+        f"sglang{mark}{name}": _scraped(kind, *ENGINE_LABELS)
+        for mark in ":_"
+        for name, kind in SGLANG.items()
+    },
+    "Ray": {
+        "ray_memory_manager_worker_eviction_total": _scraped(COUNTER, "Name", "NodeAddress", "Type"),
+        "ray_node_disk_free": _scraped(GAUGE, *RAY_LABELS),
+        "ray_node_disk_usage": _scraped(GAUGE, *RAY_LABELS),
+        "ray_node_mem_total": _scraped(GAUGE, *RAY_LABELS),
+        "ray_object_store_memory": _scraped(GAUGE, "Location", "ObjectState", *RAY_LABELS),
+    },
+    "node_exporter": {
+        "node_filesystem_avail_bytes": _scraped(GAUGE, *FILE_SYSTEM_LABELS),
+        "node_filesystem_readonly": _scraped(GAUGE, *FILE_SYSTEM_LABELS),
+        "node_filesystem_size_bytes": _scraped(GAUGE, *FILE_SYSTEM_LABELS),
+        "node_memory_MemAvailable_bytes": _scraped(GAUGE),
+        "node_memory_MemTotal_bytes": _scraped(GAUGE),
+        "node_time_seconds": _scraped(GAUGE),
     },
 }
 """Metrics of programs that are not ours, by program."""

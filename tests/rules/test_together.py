@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.runs.contract import STATISTICS
-from tests.rules import cards, gpu, idle, rendered, stack, variations, xids
+from tests.rules import cards, gpu, host, idle, ray, rendered, rollout, stack, upkeep, variations, xids
 from tests.rules import healthy as h
 from tests.rules import promtool as unit
 from tests.rules.healthy import HEALTHY
@@ -42,10 +42,20 @@ HEALTHY_GPU = {
 }
 
 
+QUIET_AROUND = {
+    **dict.fromkeys((*upkeep.FAILED, upkeep.REFUSED, upkeep.TOO_LARGE), 0),
+    **{rollout.engine(name): 0 for name in rollout.VLLM.values()},
+    ray.node_up(): 1,
+    ray.MEMORY: 2e12,
+    ray.SPILLED: 0,
+    upkeep.MLFLOW: 1,
+}
+
+
 def test_healthy_runs_on_healthy_gpus_and_a_healthy_stack_raise_nothing(
     promtool: Path, tmp_path: Path
 ) -> None:
-    rules = [rule for group in ("rl", "gpu", "stack") for rule in rendered.rules(group, {})]
+    rules = [rule for group in rendered.groups() for rule in rendered.rules(group, {})]
     phases = {
         "learns": (Phase(0, {}),),
         "learns, and is done": (Phase(0, {}), Phase(300, {h.STATE: "finished"})),
@@ -54,7 +64,9 @@ def test_healthy_runs_on_healthy_gpus_and_a_healthy_stack_raise_nothing(
     }
     series = {name: f"{value}+0x{SECONDS // INTERVAL}" for name, value in QUIET_STACK.items()}
     series |= {name: f"{value}+0x{SECONDS // INTERVAL}" for name, value in HEALTHY_GPU.items()}
-    series[stack.POLLED] = f"0+{INTERVAL}x{SECONDS // INTERVAL}"
+    series |= {name: f"{value}+0x{SECONDS // INTERVAL}" for name, value in QUIET_AROUND.items()}
+    series |= {**host.memory(f"500+0x{SECONDS // INTERVAL}"), **host.disk(f"5000+0x{SECONDS // INTERVAL}")}
+    series |= dict.fromkeys((stack.POLLED, upkeep.CLOCK), f"0+{INTERVAL}x{SECONDS // INTERVAL}")
     for run, its in phases.items():
         for target in (EXPORTER, OTHER_EXPORTER):
             series |= variations.samples(run, its, list(HEALTHY), target, until=SECONDS)

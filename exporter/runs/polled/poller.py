@@ -19,7 +19,7 @@ class Poller:
     """Polls from ``start`` until ``stop``.
 
     ``problem`` says why the last attempt failed, ``answered`` is when one last succeeded, in seconds
-    of the steady clock, and ``errors`` counts the failures.
+    of the steady clock, ``answered_at`` the same since the epoch, and ``errors`` counts the failures.
 
     Args:
         target: What is polled.
@@ -31,6 +31,7 @@ class Poller:
         self.target = target
         self.problem: str | None = None
         self.answered: float | None = None
+        self.answered_at: float | None = None
         self.errors = 0
         self._interval = interval
         self._take = take
@@ -60,7 +61,8 @@ class Poller:
             self._failed(f"{self.target.name}: {type(fault).__name__}, which is a fault of Stepwatch")
         else:
             if not self._stop.is_set():
-                self.problem, self.answered, self._pause = None, time.monotonic(), self._interval
+                self.problem, self._pause = None, self._interval
+                self.answered, self.answered_at = time.monotonic(), time.time()
                 self._take(events)
 
     def _failed(self, problem: str) -> None:

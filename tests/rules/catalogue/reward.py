@@ -179,7 +179,7 @@ RULES = (
                 "stuck at a floor",
                 {h.REWARD_MEDIAN_32: -0.59375, h.REWARD_MIN_32: -0.625},
                 limits=(
-                    Limit(h.REWARD_MEDIAN_32, UNTIL, 0, {h.REWARD_MIN_32: 0}),
+                    Limit(h.REWARD_MEDIAN_32, UNTIL, 0, {h.REWARD_MIN_32: 0.001}),
                     Limit(h.REWARD_MEDIAN_32, UNTIL, -0.625 + 0.1 * 0.625),
                 ),
                 needs=(h.REWARD_MEDIAN_32, h.REWARD_MIN_32),

@@ -1,0 +1,138 @@
+"""Each rule about what is around the runs speaks when it should, and says who it is about."""
+
+from __future__ import annotations
+
+import urllib.parse
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from tests.lacking import lacking
+from tests.rules import host, ray, rendered, replay, rollout, servers, stack, upkeep
+from tests.rules import promtool as unit
+from tests.rules.promtool import Alert, Group, Moment
+from tests.rules.stack import Scenario
+
+AROUND = {
+    (group, *rule): scenarios
+    for group, module in (
+        ("rollout", servers),
+        ("rollout", rollout),
+        ("ray", ray),
+        ("host", host),
+        ("stack", upkeep),
+    )
+    for rule, scenarios in module.SCENARIOS.items()
+}
+HOLES = ("<no value>", "%!", "?B", "? ", "NaN", "error calling")
+
+
+def _interval(scenario: Scenario) -> int:
+    return scenario.interval
+
+
+@pytest.mark.parametrize("rule", AROUND, ids="-".join)
+def test_fires_when_something_around_the_runs_fails(
+    rule: tuple[str, str, str], promtool: Path, tmp_path: Path
+) -> None:
+    group, alert, severity = rule
+    found = rendered.rule(alert, severity, group)
+    files = [
+        unit.write(
+            tmp_path,
+            f"every-{interval}",
+            unit.silently([found]),
+            [scenario.group(alert, found["labels"]) for scenario in scenarios],
+        )
+        for interval, scenarios in groupby(sorted(AROUND[rule], key=_interval), _interval)
+    ]
+    unit.check(promtool, *files)
+
+
+def _written(promtool: Path, folder: Path, rule: tuple[str, str, str]) -> list[Alert]:
+    """The messages of each scenario at the moment at which most fires."""
+    group, alert, severity = rule
+    files = []
+    for scenario in AROUND[rule]:
+        at, fired = max(scenario.alerts.items(), key=lambda moment: len(moment[1]))
+        if fired:
+            look = Group(
+                scenario.name, scenario.series, [Moment(at, {alert: []})], interval=scenario.interval
+            )
+            files.append(unit.write(folder, f"{len(files)}", [rendered.rule(alert, severity, group)], [look]))
+    return unit.seen(promtool, *files)
+
+
+@pytest.mark.parametrize("rule", AROUND, ids="-".join)
+def test_message_names_what_it_is_about_and_its_link_silences_that_alone(
+    rule: tuple[str, str, str], promtool: Path, tmp_path: Path
+) -> None:
+    alerts = _written(promtool, tmp_path, rule)
+    assert alerts
+    for alert in alerts:
+        summary, description = alert.annotations["summary"], alert.annotations["description"]
+        assert not [hole for hole in HOLES if hole in description], description
+        assert len(summary) <= 80
+        assert len(description) <= 300, description
+        who = {
+            name: alert.labels[name]
+            for name in alert.labels.keys() - {"alertname", "severity", "topic", "job"}
+        }
+        assert [value for value in who.values() if value not in description] == []
+        silenced = urllib.parse.unquote(alert.annotations["silence_url"].partition("?filter=")[2])
+        wanted = [f'{name}="{value}"' for name, value in who.items()]
+        assert rule[1] == "SeriesLimit" or [each for each in wanted if each not in silenced] == []
+
+
+@pytest.mark.parametrize(
+    ("scenario", "says"),
+    [
+        ("healthy", None),
+        (
+            "just below its share, until somebody tidies up",
+            "995B free of 9.766kiB, limits 10 % of it (at most 1TB)",
+        ),
+        (
+            "checkpoints come again, and there is no room for more",
+            "3.905kiB free of 9.766kiB, limits 10 % of it (at most 1TB) and 2 times a checkpoint's 1.953kiB",
+        ),
+    ],
+)
+def test_message_about_a_disk_names_what_a_checkpoint_takes_where_that_is_known(
+    scenario: str, says: str | None, promtool: Path, tmp_path: Path
+) -> None:
+    (found,) = [each for each in host.low(share=0.1, times=2) if each.name == scenario]
+    at = max(found.alerts, key=lambda moment: len(found.alerts[moment]))
+    group = Group(scenario, found.series, [Moment(at, {"DiskLow": []})], interval=found.interval)
+    rule = rendered.rule("DiskLow", "warning", "host")
+    written = unit.seen(promtool, unit.write(tmp_path, "disk", [rule], [group]))
+    assert [
+        alert.annotations["description"].partition(": ")[2].partition(", for ")[0] for alert in written
+    ] == ([] if says is None else [says])
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("vllm_opt125m.prom", set(rollout.VLLM.values()) | set(rollout.OLD_VLLM.values())),
+        ("sglang_llama3.1-8b_docs.prom", {rollout.SGLANG[what] for what in ("waiting", "cache", "tokens")}),
+        ("ray_head_2.6.1.prom", {"ray_node_mem_total", "ray_node_disk_usage", "ray_node_disk_free"}),
+    ],
+)
+def test_what_rules_ask_for_stands_on_recorded_pages(page: str, names: set[str]) -> None:
+    recorded = replay.REAL_RUNS / "prom" / page
+    if not recorded.exists():
+        lacking(f"there is no {recorded}")
+    text = recorded.read_text()
+    assert {name for name in names if f"\n{name}{{" not in text} == set()
+
+
+def test_where_there_are_no_engines_no_ray_and_no_machines_nothing_fires(
+    promtool: Path, tmp_path: Path
+) -> None:
+    rules = [rule for group in ("rollout", "ray", "host") for rule in rendered.rules(group)]
+    series = {stack.EXPORTER_UP: stack.UP, servers.RUN: stack.UP, stack.POLLED: "0+5x200"}
+    nothing = {rule["alert"]: [] for rule in rules}
+    group = Group("bare", series, [Moment(at, nothing) for at in (2, 62, 302, 902)])
+    unit.check(promtool, unit.write(tmp_path, "bare", unit.silently(rules), [group]))
