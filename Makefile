@@ -18,7 +18,8 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo "  RUNS=folder DEMO=1 NATIVE=1 for up, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
-	@echo "  CONFIG=file for all of these, ARGS='-k name' for test, bench and backtest; JOBS=number for test"
+	@echo "  CONFIG=file for all of these, ARGS='-k name' for test and bench,"
+	@echo "  ARGS=--suggest for backtest, JOBS=number for test"
 
 up: runtime ## Start the stack, or apply config.yaml to the running one; containers if Docker answers
 	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native)
