@@ -13,12 +13,13 @@ export RUNS CONFIG TO RUN NOTE FOR
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert mark silence alerts inspect generate test check bench mutate formats judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence alerts inspect backtest generate test check bench mutate formats judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo "  RUNS=folder DEMO=1 NATIVE=1 for up, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
-	@echo "  CONFIG=file for all of these, ARGS='-k name' for test and bench, JOBS=number for test"
+	@echo "  CONFIG=file for all of these, ARGS='-k name' for test and bench,"
+	@echo "  ARGS=--suggest for backtest, JOBS=number for test"
 
 up: runtime ## Start the stack, or apply config.yaml to the running one; containers if Docker answers
 	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native)
@@ -46,6 +47,9 @@ alerts: runtime ## Show the limits that hold, for all runs or one: make alerts R
 
 inspect: runtime ## Show what is read of logs or a page: make inspect RUNS=folder, file or URL
 	@$(STEPWATCH) inspect $(WITH) "$${RUNS:-./runs}"
+
+backtest: runtime ## Tell which alerts old runs would have raised: make backtest RUNS=folder or file
+	@$(STEPWATCH) backtest $(WITH) "$${RUNS:-./runs}" $(ARGS)
 
 generate: runtime ## Render config.yaml for the containers, and have Alertmanager read it
 	@$(PY) generate.py --reload $(WITH)

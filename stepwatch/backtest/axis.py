@@ -17,7 +17,7 @@ def values(low: float, high: float, unit: str, about: int) -> list[float]:
 
 def ticks(low: float, high: float, about: int) -> list[float]:
     """Multiples of 1, 2 or 5 times a power of ten between two numbers: so many, or up to twice as many."""
-    widest = (high - low) / about * (1 + 1e-9)
+    widest = max((high - low) / about * (1 + 1e-9), 1e-300)
     power = 10.0 ** math.floor(math.log10(widest))
     step = next(factor * power for factor in (5, 2, 1) if factor * power <= widest)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 MOST_POINTS = 400
 """Of one curve: a chart is not wider than that."""
 
+LARGEST = 1e300
+"""Where a value is larger than that, the height of a chart may be no number any more."""
+
 Point = tuple[int, float]
 """A step, and the value there."""
 
@@ -40,11 +43,11 @@ def _thinned(values: Mapping[int, float], steps: Sequence[int]) -> Iterator[Poin
     width = 1 if len(steps) <= MOST_POINTS else math.ceil(2 * len(steps) / MOST_POINTS)
     for start in range(1, len(steps) + 1, width):
         stretch = range(start, min(start + width, len(steps) + 1))
-        finite = [record for record in stretch if math.isfinite(values.get(record, math.nan))]
-        if not finite:
+        shown = [record for record in stretch if abs(values.get(record, math.nan)) < LARGEST]
+        if not shown:
             yield None
             continue
-        for record in sorted({min(finite, key=values.__getitem__), max(finite, key=values.__getitem__)}):
+        for record in sorted({min(shown, key=values.__getitem__), max(shown, key=values.__getitem__)}):
             yield steps[record - 1], values[record]
 
 

@@ -53,7 +53,7 @@ def find(places: Sequence[str], watched: Path) -> Places:
     found = logfiles.logs(places, watched)
     names = run_names({log.path: log.relative for log in found})
     missing = tuple(
-        Unjudged(place, (place,), "there is no such file or folder")
+        Unjudged(printable(Path(place)), (printable(Path(place)),), "there is no such file or folder")
         for place in places
         if not logfiles.logs([place], watched)
     )

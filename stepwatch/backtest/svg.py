@@ -24,7 +24,6 @@ LEAST_SPAN = 4
 BEYOND = 1.0
 """How far beyond the curves a limit may lie to be drawn, in heights of the curves: else they were flat."""
 
-
 _COLOURS = 6
 """The page has so many for curves."""
 

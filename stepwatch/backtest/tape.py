@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TextIO
 from exporter.exposition import escape, number
 from exporter.runs.discover import Found
 from exporter.runs.exposition import LABELS, latest, progress, statistics
+from exporter.runs.names import printable
 from exporter.runs.record import Event, Record
 from exporter.runs.roster import Roster
 from exporter.runs.run import Clock, Options, Run
@@ -47,7 +48,7 @@ def write(
         tapes = _Tapes(name, frozenset(metrics), samples)
         logfiles.read(found, options, partial(_Recorder, tapes))
         tapes.end()
-    files = tuple(map(str, found.parts))
+    files = tuple(map(printable, found.parts))
     return tuple(
         Replayed(tape.name, files, tape.run.source, tuple(tape.steps)) for tape in tapes.of_runs.values()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,21 @@ def test_a_name_with_quotes_and_backslashes_has_its_curves(shown: Shown, tmp_pat
     assert "Reward" in page.titles
 
 
+def test_names_that_are_no_text_and_values_beyond_all_bounds_are_shown_as_far_as_they_can_be(
+    backtest: Backtest, tmp_path: Path
+) -> None:
+    records = [{"reward": 1.7e308 * (-1) ** step, "kl": 5e-324 * (step % 2)} for step in range(30)]
+    log(tmp_path / "runs" / os.fsdecode(b"a\xff\x01.jsonl"), records)
+    backtest(tmp_path / "runs", os.fsdecode(b"gone\xff"), "--report", tmp_path)
+
+    page = Page((tmp_path / "index.html").read_text())
+    assert {r"a\xff", r"gone\xff"} <= {words.replace("\x01", "") for words in page.words}
+    for picture in re.findall("<svg.*?</svg>", page.text, re.S):
+        ElementTree.fromstring(picture)
+    kept = json.loads((tmp_path / "backtest.json").read_text())
+    assert {run["files"][0].partition("\\")[0] for run in kept["runs"]} == {"gone", f"{tmp_path}/runs/a"}
+
+
 def test_nothing_is_fetched_from_anywhere(shown: Shown, config: Path, tmp_path: Path) -> None:
     config.write_text("links: {runbook: 'https://docs.example.org/runbook'}\n")
     page = shown(log(tmp_path / "a.jsonl", exploding_kl()), "--suggest")
@@ -84,6 +100,7 @@ def test_a_runbook_in_the_checkout_is_found_from_wherever_the_page_lies(shown: S
     page = shown(log(tmp_path / "a.jsonl", exploding_kl()))
     (target,) = {target for target in page.attributes("href") if target.endswith("#klexplosion")}
     path = Path(target.removeprefix("file://").partition("#")[0])
+    assert path.is_absolute()
     assert "### KLExplosion" in path.read_text()
 
 
