@@ -212,10 +212,10 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         ("RewardCollapse", "demoted"),
         ("LengthRunaway", "waits"),
         ("KLHigh", "told"),
-        ("DiskLow", "full"),
-        ("DiskLow", "another"),
-        ("DiskLow", "another machine's"),
-        ("HostMemory", "of the machine"),
+        ("DiskLow", "full n1:1"),
+        ("DiskLow", "another n1:1"),
+        ("DiskLow", "another machine's n2:1"),
+        ("HostMemory", "of the machine n1:1"),
         ("GradNormHigh", "on that machine"),
     }
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.formats import real_logs
 from tests.lacking import lacking
-from tests.rules import host, ray, rendered, replay, rollout, servers, stack, upkeep
+from tests.rules import host, ray, rendered, rollout, servers, stack, upkeep
 from tests.rules import promtool as unit
 from tests.rules.promtool import Alert, Group, Moment
 from tests.rules.stack import Scenario
@@ -121,7 +122,7 @@ def test_message_about_a_disk_names_what_a_checkpoint_takes_where_that_is_known(
     ],
 )
 def test_what_rules_ask_for_stands_on_recorded_pages(page: str, names: set[str]) -> None:
-    recorded = replay.REAL_RUNS / "prom" / page
+    recorded = real_logs() / "prom" / page
     if not recorded.exists():
         lacking(f"there is no {recorded}")
     text = recorded.read_text()
