@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import generate
-from tests.real import Tool, alertmanager
+from tests.alertmanager.route import QUICK, Route
+from tests.real import AlertmanagerServer, Tool, WebhookSink, alertmanager
 
 Render = Callable[..., Path]
 
@@ -41,3 +42,11 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
         return folder / "alertmanager" / "generated"
 
     return rendered
+
+
+@pytest.fixture
+def route(version: str, render: Render) -> Iterator[Route]:
+    with WebhookSink() as sink:
+        folder = render(f"receivers: [{{name: oncall, webhook: {{url: '{sink.url}'}}}}]\n{QUICK}")
+        with AlertmanagerServer(version, folder) as server:
+            yield Route(server, folder, sink)

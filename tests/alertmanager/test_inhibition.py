@@ -1,0 +1,161 @@
+"""What a graver alert keeps quiet, what comes as one message, and what nobody is told of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.alertmanager.conftest import Render
+from tests.alertmanager.route import HOST, QUICK, Labels, Route, alert, told
+from tests.real import AlertmanagerServer, WebhookSink
+
+pytestmark = pytest.mark.e2e
+
+
+def disk_low(disk: str, severity: str, instance: str, mountpoint: str) -> Labels:
+    """The alert about a disk, which is told from others by a label that no rule of inhibition asks for."""
+    return alert("DiskLow", "", severity, "stack", job=disk, instance=instance, mountpoint=mountpoint)
+
+
+def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
+    """Every case has runs of its own, so that one look at the webhook judges all of them."""
+    told_about = route.settle(
+        # How a run ended is over whatever else it did, Stalled included.
+        *(alert("RunFailed", "failed", topic="progress"), alert("KLExplosion", "failed", topic="kl")),
+        *(alert("RunVanished", "vanished", topic="progress"), alert("RewardDrop", "vanished", "warning")),
+        *(
+            alert("KLExplosion", "vanished", topic="kl"),
+            alert("GPUIdleWhileRunning", "vanished", topic="gpu"),
+        ),
+        *(
+            alert("RunStopped", "stopped", "warning", "progress"),
+            alert("Stalled", "stopped", topic="progress"),
+        ),
+        # A stall is over the signals, but not over what may have caused it.
+        *(alert("Stalled", "stalled", topic="progress"), alert("RewardCollapse", "stalled")),
+        *(alert("NonFinite", "stalled", topic="gradient"), alert("XidError", "stalled", "warning", "gpu")),
+        # Critical is over warning, of the same topic.
+        *(alert("RewardCollapse", "sick"), alert("RewardDrop", "sick", "warning")),
+        alert("KLHigh", "sick", "warning", "kl"),
+        # Runs do not speak for each other, on one host either.
+        *(
+            alert("RunFailed", "one", topic="progress", **HOST),
+            alert("KLExplosion", "other", topic="kl", **HOST),
+        ),
+        alert("KLExplosion", "one of two", topic="kl", **HOST),
+        alert("KLHigh", "two of two", "warning", "kl", **HOST),
+        # Alerts about no run, or of no topic, do not either, on one host or on two.
+        *(alert("NotificationFailures", topic="stack"), alert("ConfigReloadFailed", "", "warning", "stack")),
+        *(alert("OwnPage", "own", topic=""), alert("OwnWarning", "own", "warning", "")),
+        *(alert("GPULost", topic="gpu", **HOST), alert("GPUHot", "", "warning", "gpu", **HOST)),
+        alert("GPUMemoryHigh", "", "warning", "gpu", instance="b:9411"),
+        # An exporter that is down is one fault, not two; on another host it is.
+        *(
+            alert("ExporterDown", topic="stack", job="runs", **HOST),
+            alert("TargetDown", "", "warning", "stack", job="runs", **HOST),
+        ),
+        alert("TargetDown", "", "warning", "stack", job="gpu", **HOST),
+        alert("TargetDown", "", "warning", "stack", job="runs", instance="b:9411"),
+        # A disk without room is one fault, on each machine, and mutes neither runs nor other machines.
+        disk_low("full", "critical", "n1:1", "/data"),
+        disk_low("the same", "warning", "n1:1", "/data"),
+        disk_low("another", "warning", "n1:1", "/home"),
+        disk_low("another machine's", "warning", "n2:1", "/data"),
+        alert("HostMemory", "", "warning", "stack", job="of the machine", instance="n1:1"),
+        alert("GradNormHigh", "on that machine", "warning", "gradient"),
+        # Shown in the pages only, and no reason to say less of anything else.
+        *(alert("Watchdog", topic="stack"), alert("RunFinished", "done", "info", "progress")),
+        *(alert("RunStopped", "demoted", "info", "progress"), alert("RewardCollapse", "demoted")),
+        *(
+            alert("Stalled", "waits", "info", "progress"),
+            alert("LengthRunaway", "waits", "warning", "length"),
+        ),
+        *(alert("KLExplosion", "told", "info", "kl"), alert("KLHigh", "told", "warning", "kl")),
+    )
+
+    assert told_about == {
+        ("RunFailed", "failed"),
+        ("RunVanished", "vanished"),
+        ("RunStopped", "stopped"),
+        ("Stalled", "stalled"),
+        ("XidError", "stalled"),
+        ("RewardCollapse", "sick"),
+        ("KLHigh", "sick"),
+        ("RunFailed", "one"),
+        ("KLExplosion", "other"),
+        ("KLExplosion", "one of two"),
+        ("KLHigh", "two of two"),
+        ("NotificationFailures", ""),
+        ("ConfigReloadFailed", ""),
+        ("OwnPage", "own"),
+        ("OwnWarning", "own"),
+        ("GPULost", "a:9411"),
+        ("GPUHot", "a:9411"),
+        ("GPUMemoryHigh", "b:9411"),
+        ("ExporterDown", "runs a:9411"),
+        ("TargetDown", "gpu a:9411"),
+        ("TargetDown", "runs b:9411"),
+        ("RewardCollapse", "demoted"),
+        ("LengthRunaway", "waits"),
+        ("KLHigh", "told"),
+        ("DiskLow", "full n1:1"),
+        ("DiskLow", "another n1:1"),
+        ("DiskLow", "another machine's n2:1"),
+        ("HostMemory", "of the machine n1:1"),
+        ("GradNormHigh", "on that machine"),
+    }
+
+
+def test_alerts_of_one_name_run_and_severity_come_as_one_message_and_others_apart(route: Route) -> None:
+    route.settle(
+        alert("KLExplosion", "a", topic="kl"),
+        alert("KLExplosion", "b", topic="kl"),
+        alert("RewardDrop", "a", "warning"),
+        *(
+            alert("TargetDown", "", "warning", "stack", job="gpu", instance=f"n{number}:1")
+            for number in range(3)
+        ),
+    )
+
+    sizes = {
+        tuple(message.payload["groupLabels"].values()): len(message.alerts) for message in route.sink.received
+    }
+    assert sizes == {
+        ("KLExplosion", "a", "critical"): 1,
+        ("KLExplosion", "b", "critical"): 1,
+        ("RewardDrop", "a", "warning"): 1,
+        ("TargetDown", "warning"): 3,
+    }
+    assert len(route.sink.received) == len(sizes), "nothing is said twice"
+
+
+def test_what_was_kept_quiet_is_told_when_the_graver_alert_is_over(route: Route) -> None:
+    over, under = alert("RunFailed", "a", topic="progress"), alert("KLExplosion", "a", topic="kl")
+    assert route.settle(over, under) == {("RunFailed", "a")}
+
+    assert route.settle(over, over=True) == {("RunFailed", "a"), ("KLExplosion", "a")}
+    assert told(route.sink, "resolved") == {("RunFailed", "a")}
+
+
+def test_info_is_told_to_nobody_when_it_fires_alone_when_others_do_and_when_they_are_over(
+    version: str, render: Render
+) -> None:
+    with WebhookSink() as sink, WebhookSink() as grave:
+        folder = render(
+            f"receivers:\n- {{name: all, webhook: {{url: '{sink.url}'}}}}\n"
+            f"- {{name: grave, webhook: {{url: '{grave.url}'}}, severities: [critical]}}\n{QUICK}"
+        )
+        with AlertmanagerServer(version, folder) as server:
+            route = Route(server, folder, sink)
+            shown = [alert(name, "a", "info", "kl") for name in ("RunFinished", "KLHigh", "OwnNote")]
+            page, warning = alert("KLExplosion", "a", topic="kl"), alert("RewardDrop", "a", "warning")
+            vanished = alert("RunVanished", "a", topic="progress")
+            assert route.settle(*shown) == set()
+            assert route.settle(page, warning, *shown) == {("KLExplosion", "a"), ("RewardDrop", "a")}
+            route.settle(vanished, *shown)
+            route.settle(vanished, page, warning, over=True)
+            route.settle(*shown, over=True)
+
+    assert told(sink) == {("KLExplosion", "a"), ("RewardDrop", "a"), ("RunVanished", "a")}
+    assert told(grave) == {("KLExplosion", "a"), ("RunVanished", "a")}
+    for status in ("firing", "resolved"):
+        assert {name for name, _ in told(sink, status)} <= {"KLExplosion", "RewardDrop", "RunVanished"}
