@@ -27,11 +27,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--report", type=Path, metavar="DIR", help="keep a page with curves, and the JSON, here"
     )
     parser.add_argument("--fail-on", choices=FAILING, help="exit with 1 if such an alert would have fired")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="logs read at once")
+    parser.add_argument("--jobs", type=_count, default=os.cpu_count(), help="logs read at once")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a value to try")
     parser.add_argument(
         "--suggest", action="store_true", help="tell which limits would have changed the outcome"
     )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text} is no whole number of 1 or more")
+    return int(text)
 
 
 def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
