@@ -28,6 +28,9 @@ def _scraped(kind: str, *labels: str) -> Metric:
     return Metric(kind, TARGET.union(labels))
 
 
+FILE_SYSTEM = ("device", "fstype", "mountpoint")
+VLLM = ("engine", "model_name")
+SGLANG = ("engine_type", "model_name", "tp_rank", "pp_rank")
 DCGM_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname")
 
 FOREIGN: Mapping[str, Mapping[str, Metric]] = {
@@ -42,6 +45,14 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "prometheus_notifications_errors_total": _scraped(COUNTER, "alertmanager"),
         "prometheus_rule_evaluation_failures_total": _scraped(COUNTER, "rule_group"),
         "prometheus_rule_group_iterations_missed_total": _scraped(COUNTER, "rule_group"),
+        "prometheus_target_scrapes_exceeded_sample_limit_total": _scraped(COUNTER),
+        "prometheus_tsdb_compactions_failed_total": _scraped(COUNTER),
+        "prometheus_tsdb_head_truncations_failed_total": _scraped(COUNTER),
+        "prometheus_tsdb_lowest_timestamp_seconds": _scraped(GAUGE),
+        "prometheus_tsdb_retention_limit_bytes": _scraped(GAUGE),
+        "prometheus_tsdb_storage_blocks_bytes": _scraped(GAUGE),
+        "prometheus_tsdb_wal_corruptions_total": _scraped(COUNTER),
+        "prometheus_tsdb_wal_writes_failed_total": _scraped(COUNTER),
     },
     "Alertmanager": {
         "alertmanager_config_last_reload_successful": _scraped(GAUGE),
@@ -49,6 +60,40 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "alertmanager_notifications_failed_total": _scraped(
             COUNTER, "integration", "reason", "receiver_name"
         ),
+    },
+    "node_exporter": {
+        "node_filesystem_avail_bytes": _scraped(GAUGE, *FILE_SYSTEM),
+        "node_filesystem_readonly": _scraped(GAUGE, *FILE_SYSTEM),
+        "node_filesystem_size_bytes": _scraped(GAUGE, *FILE_SYSTEM),
+        "node_memory_MemAvailable_bytes": _scraped(GAUGE),
+        "node_memory_MemTotal_bytes": _scraped(GAUGE),
+        "node_time_seconds": _scraped(GAUGE),
+    },
+    "Ray": {
+        "ray_memory_manager_worker_eviction_total": _scraped(COUNTER, "Type", "Name"),
+        "ray_node_disk_free": _scraped(GAUGE, "ip"),
+        "ray_node_disk_usage": _scraped(GAUGE, "ip"),
+        "ray_node_mem_total": _scraped(GAUGE, "ip"),
+        "ray_object_store_memory": _scraped(GAUGE, "Location", "ObjectState"),
+    },
+    "vLLM": {
+        "vllm:generation_tokens_total": _scraped(COUNTER, *VLLM),
+        "vllm:gpu_cache_usage_perc": _scraped(GAUGE, *VLLM),
+        "vllm:kv_cache_usage_perc": _scraped(GAUGE, *VLLM),
+        "vllm:num_preemptions_total": _scraped(COUNTER, *VLLM),
+        "vllm:num_requests_waiting": _scraped(GAUGE, *VLLM),
+        "vllm:request_success_total": _scraped(COUNTER, *VLLM, "finished_reason"),
+    },
+    "SGLang": {
+        f"sglang{mark}{name}": _scraped(kind, *SGLANG)
+        for mark in ":_"
+        for name, kind in (
+            ("generation_tokens_total", COUNTER),
+            ("num_queue_reqs", GAUGE),
+            ("num_requests_total", COUNTER),
+            ("num_retracted_requests_total", COUNTER),
+            ("token_usage", GAUGE),
+        )
     },
     "NVIDIA's dcgm-exporter, where it is used instead of ours": {
         "DCGM_FI_DEV_GPU_UTIL": _scraped(GAUGE, *DCGM_LABELS),
