@@ -42,8 +42,8 @@ def unknown_metrics(rule: JsonObject) -> Iterator[str]:
 
 
 def impossible_joins(rule: JsonObject) -> Iterator[str]:
-    """Series are joined by labels that both sides have."""
-    return labelled.faults(expressions.parse(rule["expr"]))
+    """Series are joined by labels that both sides have; of an unknown metric none are known."""
+    return iter(()) if any(unknown_metrics(rule)) else labelled.faults(expressions.parse(rule["expr"]))
 
 
 def no_comparison(rule: JsonObject) -> Iterator[str]:

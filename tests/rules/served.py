@@ -28,6 +28,9 @@ def _scraped(kind: str, *labels: str) -> Metric:
     return Metric(kind, TARGET.union(labels))
 
 
+FILE_SYSTEM = ("device", "fstype", "mountpoint")
+VLLM = ("engine", "model_name")
+SGLANG = ("engine_type", "model_name", "tp_rank", "pp_rank")
 DCGM_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname")
 
 ENGINE_LABELS = ("engine", "model_name")
@@ -69,6 +72,40 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "alertmanager_notifications_failed_total": _scraped(
             COUNTER, "integration", "reason", "receiver_name"
         ),
+    },
+    "node_exporter": {
+        "node_filesystem_avail_bytes": _scraped(GAUGE, *FILE_SYSTEM),
+        "node_filesystem_readonly": _scraped(GAUGE, *FILE_SYSTEM),
+        "node_filesystem_size_bytes": _scraped(GAUGE, *FILE_SYSTEM),
+        "node_memory_MemAvailable_bytes": _scraped(GAUGE),
+        "node_memory_MemTotal_bytes": _scraped(GAUGE),
+        "node_time_seconds": _scraped(GAUGE),
+    },
+    "Ray": {
+        "ray_memory_manager_worker_eviction_total": _scraped(COUNTER, "Type", "Name"),
+        "ray_node_disk_free": _scraped(GAUGE, "ip"),
+        "ray_node_disk_usage": _scraped(GAUGE, "ip"),
+        "ray_node_mem_total": _scraped(GAUGE, "ip"),
+        "ray_object_store_memory": _scraped(GAUGE, "Location", "ObjectState"),
+    },
+    "vLLM": {
+        "vllm:generation_tokens_total": _scraped(COUNTER, *VLLM),
+        "vllm:gpu_cache_usage_perc": _scraped(GAUGE, *VLLM),
+        "vllm:kv_cache_usage_perc": _scraped(GAUGE, *VLLM),
+        "vllm:num_preemptions_total": _scraped(COUNTER, *VLLM),
+        "vllm:num_requests_waiting": _scraped(GAUGE, *VLLM),
+        "vllm:request_success_total": _scraped(COUNTER, *VLLM, "finished_reason"),
+    },
+    "SGLang": {
+        f"sglang{mark}{name}": _scraped(kind, *SGLANG)
+        for mark in ":_"
+        for name, kind in (
+            ("generation_tokens_total", COUNTER),
+            ("num_queue_reqs", GAUGE),
+            ("num_requests_total", COUNTER),
+            ("num_retracted_requests_total", COUNTER),
+            ("token_usage", GAUGE),
+        )
     },
     "NVIDIA's dcgm-exporter, where it is used instead of ours": {
         "DCGM_FI_DEV_GPU_UTIL": _scraped(GAUGE, *DCGM_LABELS),
