@@ -33,18 +33,6 @@ VLLM = ("engine", "model_name")
 SGLANG = ("engine_type", "model_name", "tp_rank", "pp_rank")
 DCGM_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname")
 
-ENGINE_LABELS = ("engine", "model_name")
-RAY_LABELS = ("ip", "NodeAddress", "SessionName", "Version", "WorkerId")
-FILE_SYSTEM_LABELS = ("device", "fstype", "mountpoint")
-
-SGLANG = {
-    "num_queue_reqs": GAUGE,
-    "token_usage": GAUGE,
-    "generation_tokens_total": COUNTER,
-    "num_requests_total": COUNTER,
-    "num_retracted_requests_total": COUNTER,
-}
-
 FOREIGN: Mapping[str, Mapping[str, Metric]] = {
     "Prometheus, of what it scrapes and judges": {
         "up": _scraped(GAUGE),
@@ -111,34 +99,6 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "DCGM_FI_DEV_GPU_UTIL": _scraped(GAUGE, *DCGM_LABELS),
         "DCGM_FI_DEV_FB_USED": _scraped(GAUGE, *DCGM_LABELS),
         "DCGM_FI_DEV_FB_FREE": _scraped(GAUGE, *DCGM_LABELS),
-    },
-    "vLLM": {
-        "vllm:num_requests_waiting": _scraped(GAUGE, *ENGINE_LABELS),
-        "vllm:kv_cache_usage_perc": _scraped(GAUGE, *ENGINE_LABELS),
-        "vllm:gpu_cache_usage_perc": _scraped(GAUGE, *ENGINE_LABELS),
-        "vllm:generation_tokens_total": _scraped(COUNTER, *ENGINE_LABELS),
-        "vllm:num_preemptions_total": _scraped(COUNTER, *ENGINE_LABELS),
-        "vllm:request_success_total": _scraped(COUNTER, "finished_reason", *ENGINE_LABELS),
-    },
-    "SGLang, with a colon or an underscore behind its name": {
-        f"sglang{mark}{name}": _scraped(kind, *ENGINE_LABELS)
-        for mark in ":_"
-        for name, kind in SGLANG.items()
-    },
-    "Ray": {
-        "ray_memory_manager_worker_eviction_total": _scraped(COUNTER, "Name", "NodeAddress", "Type"),
-        "ray_node_disk_free": _scraped(GAUGE, *RAY_LABELS),
-        "ray_node_disk_usage": _scraped(GAUGE, *RAY_LABELS),
-        "ray_node_mem_total": _scraped(GAUGE, *RAY_LABELS),
-        "ray_object_store_memory": _scraped(GAUGE, "Location", "ObjectState", *RAY_LABELS),
-    },
-    "node_exporter": {
-        "node_filesystem_avail_bytes": _scraped(GAUGE, *FILE_SYSTEM_LABELS),
-        "node_filesystem_readonly": _scraped(GAUGE, *FILE_SYSTEM_LABELS),
-        "node_filesystem_size_bytes": _scraped(GAUGE, *FILE_SYSTEM_LABELS),
-        "node_memory_MemAvailable_bytes": _scraped(GAUGE),
-        "node_memory_MemTotal_bytes": _scraped(GAUGE),
-        "node_time_seconds": _scraped(GAUGE),
     },
 }
 """Metrics of programs that are not ours, by program."""
