@@ -136,6 +136,12 @@ def step() -> str:
     return "step " + value(THIS.metric("rl_step"), "%.0f")
 
 
+def reward() -> str:
+    """The reward and its best beside another signal, if the trainer logs it."""
+    best = THIS.of("best", "reward")
+    return given(best, f"; reward {value(THIS.metric('rl_reward'))}, best {value(best)}")
+
+
 def names(expression: str, label: str) -> str:
     """The values of a label in the result of an expression about the alert's run."""
     return _listed(_asked(expression), label)
