@@ -31,6 +31,7 @@ def values(step: int, dice: random.Random) -> dict[str, float]:
     """One step of a run that learns slowly."""
     signals = {key: dice.gauss(1.0, 0.05) for key in SIGNALS}
     signals["critic/score/mean"] += step * 1e-5
+    signals["response_length/clip_ratio"] = dice.gauss(0.05, 0.01)
     return {**signals, **{key: dice.random() for key in OTHERS}, "training/global_step": step}
 
 

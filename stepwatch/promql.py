@@ -221,12 +221,15 @@ def left(there: str) -> str:
     )
 
 
+def those_of(pattern: str | None) -> Operands:
+    """Operands about the runs of a pattern, or about all."""
+    return Operands("" if pattern is None else f'run=~"{to_re2(pattern)}"')
+
+
 def runs(variant: Variant) -> Operands:
     """Operands about the runs that a set of limits is for."""
-    matchers = [f'run=~"{to_re2(variant.only)}"'] if variant.only is not None else []
-    if variant.without:
-        matchers.append(f'run!~"{alternation(variant.without)}"')
-    return Operands(",".join(matchers))
+    others = f'run!~"{alternation(variant.without)}"' if variant.without else ""
+    return Operands(",".join(filter(None, [those_of(variant.only).matcher, others])))
 
 
 THIS = Operands(THIS_RUN, joined=False)
