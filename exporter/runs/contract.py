@@ -136,6 +136,7 @@ STATISTICS: tuple[Statistic, ...] = (
     # gradient, policy and critic
     Statistic("median_over_steps", "grad_norm", H, steps=5),
     Statistic("mean_over_steps", "grad_norm", steps=64, at_least=20),
+    Statistic("noise", "grad_norm"),
     Statistic("min_over_steps", "policy_clip_ratio", H, steps=5),
     Statistic("min_over_steps", "policy_loss", H, steps=20),
     Statistic("max_over_steps", "explained_variance", L, steps=20),

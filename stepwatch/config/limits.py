@@ -223,7 +223,8 @@ class Truncation(Block):
 
 
 class GradNormHigh(Block):
-    """Median of 5 steps against the mean of 64, and against `above`."""
+    """Median of 5 steps against the mean of 64 and `noises` above it, and against `above`."""
 
     warning: Limit | None = 4
+    noises: Limit = 4
     above: Limit | None = None

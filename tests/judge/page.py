@@ -76,8 +76,8 @@ def _firsts(alarms: Iterable[Alarm]) -> Iterable[Alarm]:
 
 def false(score: Score) -> list[str]:
     """A row for each false alarm."""
-    rows = ((log, alarm.name, alarm.severity, str(alarm.record)) for log, alarm in score.false)
-    return list(_table(FALSE, rows))
+    rows = [(log, alarm.name, alarm.severity, str(alarm.record)) for log, alarm in score.false]
+    return list(_table(FALSE, rows)) if rows else ["None."]
 
 
 def delays(found: Iterable[Delays]) -> list[str]:

@@ -92,6 +92,7 @@ TRUNCATED_START = _is(0.125, statistic("start", "truncated_ratio"))
 
 # gradient, policy and critic: a tenth is clipped, half of the variance is explained
 GRAD_NORM_MEDIAN = _is(1.0, statistic("median_over_steps", "grad_norm", steps=5))
+GRAD_NORM_NOISE = _is(0.25, statistic("noise", "grad_norm"))
 GRAD_NORM_MEAN = _is(1.0, statistic("mean_over_steps", "grad_norm", steps=64))
 CLIPPED_MIN = _is(0.1, statistic("min_over_steps", "policy_clip_ratio", steps=5))
 POLICY_LOSS_MIN = _is(-0.5, statistic("min_over_steps", "policy_loss", steps=20))
