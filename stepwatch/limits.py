@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stepwatch.config import Config, Duration, load
+from stepwatch.config import Config, Duration, Size, load
 from stepwatch.config.block import Block
 from stepwatch.config.errors import KeyPath, spell
 from stepwatch.tables import Say, table
@@ -127,15 +127,21 @@ def _rows(alert: Alert) -> Iterator[tuple[str, ...]]:
         yield alert.name, alert.severity, limit.key, value, limit.origin
 
 
+def _told(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    return str(value) if isinstance(value, Duration | Size) else value
+
+
 def _written(value: Any) -> str:
     """A value as config.yaml has it."""
-    return str(value) if isinstance(value, str | Duration) else json.dumps(value)
+    told = _told(value)
+    return told if isinstance(told, str) else json.dumps(told)
 
 
 def _plain(alert: Alert) -> dict[str, Any]:
     limits = {
         limit.key: {
-            "value": str(limit.value) if isinstance(limit.value, Duration) else limit.value,
+            "value": _told(limit.value),
             "from": limit.origin,
         }
         for limit in alert.limits

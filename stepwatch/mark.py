@@ -18,11 +18,13 @@ def mark(config: Path, run: str, note: str | None, say: Say) -> int:
     Raises:
         Refused: There is no such run, the note cannot be shown, or the exporter does not answer.
     """
-    exporter = f"http://{load(config).address('exporter')}"
+    settings = load(config)
+    exporter, keep = f"http://{settings.address('exporter')}", settings.notify.keep_firing_for
     answer = pages.order(f"{exporter}/-/mark", {"run": run, "note": note})
     if answer is None:
         raise Refused(pages.unanswered("The run exporter", exporter))
     if answer:
         raise Refused(f"Nothing was marked. {answer}")
     say(f"Marked {run}: from its next step on, start, best, peak, noise and windows begin anew.")
+    say(f"What fires by the old level ends {keep} later (notify.keep_firing_for).")
     return 0

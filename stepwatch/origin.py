@@ -82,6 +82,7 @@ def _lines(root: Path, context: Mapping[str, Any], file: PurePosixPath) -> list[
     """The lines of a generated file, the first of which says that it is generated."""
     template = PurePosixPath(file.parts[0], "templates", *file.parts[2:])
     marking = environment(root, context)
+    marking.bytecode_cache = None  # what was compiled before has no marks
     marking.add_extension(_Marking)
     text = marking.get_template(f"{template}.j2").render()
     return [_Line("", ()), *map(_line, text.split("\n"))]

@@ -44,7 +44,8 @@ def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
     """Judge old runs and tell what came of it.
 
     Returns:
-        0; 1 if an alert of ``--fail-on`` would have fired; 2 if a file could not be judged.
+        0; 1 if an alert of ``--fail-on`` would have fired; 2 if a file could not be judged, or there is
+        no run.
     """
     settings = load_changed(config, options.set)
     drawn = _drawn(options, settings)
@@ -56,7 +57,7 @@ def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
         suggestions = loaded.suggestions(progress) if options.suggest else None
     report = Report(results, tuple(options.set), suggestions)
     _tell(options, report, page(report, charts, settings) if drawn else "", say)
-    if results.failed:
+    if results.failed or not results.runs:
         return 2
     return int(bool(options.fail_on) and results.fired(*FAILING[options.fail_on]))
 

@@ -16,6 +16,9 @@ from stepwatch.backtest import tape
 from stepwatch.backtest.results import Unjudged
 from stepwatch.backtest.tape import Replayed
 
+MISSING = "there is no such file or folder"
+EMPTY = "there is no file in it"
+
 SAMPLES = ".samples"
 """How the names of the files of samples end."""
 
@@ -53,7 +56,9 @@ def find(places: Sequence[str], watched: Path) -> Places:
     found = logfiles.logs(places, watched)
     names = run_names({log.path: log.relative for log in found})
     missing = tuple(
-        Unjudged(printable(Path(place)), (printable(Path(place)),), "there is no such file or folder")
+        Unjudged(
+            printable(Path(place)), (printable(Path(place)),), EMPTY if Path(place).exists() else MISSING
+        )
         for place in places
         if not logfiles.logs([place], watched)
     )

@@ -29,7 +29,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class Judged:
-    """A run and its alerts, in the order in which they would have fired."""
+    """A run, its signals that rules look at, and its alerts in the order in which they would have fired."""
 
     run: str
     files: tuple[str, ...]
@@ -37,6 +37,7 @@ class Judged:
     records: int
     first_step: int | None
     last_step: int | None
+    signals: tuple[str, ...]
     alerts: tuple[Alert, ...]
 
     def document(self) -> dict[str, Any]:

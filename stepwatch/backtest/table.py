@@ -11,6 +11,9 @@ from stepwatch.backtest.suggestions import Suggestion
 from stepwatch.tables import table
 
 SUGGESTED = ("limit", "alert", "severity", "now", "fires on", "lower", "higher")
+NOTHING = "There is no run in what was named. docs/formats.md lists what is understood."
+UNKNOWN = "none of its keys is a signal that rules look at; `make inspect` shows them"
+
 HEAD = ("alert", "severity", "records", "steps", "value", "threshold", "")
 
 
@@ -19,6 +22,9 @@ def lines(report: Report) -> Iterator[str]:
     results = report.results
     for run in results.runs:
         yield from _error(run) if isinstance(run, Unjudged) else _run(run)
+    if not results.runs:
+        yield NOTHING
+        return
     yield ""
     yield f"Left out, as no old log can tell: {', '.join(results.left_out)}."
     if report.suggestions is not None:
@@ -33,7 +39,7 @@ def _error(run: Unjudged) -> Iterator[str]:
 def _run(run: Judged) -> Iterator[str]:
     yield f"{run.run}: {extent(run)}, {run.format}"
     if not run.alerts:
-        yield "  no alert"
+        yield "  no alert" if run.signals else f"  no alert: {UNKNOWN}"
         return
     for line in table([HEAD, *map(_row, run.alerts)]):
         yield f"  {line}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from exporter.exposition import escape, number
+from exporter.runs.contract import JUDGED
 from exporter.runs.discover import Found
 from exporter.runs.exposition import LABELS, latest, progress, statistics
 from exporter.runs.names import printable
@@ -28,12 +29,13 @@ GONE = math.nan
 
 
 class Replayed(NamedTuple):
-    """A run that was written: its ``steps`` are those of its records, in order."""
+    """A run that was written: the ``steps`` of its records, and its ``signals`` that rules look at."""
 
     run: str
     files: tuple[str, ...]
     format: str
     steps: tuple[int, ...]
+    signals: tuple[str, ...]
 
 
 def write(
@@ -50,7 +52,8 @@ def write(
         tapes.end()
     files = tuple(map(printable, found.parts))
     return tuple(
-        Replayed(tape.name, files, tape.run.source, tuple(tape.steps)) for tape in tapes.of_runs.values()
+        Replayed(tape.name, files, tape.run.source, tuple(tape.steps), tape.signals())
+        for tape in tapes.of_runs.values()
     )
 
 
@@ -91,6 +94,10 @@ class _Tape:
         for series in self._written.keys() - served.keys():
             self._sample(series, GONE, now)
             del self._written[series]
+
+    def signals(self) -> tuple[str, ...]:
+        """Those that rules look at and that were logged."""
+        return tuple(signal for signal in self.run.latest if signal in JUDGED)
 
     def _served(self) -> dict[str, float]:
         served = {

@@ -51,7 +51,7 @@ class Judge:
         found.sort(key=lambda episode: episode.first)
         alerts = tuple(self._alert(run, episode, found) for episode in found)
         first, last = (min(run.steps), max(run.steps)) if run.steps else (None, None)
-        return Judged(run.run, run.files, run.format, records, first, last, alerts)
+        return Judged(run.run, run.files, run.format, records, first, last, run.signals, alerts)
 
     def _alert(self, run: Replayed, episode: Episode, others: Sequence[Episode]) -> Alert:
         value, threshold = self._measured(run.run, episode)

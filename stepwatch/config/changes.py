@@ -44,7 +44,10 @@ def _change(text: str) -> tuple[KeyPath, Any]:
             expected="keys with dots between them, and a value",
             cure="write, for example, alerts.KL.warning.above_start=0.3",
         )
-    return tuple(key.strip().split(".")), parse(value, f"{SOURCE} {key}").values
+    document = parse(value, f"{SOURCE} {key}")
+    if document.problems:
+        raise ConfigError(f"{SOURCE} {key}", document.problems)
+    return tuple(key.strip().split(".")), document.values
 
 
 def _with(values: Any, key: KeyPath, value: Any) -> Any:

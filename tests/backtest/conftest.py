@@ -10,7 +10,7 @@ import pytest
 from stepwatch.__main__ import main
 from tests import real
 
-Values = Mapping[str, float]
+Values = Mapping[str, Any]
 Told = tuple[int, str, str]
 Backtest = Callable[..., Told]
 

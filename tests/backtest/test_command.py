@@ -91,6 +91,7 @@ def test_a_value_is_tried_without_an_edit(backtest: Backtest, newest: None, tmp_
         ("alerts.KL.warning.above_strat=1", "did you mean above_start?"),
         ("alerts.KLL.warning.above_start=1", "did you mean KL?"),
         ("alerts.KL.warning", "names no value"),
+        ("alerts.KL.enabled=no", "Expected: true or false"),
         ("alerts.KL.warning.above_start=3", "is beyond the critical limit 1"),
     ],
 )
@@ -121,6 +122,26 @@ def test_a_file_that_cannot_be_judged_is_told_and_the_rest_goes_on(
     assert by_file[str(text)]["error"] == "no record of a trainer"
     assert by_file[str(tmp_path / "gone.jsonl")]["error"] == "there is no such file or folder"
     assert len(by_file[str(good)]["alerts"]) == 2
+
+
+@pytest.mark.parametrize("content", [None, "milk, bread\n"])
+def test_a_folder_without_a_run_is_no_success(
+    content: str | None, backtest: Backtest, newest: None, tmp_path: Path
+) -> None:
+    (tmp_path / "runs").mkdir()
+    if content:
+        (tmp_path / "runs" / "notes.txt").write_text(content)
+    code, out, _ = backtest(tmp_path / "runs", "--fail-on", "critical")
+    assert code == 2
+    assert "There is no run" in out or "there is no file in it" in out
+
+
+def test_a_run_of_which_rules_know_nothing_is_told_apart_from_a_healthy_one(
+    backtest: Backtest, newest: None, tmp_path: Path
+) -> None:
+    path = log(tmp_path / "a.jsonl", [{"data": {"my/score": 0.5 + step / 7}} for step in range(20)])
+    code, out, _ = backtest(path)
+    assert (code, "no alert: none of its keys is a signal" in out) == (0, True)
 
 
 def test_what_else_lies_in_a_folder_is_no_error(backtest: Backtest, newest: None, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def write_scoped(path):
     """What only other trainers than verl log."""
     for step in range(60):
         values = {"reward_mean": 0.01 * step, "reward_std": 0.2, "zero_std_ratio": 0.1, "kl_engine": 0.001}
+        values["kl_teacher"] = 0.5
         record = {"timestamp": time.time(), "scope": "rollout", "step": step, **values}
         with path.open("a") as file:
             file.write(json.dumps(record) + "\n")

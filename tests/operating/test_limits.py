@@ -42,7 +42,7 @@ def limit(alert: Alert, key: str) -> tuple[str, str]:
 
 
 def test_each_alert_that_is_rendered_is_told_and_no_other() -> None:
-    rules = [rule for group in ("rl", "gpu", "stack") for rule in rendered.rules(group, {})]
+    rules = [rule for group in rendered.groups() for rule in rendered.rules(group, {})]
 
     on = {name for name, alert in told(None, {}).items() if alert.enabled}
     assert on == {(rule["alert"], rule["labels"]["severity"]) for rule in rules}

@@ -102,6 +102,16 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {EXPORTER_UP: UP, POLLED: "5+0x200"},
             {127: [], 132: [EXPORTER]},
         ),
+        Scenario(
+            "has stopped reading, and is not scraped for half a minute",
+            {EXPORTER_UP: "1+0x19 _x6 1+0x200", POLLED: "4.5+0x19 _x6 4.5+0x200"},
+            {122: [], 127: [EXPORTER]},
+        ),
+        Scenario(
+            "has another port from now on, and Prometheus restarted",
+            {EXPORTER_UP: "1+0x11 _x200", POLLED: "4.5+0x11 _x200", OTHER_UP: UP},
+            {117: [], 127: [], 172: []},
+        ),
         Scenario("does not answer nor read", {EXPORTER_UP: DOWN, POLLED: "-100+0x200"}, {62: [EXPORTER]}),
         Scenario("one of two", {EXPORTER_UP: UP, OTHER_UP: DOWN}, {62: [OTHER_EXPORTER]}),
         Scenario("is not scraped at all", {NODE_UP: UP}, {57: [], 62: [{"job": "runs"}]}),

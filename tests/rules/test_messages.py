@@ -27,7 +27,7 @@ HOLES = ("<no value>", "%!", "?", "NaN", "error calling")
 OPTIONAL: dict[str, tuple[Series, ...]] = {
     "RewardDrop": (h.REWARD_DRAWDOWN_20, h.REWARD_MAX_5, h.REWARD_MEAN_32, h.TOTAL_STEPS),
     "RewardCollapse": (h.REWARD_MAX_20, h.REWARD_RANGE_20, h.HIGHEST_20, h.SAMPLES_RANGE_20),
-    "NoLearningSignal": (h.REWARD_MEDIAN_32, h.REWARD_MIN_32, h.ZERO_STD),
+    "NoLearningSignal": (h.REWARD_MAX_32, h.REWARD_RANGE_32, h.REWARD_MEDIAN_32, h.ZERO_STD),
     "ValidationDrop": (h.REWARD, h.REWARD_MEAN, h.REWARD_BEST),
     "RewardHackSuspect": (h.VALIDATION_MAX, h.VALIDATION_BEST, h.VALIDATION_NOISE),
     "CriticDiverged": (h.VALUE_LOSS, h.VALUE_LOSS_USUAL),

@@ -77,7 +77,6 @@ RULES = (
                     "best 2 by at least 0.75 for 5 steps",
                     "limits 0.625 (2.5 times",
                     "0.2 (10 %",
-                    "limit 0.5 (2 times",
                 ),
             ),
             Way(
@@ -177,13 +176,13 @@ RULES = (
             _dead("dead samples", h.HIGHEST_10, h.SAMPLES_RANGE_10, "limits 0 and 0"),
             Way(
                 "stuck at a floor",
-                {h.REWARD_MEDIAN_32: -0.59375, h.REWARD_MIN_32: -0.625},
+                {h.REWARD_MAX_32: -0.25, h.REWARD_RANGE_32: 0.03125, h.REWARD_MEDIAN_32: -0.5},
                 limits=(
-                    Limit(h.REWARD_MEDIAN_32, UNTIL, 0, {h.REWARD_MIN_32: 0.001}),
-                    Limit(h.REWARD_MEDIAN_32, UNTIL, -0.625 + 0.1 * 0.625),
+                    Limit(h.REWARD_MAX_32, UNTIL, 0),
+                    Limit(h.REWARD_RANGE_32, UNTIL, 0.1 * 0.5),
                 ),
-                needs=(h.REWARD_MEDIAN_32, h.REWARD_MIN_32),
-                says=("in half of 32 steps at most -0.594, above the lowest by 0.0312, limits 0 and 0.0625",),
+                needs=(h.REWARD_MAX_32, h.REWARD_RANGE_32, h.REWARD_MEDIAN_32),
+                says=("in 32 steps -0.25 and 0.0312, limits 0 and 0.05",),
             ),
             Way(
                 "groups without spread",
