@@ -70,6 +70,28 @@ def positive(text: str) -> float:
     return value
 
 
+def number(text: str) -> int:
+    """A whole number from 0 on.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not (text.isdecimal() and len(text) < 6):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number. Expected one such as 0 or 16.")
+    return int(text)
+
+
+def switch(text: str) -> bool:
+    """Yes or no.
+
+    Raises:
+        ArgumentTypeError: it is neither.
+    """
+    if text not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false.")
+    return text == "true"
+
+
 def cannot_listen(options: argparse.Namespace, error: OSError) -> str:
     """What to say when the address of ``--listen`` and ``--port`` cannot be had."""
     return (

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
 from threading import Event
 
 from exporter.exposition import CONTENT_TYPE
-from exporter.gpu.backend import BACKENDS
+from exporter.gpu.backend import Extras
 from exporter.gpu.box import Box
 from exporter.gpu.child import Child
 from exporter.gpu.contract import NVML_REASONS, STALE_INTERVALS
 from exporter.gpu.keeper import Keeper, Limits
+from exporter.gpu.options import parser
 from exporter.gpu.server import Answer, Server
-from exporter.options import Flags, cannot_listen, port, positive, stopped_by_signal
+from exporter.options import cannot_listen, stopped_by_signal
 
 TICK_SECONDS = 0.1
-PREFIX = "STEPWATCH_GPU_"
 INDEX = b"Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     stop = stopped_by_signal()
     box = Box(options.interval)
     try:
@@ -34,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(f"http://{options.listen}:{options.port}/metrics shows the GPUs of this machine", flush=True)
     limits = Limits(options.retry, max(options.hang, STALE_INTERVALS * options.interval))
-    keeper = Keeper(lambda: Child(options.backend, options.interval), box, limits)
+    extras = Extras(*(getattr(options, name) for name in Extras._fields))
+    keeper = Keeper(lambda: Child(options.backend, extras, options.interval), box, limits)
     _run(stop, server, keeper, box)
     server.close()
     keeper.stop()
@@ -64,39 +64,6 @@ def _page(box: Box, path: str) -> Answer:
     if path == "/":
         return Answer("200 OK", "text/plain", INDEX)
     return Answer("404 Not Found", "text/plain", b"Pages: /metrics, /-/healthy, /-/ready\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m exporter.gpu",
-        description="Serve what NVIDIA's driver says about the GPUs to Prometheus. "
-        f"Each flag is also a variable: {PREFIX}PORT, {PREFIX}BACKEND, ...",
-    )
-    flags = Flags(parser, PREFIX)
-    flags.add("port", port, 9411, "port to serve on")
-    flags.add("listen", str, "127.0.0.1", "address to serve on")
-    flags.add("backend", _backend, "nvml", "where the GPUs are: nvml, or demo for simulated ones")
-    flags.add("interval", positive, 1.0, "seconds between two readings")
-    flags.add(
-        "retry",
-        positive,
-        2.0,
-        "seconds until a missing driver or GPU is looked for, doubled up to 32 times that",
-    )
-    flags.add(
-        "hang",
-        positive,
-        10.0,
-        "seconds of silence, at least three intervals, until the reading process is replaced",
-    )
-    return parser
-
-
-def _backend(text: str) -> str:
-    if text not in BACKENDS:
-        known = " or ".join(BACKENDS)
-        raise argparse.ArgumentTypeError(f"{text!r} is no backend. Expected {known}.")
-    return text
 
 
 if __name__ == "__main__":

@@ -10,8 +10,27 @@ from typing import NamedTuple, Protocol
 BACKENDS = {"nvml": "exporter.gpu.nvml.backend:Nvml", "demo": "exporter.gpu.demo:Demo"}
 """Where to find each; only the worker loads one."""
 
+PROFILES = ("h200", "a100", "a100-mig", "rtx4080")
+"""What the simulated GPUs can be."""
+
 OK = "ok"
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+class Extras(NamedTuple):
+    """What is told only when asked for, and what the simulated GPUs are.
+
+    ``processes``: most of a GPU that are named; ``proc``: where the host's ``/proc`` is; ``sick``: the
+    number of the simulated GPU that fails.
+    """
+
+    processes: int = 0
+    proc: str = "/proc"
+    serial: bool = False
+    links: bool = False
+    pcie: bool = False
+    profile: str = "h200"
+    sick: int | None = None
 
 
 class Tier(str, Enum):

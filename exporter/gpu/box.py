@@ -8,7 +8,7 @@ from typing import Any
 
 from exporter import __version__, process
 from exporter.exposition import Family, Sample, header, lines
-from exporter.gpu import contract
+from exporter.gpu import contract, families
 from exporter.gpu.backend import OK
 
 Gpu = tuple[int, str]
@@ -89,16 +89,16 @@ class Box:
         return self.silence or ("timeout" if self._nvml == OK else self._nvml)
 
     def _samples(self, reason: str) -> Iterator[tuple[Family, list[Sample]]]:
-        yield contract.DEVICES, [({}, len(self._cards) if reason == OK else 0)]
-        yield contract.EXPECTED, [({}, self._expected)]
-        yield contract.UP, list(self._up(reason))
-        yield contract.XIDS, [(self._xid(*key), count) for key, count in self._counts()]
-        yield contract.XID_TIME, [(self._xid(*key), at) for key, at in self._xid_times.items()]
-        yield contract.BUILD, [({"version": __version__}, 1)]
-        yield contract.NVML_UP, [({"reason": reason}, reason == OK)]
-        yield contract.COLLECTED, [({}, self._collected)] if self._collected else []
-        yield contract.RESTARTS, [({"reason": why}, count) for why, count in self.restarts.items()]
-        yield contract.REINITS, [({}, self.reinits)]
+        yield families.DEVICES, [({}, len(self._cards) if reason == OK else 0)]
+        yield families.EXPECTED, [({}, self._expected)]
+        yield families.UP, list(self._up(reason))
+        yield families.XIDS, [(self._xid(*key), count) for key, count in self._counts()]
+        yield families.XID_TIME, [(self._xid(*key), at) for key, at in self._xid_times.items()]
+        yield families.BUILD, [({"version": __version__}, 1)]
+        yield families.NVML_UP, [({"reason": reason}, reason == OK)]
+        yield families.COLLECTED, [({}, self._collected)] if self._collected else []
+        yield families.RESTARTS, [({"reason": why}, count) for why, count in self.restarts.items()]
+        yield families.REINITS, [({}, self.reinits)]
 
     def _up(self, reason: str) -> Iterator[Sample]:
         """Every GPU that was ever seen: one that the driver no longer lists is lost."""

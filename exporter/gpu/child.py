@@ -9,17 +9,20 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from exporter.gpu.backend import Extras
+
 READ_BYTES = 65536
 
 
 class Child:
     """Starts a worker at once. ``interval`` in seconds."""
 
-    def __init__(self, backend: str, interval: float) -> None:
+    def __init__(self, backend: str, extras: Extras, interval: float) -> None:
         self._pipe, theirs = os.pipe()
         os.set_blocking(self._pipe, False)
         os.set_inheritable(theirs, True)  # noqa: FBT003  (it takes no keywords)
-        words = [sys.executable, "-m", "exporter.gpu.worker", backend, str(interval), str(theirs)]
+        command = [sys.executable, "-m", "exporter.gpu.worker"]
+        words = [*command, backend, json.dumps(extras), str(interval), str(theirs)]
         # In a process group of its own: Ctrl-C is the front's to answer.
         self.pid = os.posix_spawn(sys.executable, words, os.environ, setpgroup=0)
         os.close(theirs)

@@ -1,4 +1,4 @@
-"""Eight simulated GPUs that train a model together. One is sick: it gets hot and reports Xid errors.
+"""Eight simulated GPUs that train a model together. A sick one gets hot and reports Xid errors.
 
 All values follow from the seed and the clock, so two readings at one time agree.
 """
@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from exporter.gpu.backend import Card, Event, Quantity, Reading, Tier
+from exporter.gpu.backend import Card, Event, Extras, Quantity, Reading, Tier
 
 GPUS = 8
 NAME = "simulated H200"
 """No message about these GPUs is to be taken for one about a real one."""
-SICK = 5
 XID = 48
 """An uncorrectable memory error."""
 XID_AFTER_SECONDS = 45.0
@@ -58,10 +57,12 @@ class Demo:
 
     def __init__(
         self,
+        extras: Extras,
         seed: int = 7,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._sick = extras.sick
         self._seed = seed
         self._clock = clock
         self._sleep = sleep
@@ -71,7 +72,9 @@ class Demo:
 
     def open(self) -> None:
         self._started = self._clock()
-        self._cards = [_Card(number, self._seed, self._seconds) for number in range(GPUS)]
+        self._cards = [
+            _Card(number, self._seed, self._seconds, sick=number == self._sick) for number in range(GPUS)
+        ]
 
     def _seconds(self) -> float:
         return self._clock() - self._started
@@ -85,11 +88,11 @@ class Demo:
 
     def events(self, seconds: float) -> list[Event]:
         late = self._seconds() - XID_AFTER_SECONDS
-        if late < 0 or late // XID_EVERY_SECONDS < self._errors:
+        if self._sick is None or late < 0 or late // XID_EVERY_SECONDS < self._errors:
             self._sleep(seconds)
             return []
         self._errors += 1
-        return [Event(self._cards[SICK].uuid, XID, time.time())]
+        return [Event(self._cards[self._sick].uuid, XID, time.time())]
 
     def close(self) -> None:
         """There is nothing to let go of."""
@@ -98,7 +101,7 @@ class Demo:
 class _Card:
     """One simulated GPU, a little behind the one before it."""
 
-    def __init__(self, number: int, seed: int, seconds: Callable[[], float]) -> None:
+    def __init__(self, number: int, seed: int, seconds: Callable[[], float], *, sick: bool) -> None:
         self.number = number
         self.uuid = _uuid(_dice(seed, number))
         self.quantities: Sequence[Quantity] = (
@@ -107,6 +110,7 @@ class _Card:
         )
         self._seed = seed
         self._seconds = seconds
+        self._sick = sick
 
     def find(self) -> None:
         """It never was lost."""
@@ -144,7 +148,7 @@ class _Card:
     def _celsius(self, now: float) -> float:
         """Follows the mean power of the last half minute."""
         watts = (joules(now) - joules(max(0.0, now - COOLING_SECONDS))) / COOLING_SECONDS
-        extra = SICK_CELSIUS * min(1.0, now / 60) if self.number == SICK else 0.0
+        extra = SICK_CELSIUS * min(1.0, now / 60) if self._sick else 0.0
         return AMBIENT_CELSIUS + CELSIUS_PER_WATT * watts + extra
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from exporter.exposition import escape, header, lines
 from exporter.gpu.backend import Card, Event, Reading
-from exporter.gpu.contract import GPU_FAMILIES
+from exporter.gpu.families import GPU_FAMILIES
 
 Chunks = dict[str, list[str]]
 """Lines by metric name."""

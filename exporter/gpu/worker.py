@@ -7,6 +7,7 @@ another one, which loads the library anew.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import resource
 import signal
@@ -128,11 +129,12 @@ class Worker:
             self._backend.close()
 
 
-def main(name: str, interval: str, pipe: str) -> int:
+def main(name: str, extras: str, interval: str, pipe: str) -> int:
     """Work for the front that reads the pipe. Returns the exit code."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     module, _, kind = source.BACKENDS[name].partition(":")
-    worker = Worker(getattr(importlib.import_module(module), kind)(), int(pipe), float(interval))
+    backend = getattr(importlib.import_module(module), kind)(source.Extras(*json.loads(extras)))
+    worker = Worker(backend, int(pipe), float(interval))
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     return worker.run()
 

@@ -76,9 +76,10 @@ class Stack:
     def gpu(self) -> Part:
         """The GPU exporter, which says so where there is no GPU."""
         flags = [f"--listen={self.config.listen}", f"--port={self.config.ports.gpu}"]
+        flags += ["--backend=demo", "--sick=5"] if self.demo else []
         return self._part(
             "gpu",
-            (sys.executable, "-m", "exporter.gpu", *flags, *(["--backend=demo"] if self.demo else [])),
+            (sys.executable, "-m", "exporter.gpu", *flags),
             ready="/-/healthy",
             page="/metrics",
             shows="simulated GPUs" if self.demo else "the GPUs of this machine",

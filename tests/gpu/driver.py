@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.real.tools import unavailable
 
-SOURCE = Path(__file__).with_name("fake_nvml.c")
+SOURCES = sorted(Path(__file__).with_name("fake").glob("*.c"))
 LIBRARY = "libnvidia-ml.so.1"
 
 
@@ -28,10 +28,11 @@ def library(*missing: str) -> Path:
     if compiler is None:
         unavailable("the stand-in for NVIDIA's library needs a C compiler")
     folder = Path(tempfile.mkdtemp(prefix="stepwatch-nvml-"))
-    (folder / "hidden").write_text(f"{{ local: {' '.join(f'{name};' for name in (*missing, 'none'))} }};")
+    hidden = " ".join(f"{name};" for name in (*missing, "*"))
+    (folder / "symbols").write_text(f"{{ global: nvml*; local: {hidden} }};")
     command = [compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread", f"-Wl,-soname,{LIBRARY}"]
-    hidden = f"-Wl,--version-script={folder / 'hidden'}"
-    subprocess.run([*command, hidden, "-o", folder / LIBRARY, SOURCE], check=True)
+    symbols = f"-Wl,--version-script={folder / 'symbols'}"
+    subprocess.run([*command, symbols, "-o", folder / LIBRARY, *SOURCES], check=True)
     return folder / LIBRARY
 
 
@@ -59,7 +60,7 @@ class Driver:
         (self.folder / "new").rename(self.folder / LIBRARY)
 
     def tell(self, *lines: str) -> None:
-        """Behave like this from now on, and no longer as told before; see fake_nvml.c."""
+        """Behave like this from now on, and no longer as told before; see fake/fake.h."""
         new = self._told.with_suffix(".new")
         new.write_text("\n".join(lines))
         new.rename(self._told)

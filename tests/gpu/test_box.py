@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.gpu.box import Box
-from exporter.gpu.contract import BOX_FAMILIES, CRITICAL_XIDS
+from exporter.gpu.contract import CRITICAL_XIDS
+from exporter.gpu.families import BOX_FAMILIES
 from tests.exporter.scrape import Scrape
 from tests.gpu.exporter import nvml, reasons
 

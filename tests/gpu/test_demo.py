@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.gpu import demo
-from exporter.gpu.backend import Reading, Tier
+from exporter.gpu.backend import Extras, Reading, Tier
 from exporter.gpu.contract import CRITICAL_XIDS
 from tests.gpu.exporter import Exporter, all_ok
+
+SICK = 5
 
 
 class Stage:
@@ -19,7 +21,7 @@ class Stage:
 
     def __init__(self, seed: int = 7) -> None:
         self.now = 1000.0
-        self.demo = demo.Demo(seed, lambda: self.now, self.sleep)
+        self.demo = demo.Demo(Extras(sick=SICK), seed, lambda: self.now, self.sleep)
         self.demo.open()
 
     def sleep(self, seconds: float) -> None:
@@ -82,8 +84,8 @@ def test_only_the_sick_gpu_gets_too_hot() -> None:
     margins = [over_time(300, gpu)[-1]["gpu_temperature_margin_celsius"] for gpu in range(8)]
     hottest = {gpu: min(v["gpu_temperature_margin_celsius"] for v in over_time(300, gpu)) for gpu in range(8)}
 
-    assert [gpu for gpu, margin in enumerate(margins) if margin < 5] == [demo.SICK]
-    assert all((margin < 5) == (gpu == demo.SICK) for gpu, margin in hottest.items())
+    assert [gpu for gpu, margin in enumerate(margins) if margin < 5] == [SICK]
+    assert all((margin < 5) == (gpu == SICK) for gpu, margin in hottest.items())
 
 
 def test_the_sick_gpu_reports_a_critical_error_after_45_seconds_and_every_three_minutes() -> None:
@@ -91,7 +93,7 @@ def test_the_sick_gpu_reports_a_critical_error_after_45_seconds_and_every_three_
     while stage.now < 1000 + 500:
         for event in stage.demo.events(0.5):
             at.append(round(stage.now - 1000))
-            assert event.uuid == stage.demo.cards()[demo.SICK].uuid
+            assert event.uuid == stage.demo.cards()[SICK].uuid
             assert event.xid in CRITICAL_XIDS
 
     assert at == [45, 225, 405]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from exporter.gpu.contract import BOX_FAMILIES, GPU_FAMILIES, NVML_REASONS
+from exporter.gpu.contract import NVML_REASONS
+from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import ROOT, Exporter
 

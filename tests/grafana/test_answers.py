@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from exporter.gpu.backend import OK, Event
+from exporter.gpu.backend import OK, Event, Extras
 from exporter.gpu.box import Box
-from exporter.gpu.demo import SICK, Demo
+from exporter.gpu.demo import Demo
 from exporter.gpu.snapshot import Report, message
 from exporter.runs.contract import RUN_FAMILIES, STATES, STATISTICS
 from exporter.runs.signals import SIGNALS
@@ -28,6 +28,7 @@ CURVES = {"Utilisation", "Memory in use", "Power", "Temperature", "SM clock"}
 
 RUN = 'ppo/强化 "7" it\'s & a+b'
 OTHER_RUN = "ppo/other"
+SICK = 5
 
 
 def sample(name: str, value: float, **labels: str) -> str:
@@ -52,7 +53,7 @@ def exposition(run: str) -> Iterator[str]:
 
 def gpus() -> str:
     """The page of our exporter: eight simulated GPUs, of which one is lost and one has reported errors."""
-    demo, box = Demo(), Box(interval=60)
+    demo, box = Demo(Extras(sick=SICK)), Box(interval=60)
     demo.open()
     reports = [
         (card, Report(0.0, OK, tuple(read for quantity in card.quantities for read in quantity.read())))

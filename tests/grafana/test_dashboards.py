@@ -9,7 +9,7 @@ from typing import Any
 import promql_parser
 import pytest
 
-from exporter.gpu.contract import BOX_FAMILIES, GPU_FAMILIES
+from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
 from exporter.runs.contract import RUN_FAMILIES, STATISTICS
 from exporter.runs.signals import SIGNALS
 from stepwatch.xid import XIDS

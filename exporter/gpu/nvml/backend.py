@@ -6,7 +6,7 @@ import time
 
 import pynvml
 
-from exporter.gpu.backend import BackendError, Card, Event, Reading
+from exporter.gpu.backend import BackendError, Card, Event, Extras, Reading
 from exporter.gpu.nvml import errors
 from exporter.gpu.nvml.card import LostCard, NvmlCard, down
 from exporter.gpu.nvml.xids import XidEvents
@@ -15,7 +15,8 @@ from exporter.gpu.nvml.xids import XidEvents
 class Nvml:
     """All GPUs that NVML lists when it is opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, extras: Extras) -> None:
+        self._extras = extras
         self._cards: list[Card] = []
         self._xids = XidEvents()
 
@@ -28,7 +29,7 @@ class Nvml:
 
     def _card(self, number: int) -> Card:
         try:
-            return NvmlCard(number, pynvml.nvmlDeviceGetHandleByIndex(number), self._xids)
+            return NvmlCard(number, pynvml.nvmlDeviceGetHandleByIndex(number), self._xids, self._extras)
         except pynvml.NVMLError as error:
             problem = down(error)
             if isinstance(problem, BackendError):

@@ -8,23 +8,25 @@ from typing import Any
 
 import pynvml
 
-from exporter.gpu.backend import BackendError, CardError, Missing, Quantity, ReadError, Reading, Tier
-from exporter.gpu.nvml import calls, errors
+from exporter.gpu.backend import BackendError, CardError, Extras, Missing, Quantity, ReadError, Reading, Tier
+from exporter.gpu.nvml import errors
+from exporter.gpu.nvml.calls import calls
+from exporter.gpu.nvml.identity import bus_id
 from exporter.gpu.nvml.xids import XidEvents
 
 
 class NvmlCard:
     """A GPU that NVML gave a handle for."""
 
-    def __init__(self, number: int, handle: Any, xids: XidEvents) -> None:
+    def __init__(self, number: int, handle: Any, xids: XidEvents, extras: Extras) -> None:
         self.number = number
         self.uuid = str(pynvml.nvmlDeviceGetUUID(handle))
         self.quantities: Sequence[Quantity] = [
             Quantity("RegisterEvents", Tier.STATIC, partial(self._read, self._listen)),
-            *(Quantity(call.name, call.tier, partial(self._read, call.read)) for call in calls.calls()),
+            *(Quantity(call.name, call.tier, partial(self._read, call.read)) for call in calls(extras)),
         ]
         self._handle = handle
-        self._bus_id = calls.bus_id(handle)
+        self._bus_id = bus_id(handle)
         self._xids = xids
 
     def find(self) -> None:

@@ -1,0 +1,69 @@
+"""The flags of ``python -m exporter.gpu``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+from exporter.gpu.backend import BACKENDS, PROFILES, Extras
+from exporter.options import Flags, number, port, positive, switch
+
+PREFIX = "STEPWATCH_GPU_"
+_USUAL = Extras()
+
+
+def parser() -> argparse.ArgumentParser:
+    """Knows all flags; each is also a variable."""
+    found = argparse.ArgumentParser(
+        prog="python -m exporter.gpu",
+        description="Serve what NVIDIA's driver says about the GPUs to Prometheus. "
+        f"Each flag is also a variable: {PREFIX}PORT, {PREFIX}BACKEND, ...",
+    )
+    flags = Flags(found, PREFIX)
+    _add_service(flags)
+    _add_extras(flags)
+    return found
+
+
+def _add_service(flags: Flags) -> None:
+    flags.add("port", port, 9411, "port to serve on")
+    flags.add("listen", str, "127.0.0.1", "address to serve on")
+    flags.add("backend", _backend, "nvml", "where the GPUs are: nvml, or demo for simulated ones")
+    flags.add("interval", positive, 1.0, "seconds between two readings")
+    flags.add(
+        "retry",
+        positive,
+        2.0,
+        "seconds until a missing driver or GPU is looked for, doubled up to 32 times that",
+    )
+    flags.add(
+        "hang",
+        positive,
+        10.0,
+        "seconds of silence, at least three intervals, until the reading process is replaced",
+    )
+
+
+def _add_extras(flags: Flags) -> None:
+    flags.add("processes", number, _USUAL.processes, "most processes of a GPU that are named; 0 for none")
+    flags.add("proc", str, _USUAL.proc, "the /proc that knows the processes' names, of the host's")
+    flags.add("serial", switch, _USUAL.serial, "tell the serial numbers of the boards: true or false")
+    flags.add("links", switch, _USUAL.links, "count bytes and errors of each NVLink: true or false")
+    flags.add("pcie", switch, _USUAL.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")
+    flags.add("profile", _profile, _USUAL.profile, f"what the simulated GPUs are: {', '.join(PROFILES)}")
+    flags.add("sick", number, _USUAL.sick, "the number of the simulated GPU that fails")
+
+
+def _backend(text: str) -> str:
+    return _one_of(text, "backend", BACKENDS)
+
+
+def _profile(text: str) -> str:
+    return _one_of(text, "profile", PROFILES)
+
+
+def _one_of(text: str, noun: str, known: Iterable[str]) -> str:
+    names = list(known)
+    if text not in names:
+        raise argparse.ArgumentTypeError(f"{text!r} is no {noun}. Expected {' or '.join(names)}.")
+    return text

@@ -1,0 +1,58 @@
+/* The library itself, and who is there. */
+
+#include "fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    note("InitWithFlags", -1);
+    initialized = 1;
+    enter("Init", -1);
+    int error = number("init", OK);
+    initialized = !error;
+    for (int n = 0; n < MOST_GPUS; n++) gpus[n].number = n;
+    return error;
+}
+
+int nvmlShutdown(void) {
+    SYSTEM("Shutdown");
+    initialized = 0;
+    for (int n = 0; n < MOST_GPUS; n++) gone(n);
+    return OK;
+}
+
+const char *nvmlErrorString(int code) { return code == OK ? "Success" : "an error"; }
+int nvmlSystemGetDriverVersion(char *out, unsigned size) {
+    SYSTEM("SystemGetDriverVersion");
+    return text(out, size, "580.95.05");
+}
+int nvmlSystemGetNVMLVersion(char *out, unsigned size) {
+    SYSTEM("SystemGetNVMLVersion");
+    return text(out, size, "13.580.95.05");
+}
+int nvmlSystemGetCudaDriverVersion(int *out) { SYSTEM("SystemGetCudaDriverVersion"); *out = 13000; return OK; }
+int nvmlSystemGetCudaDriverVersion_v2(int *out) { return nvmlSystemGetCudaDriverVersion(out); }
+int nvmlDeviceGetCount_v2(unsigned *out) { SYSTEM("GetCount"); *out = number("gpus", 8); return OK; }
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, Gpu **out) {
+    int error = enter("GetHandleByIndex", index);
+    if (error) return error;
+    *out = &gpus[index];
+    return OK;
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, Gpu **out) {
+    unsigned domain, place;
+    if (sscanf(bus, "%8x:%2x:", &domain, &place) != 2) return INVALID;
+    int error = enter("GetHandleByPciBusId", place / 16);
+    if (error) return error;
+    *out = &gpus[place / 16];
+    return OK;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, Gpu **out) {
+    return nvmlDeviceGetHandleByIndex_v2(atoi(uuid + strlen(uuid) - 2), out);
+}
