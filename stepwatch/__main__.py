@@ -13,9 +13,9 @@ from typing import Any
 from stepwatch import choice
 from stepwatch.backtest.command import add_options, backtest
 from stepwatch.config import Refused, load
+from stepwatch.effective import alerts
 from stepwatch.generate import CHECKOUT
 from stepwatch.inspection import inspect
-from stepwatch.limits import alerts
 from stepwatch.mark import mark
 from stepwatch.native.state import State
 from stepwatch.native.status import NOT_RUNNING
