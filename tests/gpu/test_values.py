@@ -28,6 +28,9 @@ def of(found: Scrape, gpu: int) -> dict[tuple[str, str], float]:
     return values
 
 
+ELSEWHERE = ("gpu_utilization_window", "gpu_graphics_", "gpu_sm_", "gpu_dram_", "gpu_pipe_", "gpu_pcie_", "gpu_processes")
+"""Told of by tests of their own: sampled between two readings, or by who uses the GPU."""
+
 H200 = {
     ("gpu_utilization_ratio", ""): 0.43,
     ("gpu_memory_controller_utilization_ratio", ""): 0.3,
@@ -64,8 +67,7 @@ H200 = {
 
 def test_every_quantity_is_served_in_base_units(start: Starting) -> None:
     found = start().until(all_ok)
-    values = of(found, 3)
-    values.pop(("gpu_utilization_window_max_ratio", ""), None)
+    values = {key: value for key, value in of(found, 3).items() if not key[0].startswith(ELSEWHERE)}
     (info,) = (key for key in values if key[0] == "gpu_info")
 
     assert values.pop(info) == 1
@@ -123,6 +125,7 @@ def test_what_a_card_lacks_is_absent_and_listed(driver: Driver, start: Starting)
         "FieldValue_82": "not_supported",
         "GetTotalEnergyConsumption": "not_supported",
         "GetMaxClockInfo(video)": "not_supported",
+        "GpmSampleGet": "not_supported",
     }
 
 
@@ -194,4 +197,4 @@ def test_promtool_finds_nothing_wrong_and_no_value_is_a_nan(
 
 
 def test_eight_gpus_stay_far_below_650_series(start: Starting) -> None:
-    assert len(start(*QUICK).until(all_ok).samples) <= 400
+    assert len(start(*QUICK).until(all_ok).samples) <= 500

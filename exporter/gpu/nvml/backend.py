@@ -17,7 +17,7 @@ class Nvml:
 
     def __init__(self, extras: Extras) -> None:
         self._extras = extras
-        self._cards: list[Card] = []
+        self._cards: list[NvmlCard | LostCard] = []
         self._xids = XidEvents()
 
     def open(self) -> None:
@@ -27,7 +27,7 @@ class Nvml:
         except pynvml.NVMLError as error:
             raise BackendError(errors.name(error.value)) from error
 
-    def _card(self, number: int) -> Card:
+    def _card(self, number: int) -> NvmlCard | LostCard:
         try:
             return NvmlCard(number, pynvml.nvmlDeviceGetHandleByIndex(number), self._xids, self._extras)
         except pynvml.NVMLError as error:
@@ -49,12 +49,14 @@ class Nvml:
         return [Reading("gpu_driver_info", 1, labels)]
 
     def cards(self) -> list[Card]:
-        return self._cards
+        return list(self._cards)
 
     def events(self, seconds: float) -> list[Event]:
         found = self._xids.wait(seconds)
         return [] if found is None else [Event(*found, time.time())]
 
     def close(self) -> None:
+        for card in self._cards:
+            card.forget()
         self._xids.close()
         pynvml.nvmlShutdown()

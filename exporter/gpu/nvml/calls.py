@@ -5,18 +5,34 @@ from __future__ import annotations
 from functools import partial
 
 from exporter.gpu.backend import Extras, Tier
-from exporter.gpu.nvml import activity, clocks, fields, identity, memory, power, temperature
+from exporter.gpu.nvml import (
+    activity,
+    clocks,
+    fields,
+    gpm,
+    identity,
+    memory,
+    mig,
+    power,
+    processes,
+    samples,
+    temperature,
+)
 from exporter.gpu.nvml.ways import Call
 
 
-def calls(_extras: Extras) -> tuple[Call, ...]:
+def calls(extras: Extras) -> tuple[Call, ...]:
     """All calls for one GPU; some remember what they saw last."""
     return (
+        *mig.calls(),
         *identity.CALLS,
         *clocks.CALLS,
         *temperature.CALLS,
         *power.CALLS,
-        *activity.calls(),
+        *activity.CALLS,
+        *samples.calls(),
+        *gpm.calls(),
+        *processes.calls(extras),
         *memory.CALLS,
         Call("GetFieldValues", Tier.FAST, partial(fields.read, fields=fields.FAST)),
     )

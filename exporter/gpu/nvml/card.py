@@ -21,9 +21,10 @@ class NvmlCard:
     def __init__(self, number: int, handle: Any, xids: XidEvents, extras: Extras) -> None:
         self.number = number
         self.uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+        self._calls = calls(extras)
         self.quantities: Sequence[Quantity] = [
             Quantity("RegisterEvents", Tier.STATIC, partial(self._read, self._listen)),
-            *(Quantity(call.name, call.tier, partial(self._read, call.read)) for call in calls(extras)),
+            *(Quantity(call.name, call.tier, partial(self._read, call.read)) for call in self._calls),
         ]
         self._handle = handle
         self._bus_id = bus_id(handle)
@@ -31,10 +32,19 @@ class NvmlCard:
 
     def find(self) -> None:
         """Look again for the GPU. Its number is no help: a lost GPU changes those of the others."""
+        self.forget()
+        self._look_up()
+
+    def _look_up(self) -> None:
         try:
             self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(self._bus_id.encode())
         except pynvml.NVMLError as error:
             raise down(error) from error
+
+    def forget(self) -> None:
+        """Let go of what the calls keep: it is of a GPU that was lost, or is no longer read."""
+        for call in self._calls:
+            call.forget()
 
     def _listen(self, handle: Any) -> list[Reading | Missing]:
         self._xids.register(handle, self.uuid)
@@ -52,7 +62,7 @@ class NvmlCard:
         """An unknown error may be this call's, or a lost GPU's."""
         if error.value == errors.UNKNOWN:
             try:
-                self.find()
+                self._look_up()
             except ReadError as problem:
                 return problem
         return errors.meaning(error)
@@ -70,6 +80,9 @@ class LostCard:
 
     def find(self) -> None:
         raise CardError(self._reason)
+
+    def forget(self) -> None:
+        """Nothing was read of it."""
 
 
 def down(error: pynvml.NVMLError) -> ReadError:

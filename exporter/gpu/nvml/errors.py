@@ -6,7 +6,13 @@ import pynvml
 
 from exporter.gpu.backend import BackendError, CardError, ReadError, UnsupportedError
 
-UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
+OK = 0
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NOT_FOUND = 6
+INSUFFICIENT_SIZE = 7
+FUNCTION_NOT_FOUND = 13
+UNKNOWN = 999
 
 _NAMES: dict[int, str] = {
     **{

@@ -24,4 +24,7 @@ def _memory(found: Any, *parts: str) -> list[Reading]:
     return [Reading(f"gpu_memory_{part}_bytes", getattr(found, part)) for part in parts]
 
 
-CALLS = (Call("GetMemoryInfo", Tier.FAST, either(_memory_v2, _memory_v1)),)
+read = either(_memory_v2, _memory_v1)
+"""The memory of a GPU, or of an instance that it is split into."""
+
+CALLS = (Call("GetMemoryInfo", Tier.FAST, read),)

@@ -14,12 +14,20 @@ Read = Callable[[Any], Iterable[Reading | Missing]]
 """Takes NVML's handle; raises ``NVMLError`` where the driver has no answer."""
 
 
+def _nothing() -> None:
+    """Most calls remember nothing."""
+
+
 class Call(NamedTuple):
-    """A way to ask a GPU for something; ``name`` is NVML's, without ``nvmlDevice``."""
+    """A way to ask a GPU for something; ``name`` is NVML's, without ``nvmlDevice``.
+
+    ``forget`` lets go of what ``read`` keeps from one time to the next.
+    """
 
     name: str
     tier: Tier
     read: Read
+    forget: Callable[[], None] = _nothing
 
 
 _NOT_HERE = (

@@ -6,12 +6,14 @@
 
 int nvmlDeviceGetUUID(Gpu *gpu, char *out, unsigned size) {
     DEVICE("GetUUID");
+    if (gpu->instance) return instance_uuid(gpu, out, size);
     return text(out, size, "GPU-00000000-0000-0000-0000-0000000000%02d", gpu->number);
 }
 int nvmlDeviceGetIndex(Gpu *gpu, unsigned *out) { DEVICE("GetIndex"); *out = gpu->number; return OK; }
 int nvmlDeviceGetName(Gpu *gpu, char *out, unsigned size) {
     DEVICE("GetName");
     const char *names[] = {"NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4080"};
+    if (gpu->instance) return instance_name(gpu, names[profile()], out, size);
     return text(out, size, names[profile()]);
 }
 int nvmlDeviceGetVbiosVersion(Gpu *gpu, char *out, unsigned size) {
@@ -43,6 +45,7 @@ typedef struct { unsigned gpu, memory; } Utilization;
 
 int nvmlDeviceGetUtilizationRates(Gpu *gpu, Utilization *out) {
     DEVICE("GetUtilizationRates");
+    if (split(gpu)) return NOT_SUPPORTED;
     out->gpu = number("util", 40 + gpu->number);
     out->memory = 30;
     return OK;
@@ -53,6 +56,7 @@ typedef struct { uint64_t at; union { unsigned small; uint64_t large; } value; }
 /* A sample each 100 ms, the last 10 are kept; one of them is 20 above the usual. */
 int nvmlDeviceGetSamples(Gpu *gpu, int kind, uint64_t after, int *type, unsigned *count, Sample *out) {
     DEVICE("GetSamples");
+    if (split(gpu)) return NOT_SUPPORTED;
     uint64_t last = clock_us() / 100000, first = last - 9;
     (void)kind;
     if (first <= after / 100000) first = after / 100000 + 1;
@@ -72,19 +76,31 @@ int nvmlDeviceGetSamples(Gpu *gpu, int kind, uint64_t after, int *type, unsigned
 typedef struct { unsigned version; uint64_t total, reserved, free, used; } Memory2;
 typedef struct { uint64_t total, free, used; } Memory1;
 
-static uint64_t total(void) { return (uint64_t[]){150754820096, 85899345920, 17171480576}[profile()]; }
-static uint64_t used(Gpu *gpu) { return (10ull + gpu->number) << 30; }
+static const uint64_t reserved = 643825664;
+
+/* What a board has and what is in use, or an instance of it. */
+static int memory(Gpu *gpu, uint64_t *total, uint64_t *used) {
+    if (gpu->instance) return instance_memory(gpu, total, used);
+    if (split(gpu) && number("unprivileged", 0)) return NO_PERMISSION;
+    *total = (uint64_t[]){150754820096, 85899345920, 17171480576}[profile()];
+    *used = (10ull + gpu->number) << 30;
+    return OK;
+}
 
 int nvmlDeviceGetMemoryInfo_v2(Gpu *gpu, Memory2 *out) {
     DEVICE("GetMemoryInfo");
+    uint64_t total, used;
     if (out->version != 0x2000028) return 25;
-    *out = (Memory2){out->version, total(), 643825664, total() - 643825664 - used(gpu), used(gpu)};
-    return OK;
+    int error = memory(gpu, &total, &used);
+    if (!error) *out = (Memory2){out->version, total, reserved, total - reserved - used, used};
+    return error;
 }
 int nvmlDeviceGetMemoryInfo(Gpu *gpu, Memory1 *out) {
     DEVICE("GetMemoryInfo");
-    *out = (Memory1){total(), total() - 643825664 - used(gpu), used(gpu) + 643825664};
-    return OK;
+    uint64_t total, used;
+    int error = memory(gpu, &total, &used);
+    if (!error) *out = (Memory1){total, total - reserved - used, used + reserved};
+    return error;
 }
 
 int nvmlDeviceGetPowerUsage(Gpu *gpu, unsigned *out) {

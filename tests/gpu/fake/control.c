@@ -64,7 +64,7 @@ long number(const char *key, long otherwise) {
 int profile(void) {
     char text[64];
     if (!value("profile", 0, text)) return H200;
-    return !strcmp(text, "a100") ? A100 : !strcmp(text, "rtx4080") ? RTX4080 : H200;
+    return !strncmp(text, "a100", 4) ? A100 : !strcmp(text, "rtx4080") ? RTX4080 : H200;
 }
 
 void sleep_ms(long milliseconds) {

@@ -17,17 +17,30 @@
      segv=FN                this call crashes
      util=808334905         utilization in percent
      xid=3:79:1             an Xid error of this GPU, once for each new line
+     driver=535.54.03       the driver's version
+     mig=3                  this GPU is split; with profile=a100-mig all are, into seven instances each
+     instance=3:0:7:0:1g.18gb   number 0 of its instances: GPU instance 7, compute instance 0. Once this
+                            line changed, the old handle is void and comes in place of the new one,
+                            until NVML is opened anew
+     unprivileged=1         memory and processes of split GPUs are not for everybody
+     gpm=2:150              value of this GPM metric on every GPU; "nan" for none
+     gpmerror=2:3           error of this GPM metric
+     process=3:compute:70:512:40   process 70 holds 512 MiB (-1 unknown) and has 40 % of the time
+     crowd=3:1000           so many processes from 5000000 on that hold 1 MiB each
+     growing=2              lists grow after their length was told, so many times
    FAKE_NVML_LOG names a file that gets a line for each call: function and GPU. */
 
 #pragma once
 #define _GNU_SOURCE
 #include <stdint.h>
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, SMALL = 7, TIMEOUT = 10 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4,
+       NOT_FOUND = 6, SMALL = 7, TIMEOUT = 10 };
 enum { MOST_GPUS = 16, UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3, SIGNED_INT = 5 };
 enum { H200, A100, RTX4080 };
 
-typedef struct { int number; } Gpu;
+typedef struct Instance Instance;
+typedef struct { int number; Instance *instance; } Gpu;
 
 extern Gpu gpus[MOST_GPUS];
 extern int initialized;
@@ -39,6 +52,13 @@ void sleep_ms(long milliseconds);
 int value(const char *key, int n, char out[64]);
 long number(const char *key, long otherwise);
 int profile(void);
+
+/* Is this GPU split into instances? Is one of them among these? What one is, by its handle. */
+int split(const Gpu *gpu);
+int has_instance(const Gpu *gpu, unsigned gi);
+int instance_name(const Gpu *gpu, const char *board, char *out, unsigned size);
+int instance_uuid(const Gpu *gpu, char *out, unsigned size);
+int instance_memory(const Gpu *gpu, uint64_t *total, uint64_t *used);
 
 /* Does a line "key=FN[@GPU][:number]" speak of this call? */
 int concerns(const char *key, const char *function, int gpu, long *argument);

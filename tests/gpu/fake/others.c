@@ -15,12 +15,10 @@ CONSTANT(MaxPcieLinkGeneration, unsigned, 5)
 CONSTANT(CurrPcieLinkGeneration, unsigned, 5)
 CONSTANT(MaxPcieLinkWidth, unsigned, 16)
 CONSTANT(CurrPcieLinkWidth, unsigned, 16)
-CONSTANT(MaxMigDeviceCount, unsigned, 0)
 
 #define PAIR(name) \
     int nvmlDeviceGet##name(Gpu *gpu, unsigned *one, unsigned *two) { \
         DEVICE("Get" #name); *one = *two = 0; return OK; }
-PAIR(MigMode)
 PAIR(EccMode)
 PAIR(EncoderUtilization)
 PAIR(DecoderUtilization)
@@ -39,18 +37,4 @@ int nvmlDeviceGetBAR1MemoryInfo(Gpu *gpu, Bar1 *out) {
     DEVICE("GetBAR1MemoryInfo");
     *out = (Bar1){1ull << 37, 1ull << 36, 1ull << 36};
     return OK;
-}
-
-#define PROCESSES(name) \
-    int nvmlDeviceGet##name##RunningProcesses_v3(Gpu *gpu, unsigned *count, void *out) { \
-        DEVICE("Get" #name "RunningProcesses"); (void)out; *count = 0; return OK; }
-PROCESSES(Compute)
-PROCESSES(Graphics)
-PROCESSES(MPSCompute)
-
-int nvmlDeviceGetProcessUtilization(Gpu *gpu, void *out, unsigned *count, uint64_t after) {
-    DEVICE("GetProcessUtilization");
-    (void)out, (void)after;
-    *count = 0;
-    return NOT_FOUND;
 }

@@ -27,7 +27,8 @@ int nvmlShutdown(void) {
 const char *nvmlErrorString(int code) { return code == OK ? "Success" : "an error"; }
 int nvmlSystemGetDriverVersion(char *out, unsigned size) {
     SYSTEM("SystemGetDriverVersion");
-    return text(out, size, "580.95.05");
+    char told[64];
+    return text(out, size, value("driver", 0, told) ? told : "580.95.05");
 }
 int nvmlSystemGetNVMLVersion(char *out, unsigned size) {
     SYSTEM("SystemGetNVMLVersion");
