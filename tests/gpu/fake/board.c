@@ -11,22 +11,26 @@ int nvmlDeviceGetUUID(Gpu *gpu, char *out, unsigned size) {
 int nvmlDeviceGetIndex(Gpu *gpu, unsigned *out) { DEVICE("GetIndex"); *out = gpu->number; return OK; }
 int nvmlDeviceGetName(Gpu *gpu, char *out, unsigned size) {
     DEVICE("GetName");
-    const char *names[] = {"NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4080"};
+    const char *names[] = {"NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4080", "NVIDIA B200"};
     return text(out, size, names[profile()]);
 }
 int nvmlDeviceGetVbiosVersion(Gpu *gpu, char *out, unsigned size) {
     DEVICE("GetVbiosVersion");
     return text(out, size, "96.00.A5.00.01");
 }
+int nvmlDeviceGetSerial(Gpu *gpu, char *out, unsigned size) {
+    DEVICE("GetSerial");
+    return profile() == RTX4080 ? NOT_SUPPORTED : text(out, size, "16500000000%02d", gpu->number);
+}
 int nvmlDeviceGetArchitecture(Gpu *gpu, unsigned *out) {
     DEVICE("GetArchitecture");
-    *out = (unsigned[]){9, 7, 8}[profile()];
+    *out = (unsigned[]){9, 7, 8, 10}[profile()];
     return OK;
 }
 int nvmlDeviceGetCudaComputeCapability(Gpu *gpu, int *major, int *minor) {
     DEVICE("GetCudaComputeCapability");
-    *major = (int[]){9, 8, 8}[profile()];
-    *minor = (int[]){0, 0, 9}[profile()];
+    *major = (int[]){9, 8, 8, 10}[profile()];
+    *minor = (int[]){0, 0, 9, 0}[profile()];
     return OK;
 }
 
@@ -43,6 +47,7 @@ typedef struct { unsigned gpu, memory; } Utilization;
 
 int nvmlDeviceGetUtilizationRates(Gpu *gpu, Utilization *out) {
     DEVICE("GetUtilizationRates");
+    if (split()) return NOT_SUPPORTED;
     out->gpu = number("util", 40 + gpu->number);
     out->memory = 30;
     return OK;
@@ -55,9 +60,10 @@ int nvmlDeviceGetSamples(Gpu *gpu, int kind, uint64_t after, int *type, unsigned
     DEVICE("GetSamples");
     uint64_t last = clock_us() / 100000, first = last - 9;
     (void)kind;
+    if (split()) return NOT_SUPPORTED;
     if (first <= after / 100000) first = after / 100000 + 1;
     if (first > last) return NOT_FOUND;
-    *type = UNSIGNED_INT;
+    *type = U32;
     unsigned have = last - first + 1;
     if (!out) { *count = have; return OK; }
     for (unsigned n = 0; n < have && n < *count; n++) {
@@ -72,7 +78,7 @@ int nvmlDeviceGetSamples(Gpu *gpu, int kind, uint64_t after, int *type, unsigned
 typedef struct { unsigned version; uint64_t total, reserved, free, used; } Memory2;
 typedef struct { uint64_t total, free, used; } Memory1;
 
-static uint64_t total(void) { return (uint64_t[]){150754820096, 85899345920, 17171480576}[profile()]; }
+static uint64_t total(void) { return (uint64_t[]){150754820096, 85899345920, 17171480576, 192265846784}[profile()]; }
 static uint64_t used(Gpu *gpu) { return (10ull + gpu->number) << 30; }
 
 int nvmlDeviceGetMemoryInfo_v2(Gpu *gpu, Memory2 *out) {
@@ -89,7 +95,7 @@ int nvmlDeviceGetMemoryInfo(Gpu *gpu, Memory1 *out) {
 
 int nvmlDeviceGetPowerUsage(Gpu *gpu, unsigned *out) {
     DEVICE("GetPowerUsage");
-    *out = 300000 + 1000 * gpu->number;
+    *out = number("power", 300000 + 1000 * gpu->number);
     return OK;
 }
 int nvmlDeviceGetEnforcedPowerLimit(Gpu *gpu, unsigned *out) {
@@ -145,7 +151,7 @@ typedef struct { unsigned version; int celsius; } Margin;
 int nvmlDeviceGetMarginTemperature(Gpu *gpu, Margin *out) {
     DEVICE("GetMarginTemperature");
     if (profile() == A100) return NOT_SUPPORTED;
-    out->celsius = 37 - gpu->number;
+    out->celsius = number("margin", 37 - gpu->number);
     return OK;
 }
 int nvmlDeviceGetClockInfo(Gpu *gpu, int domain, unsigned *out) {
