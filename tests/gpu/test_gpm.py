@@ -11,8 +11,8 @@ import pytest
 from exporter.gpu.nvml import gpm
 from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
+from tests.gpu.expected import lacking
 from tests.gpu.exporter import Exporter, all_ok, reasons, shown
-from tests.gpu.test_values import of
 
 Starting = Callable[..., Exporter]
 
@@ -21,14 +21,8 @@ def told(found: Scrape) -> bool:
     return shown(found, "gpu_sm_active_ratio") == set(range(8))
 
 
-def unsupported(found: Scrape, gpu: int) -> dict[str, str]:
-    """Reasons by call."""
-    listed = map(dict, found.all("gpu_exporter_unsupported", gpu=str(gpu)))
-    return {labels["call"]: labels["reason"] for labels in listed}
-
-
 def test_shares_and_rates_are_means_in_base_units(start: Starting) -> None:
-    values = of(start().until(told), 3)
+    found = start().until(told)
 
     shares = {
         ("gpu_graphics_active_ratio", ""): 1,
@@ -41,10 +35,11 @@ def test_shares_and_rates_are_means_in_base_units(start: Starting) -> None:
         ("gpu_pipe_active_ratio", "fp16"): 13,
         ("gpu_pipe_active_ratio", "int"): 4,
     }
-    for key, number in shares.items():
-        assert values[key] == pytest.approx((number + 3) / 100), key
-    assert values["gpu_pcie_transmit_bytes_per_second", ""] == 10 * (20 + 3) * 2**20
-    assert values["gpu_pcie_receive_bytes_per_second", ""] == 10 * (21 + 3) * 2**20
+    for (metric, pipe), number in shares.items():
+        labels = {"pipe": pipe} if pipe else {}
+        assert found.value(metric, gpu="3", **labels) == pytest.approx((number + 3) / 100), metric
+    assert found.value("gpu_pcie_transmit_bytes_per_second", gpu="3") == 10 * (20 + 3) * 2**20
+    assert found.value("gpu_pcie_receive_bytes_per_second", gpu="3") == 10 * (21 + 3) * 2**20
 
 
 def test_each_has_its_own_error_and_no_impossible_value_is_served(driver: Driver, start: Starting) -> None:
@@ -52,14 +47,13 @@ def test_each_has_its_own_error_and_no_impossible_value_is_served(driver: Driver
     found = start().until(lambda found: shown(found, "gpu_sm_active_ratio"))
 
     assert found.value("gpu_dram_active_ratio") == 1
-    assert unsupported(found, 0) == {
-        "GpmSampleGet(gpu_graphics_active_ratio)": "garbage",
-        "GpmSampleGet(gpu_sm_occupancy_ratio)": "garbage",
-        "GpmSampleGet(gpu_pcie_transmit_bytes_per_second)": "garbage",
-        "GpmSampleGet(fp64)": "not_supported",
-    }
     for gone in ("gpu_graphics_active_ratio", "gpu_sm_occupancy_ratio", "gpu_pcie_transmit_bytes_per_second"):
         assert not found.all(gone)
+        call = f"GpmSampleGet({gone})"
+        assert found.value("gpu_exporter_collect_errors_total", call=call, code="garbage")
+    assert {call: why for call, why in lacking(found, 0).items() if "Gpm" in call} == {
+        "GpmSampleGet(fp64)": "not_supported"
+    }
     assert not found.all("gpu_pipe_active_ratio", pipe="fp64")
     assert found.value("gpu_pipe_active_ratio", pipe="fp32") == 0.12
 
@@ -71,16 +65,16 @@ def test_a_card_without_these_counters_has_one_line_that_says_so(
     driver.tell("gpus=8", f"profile={profile}")
     found = start().until(all_ok)
 
-    assert [call for call in unsupported(found, 3) if "Gpm" in call] == ["GpmSampleGet"]
+    assert [call for call in lacking(found, 3) if "Gpm" in call] == ["GpmSampleGet"]
     assert driver.calls()["GpmSampleGet", 3] == 0
 
 
 @pytest.mark.parametrize("missing", ["nvmlGpmQueryDeviceSupport", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"])
 def test_a_driver_without_these_calls_is_no_error(driver: Driver, start: Starting, missing: str) -> None:
     driver.install(missing)
-    found = start().until(lambda found: "GpmSampleGet" in unsupported(found, 3))
+    found = start().until(lambda found: "GpmSampleGet" in lacking(found, 3))
 
-    assert unsupported(found, 3)["GpmSampleGet"] == "function_not_found"
+    assert lacking(found, 3)["GpmSampleGet"] == "function_not_found"
     assert reasons(found) == dict.fromkeys(range(8), "ok")
 
 
@@ -88,13 +82,11 @@ def test_counters_that_only_an_administrator_may_read_are_listed(driver: Driver,
     driver.tell("gpus=8", "error=GpmSampleGet:4")
     found = start().until(all_ok)
 
-    assert unsupported(found, 3) == {"GpmSampleGet": "no_permission"}
+    assert lacking(found, 3)["GpmSampleGet"] == "no_permission"
     assert not found.all("gpu_sm_active_ratio")
 
 
-def test_readings_that_come_too_fast_for_the_driver_repeat_the_last(
-    driver: Driver, start: Starting
-) -> None:
+def test_readings_that_come_too_fast_for_the_driver_repeat_the_last(driver: Driver, start: Starting) -> None:
     exporter = start("--interval=0.03")
     exporter.until(told)
     for _ in range(20):

@@ -9,8 +9,8 @@ import pytest
 
 from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver, uuid
+from tests.gpu.expected import lacking
 from tests.gpu.exporter import Exporter, all_ok, reasons, shown
-from tests.gpu.test_gpm import unsupported
 
 Starting = Callable[..., Exporter]
 
@@ -82,7 +82,7 @@ def test_utilisation_is_absent_of_a_split_gpu_only(driver: Driver, start: Starti
 
     assert all_ok(found)
     assert shown(found) == shown(found, "gpu_sm_active_ratio") == OTHERS
-    assert {"GetUtilizationRates", "GetSamples", "GpmSampleGet"} <= unsupported(found, 3).keys()
+    assert {"GetUtilizationRates", "GetSamples", "GpmSampleGet"} <= lacking(found, 3).keys()
 
 
 def test_memory_of_the_board_needs_a_permission_that_its_instances_do_not(
@@ -93,7 +93,7 @@ def test_memory_of_the_board_needs_a_permission_that_its_instances_do_not(
 
     assert all_ok(found)
     assert shown(found, "gpu_memory_used_bytes") == OTHERS
-    assert unsupported(found, 3)["GetMemoryInfo"] == "no_permission"
+    assert lacking(found, 3)["GetMemoryInfo"] == "no_permission"
     assert set(by_instance(found, "gpu_mig_memory_used_bytes")) == {"5", "7"}
 
 
@@ -120,7 +120,7 @@ def test_before_hopper_instances_have_memory_and_one_line_for_what_they_lack(
 
     assert len(found.all("gpu_mig_info", gpu="1", profile="1g.10gb")) == 7
     assert len(found.all("gpu_mig_memory_total_bytes", gpu="1")) == 7
-    assert unsupported(found, 1)["GpmMigSampleGet"] == "not_supported"
+    assert lacking(found, 1)["GpmMigSampleGet"] == "not_supported"
     assert not found.all("gpu_mig_sm_active_ratio")
 
 

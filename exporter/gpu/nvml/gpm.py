@@ -9,16 +9,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from exporter.gpu.backend import Missing, ReadError, Reading, Tier
+from exporter.gpu.backend import Failure, Missing, ReadError, Reading, Tier
 from exporter.gpu.nvml import errors, library
-from exporter.gpu.nvml.activity import ratio
-from exporter.gpu.nvml.ways import Call
+from exporter.gpu.nvml.ways import Call, Found, number
 
 LEAST_SECONDS = 0.1
 """Between two samples; the driver gives no values for less."""
 _ROUNDING = 1.0
 """Percent by which a mean may be above 100."""
 _MIB = 2**20
+_MOST_RATE = 2**20
+"""In MiB per second: four times what PCIe 7.0 carries over 16 lanes."""
 _ROOM = 98
 """Answers that NVML's first structure had room for: no driver may rely on more."""
 
@@ -36,13 +37,11 @@ class Metric(NamedTuple):
 
 
 def _share(percent: float) -> float:
-    return ratio(min(percent, 100.0) if percent <= 100 + _ROUNDING else percent)
+    return min(number(percent, most=100 + _ROUNDING), 100) / 100
 
 
 def _rate(mebibytes: float) -> float:
-    if not 0 <= mebibytes < math.inf:
-        raise ReadError("garbage")
-    return mebibytes * _MIB
+    return number(mebibytes, most=_MOST_RATE) * _MIB
 
 
 SHARES = (
@@ -76,7 +75,7 @@ class Window:
         self._metrics = metrics
         self._samples: list[Any] = []
         self._taken = -math.inf
-        self._found: list[Reading | Missing] = []
+        self._found: list[Found] = []
 
     def forget(self) -> None:
         """Begin anew, with nothing kept in the library."""
@@ -85,7 +84,7 @@ class Window:
                 library.call("GpmSampleFree", self._samples.pop())
         self._taken = -math.inf
 
-    def __call__(self, handle: Any) -> list[Reading | Missing]:
+    def __call__(self, handle: Any) -> list[Found]:
         if time.monotonic() - self._taken >= LEAST_SECONDS:
             try:
                 self._found = self._read(handle)
@@ -94,7 +93,7 @@ class Window:
                 raise
         return self._found
 
-    def _read(self, handle: Any) -> list[Reading | Missing]:
+    def _read(self, handle: Any) -> list[Found]:
         """Take a sample, in place of the last but one, and compare it with the last."""
         if not self._samples:
             _demand_support(handle)
@@ -106,21 +105,21 @@ class Window:
         self._taken = time.monotonic()
         return self._compare(*self._samples) if len(self._samples) == 2 else []
 
-    def _compare(self, older: Any, newer: Any) -> list[Reading | Missing]:
+    def _compare(self, older: Any, newer: Any) -> list[Found]:
         answers = _ask(self._metrics, older, newer)
         codes = {answer.code for answer in answers}
         if errors.OK not in codes:
             raise library.Error(min(codes))
         return list(map(self._meaning, self._metrics, answers))
 
-    def _meaning(self, metric: Metric, answer: _Answer) -> Reading | Missing:
+    def _meaning(self, metric: Metric, answer: _Answer) -> Found:
         part = f"{self._name}({metric.labels.get('pipe', metric.name)})"
         if answer.code != errors.OK:
             return Missing(part, errors.name(answer.code))
         try:
             return Reading(metric.name, metric.convert(answer.value), metric.labels)
         except ReadError as problem:
-            return Missing(part, problem.code)
+            return Failure(part, problem.code)
 
 
 def _demand_support(handle: Any) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from exporter.gpu.backend import CardError, Missing, Reading, Tier
+from exporter.gpu.backend import CardError, Reading, Tier
 from exporter.gpu.nvml import errors, library, memory
 from exporter.gpu.nvml.gpm import SHARES, Window
-from exporter.gpu.nvml.ways import Call, either
+from exporter.gpu.nvml.ways import Call, Found, either
 
 CHANGED = "mig_changed"
 """Why a GPU is down that was split anew."""
@@ -59,15 +59,15 @@ class Mig:
         self._handles = {each.gpu_instance: mig for each, mig in found.items()}
         return [_info(each) for each in found]
 
-    def memory(self, _handle: Any) -> list[Reading | Missing]:
+    def memory(self, _handle: Any) -> list[Found]:
         """Memory is that of a GPU instance: its compute instances share it."""
         return self._each(lambda _, mig: memory.read(mig))
 
-    def activity(self, handle: Any) -> list[Reading | Missing]:
+    def activity(self, handle: Any) -> list[Found]:
         """Means since the last reading, of what GPUs since Hopper count."""
         return self._each(lambda number, _: self._window(number)(handle))
 
-    def _each(self, read: Callable[[int, Any], Iterable[Reading | Missing]]) -> list[Reading | Missing]:
+    def _each(self, read: Callable[[int, Any], Iterable[Found]]) -> list[Found]:
         return [
             _of(number, found)
             for number, mig in self._handles.items()
@@ -121,9 +121,9 @@ def _info(instance: Instance) -> Reading:
     return Reading("gpu_mig_info", 1, labels)
 
 
-def _of(number: int, found: Reading | Missing) -> Reading | Missing:
+def _of(number: int, found: Found) -> Found:
     """The same of an instance."""
-    if isinstance(found, Missing):
+    if not isinstance(found, Reading):
         return found
     labels = {"gpu_instance_id": str(number), **found.labels}
     return Reading(found.metric.replace("gpu_", "gpu_mig_", 1), found.value, labels)

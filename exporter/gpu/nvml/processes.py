@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from exporter.gpu.backend import Extras, Missing, Reading, Tier
+from exporter.gpu.backend import Extras, Failure, Reading, Tier
 from exporter.gpu.nvml import errors, library
 from exporter.gpu.nvml.proc import Proc
 from exporter.gpu.nvml.samples import Mark
-from exporter.gpu.nvml.ways import Call, either, parts
+from exporter.gpu.nvml.throttling import Version
+from exporter.gpu.nvml.ways import Call, Found, either, parts
 
 _TYPES = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
 """NVML's words for the ways to use a GPU."""
@@ -29,9 +30,10 @@ _OTHER = {"pid": "", "name": "other", "container": ""}
 class Processes:
     """The processes of one GPU; the ``most`` that hold most of its memory are named."""
 
-    def __init__(self, most: int, proc: Proc) -> None:
+    def __init__(self, most: int, proc: Proc, version: str) -> None:
         self._most = most
         self._proc = proc
+        self._version = version
         self._pids: set[int] = set()
         self._memory: Counter[int] = Counter()
         self._named: dict[int, Mapping[str, str]] = {}
@@ -41,7 +43,7 @@ class Processes:
         """Begin anew."""
         self._mark.forget()
 
-    def read(self, handle: Any) -> Iterator[Reading | Missing]:
+    def read(self, handle: Any) -> Iterator[Found]:
         """How many there are, and what they hold, as far as the driver says."""
         self._pids, self._memory = set(), Counter()
         ways = {("type", word): partial(self._count, name) for word, name in _TYPES.items()}
@@ -52,7 +54,7 @@ class Processes:
     def _count(self, name: str, handle: Any) -> int:
         """A process may use several instances of a GPU, and one in several ways."""
         held: Counter[int] = Counter()
-        found = _listed(handle, f"Get{name}RunningProcesses{'_v2' if _wide() else ''}")
+        found = _listed(handle, f"Get{name}RunningProcesses{self._version}")
         for process in found:
             if process.usedGpuMemory is not None:
                 held[process.pid] += process.usedGpuMemory
@@ -68,12 +70,14 @@ class Processes:
     def _labels(self, pid: int) -> Mapping[str, str]:
         return {"pid": str(pid), **self._proc.identity(pid)._asdict()}
 
-    def utilization(self, handle: Any) -> list[Reading]:
+    def utilization(self, handle: Any) -> Iterator[Found]:
         """What those did that were listed last: each by its newest sample since the last reading."""
         new = self._mark.new(lambda since: _samples(handle, since))
-        percents = {sample.pid: sample.smUtil for sample in new}
-        shares = {pid: percents[pid] / 100 for pid in self._pids & percents.keys() if percents[pid] <= 100}
-        return list(self._told("gpu_process_sm_utilization_ratio", shares))
+        percents = {sample.pid: sample.smUtil for sample in new if sample.pid in self._pids}
+        shares = {pid: percent / 100 for pid, percent in percents.items() if percent <= 100}
+        yield from self._told("gpu_process_sm_utilization_ratio", shares)
+        if len(shares) < len(percents):
+            yield Failure("GetProcessUtilization", "garbage")
 
     def _told(self, metric: str, values: Mapping[int, float]) -> Iterator[Reading]:
         """A reading for each process that is named, and the sum of the others."""
@@ -84,11 +88,6 @@ class Processes:
                 yield Reading(metric, values[pid], labels)
         if others := [value for pid, value in values.items() if pid not in self._named]:
             yield Reading(metric, sum(others), _OTHER)
-
-
-def _wide() -> bool:
-    version = str(library.call("SystemGetDriverVersion"))
-    return _WIDE[0] <= tuple(int(part) for part in version.split(".")[:2]) < _WIDE[1]
 
 
 def _listed(handle: Any, call: str, *arguments: Any, tries: int = _TRIES) -> list[Any]:
@@ -112,9 +111,10 @@ def _samples(handle: Any, since: int) -> list[tuple[int, Any]]:
     return [(sample.timeStamp, sample) for sample in found]
 
 
-def calls(extras: Extras) -> tuple[Call, ...]:
+def calls(extras: Extras, driver: Version) -> tuple[Call, ...]:
     """They remember who was there."""
-    processes = Processes(extras.processes, Proc(extras.proc))
+    version = "_v2" if _WIDE[0] <= driver < _WIDE[1] else ""
+    processes = Processes(extras.processes, Proc(extras.proc), version)
     count = Call("GetRunningProcesses", Tier.SLOW, processes.read)
     if not extras.processes:
         return (count,)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from exporter.gpu.backend import ReadError, Reading, Tier
-from exporter.gpu.nvml import errors, fields, library
-from exporter.gpu.nvml.activity import ratio
-from exporter.gpu.nvml.ways import Call
+from exporter.gpu.backend import Failure, Reading, Tier
+from exporter.gpu.nvml import batch, errors, library
+from exporter.gpu.nvml.ways import Call, Found
 
 CLOCK_SECONDS = 1
 """By how much a sample may seem to come from the future."""
@@ -46,35 +44,28 @@ class Mark:
 
 
 class _WindowMax:
-    """The highest sample since the last reading."""
+    """The highest sample since the last reading. One that is impossible makes no other wrong."""
 
     def __init__(self) -> None:
         self.mark = Mark()
 
-    def __call__(self, handle: Any) -> list[Reading]:
+    def __call__(self, handle: Any) -> Iterator[Found]:
         percents = self.mark.new(lambda since: _samples(handle, since))
-        return [Reading("gpu_utilization_window_max_ratio", _highest(percents))] if percents else []
+        good = [percent for percent in percents if percent is not None and 0 <= percent <= 100]
+        if good:
+            yield Reading("gpu_utilization_window_max_ratio", max(good) / 100)
+        if len(good) < len(percents):
+            yield Failure("GetSamples", "garbage")
 
 
-def _samples(handle: Any, since: int) -> list[tuple[int, float]]:
+def _samples(handle: Any, since: int) -> list[tuple[int, float | None]]:
     try:
         kind, found = library.ask(handle, "GetSamples", _UTILIZATION, since)
     except library.Error as error:
         if error.value != errors.NOT_FOUND:
             raise
         return []
-    return [(sample.timeStamp, fields.value(kind, sample.sampleValue)) for sample in found]
-
-
-def _highest(percents: Iterable[float]) -> float:
-    """One impossible sample makes no other wrong. Raises ``ReadError`` if all are."""
-    shares = []
-    for percent in percents:
-        with suppress(ReadError):
-            shares.append(ratio(percent))
-    if not shares:
-        raise ReadError("garbage")
-    return max(shares)
+    return [(sample.timeStamp, batch.value(kind, bytes(sample.sampleValue))) for sample in found]
 
 
 def calls() -> tuple[Call, ...]:

@@ -12,7 +12,7 @@ int nvmlDeviceGetUUID(Gpu *gpu, char *out, unsigned size) {
 int nvmlDeviceGetIndex(Gpu *gpu, unsigned *out) { DEVICE("GetIndex"); *out = gpu->number; return OK; }
 int nvmlDeviceGetName(Gpu *gpu, char *out, unsigned size) {
     DEVICE("GetName");
-    const char *names[] = {"NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4080"};
+    const char *names[] = {"NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4080", "NVIDIA B200"};
     if (gpu->instance) return instance_name(gpu, names[profile()], out, size);
     return text(out, size, names[profile()]);
 }
@@ -20,15 +20,19 @@ int nvmlDeviceGetVbiosVersion(Gpu *gpu, char *out, unsigned size) {
     DEVICE("GetVbiosVersion");
     return text(out, size, "96.00.A5.00.01");
 }
+int nvmlDeviceGetSerial(Gpu *gpu, char *out, unsigned size) {
+    DEVICE("GetSerial");
+    return profile() == RTX4080 ? NOT_SUPPORTED : text(out, size, "16500000000%02d", gpu->number);
+}
 int nvmlDeviceGetArchitecture(Gpu *gpu, unsigned *out) {
     DEVICE("GetArchitecture");
-    *out = (unsigned[]){9, 7, 8}[profile()];
+    *out = (unsigned[]){9, 7, 8, 10}[profile()];
     return OK;
 }
 int nvmlDeviceGetCudaComputeCapability(Gpu *gpu, int *major, int *minor) {
     DEVICE("GetCudaComputeCapability");
-    *major = (int[]){9, 8, 8}[profile()];
-    *minor = (int[]){0, 0, 9}[profile()];
+    *major = (int[]){9, 8, 8, 10}[profile()];
+    *minor = (int[]){0, 0, 9, 0}[profile()];
     return OK;
 }
 
@@ -56,12 +60,12 @@ typedef struct { uint64_t at; union { unsigned small; uint64_t large; } value; }
 /* A sample each 100 ms, the last 10 are kept; one of them is 20 above the usual. */
 int nvmlDeviceGetSamples(Gpu *gpu, int kind, uint64_t after, int *type, unsigned *count, Sample *out) {
     DEVICE("GetSamples");
-    if (split(gpu)) return NOT_SUPPORTED;
     uint64_t last = clock_us() / 100000, first = last - 9;
     (void)kind;
+    if (split(gpu)) return NOT_SUPPORTED;
     if (first <= after / 100000) first = after / 100000 + 1;
     if (first > last) return NOT_FOUND;
-    *type = UNSIGNED_INT;
+    *type = U32;
     unsigned have = last - first + 1;
     if (!out) { *count = have; return OK; }
     for (unsigned n = 0; n < have && n < *count; n++) {
@@ -82,7 +86,7 @@ static const uint64_t reserved = 643825664;
 static int memory(Gpu *gpu, uint64_t *total, uint64_t *used) {
     if (gpu->instance) return instance_memory(gpu, total, used);
     if (split(gpu) && number("unprivileged", 0)) return NO_PERMISSION;
-    *total = (uint64_t[]){150754820096, 85899345920, 17171480576}[profile()];
+    *total = (uint64_t[]){150754820096, 85899345920, 17171480576, 192265846784}[profile()];
     *used = (10ull + gpu->number) << 30;
     return OK;
 }
@@ -105,7 +109,7 @@ int nvmlDeviceGetMemoryInfo(Gpu *gpu, Memory1 *out) {
 
 int nvmlDeviceGetPowerUsage(Gpu *gpu, unsigned *out) {
     DEVICE("GetPowerUsage");
-    *out = 300000 + 1000 * gpu->number;
+    *out = number("power", 300000 + 1000 * gpu->number);
     return OK;
 }
 int nvmlDeviceGetEnforcedPowerLimit(Gpu *gpu, unsigned *out) {
@@ -161,7 +165,7 @@ typedef struct { unsigned version; int celsius; } Margin;
 int nvmlDeviceGetMarginTemperature(Gpu *gpu, Margin *out) {
     DEVICE("GetMarginTemperature");
     if (profile() == A100) return NOT_SUPPORTED;
-    out->celsius = 37 - gpu->number;
+    out->celsius = number("margin", 37 - gpu->number);
     return OK;
 }
 int nvmlDeviceGetClockInfo(Gpu *gpu, int domain, unsigned *out) {

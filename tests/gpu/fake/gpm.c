@@ -12,10 +12,12 @@ typedef struct { unsigned version, supported; } Support;
 
 enum { NO_INSTANCE = ~0u, NO_DATA = 21, WRONG_VERSION = 25, LEAST_US = 100000, RATES = 20 };
 
+static int counted(void) { return profile() == H200 || profile() == B200; }
+
 int nvmlGpmQueryDeviceSupport(Gpu *gpu, Support *out) {
     DEVICE("GpmQueryDeviceSupport");
     if (out->version != 1) return WRONG_VERSION;
-    out->supported = profile() == H200;
+    out->supported = counted();
     return OK;
 }
 int nvmlGpmSampleAlloc(Sample **out) {
@@ -30,13 +32,13 @@ int nvmlGpmSampleFree(Sample *sample) {
 }
 int nvmlGpmSampleGet(Gpu *gpu, Sample *sample) {
     DEVICE("GpmSampleGet");
-    if (profile() != H200 || split(gpu)) return NOT_SUPPORTED;
+    if (!counted() || split(gpu)) return NOT_SUPPORTED;
     *sample = (Sample){gpu, NO_INSTANCE, clock_us()};
     return OK;
 }
 int nvmlGpmMigSampleGet(Gpu *gpu, unsigned gi, Sample *sample) {
     DEVICE("GpmMigSampleGet");
-    if (profile() != H200) return NOT_SUPPORTED;
+    if (!counted()) return NOT_SUPPORTED;
     if (!has_instance(gpu, gi)) return INVALID;
     *sample = (Sample){gpu, gi, clock_us()};
     return OK;

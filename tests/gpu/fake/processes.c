@@ -34,10 +34,7 @@ static int grown(void) {
 }
 
 /* The newest call of drivers 535 before 535.104 fills larger structures. */
-static int wide(void) {
-    char text[64];
-    return value("driver", 0, text) && !strncmp(text, "535.", 4) && atoi(text + 4) < 104;
-}
+static int wide(void) { return driver() >= 535000 && driver() < 535104; }
 
 static int list(const Gpu *gpu, const char *type, unsigned *room, void *out, int wide) {
     Process one;
