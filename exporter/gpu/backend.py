@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 BACKENDS = {"nvml": "exporter.gpu.nvml.backend:Nvml", "demo": "exporter.gpu.demo:Demo"}
 """Where to find each; only the worker loads one."""
 
-PROFILES = ("h200", "a100", "a100-mig", "rtx4080")
-"""What the simulated GPUs can be."""
+PROFILES = {"h200": 8, "a100": 8, "a100-mig": 2, "rtx4080": 2}
+"""What the simulated GPUs can be, and how many of them there are then."""
 
 OK = "ok"
 NO_LABELS: Mapping[str, str] = MappingProxyType({})

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from exporter.gpu.backend import BACKENDS, PROFILES, Extras
 from exporter.options import Flags, number, port, positive, switch
 
 PREFIX = "STEPWATCH_GPU_"
 _USUAL = Extras()
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """What the flags say, and the variables; ends the program where that cannot be."""
+    found = parser()
+    options = found.parse_args(arguments)
+    there = PROFILES[options.profile]
+    if options.sick is not None and options.sick >= there:
+        found.error(
+            f"--sick {options.sick}: there is no such GPU. "
+            f"Expected a number from 0 to {there - 1}: --profile {options.profile} has {there} GPUs."
+        )
+    return options
 
 
 def parser() -> argparse.ArgumentParser:
