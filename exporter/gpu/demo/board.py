@@ -82,9 +82,10 @@ def _celsius(moment: Moment) -> float:
 
 
 def _clocks(moment: Moment) -> Iterator[Reading]:
+    most = moment.profile.clocks
     share = moment.phase.clock * (1 - sickness.SLOWED_SHARE * sickness.slowed(moment))
-    now = {name: float(round(share * most)) for name, most in moment.profile.clocks.items()}
-    return each("gpu_clock_hertz", "domain", now)
+    now = {name: float(round(share * most[name])) for name in ("graphics", "sm")}
+    return each("gpu_clock_hertz", "domain", {**most, **now})
 
 
 def _events(moment: Moment) -> Iterator[Reading]:
