@@ -60,13 +60,22 @@ def _process_counts(_: Moment) -> Iterator[Reading]:
 
 
 def _processes(moment: Moment) -> Iterator[Reading]:
-    for place, (name, share) in enumerate(list(PROCESSES.items())[: moment.extras.processes]):
+    """The largest are named, the others told together."""
+    most = moment.extras.processes
+    shares = list(PROCESSES.items())
+    for place, (name, share) in enumerate(shares[:most]):
         pid = FIRST_PID + len(PROCESSES) * moment.number + place
-        labels = {"pid": str(pid), "name": name, "container": ""}
-        yield Reading("gpu_process_memory_bytes", share * used_bytes(moment) // 1, labels)
-        if not moment.profile.instances:
-            used = round(share * moment.phase.utilization, 2)
-            yield Reading("gpu_process_sm_utilization_ratio", used, labels)
+        yield from _process(moment, share, {"pid": str(pid), "name": name, "container": ""})
+    if most and shares[most:]:
+        rest = sum(share for _, share in shares[most:])
+        yield from _process(moment, rest, {"pid": "", "name": "other", "container": ""})
+
+
+def _process(moment: Moment, share: float, labels: dict[str, str]) -> Iterator[Reading]:
+    yield Reading("gpu_process_memory_bytes", share * used_bytes(moment) // 1, labels)
+    if not moment.profile.instances:
+        used = round(share * moment.phase.utilization, 2)
+        yield Reading("gpu_process_sm_utilization_ratio", used, labels)
 
 
 PARTS = (

@@ -14,6 +14,8 @@ KIB = 1024
 """The driver counts NVLink's bytes in these."""
 REPLAY_OF, RECOVERY_OF = 10, 100
 """How many bad packets it takes."""
+ALL_LINKS_ERRORS = ("crc_flit", "crc_data", "replay", "recovery", "ecc")
+EACH_LINK_S_ERRORS = ("crc", "replay", "recovery")
 JOINED = 3
 
 
@@ -39,14 +41,27 @@ def _nvlink(moment: Moment) -> Iterator[Reading]:
     links = moment.profile.links
     yield from each("gpu_nvlink_links", "state", {"active": float(links), "inactive": 0.0})
     sent = moment.total(lambda phase: phase.nvlink) * moment.profile.nvlink
+    labels = _labels(moment)
     for direction in ("transmit", "receive"):
-        yield Reading(f"gpu_nvlink_{direction}_bytes_total", sent // KIB * KIB)
+        for label in labels:
+            carried = sent / len(labels) // KIB * KIB
+            yield Reading(f"gpu_nvlink_{direction}_bytes_total", carried, label)
+
+
+def _labels(moment: Moment) -> list[dict[str, str]]:
+    """All links together, or each by itself."""
+    return [{"link": str(link)} for link in range(moment.profile.links)] if moment.extras.links else [{}]
 
 
 def _nvlink_errors(moment: Moment) -> Iterator[Reading]:
-    bad = sickness.link_errors(moment)
-    counts = {"crc_flit": bad, "crc_data": 0, "replay": bad // REPLAY_OF, "recovery": bad // RECOVERY_OF}
-    return each("gpu_nvlink_errors_total", "type", {**counts, "ecc": 0})
+    """The first link is the bad one. Of a single link its driver tells fewer kinds."""
+    labels = _labels(moment)
+    kinds = EACH_LINK_S_ERRORS if moment.extras.links else ALL_LINKS_ERRORS
+    for label in labels:
+        bad = sickness.link_errors(moment) if label is labels[0] else 0
+        counts = {"replay": bad // REPLAY_OF, "recovery": bad // RECOVERY_OF, kinds[0]: bad}
+        for kind in kinds:
+            yield Reading("gpu_nvlink_errors_total", counts.get(kind, 0), {"type": kind, **label})
 
 
 def _fabric(_: Moment) -> Iterator[Reading]:
