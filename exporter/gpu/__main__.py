@@ -13,7 +13,7 @@ from exporter.gpu.box import Box
 from exporter.gpu.child import Child
 from exporter.gpu.contract import NVML_REASONS, STALE_INTERVALS
 from exporter.gpu.keeper import Keeper, Limits
-from exporter.gpu.options import parser
+from exporter.gpu.options import parse, parser
 from exporter.gpu.server import Answer, Server
 from exporter.options import cannot_listen, stopped_by_signal
 
@@ -23,7 +23,7 @@ INDEX = b"Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After t
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
-    options = parser().parse_args(arguments)
+    options = parse(parser(), arguments)
     stop = stopped_by_signal()
     box = Box(options.interval)
     try:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from exporter.exposition import escape, header, lines
 from exporter.gpu.backend import Card, Event, Reading
 from exporter.gpu.families import GPU_FAMILIES
+
+if TYPE_CHECKING:
+    from exporter.gpu.dcgm.twins import Twins
 
 Chunks = dict[str, list[str]]
 """Lines by metric name."""
@@ -35,14 +38,16 @@ def message(
     system: Iterable[Reading] = (),
     reports: Iterable[tuple[Card, Report]] = (),
     events: Iterable[Event] = (),
+    twins: Twins | None = None,
 ) -> bytes:
-    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``."""
+    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``; ``twins`` tell it once more."""
     known = list(reports)
     told = {
         "nvml": nvml,
         "cards": [(card.number, card.uuid, report.reason) for card, report in known],
         "events": list(events),
-        "text": text(system, known),
+        "text": text(system, known) + (twins.text(known) if twins else ""),
+        "dcgm": twins.labels if twins else {},
     }
     return json.dumps(told).encode() + b"\n"
 

@@ -19,6 +19,7 @@ from threading import Condition, Event, Thread
 from exporter.gpu import backend as source
 from exporter.gpu import snapshot
 from exporter.gpu.contract import FRESH, STALE_INTERVALS
+from exporter.gpu.dcgm.twins import Twins
 from exporter.gpu.reader import Reader
 
 PATIENCE = 0.8
@@ -30,12 +31,18 @@ STORM_SECONDS = 0.05
 
 
 class Worker:
-    """Reads all GPUs each interval and sends what it read. ``interval`` in seconds."""
+    """Reads all GPUs each interval and sends what it read. ``interval`` in seconds.
 
-    def __init__(self, backend: source.Backend, pipe: int, interval: float) -> None:
+    ``twins``, if any, tell it under other names as well.
+    """
+
+    def __init__(
+        self, backend: source.Backend, pipe: int, interval: float, twins: Twins | None = None
+    ) -> None:
         self._backend = backend
         self._pipe = pipe
         self._interval = interval
+        self._twins = twins
         self._stop = Event()
         self._news = Event()
         self._changed = Condition()
@@ -89,7 +96,7 @@ class Worker:
         events = [self._events.popleft() for _ in range(len(self._events))]
         if reason == source.OK:
             reports = [(reader.card, reader.current(now)) for reader in self._readers]
-            self._send(snapshot.message(reason, system, reports, events))
+            self._send(snapshot.message(reason, system, reports, events, self._twins))
         else:
             self._send(snapshot.message(reason, events=events))
 
@@ -133,8 +140,9 @@ def main(name: str, extras: str, interval: str, pipe: str) -> int:
     """Work for the front that reads the pipe. Returns the exit code."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     module, _, kind = source.BACKENDS[name].partition(":")
-    backend = getattr(importlib.import_module(module), kind)(source.Extras(*json.loads(extras)))
-    worker = Worker(backend, int(pipe), float(interval))
+    told = source.Extras(*json.loads(extras))
+    backend = getattr(importlib.import_module(module), kind)(told)
+    worker = Worker(backend, int(pipe), float(interval), Twins() if told.compat == "dcgm" else None)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     return worker.run()
 
