@@ -70,9 +70,12 @@ class Reader:
         self.idle = False
         self._begin.release()
 
-    def current(self, now: float) -> Report:
-        """The newest report; without values once the thread is overdue. ``now``: steady clock."""
-        if now - self.report.at > TIMEOUT_INTERVALS * self._interval:
+    def current(self, now: float, interval: float) -> Report:
+        """The newest report; without values once the thread is overdue.
+
+        ``now`` of the steady clock, ``interval`` seconds from one reading to the next at present.
+        """
+        if now - self.report.at > TIMEOUT_INTERVALS * interval:
             return Report(now, "timeout", errors=self.report.errors)
         return self.report
 
