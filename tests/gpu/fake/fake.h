@@ -5,6 +5,7 @@
    "FN" alone means on every GPU:
      gpus=8                 how many there are
      profile=h200           h200, a100 (before Ada) or rtx4080 (no HBM)
+     absent=3               this GPU is no longer listed, and those behind it get lower numbers
      init=9                 error of nvmlInit: 9 no driver, 18 version mismatch, 4 no permission
      lost=3:15              every call on this GPU gives the error, as does looking it up
      gone=3:15              the same, until NVML is opened anew
