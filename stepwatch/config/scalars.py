@@ -134,6 +134,8 @@ Limit = Annotated[float, PlainValidator(_number(0, 1e300, "a number of 0 or more
 Ratio = Annotated[float, PlainValidator(_number(0, 1, "a share from 0 to 1 (5 % is 0.05)"))]
 Count = Annotated[int, PlainValidator(_whole(1, 10**15, "a whole number of 1 or more"))]
 SeriesCount = Annotated[int, PlainValidator(_whole(0, 1000, "a whole number from 0 to 1000"))]
+GpuCount = Annotated[int, PlainValidator(_whole(0, 64, "a whole number from 0 to 64"))]
+ProcessCount = Annotated[int, PlainValidator(_whole(0, 100, "a whole number from 0 to 100"))]
 Port = Annotated[int, PlainValidator(_whole(1, 65535, "a port from 1 to 65535"))]
 XidCode = Annotated[int, PlainValidator(_whole(1, 999, "an Xid code from 1 to 999"))]
 Span = Annotated[Duration, PlainValidator(_duration(positive=False))]
