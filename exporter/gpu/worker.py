@@ -31,17 +31,19 @@ STORM_SECONDS = 0.05
 
 
 class Worker:
-    """Reads all GPUs each interval and sends what it read. ``interval`` in seconds.
+    """Reads all GPUs each interval and sends what it read.
 
-    ``twins``, if any, tell it under other names as well.
+    ``interval`` in seconds; ``orders`` is the pipe by which the front changes that, and which closes when
+    the front goes. ``twins``, if any, tell it under other names as well.
     """
 
     def __init__(
-        self, backend: source.Backend, pipe: int, interval: float, twins: Twins | None = None
+        self, backend: source.Backend, pipe: int, orders: int, interval: float, twins: Twins | None = None
     ) -> None:
         self._backend = backend
         self._pipe = pipe
-        self._interval = interval
+        self._orders = orders
+        self._usual = self._interval = interval
         self._twins = twins
         self._stop = Event()
         self._news = Event()
@@ -52,13 +54,14 @@ class Worker:
 
     def run(self) -> int:
         """Read until told to stop, or until only a new worker helps. Returns the exit code."""
+        Thread(target=self._obey, name="orders", daemon=True).start()
         try:
             self._backend.open()
             system = self._backend.system()
         except source.BackendError as problem:
             self._send(snapshot.message(problem.code))
             return FRESH
-        self._readers = [Reader(card, self._interval, self._changed) for card in self._backend.cards()]
+        self._readers = [Reader(card, self._usual, self._changed) for card in self._backend.cards()]
         for reader in self._readers:
             reader.start()
         self._ear.start()
@@ -73,14 +76,15 @@ class Worker:
 
     def _cycle(self, system: list[source.Reading]) -> str:
         """Read and tell again and again. Returns why it ended, ``ok`` if it was told to."""
-        patience = STALE_INTERVALS * self._interval
+        last = 0.0
         while True:
-            began = time.monotonic()
-            self._read(patience)
-            patience = PATIENCE * self._interval
+            began, interval = time.monotonic(), self._interval
+            # After a pause every GPU gets time to answer: what is known of it is old.
+            self._read((PATIENCE if interval == last else STALE_INTERVALS) * self._usual)
+            last = interval
             reason = next((reader.down for reader in self._readers if reader.down), source.OK)
-            self._tell(reason, system)
-            if reason != source.OK or self._rest(began + self._interval):
+            self._tell(reason, system, interval)
+            if reason != source.OK or self._rest(began + interval):
                 return reason
 
     def _read(self, patience: float) -> None:
@@ -91,11 +95,11 @@ class Worker:
         with self._changed:
             self._changed.wait_for(lambda: all(reader.idle for reader in due), patience)
 
-    def _tell(self, reason: str, system: list[source.Reading]) -> None:
+    def _tell(self, reason: str, system: list[source.Reading], interval: float) -> None:
         now = time.monotonic()
         events = [self._events.popleft() for _ in range(len(self._events))]
         if reason == source.OK:
-            reports = [(reader.card, reader.current(now)) for reader in self._readers]
+            reports = [(reader.card, reader.current(now, interval)) for reader in self._readers]
             self._send(snapshot.message(reason, system, reports, events, self._twins))
         else:
             self._send(snapshot.message(reason, events=events))
@@ -112,8 +116,15 @@ class Worker:
         try:
             while rest:
                 rest = rest[os.write(self._pipe, rest) :]
-        except BrokenPipeError:  # the front is gone
+        except BrokenPipeError:
             self.stop()
+
+    def _obey(self) -> None:
+        with os.fdopen(self._orders) as orders:
+            for order in orders:
+                self._interval = float(order)
+                self._news.set()
+        self.stop()  # the front is gone
 
     def _listen(self) -> None:
         while not self._stop.is_set():
@@ -136,14 +147,16 @@ class Worker:
             self._backend.close()
 
 
-def main(name: str, extras: str, interval: str, pipe: str) -> int:
-    """Work for the front that reads the pipe. Returns the exit code."""
+def main(name: str, extras: str, interval: str, pipe: str, orders: str) -> int:
+    """Work for the front that reads the one pipe and writes to the other. Returns the exit code."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     module, _, kind = source.BACKENDS[name].partition(":")
     told = source.Extras(*json.loads(extras))
     backend = getattr(importlib.import_module(module), kind)(told)
-    worker = Worker(backend, int(pipe), float(interval), Twins() if told.compat == "dcgm" else None)
+    twins = Twins() if told.compat == "dcgm" else None
+    worker = Worker(backend, int(pipe), int(orders), float(interval), twins)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it is the front's, which may share our name
     return worker.run()
 
 

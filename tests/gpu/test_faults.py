@@ -133,6 +133,24 @@ def test_a_gpu_that_the_driver_no_longer_lists_is_lost(driver: Driver, start: St
     assert found.value("gpu_devices_expected") == 8
 
 
+def test_when_numbers_move_up_each_gpu_keeps_its_own_values(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    before = {gpu: exporter.until(all_ok).value("gpu_memory_used_bytes", uuid=uuid(gpu)) for gpu in range(8)}
+    driver.tell("gpus=8", "all=1")
+    exporter.until(lambda found: nvml(found) != "ok")
+    driver.tell("gpus=8", "absent=3", "xid=5:79:1")
+    found = exporter.until(lambda found: found.value("gpu_xid_errors_total", uuid=uuid(5), xid="79") == 1)
+
+    assert found.value("gpu_up", gpu="3", uuid=uuid(3), reason="lost") == 0
+    for gpu in OTHERS:
+        number = str(gpu - (gpu > 3))
+        assert found.value("gpu_up", gpu=number, uuid=uuid(gpu), reason="ok") == 1
+        assert found.value("gpu_memory_used_bytes", gpu=number, uuid=uuid(gpu)) == before[gpu]
+    assert ("null", -1) not in driver.calls()
+    driver.tell("gpus=8")
+    exporter.until(lambda found: all_ok(found) and 3 in shown(found))
+
+
 def test_a_gpu_that_must_be_reset_says_so(driver: Driver, start: Starting) -> None:
     exporter = start()
     exporter.until(all_ok)

@@ -205,11 +205,20 @@ def test_a_static_value_may_take_its_time(reader: Reader, card: Table, clock: Cl
 
 def test_a_reader_that_is_overdue_shows_nothing(reader: Reader, card: Table, clock: Clock) -> None:
     reader.read(clock.now)
+    reader.begin()
 
-    assert reader.current(2.0) is reader.report
-    late = reader.current(2.01)
+    assert reader.current(2.0, 1.0) is reader.report
+    late = reader.current(2.01, 1.0)
     assert (late.reason, late.readings) == ("timeout", ())
+    assert reader.current(30.0, 15.0) is reader.report
+
+
+def test_a_reader_that_waits_for_others_is_not_overdue(reader: Reader, clock: Clock) -> None:
+    reader.read(clock.now)
+
+    assert reader.current(4.0, 1.0) is reader.report
+    assert reader.current(4.01, 1.0).reason == "timeout"
 
 
 def test_before_the_first_reading_a_gpu_is_not_up(reader: Reader) -> None:
-    assert reader.current(0.0).reason == "timeout"
+    assert reader.current(0.0, 1.0).reason == "timeout"
