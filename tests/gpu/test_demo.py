@@ -274,7 +274,7 @@ def shown(exporter: Exporter, gpus: int) -> set[tuple[str, frozenset[tuple[str, 
     return {
         (
             name,
-            frozenset((label, text if LABELS_OF_A_KIND.fullmatch(label) else "") for label, text in labels),
+            frozenset((label, text if ALIKE.fullmatch(label) else "") for label, text in labels),
         )
         for name, labels in found.samples
         if name not in EXCEPTIONS
