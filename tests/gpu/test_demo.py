@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -262,12 +263,16 @@ def test_the_demo_shows_all_that_such_a_card_shows(
     assert shown(demo, PROFILES[profile]) == shown(real, PROFILES[profile])
 
 
-def shown(exporter: Exporter, gpus: int) -> set[tuple[str, frozenset[str]]]:
-    """Names of metrics with those of their labels, once it was read often enough for means."""
+ALIKE = re.compile("reason|limit|sensor|threshold|domain|engine|type|state|kind|cause|pipe|fan|link|xid")
+"""Labels whose values are the same for all cards of a kind."""
+
+
+def shown(exporter: Exporter, gpus: int) -> set[tuple[str, frozenset[tuple[str, str]]]]:
+    """Metrics with their labels, once it was read often enough for means."""
     first = read_at(exporter.until(lambda found: reasons(found) == dict.fromkeys(range(gpus), "ok")))
     found = exporter.until(lambda found: read_at(found) > first + 0.5)
     return {
-        (name, frozenset(label for label, _ in labels))
+        (name, frozenset((label, text if ALIKE.fullmatch(label) else "") for label, text in labels))
         for name, labels in found.samples
         if name not in EXCEPTIONS
     }

@@ -81,7 +81,7 @@ def _process(moment: Moment, share: float, labels: dict[str, str]) -> Iterator[R
 PARTS = (
     Part("GetUtilizationRates", Tier.FAST, _utilization),
     Part("GetSamples", Tier.FAST, _window_max),
-    Part("GetEncoderUtilization", Tier.FAST, _engines),
+    Part("GetEngineUtilization", Tier.FAST, _engines),
     Part("GetMemoryInfo", Tier.FAST, _memory),
     Part("GpmQueryDeviceSupport", Tier.FAST, _gpm),
     Part("GetComputeRunningProcesses", Tier.SLOW, _process_counts),

@@ -40,4 +40,8 @@ class DemoCard:
 
     def _read(self, part: Part) -> Iterable[Reading]:
         at = max(0.0, self._seconds() - LAG_SECONDS * self.number)
-        return part.read(self._begin._replace(seconds=at))
+        found = part.read(self._begin._replace(seconds=at))
+        return [each for each in found if not self._lacks(part, each)]
+
+    def _lacks(self, part: Part, reading: Reading) -> bool:
+        return f"{part.call}({','.join(reading.labels.values())})" in self._begin.profile.lacks

@@ -19,10 +19,14 @@ def _ecc(moment: Moment) -> Iterator[Reading]:
 
 
 def _rows(moment: Moment) -> Iterator[Reading]:
-    """The card has set aside another row for each bad one, and uses it from the next reset on."""
+    """The card has set aside another row for each bad one."""
     errors = float(sickness.errors(moment))
-    yield from each("gpu_remapped_rows_total", "cause", {"correctable": 0.0, "uncorrectable": errors})
-    yield Reading("gpu_row_remap_pending", errors > 0)
+    return each("gpu_remapped_rows_total", "cause", {"correctable": 0.0, "uncorrectable": errors})
+
+
+def _row_state(moment: Moment) -> Iterator[Reading]:
+    """It uses those from the next reset on."""
+    yield Reading("gpu_row_remap_pending", sickness.errors(moment) > 0)
     yield Reading("gpu_row_remap_failed", 0)
 
 
@@ -33,5 +37,6 @@ def _recovery(moment: Moment) -> Iterator[Reading]:
 PARTS = (
     Part("GetTotalEccErrors", Tier.SLOW, _ecc),
     Part("GetRemappedRows", Tier.SLOW, _rows),
+    Part("RowRemapState", Tier.SLOW, _row_state),
     Part("RecoveryAction", Tier.SLOW, _recovery),
 )

@@ -10,7 +10,7 @@ from exporter.gpu.demo.moment import Moment
 
 
 class Part(NamedTuple):
-    """Readings that a card has or lacks together; ``call`` is the name of NVML's call for them."""
+    """Readings that a card has or lacks together; ``call`` is named after NVML's for them."""
 
     call: str
     tier: Tier

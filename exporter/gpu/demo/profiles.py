@@ -24,7 +24,8 @@ class Profile(NamedTuple):
 
     Memory in bytes, power in watts, clocks in hertz, thresholds in degrees Celsius; ``margin_to`` is the
     threshold that the margin is told of. ``nvlink`` is the links' speed as a share of the fastest ones';
-    ``xid`` the error that a sick card reports; ``lacks`` the parts that such a card does not have.
+    ``xid`` the error that a sick card reports; ``lacks`` the parts that such a card does not have, or what
+    of a part, by its labels.
     """
 
     name: str
@@ -87,7 +88,14 @@ A100 = Profile(
 )
 A100_MIG = A100._replace(
     gpus=PROFILES["a100-mig"],
-    lacks=A100.lacks | {"GetUtilizationRates", "GetSamples", "GetEncoderUtilization", "GetRemappedRows"},
+    lacks=A100.lacks
+    | {
+        "GetUtilizationRates",
+        "GetSamples",
+        "GetEngineUtilization",
+        "GetTotalEccErrors(uncorrected)",
+        "GetRemappedRows",
+    },
     instances=(
         Instance(1, "3g.40gb", 40192 * MIB),
         Instance(3, "2g.20gb", 19968 * MIB),
@@ -114,13 +122,18 @@ RTX4080 = Profile(
     xid=119,
     lacks=frozenset(
         {
+            "GetEngineUtilization(jpeg)",
+            "GetMaxClockInfo(video)",
             "MemoryTemperature",
             "GetMigMode",
             "GetEccMode",
             "GetTotalEccErrors",
             "GetRemappedRows",
+            "RowRemapState",
             "GetNvLinkState",
+            "GetNvLinkErrorCounter",
             "GetGpuFabricInfo",
+            "RecoveryAction",
             "GpmQueryDeviceSupport",
         }
     ),
