@@ -256,11 +256,13 @@ OPTIONAL = ("--serial=true", "--links=true", "--pcie=true", "--processes=2")
 def test_the_demo_shows_all_that_such_a_card_shows(
     driver: Driver, start: Callable[..., Exporter], profile: str, flags: tuple[str, ...]
 ) -> None:
-    driver.tell(f"gpus={PROFILES[profile]}", f"profile={profile}")
+    gpus = range(PROFILES[profile])
+    processes = [f"process={gpu}:compute:{pid}:{pid}:40" for gpu in gpus for pid in (70, 71)]
+    driver.tell(f"gpus={len(gpus)}", f"profile={profile}", *processes)
     demo = start("--backend=demo", f"--profile={profile}", "--interval=0.2", *flags)
     real = start("--backend=nvml", "--interval=0.2", *flags)
 
-    assert shown(demo, PROFILES[profile]) == shown(real, PROFILES[profile])
+    assert shown(demo, len(gpus)) == shown(real, len(gpus))
 
 
 ALIKE = re.compile("reason|limit|sensor|threshold|domain|engine|type|state|kind|cause|pipe|fan|link|xid")
