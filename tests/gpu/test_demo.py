@@ -256,26 +256,25 @@ OPTIONAL = ("--serial=true", "--links=true", "--pcie=true", "--processes=2")
 def test_the_demo_shows_all_that_such_a_card_shows(
     driver: Driver, start: Callable[..., Exporter], profile: str, flags: tuple[str, ...]
 ) -> None:
-    driver.tell(f"gpus={PROFILES[profile]}", f"profile={profile}")
+    gpus = range(PROFILES[profile])
+    processes = [f"process={gpu}:compute:{pid}:{pid}:40" for gpu in gpus for pid in (70, 71)]
+    driver.tell(f"gpus={len(gpus)}", f"profile={profile}", *processes)
     demo = start("--backend=demo", f"--profile={profile}", "--interval=0.2", *flags)
     real = start("--backend=nvml", "--interval=0.2", *flags)
 
-    assert shown(demo, PROFILES[profile]) == shown(real, PROFILES[profile])
+    assert shown(demo, len(gpus)) == shown(real, len(gpus))
 
 
 ALIKE = re.compile("reason|limit|sensor|threshold|domain|engine|type|state|kind|cause|pipe|fan|link|xid")
 """Labels whose values are the same for all cards of a kind."""
 
 
-def shown(exporter: Exporter, gpus: int) -> set[tuple[str, frozenset[tuple[str, str | None]]]]:
+def shown(exporter: Exporter, gpus: int) -> set[tuple[str, frozenset[tuple[str, str]]]]:
     """Metrics with their labels, once it was read often enough for means."""
     first = read_at(exporter.until(lambda found: reasons(found) == dict.fromkeys(range(gpus), "ok")))
     found = exporter.until(lambda found: read_at(found) > first + 0.5)
     return {
-        (
-            name,
-            frozenset((label, text if ALIKE.fullmatch(label) else "") for label, text in labels),
-        )
+        (name, frozenset((label, text if ALIKE.fullmatch(label) else "") for label, text in labels))
         for name, labels in found.samples
         if name not in EXCEPTIONS
     }
