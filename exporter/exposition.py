@@ -33,13 +33,14 @@ def header(family: Family) -> str:
 
 def lines(name: str, label: str, samples: Iterable[Sample]) -> str:
     """A line for each sample; ``label`` stands before its own labels, escaped already."""
-    return "".join(f"{name}{_braces(label, labels)} {number(value)}\n" for labels, value in samples)
+    return "".join(f"{series(name, label, labels)} {number(value)}\n" for labels, value in samples)
 
 
-def _braces(first: str, labels: Mapping[str, str]) -> str:
-    pairs = [first] if first else []
-    pairs += [f'{name}="{escape(value)}"' for name, value in labels.items()]
-    return f"{{{','.join(pairs)}}}" if pairs else ""
+def series(name: str, label: str, labels: Mapping[str, str]) -> str:
+    """What stands before a value."""
+    pairs = [label] if label else []
+    pairs += [f'{key}="{escape(value)}"' for key, value in labels.items()]
+    return f"{name}{{{','.join(pairs)}}}" if pairs else name
 
 
 def escape(value: str) -> str:

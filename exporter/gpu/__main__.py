@@ -23,7 +23,7 @@ from exporter.gpu.server import Server
 from exporter.options import cannot_listen, stopped_by_signal
 from exporter.settings import SettingsFile
 
-TICK_SECONDS = 0.1
+TICK_SECONDS = 0.25
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

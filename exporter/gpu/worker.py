@@ -25,7 +25,9 @@ from exporter.gpu.reader import Reader
 PATIENCE = 0.8
 """Share of an interval for which a cycle waits for GPUs that take their time."""
 END_SECONDS = 0.4
-EVENT_SECONDS = 0.2
+HEAD_START_SECONDS = 0.02
+"""Threads that begin together wait for each other at every call: one after the other takes half as long."""
+EVENT_SECONDS = 0.4
 STORM_SECONDS = 0.05
 """A GPU may report errors by the thousand: those of so long are told together."""
 
@@ -90,10 +92,16 @@ class Worker:
     def _read(self, patience: float) -> None:
         """Have every GPU read that is not busy still, and wait for those that are usually in time."""
         due = [reader for reader in self._readers if reader.idle]
+        until = time.monotonic() + patience
         for reader in due:
             reader.begin()
+            self._await([reader], HEAD_START_SECONDS)
+        self._await(due, until - time.monotonic())
+
+    def _await(self, readers: list[Reader], seconds: float) -> bool:
+        """Wait at most that long until they have read."""
         with self._changed:
-            self._changed.wait_for(lambda: all(reader.idle for reader in due), patience)
+            return self._changed.wait_for(lambda: all(reader.idle for reader in readers), seconds)
 
     def _tell(self, reason: str, system: list[source.Reading], interval: float) -> None:
         now = time.monotonic()
@@ -140,10 +148,8 @@ class Worker:
     def _close(self) -> None:
         """Let go of the devices, unless the driver still holds a thread: it might hold this one too."""
         self._stop.set()
-        self._ear.join(END_SECONDS)
-        with self._changed:
-            idle = self._changed.wait_for(lambda: all(reader.idle for reader in self._readers), END_SECONDS)
-        if idle and not self._ear.is_alive():
+        self._ear.join(1.1 * EVENT_SECONDS)
+        if self._await(self._readers, END_SECONDS) and not self._ear.is_alive():
             self._backend.close()
 
 
