@@ -92,6 +92,15 @@ def test_one_field_that_fails_costs_the_others_nothing_and_comes_back(
     exporter.until(lambda found: 3 in shown(found) and of(found) == H200)
 
 
+def test_a_field_that_the_driver_overlooks_has_no_value(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    driver.tell("gpus=8", f"untouched={MEMORY_TEMPERATURE}:")
+    found = exporter.until(lambda found: not found.all("gpu_temperature_celsius", sensor="memory"))
+
+    assert all_ok(found)
+
+
 def test_a_part_of_which_something_is_there_is_listed_by_what_is_missing(
     driver: Driver, start: Starting
 ) -> None:

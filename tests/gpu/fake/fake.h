@@ -24,6 +24,7 @@
      fabric=3               state of the fabric
      field=ID:TYPE:VALUE    this field has this value in one of NVML's types
      refuse=ID:3            this field gives the error
+     untouched=ID:          this field is left as it was
      latency=40             microseconds that each field took
      xid=3:79:1             an Xid error of this GPU, once for each new line
    FAKE_NVML_LOG names a file that gets a line for each call: function and GPU. */

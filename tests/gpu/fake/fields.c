@@ -100,6 +100,8 @@ int nvmlDeviceGetFieldValues(Gpu *gpu, int count, Field *out) {
     DEVICE("GetFieldValues");
     if (count < 1) return INVALID;
     for (int n = 0; n < count; n++) {
+        char nothing[64];
+        if (told("untouched", out[n].id, nothing)) continue;
         out[n].latency = number("latency", 40);
         out[n].error = field(gpu, &out[n]);
     }
