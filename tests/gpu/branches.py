@@ -7,6 +7,11 @@ from typing import NamedTuple
 from tests.gpu.driver import Driver
 from tests.gpu.expected import H200, KINDS, SUM, Values
 
+GONE_WITH_CUDA_14 = (
+    "nvmlDeviceGetTemperature",
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
+    "nvmlDeviceGetGpuFabricInfo",
+)
 _SINCE_550 = ("nvmlDeviceGetGpuFabricInfoV",)
 _SINCE_570 = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetMarginTemperature")
 _NEW_IN_570 = frozenset(

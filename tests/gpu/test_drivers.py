@@ -7,18 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.gpu.branches import BRANCHES, Branch
+from tests.gpu.branches import BRANCHES, GONE_WITH_CUDA_14, Branch
 from tests.gpu.driver import LIBRARY, Driver
 from tests.gpu.expected import A100, CARDS, H200, lacking, of
 from tests.gpu.exporter import Exporter, all_ok, shown
 
 Starting = Callable[..., Exporter]
 
-GONE_WITH_CUDA_14 = (
-    "nvmlDeviceGetTemperature",
-    "nvmlDeviceGetCurrentClocksThrottleReasons",
-    "nvmlDeviceGetGpuFabricInfo",
-)
 NEW_IN_535 = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetMemoryInfo_v2")
 NEEDED = {
     "nvmlDeviceGetCount_v2",

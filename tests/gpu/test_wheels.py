@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.branches import BRANCHES, Branch
+from exporter.gpu.nvml import errors, library
+from tests.gpu.branches import BRANCHES, GONE_WITH_CUDA_14, Branch
 from tests.gpu.driver import Driver
 from tests.gpu.expected import of
 from tests.gpu.exporter import all_ok, running
@@ -34,6 +35,22 @@ def test_a_wheel_tells_all_that_the_driver_does(tmp_path: Path, version: str) ->
         told = {name: of(exporter.until(all_ok, 30)) for name, exporter in exporters.items()}
 
     assert told == {name: branch.told for name, branch in BRANCHES.items()}
+
+
+def test_a_wheel_that_no_longer_names_what_goes_with_cuda_14_misses_nothing(tmp_path: Path) -> None:
+    text = Path(loaded("").strip()).read_text()
+    (tmp_path / "pynvml.py").write_text(f"{text}\ndel {', '.join(GONE_WITH_CUDA_14)}\n")
+    branch = BRANCHES["590"]
+    environment = on(tmp_path / "driver", branch)
+    with running("--interval=0.5", environment=environment, PYTHONPATH=str(tmp_path)) as exporter:
+        assert of(exporter.until(all_ok)) == branch.told
+
+
+def test_what_a_wheel_lacks_is_an_error_of_the_driver_s() -> None:
+    with pytest.raises(library.Error) as raised:
+        library.call("DeviceGetWhatComesWithTheNextDriver", None)
+
+    assert raised.value.value == errors.FUNCTION_NOT_FOUND
 
 
 def loaded(path: str) -> str:
