@@ -168,6 +168,7 @@ def test_each_works_as_its_newest_sample_says(
     found = start(*FAST, "--processes=4").until(worked)
 
     assert worked(found) == {str(FIRST): 0.3}
+    assert found.value("gpu_exporter_collect_errors_total", call="GetProcessUtilization", code="garbage") == 1
 
 
 def test_where_nobody_works_there_is_nothing_and_no_error(driver: Driver, start: Starting) -> None:
