@@ -37,9 +37,18 @@ def lines(name: str, label: str, samples: Iterable[Sample]) -> str:
 
 
 def _braces(first: str, labels: Mapping[str, str]) -> str:
-    pairs = [first] if first else []
-    pairs += [f'{name}="{escape(value)}"' for name, value in labels.items()]
-    return f"{{{','.join(pairs)}}}" if pairs else ""
+    inside = [first] if first else []
+    inside += _pairs(labels)
+    return f"{{{','.join(inside)}}}" if inside else ""
+
+
+def _pairs(labels: Mapping[str, str]) -> list[str]:
+    return [f'{name}="{escape(value)}"' for name, value in labels.items()]
+
+
+def joined(labels: Mapping[str, str]) -> str:
+    """Labels as ``lines`` takes those that stand before others."""
+    return ",".join(_pairs(labels))
 
 
 def escape(value: str) -> str:
