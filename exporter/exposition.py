@@ -38,9 +38,18 @@ def lines(name: str, label: str, samples: Iterable[Sample]) -> str:
 
 def series(name: str, label: str, labels: Mapping[str, str]) -> str:
     """What stands before a value."""
-    pairs = [label] if label else []
-    pairs += [f'{key}="{escape(value)}"' for key, value in labels.items()]
-    return f"{name}{{{','.join(pairs)}}}" if pairs else name
+    inside = [label] if label else []
+    inside += _pairs(labels)
+    return f"{name}{{{','.join(inside)}}}" if inside else name
+
+
+def _pairs(labels: Mapping[str, str]) -> list[str]:
+    return [f'{name}="{escape(value)}"' for name, value in labels.items()]
+
+
+def joined(labels: Mapping[str, str]) -> str:
+    """Labels as ``lines`` takes those that stand before others."""
+    return ",".join(_pairs(labels))
 
 
 def escape(value: str) -> str:

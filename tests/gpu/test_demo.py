@@ -15,6 +15,7 @@ from exporter.gpu.backend import PROFILES, Extras, Reading
 from exporter.gpu.contract import CRITICAL_XIDS
 from exporter.gpu.demo import Demo
 from exporter.gpu.families import GPU_FAMILIES
+from exporter.gpu.reader import SLOW_INTERVALS
 from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import Exporter, reasons
@@ -259,20 +260,21 @@ def test_the_demo_shows_all_that_such_a_card_shows(
     gpus = range(PROFILES[profile])
     processes = [f"process={gpu}:compute:{pid}:{pid}:40" for gpu in gpus for pid in (70, 71)]
     driver.tell(f"gpus={len(gpus)}", f"profile={profile}", *processes)
-    demo = start("--backend=demo", f"--profile={profile}", "--interval=0.2", *flags)
-    real = start("--backend=nvml", "--interval=0.2", *flags)
+    demo = start("--backend=demo", f"--profile={profile}", f"--interval={INTERVAL}", *flags)
+    real = start("--backend=nvml", f"--interval={INTERVAL}", *flags)
 
     assert shown(demo, len(gpus)) == shown(real, len(gpus))
 
 
+INTERVAL = 0.15
 ALIKE = re.compile("reason|limit|sensor|threshold|domain|engine|type|state|kind|cause|pipe|fan|link|xid")
 """Labels whose values are the same for all cards of a kind."""
 
 
 def shown(exporter: Exporter, gpus: int) -> set[tuple[str, frozenset[tuple[str, str]]]]:
-    """Metrics with their labels, once it was read often enough for means."""
+    """Metrics with their labels, once also what is read seldom was read twice: means need that."""
     first = read_at(exporter.until(lambda found: reasons(found) == dict.fromkeys(range(gpus), "ok")))
-    found = exporter.until(lambda found: read_at(found) > first + 0.5)
+    found = exporter.until(lambda found: read_at(found) > first + (SLOW_INTERVALS + 2) * INTERVAL)
     return {
         (name, frozenset((label, text if ALIKE.fullmatch(label) else "") for label, text in labels))
         for name, labels in found.samples

@@ -27,7 +27,7 @@ def test_every_reason_has_a_cure() -> None:
 
 def test_every_flag_is_told_with_its_default() -> None:
     rows = [line for line in section("Flags").splitlines() if line.startswith("| `--")]
-    for action in parser()._actions:
+    for action in parser({})._actions:
         for flag in action.option_strings:
             if flag.startswith("--") and flag != "--help":
                 (row,) = (row for row in rows if f"`{flag}`" in row)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from exporter.exposition import header, lines
-from exporter.gpu.backend import Card, Reading
+from exporter.exposition import header, joined, lines
+from exporter.gpu.backend import NO_LABELS, Card, Reading
 from exporter.gpu.dcgm.names import LINK_BYTES, LINKS, TWINS, Twin, families
 from exporter.gpu.snapshot import Report
 
@@ -37,11 +37,12 @@ class Twins:
         """The exposition text."""
         found: dict[str, str] = {}
         for card, report in ((card, report) for card, report in reports if report.readings):
-            label = self.labels[card.uuid] = _labels(card, report.readings)
+            self.labels[card.uuid] = _labels(card, report.readings)
+            label = joined(self.labels[card.uuid])
             for twin, value in self._values(card.uuid, report):
-                sample = (label, round(value * twin.factor, DIGITS))
+                sample = (NO_LABELS, round(value * twin.factor, DIGITS))
                 for name in twin.names:
-                    found[name] = found.get(name, "") + lines(name, "", [sample])
+                    found[name] = found.get(name, "") + lines(name, label, [sample])
         told = (family for twin in (*TWINS, LINKS) for family in families(twin) if family.name in found)
         return "".join(header(family) + found[family.name] for family in told)
 

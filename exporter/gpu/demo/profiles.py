@@ -66,7 +66,7 @@ H200 = Profile(
     pcie=5,
     links=18,
     nvlink=1.0,
-    lacks=frozenset({"GetFanSpeed"}),
+    lacks=frozenset(),
 )
 A100 = Profile(
     name="simulated A100",
@@ -84,7 +84,7 @@ A100 = Profile(
     pcie_sampled=True,
     links=12,
     nvlink=2 / 3,
-    lacks=frozenset({"GetFanSpeed", "GetGpuFabricInfo", "GpmQueryDeviceSupport"}),
+    lacks=frozenset({"GetGpuFabricInfo", "GpmQueryDeviceSupport"}),
 )
 A100_MIG = A100._replace(
     gpus=PROFILES["a100-mig"],
