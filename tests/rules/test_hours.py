@@ -27,7 +27,7 @@ RAISED_BY = {
     "GPUXid": "gpu_xid_errors_total",
     "GPUHot": "gpu_temperature_margin_celsius",
     "GPUThermalThrottle": "gpu_clock_event_seconds_total",
-    "GPUECCUncorrectable": "gpu_ecc_errors_total",
+    "GPUECCUncorrectable": 'gpu_ecc_errors_total{type="uncorrected"}',
     "GPURowRemapPending": "gpu_row_remap_pending",
     "NVLinkErrors": "gpu_nvlink_errors_total",
 }
@@ -60,7 +60,7 @@ def _found(url: str, end: int) -> set[Fired]:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_healthy_cards_raise_nothing_for_hours(profile: str, found: set[Fired], url: str, end: int) -> None:
-    seen = query(url, f'count_over_time(gpu_up{{instance="{profile}"}}[{HOURS}s] @ {end})')
+    seen = query(url, f'count_over_time(gpu_up{{instance="{profile}"}}[{HOURS}s] @ {end - hours.SCRAPE})')
     assert {int(each["value"][1]) for each in seen} == {HOURS // hours.SCRAPE}
     assert [each for each in found if each.instance == profile] == []
 
@@ -71,11 +71,8 @@ def test_a_sick_card_raises_what_it_has_and_no_other_card_does(
 ) -> None:
     box = f"{profile} sick"
     raised = {each for each in found if each.instance == box}
-    shown = {
-        alert
-        for alert, metric in RAISED_BY.items()
-        if query(url, f'{metric}{{instance="{box}",gpu="{SICK}"}} @ {end - hours.SCRAPE}')
-    }
+    ill = f'gpu_up{{instance="{box}",gpu="{SICK}"}} @ {end - hours.SCRAPE}'
+    shown = {alert for alert, told in RAISED_BY.items() if query(url, f"{told} and on (instance, gpu) {ill}")}
 
     assert {"GPUXid", "GPUHot"} <= shown
     assert shown <= {each.alert for each in raised}
