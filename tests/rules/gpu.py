@@ -32,7 +32,6 @@ LOST = (
         {TARGET_UP: UP, selector("gpu_exporter_nvml_up", **TARGET, reason="no_library"): "0+0x100"},
         {62: [], 402: []},
     ),
-    Scenario("let go on purpose", {up("released"): "0+0x100"}, {62: [], 402: []}),
     Scenario(
         "is lost, and comes back",
         {up("ok"): "1+0x11 stale _x27 1+0x200", up("lost"): "_x12 0+0x27 stale"},

@@ -11,7 +11,7 @@ def errors(kind: str, labels: Labels = HERE) -> str:
     return selector("gpu_nvlink_errors_total", **labels, type=kind)
 
 
-GRAVE = ("crc_data", "replay", "recovery", "ecc")
+GRAVE = ("crc_data", "replay", "recovery", "ecc", "link_recovery", "link_recovery_failed")
 
 LINK_ERRORS = (
     by_the_minute(
@@ -21,6 +21,14 @@ LINK_ERRORS = (
     ),
     by_the_minute("as many garbled packets as do not matter", {errors("crc_flit"): "500+6000x99"}, {30: []}),
     by_the_minute("just more", {errors("crc_flit"): "500+6030x99"}, {1: [], 9: [THIS], 90: [THIS]}),
+    by_the_minute(
+        "too many on one of its links",
+        {
+            errors("crc", {**HERE, "link": "3"}): "500+6030x99",
+            errors("crc", {**HERE, "link": "4"}): "500+60x99",
+        },
+        {1: [], 9: [THIS], 90: [THIS]},
+    ),
     by_the_minute(
         "many garbled packets, for a while",
         {errors("crc_flit"): "0+0x29 0+12000x19 240000+0x99"},
