@@ -105,7 +105,7 @@ GPU_FAMILIES = (
     *_families(
         "gauge",
         gpu_exporter_collect_duration_seconds="Time that the slowest GPU took when last read.",
-        gpu_exporter_driver_latency_seconds="Longest that the driver took for one field when last read.",
+        gpu_exporter_driver_latency_seconds="Longest that the driver took for one value when last read.",
     ),
 )
 """What the worker reads, in the order in which it is written."""

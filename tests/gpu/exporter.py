@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from stepwatch import pages
@@ -65,6 +66,17 @@ class Exporter:
         self.process.send_signal(number)
         out, errors = self.process.communicate(timeout=15)
         return self.process.returncode, out, errors
+
+
+@contextmanager
+def running(*flags: str, environment: Mapping[str, str], **variables: str) -> Iterator[Exporter]:
+    """An exporter that has to end well and without a word."""
+    exporter = Exporter(*flags, environment=environment, **variables)
+    try:
+        yield exporter
+    finally:
+        code, _, errors = exporter.end()
+    assert (code, errors) == (0, "")
 
 
 def reasons(found: Scrape) -> dict[int, str]:

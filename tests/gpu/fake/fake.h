@@ -25,6 +25,7 @@
      fabric=3               state of the fabric
      field=ID:TYPE:VALUE    this field has this value in one of NVML's types
      refuse=ID:3            this field gives the error
+     untouched=ID:          this field is left as it was
      latency=40             microseconds that each field took
      xid=3:79:1             an Xid error of this GPU, once for each new line
      mig=3                  this GPU is split; with profile=a100-mig all are, into seven instances each
