@@ -53,8 +53,10 @@ def test_the_highest_sample_between_two_readings_is_served(start: Starting) -> N
 def test_an_impossible_sample_makes_the_others_no_less_true(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=8", "odd=808334905")
     found = start("--interval=0.5").until(
-        lambda found: 3 in shown(found, "gpu_utilization_window_max_ratio")
-        and found.all("gpu_exporter_collect_errors_total", call="GetSamples", code="garbage")
+        lambda found: (
+            3 in shown(found, "gpu_utilization_window_max_ratio")
+            and found.all("gpu_exporter_collect_errors_total", call="GetSamples", code="garbage")
+        )
     )
 
     assert found.value("gpu_utilization_window_max_ratio", gpu="3") == 0.43

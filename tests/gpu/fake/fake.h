@@ -39,7 +39,8 @@
      process=3:compute:70:512:40   process 70 holds 512 MiB (-1 unknown) and has 40 % of the time
      crowd=3:1000           so many processes from 5000000 on that hold 1 MiB each
      growing=2              lists grow after their length was told, so many times
-   FAKE_NVML_LOG names a file that gets a line for each call: function and GPU. */
+   FAKE_NVML_LOG names a file that gets a line for each call: function and GPU. GpmWindow is no
+   call: it has the milliseconds between two samples that were compared. */
 
 #pragma once
 #define _GNU_SOURCE
