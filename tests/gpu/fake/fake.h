@@ -17,6 +17,7 @@
      held=FN[@GPU]          it waits for a file, in a state in which /proc shows it as unkillable
      segv=FN                this call crashes
      util=808334905         utilization in percent
+     energy=7               millijoules
      xid=3:79:1             an Xid error of this GPU, once for each new line
    FAKE_NVML_LOG names a file that gets a line for each call: function and GPU. */
 
