@@ -56,6 +56,13 @@ class Missing(NamedTuple):
     reason: str
 
 
+class Failure(NamedTuple):
+    """A part of a call that failed this time, and why."""
+
+    call: str
+    code: str
+
+
 class Quantity(NamedTuple):
     """A driver call and what becomes of its answer.
 
@@ -64,7 +71,7 @@ class Quantity(NamedTuple):
 
     call: str
     tier: Tier
-    read: Callable[[], Iterable[Reading | Missing]]
+    read: Callable[[], Iterable[Reading | Missing | Failure]]
 
 
 class Event(NamedTuple):
@@ -115,7 +122,7 @@ class Backend(Protocol):
     def system(self) -> list[Reading]:
         """What holds for all GPUs."""
 
-    def cards(self) -> list[Card]:
+    def cards(self) -> Sequence[Card]:
         """Every GPU that the driver lists, working or not."""
 
     def events(self, seconds: float) -> list[Event]:

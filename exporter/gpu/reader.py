@@ -11,6 +11,7 @@ from exporter.gpu.backend import (
     BackendError,
     Card,
     CardError,
+    Failure,
     Missing,
     Quantity,
     ReadError,
@@ -161,9 +162,10 @@ class Reader:
             self._judge(call, now, slow=took > SLOW_CALL_SECONDS)
         return took
 
-    def _keep(self, call: str, found: list[Reading | Missing]) -> None:
+    def _keep(self, call: str, found: list[Reading | Missing | Failure]) -> None:
         self._readings[call] = [each for each in found if isinstance(each, Reading)]
         self._parts[call] = dict(each for each in found if isinstance(each, Missing))
+        self._errors.update(each for each in found if isinstance(each, Failure))
 
     def _pause(self, tier: Tier) -> float:
         return {Tier.STATIC: float("inf"), Tier.FAST: 0.0, Tier.SLOW: SLOW_INTERVALS * self._interval}[tier]

@@ -118,12 +118,13 @@ def test_impossible_utilization_is_not_shown_and_is_counted(driver: Driver, star
 def test_a_counter_that_begins_anew_is_shown_as_the_driver_tells_it(driver: Driver, start: Starting) -> None:
     exporter = start()
     before = series(exporter.until(all_ok))
-    for millijoules in (2**32 - 1, 7, 2**63 - 1, 0):
+    for millijoules in (2**32 + 5, 7, 2**62, 0):
+        wanted = pytest.approx(millijoules / 1e3)
         strike(driver, f"energy={millijoules}")
         found = soon(
             driver,
             exporter,
-            lambda found, wanted=millijoules / 1e3: found.value("gpu_energy_joules_total", gpu="3") == wanted,
+            lambda found, wanted=wanted: found.value("gpu_energy_joules_total", gpu="3") == wanted,
         )
         assert all_ok(found)
         assert before <= series(found)
@@ -197,18 +198,36 @@ def test_whichever_call_goes_wrong_it_is_one_gpus_trouble_and_passes_with_it(cal
         calls.exporter.until(lambda found: calls.well(found) and calls.before <= series(found))
 
 
-def test_whichever_call_hangs_while_nvml_is_opened_the_pages_come_and_the_values_with_its_end(
-    calls: Call, driver: Driver, start: Starting
+def test_whichever_call_hangs_while_nvml_is_opened_the_page_comes_and_the_values_with_its_end(
+    driver: Driver, start: Starting
 ) -> None:
+    exporter = start()
+    before = series(exporter.until(all_ok))
     system = {name for name, gpu in driver.calls() if gpu < 0}
-    opening = calls.opening - calls.repeated
-    assert {"GetHandleByIndex"} <= opening
-    calls.exporter.end()
-    for name in (*system, *(f"{name}@3" for name in opening)):
+    exporter.end()
+    for name in ("Init", *sorted(system)):
         driver.tell("gpus=8", f"hang={name}")
         exporter = start()
-        time.sleep(0.5)
+        time.sleep(0.3)
         lasting(exporter, lambda found: nvml(found) in ("starting", "ok"))
         driver.tell("gpus=8")
-        exporter.until(all_ok)
+        exporter.until(lambda found: all_ok(found) and before <= series(found))
+        exporter.end()
+
+
+def test_a_gpu_that_hangs_while_it_is_opened_leaves_the_others_and_comes_when_it_is_open(
+    calls: Call, driver: Driver, start: Starting
+) -> None:
+    opening = calls.opening - calls.repeated
+    assert "GetHandleByIndex" in opening
+    calls.exporter.end()
+    for name in sorted(opening):
+        driver.tell("gpus=8", f"hang={name}@3")
+        exporter = start("--interval=0.2", "--retry=60")
+        exporter.until(only_3("timeout"))
+        lasting(exporter, only_3("timeout"))
+        driver.tell("gpus=8")
+        found = exporter.until(lambda found: all_ok(found) and 3 in shown(found))
+        assert found.value("gpu_up", gpu="3", uuid=uuid(3)) == 1
+        assert found.value("gpu_exporter_nvml_reinit_total") == 0
         exporter.end()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-
-import pynvml
+from collections.abc import Sequence
 
 from exporter.gpu.backend import BackendError, Card, Event, Extras, Reading
-from exporter.gpu.nvml import errors
+from exporter.gpu.nvml import errors, library, throttling
 from exporter.gpu.nvml.card import LostCard, NvmlCard, down
+from exporter.gpu.nvml.opening import Closable, open_all
 from exporter.gpu.nvml.xids import XidEvents
 
 
@@ -17,20 +17,23 @@ class Nvml:
 
     def __init__(self, extras: Extras) -> None:
         self._extras = extras
-        self._cards: list[Card] = []
+        self._cards: list[Closable] = []
+        self._driver: throttling.Version = ()
         self._xids = XidEvents()
 
     def open(self) -> None:
         try:
-            pynvml.nvmlInit()
-            self._cards = [self._card(number) for number in range(pynvml.nvmlDeviceGetCount())]
-        except pynvml.NVMLError as error:
+            library.call("Init")
+            self._driver = throttling.version(str(library.call("SystemGetDriverVersion")))
+            self._cards = open_all(library.call("DeviceGetCount"), self._card)
+        except library.Error as error:
             raise BackendError(errors.name(error.value)) from error
 
-    def _card(self, number: int) -> Card:
+    def _card(self, number: int) -> Closable:
         try:
-            return NvmlCard(number, pynvml.nvmlDeviceGetHandleByIndex(number), self._xids, self._extras)
-        except pynvml.NVMLError as error:
+            handle = library.call("DeviceGetHandleByIndex", number)
+            return NvmlCard(number, handle, self._xids, self._extras, self._driver)
+        except library.Error as error:
             problem = down(error)
             if isinstance(problem, BackendError):
                 raise problem from error
@@ -38,17 +41,17 @@ class Nvml:
 
     def system(self) -> list[Reading]:
         try:
-            cuda = pynvml.nvmlSystemGetCudaDriverVersion()
+            cuda = library.call("SystemGetCudaDriverVersion")
             labels = {
-                "driver_version": str(pynvml.nvmlSystemGetDriverVersion()),
+                "driver_version": str(library.call("SystemGetDriverVersion")),
                 "cuda_version": f"{cuda // 1000}.{cuda % 1000 // 10}",
-                "nvml_version": str(pynvml.nvmlSystemGetNVMLVersion()),
+                "nvml_version": str(library.call("SystemGetNVMLVersion")),
             }
-        except pynvml.NVMLError as error:
+        except library.Error as error:
             raise BackendError(errors.name(error.value)) from error
         return [Reading("gpu_driver_info", 1, labels)]
 
-    def cards(self) -> list[Card]:
+    def cards(self) -> Sequence[Card]:
         return self._cards
 
     def events(self, seconds: float) -> list[Event]:
@@ -56,5 +59,8 @@ class Nvml:
         return [] if found is None else [Event(*found, time.time())]
 
     def close(self) -> None:
+        """Let go of the devices, unless the driver still holds a thread."""
         self._xids.close()
-        pynvml.nvmlShutdown()
+        closed = [card.close() for card in self._cards]
+        if all(closed):
+            library.call("Shutdown")

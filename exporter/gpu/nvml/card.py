@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import pynvml
-
-from exporter.gpu.backend import BackendError, CardError, Extras, Missing, Quantity, ReadError, Reading, Tier
-from exporter.gpu.nvml import errors
+from exporter.gpu.backend import CardError, Extras, Quantity, ReadError, Tier
+from exporter.gpu.nvml import errors, library
 from exporter.gpu.nvml.calls import calls
 from exporter.gpu.nvml.identity import bus_id
+from exporter.gpu.nvml.throttling import Version
+from exporter.gpu.nvml.ways import Found, Read
 from exporter.gpu.nvml.xids import XidEvents
 
 
 class NvmlCard:
     """A GPU that NVML gave a handle for."""
 
-    def __init__(self, number: int, handle: Any, xids: XidEvents, extras: Extras) -> None:
+    def __init__(self, number: int, handle: Any, xids: XidEvents, extras: Extras, driver: Version) -> None:
         self.number = number
-        self.uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+        self.uuid = str(library.ask(handle, "GetUUID"))
+        self._calls = calls(handle, extras, driver)
         self.quantities: Sequence[Quantity] = [
             Quantity("RegisterEvents", Tier.STATIC, partial(self._read, self._listen)),
-            *(Quantity(call.name, call.tier, partial(self._read, call.read)) for call in calls(extras)),
+            *(Quantity(call.name, call.tier, partial(self._read, call.read)) for call in self._calls),
         ]
         self._handle = handle
         self._bus_id = bus_id(handle)
@@ -31,31 +32,46 @@ class NvmlCard:
 
     def find(self) -> None:
         """Look again for the GPU. Its number is no help: a lost GPU changes those of the others."""
+        self._forget()
+        self._look_up()
+
+    def _look_up(self) -> None:
         try:
-            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(self._bus_id.encode())
-        except pynvml.NVMLError as error:
+            self._handle = library.call("DeviceGetHandleByPciBusId", self._bus_id.encode())
+        except library.Error as error:
             raise down(error) from error
 
-    def _listen(self, handle: Any) -> list[Reading | Missing]:
+    def close(self) -> bool:
+        """End what goes on beside the readings. False while the driver holds a thread of it."""
+        self._forget()
+        closed = [call.close() for call in self._calls]
+        return all(closed)
+
+    def _forget(self) -> None:
+        """What the calls keep is of a GPU that was lost, or is no longer read."""
+        for call in self._calls:
+            call.forget()
+
+    def _listen(self, handle: Any) -> list[Found]:
         self._xids.register(handle, self.uuid)
         return []
 
-    def _read(self, read: Callable[[Any], Iterable[Reading | Missing]]) -> list[Reading | Missing]:
+    def _read(self, read: Read) -> list[Found]:
         try:
             return list(read(self._handle))
-        except pynvml.NVMLError as error:
+        except library.Error as error:
             raise self._meaning(error) from error
         except ValueError as error:  # a name that is no text, say
             raise ReadError("garbage") from error
 
-    def _meaning(self, error: pynvml.NVMLError) -> ReadError:
+    def _meaning(self, error: library.Error) -> ReadError:
         """An unknown error may be this call's, or a lost GPU's."""
         if error.value == errors.UNKNOWN:
             try:
-                self.find()
+                self._look_up()
             except ReadError as problem:
                 return problem
-        return errors.meaning(error)
+        return errors.meaning(error.value)
 
 
 class LostCard:
@@ -71,10 +87,14 @@ class LostCard:
     def find(self) -> None:
         raise CardError(self._reason)
 
+    def close(self) -> bool:
+        """There is nothing to end."""
+        return True
 
-def down(error: pynvml.NVMLError) -> ReadError:
+
+def down(error: library.Error) -> ReadError:
     """What it means that a GPU cannot be found. For a lost one some drivers say "unknown"."""
-    meaning = errors.meaning(error)
+    meaning = errors.meaning(error.value)
     if error.value == errors.UNKNOWN:
         return CardError("lost")
-    return meaning if isinstance(meaning, (CardError, BackendError)) else CardError(meaning.code)
+    return meaning if errors.is_fatal(meaning) else CardError(meaning.code)

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-import pynvml
-
 from exporter.gpu.backend import Tier
-from exporter.gpu.nvml.ways import Call, Read, parts
+from exporter.gpu.nvml.ways import Call, asked, parts
 
-_CLOCKS = {
-    "graphics": pynvml.NVML_CLOCK_GRAPHICS,
-    "sm": pynvml.NVML_CLOCK_SM,
-    "memory": pynvml.NVML_CLOCK_MEM,
-    "video": pynvml.NVML_CLOCK_VIDEO,
-}
+_DOMAINS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
 
 
-def _clocks(call: str, metric: str) -> Read:
-    ask = getattr(pynvml, f"nvmlDevice{call}")
-    ways = {("domain", name): partial(_hertz, ask, number) for name, number in _CLOCKS.items()}
-    return lambda handle: parts(handle, call, metric, ways)
+def _clocks(call: str, tier: Tier, metric: str) -> Call:
+    ways = {("domain", name): _hertz(asked(call, number)) for name, number in _DOMAINS.items()}
+    return Call(call, tier, lambda handle: parts(handle, call, metric, ways))
 
 
-def _hertz(ask: Callable[[Any, int], int], number: int, handle: Any) -> float:
-    return ask(handle, number) * 1e6
+def _hertz(ask: Callable[[Any], float]) -> Callable[[Any], float]:
+    """NVML counts in MHz."""
+    return lambda handle: ask(handle) * 1e6
 
 
 CALLS = (
-    Call("GetMaxClockInfo", Tier.STATIC, _clocks("GetMaxClockInfo", "gpu_clock_max_hertz")),
-    Call("GetClockInfo", Tier.FAST, _clocks("GetClockInfo", "gpu_clock_hertz")),
+    _clocks("GetMaxClockInfo", Tier.STATIC, "gpu_clock_max_hertz"),
+    _clocks("GetClockInfo", Tier.FAST, "gpu_clock_hertz"),
 )

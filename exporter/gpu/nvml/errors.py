@@ -2,48 +2,55 @@
 
 from __future__ import annotations
 
-import pynvml
-
 from exporter.gpu.backend import BackendError, CardError, ReadError, UnsupportedError
 
-UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
+OK = 0
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NOT_FOUND = 6
+INSUFFICIENT_SIZE = 7
+TIMEOUT = 10
+FUNCTION_NOT_FOUND = 13
+UNKNOWN = 999
 
-_NAMES: dict[int, str] = {
-    **{
-        value: name.removeprefix("NVML_ERROR_").lower()
-        for name, value in vars(pynvml).items()
-        if name.startswith("NVML_ERROR_")
-    },
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "version_mismatch",
-    pynvml.NVML_ERROR_GPU_IS_LOST: "lost",
-    pynvml.NVML_ERROR_GPU_NOT_FOUND: "lost",
+_NAMES = {
+    1: "uninitialized",
+    INVALID_ARGUMENT: "invalid_argument",
+    NOT_SUPPORTED: "not_supported",
+    4: "no_permission",
+    NOT_FOUND: "not_found",
+    INSUFFICIENT_SIZE: "insufficient_size",
+    8: "insufficient_power",
+    9: "driver_not_loaded",
+    TIMEOUT: "timeout",
+    11: "irq_issue",
+    12: "library_not_found",
+    FUNCTION_NOT_FOUND: "function_not_found",
+    14: "corrupted_inforom",
+    15: "lost",
+    16: "reset_required",
+    17: "operating_system",
+    18: "version_mismatch",
+    19: "in_use",
+    20: "memory",
+    21: "no_data",
+    23: "insufficient_resources",
+    25: "argument_version_mismatch",
+    26: "deprecated",
+    27: "not_ready",
+    28: "lost",
+    29: "invalid_state",
+    UNKNOWN: "unknown",
 }
+"""NVML's own words, but for 15 (GPU is lost), 28 (GPU not found) and 18 (library and driver differ)."""
+
+NOT_HERE = frozenset((INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26))
+"""This GPU or driver does not know what it was asked."""
 
 _KINDS: dict[int, type[ReadError]] = {
-    **dict.fromkeys(
-        (
-            pynvml.NVML_ERROR_NOT_SUPPORTED,
-            pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-            pynvml.NVML_ERROR_INVALID_ARGUMENT,
-            pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-            pynvml.NVML_ERROR_DEPRECATED,
-            pynvml.NVML_ERROR_NO_PERMISSION,
-        ),
-        UnsupportedError,
-    ),
-    **dict.fromkeys(
-        (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_GPU_NOT_FOUND, pynvml.NVML_ERROR_RESET_REQUIRED),
-        CardError,
-    ),
-    **dict.fromkeys(
-        (
-            pynvml.NVML_ERROR_UNINITIALIZED,
-            pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-            pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-            pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-        ),
-        BackendError,
-    ),
+    **dict.fromkeys((*NOT_HERE, 4), UnsupportedError),
+    **dict.fromkeys((15, 16, 28), CardError),
+    **dict.fromkeys((1, 9, 12, 18), BackendError),
 }
 
 
@@ -52,6 +59,11 @@ def name(code: int) -> str:
     return _NAMES.get(code, f"error_{code}")
 
 
-def meaning(error: pynvml.NVMLError) -> ReadError:
-    """The problem that an error of one reading stands for."""
-    return _KINDS.get(error.value, ReadError)(name(error.value))
+def meaning(code: int) -> ReadError:
+    """The problem that the error code of one reading stands for."""
+    return _KINDS.get(code, ReadError)(name(code))
+
+
+def is_fatal(problem: ReadError) -> bool:
+    """Does it concern more than one reading?"""
+    return isinstance(problem, (CardError, BackendError))

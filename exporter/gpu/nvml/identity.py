@@ -3,35 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-import pynvml
-
 from exporter.gpu.backend import Reading, Tier
+from exporter.gpu.nvml import library
 from exporter.gpu.nvml.ways import Call, either
 
+HOPPER = 9
 _ARCHITECTURES = {
-    value: name.removeprefix("NVML_DEVICE_ARCH_").lower()
-    for name, value in vars(pynvml).items()
-    if name.startswith("NVML_DEVICE_ARCH_")
+    2: "kepler",
+    3: "maxwell",
+    4: "pascal",
+    5: "volta",
+    6: "turing",
+    7: "ampere",
+    8: "ada",
+    HOPPER: "hopper",
+    10: "blackwell",
+    13: "rubin",
 }
-
-
-def _identity(handle: Any) -> Iterator[Reading]:
-    labels = {
-        "name": pynvml.nvmlDeviceGetName(handle),
-        "pci_bus_id": bus_id(handle),
-        "architecture": _told(_architecture, handle),
-        "compute_capability": _told(_compute_capability, handle),
-        "vbios_version": _told(pynvml.nvmlDeviceGetVbiosVersion, handle),
-    }
-    yield Reading("gpu_info", 1, labels)
+_UNKNOWN = 0xFFFFFFFF
 
 
 def bus_id(handle: Any) -> str:
     """Where the GPU sits: what it is found again by, since its number may change."""
-    found = pynvml.nvmlDeviceGetPciInfo(handle).busId
+    found = library.ask(handle, "GetPciInfo").busId
     return found.decode() if isinstance(found, bytes) else str(found)
+
+
+def architecture(handle: Any) -> int:
+    """NVML's number of it, 0 if that cannot be told. Raises ``library.Error``."""
+    found = int(either(partial(library.ask, name="GetArchitecture"), lambda _: 0)(handle))
+    return 0 if found == _UNKNOWN else found
+
+
+def call(*, serial: bool) -> Call:
+    """What tells a GPU from others; with its serial number only if that is wanted."""
+    return Call("GetName", Tier.STATIC, partial(_identity, serial))
+
+
+def _identity(serial: bool, handle: Any) -> Iterator[Reading]:  # noqa: FBT001  (for ``partial``)
+    number = architecture(handle)
+    labels = {
+        "name": library.ask(handle, "GetName"),
+        "pci_bus_id": bus_id(handle),
+        "architecture": _ARCHITECTURES.get(number, str(number or "")),
+        "compute_capability": _told(_compute_capability, handle),
+        "vbios_version": _told(partial(library.ask, name="GetVbiosVersion"), handle),
+    }
+    if serial:
+        labels["serial"] = _told(partial(library.ask, name="GetSerial"), handle)
+    yield Reading("gpu_info", 1, labels)
 
 
 def _told(ask: Callable[[Any], str], handle: Any) -> str:
@@ -39,13 +62,5 @@ def _told(ask: Callable[[Any], str], handle: Any) -> str:
     return str(either(ask, lambda _: "")(handle))
 
 
-def _architecture(handle: Any) -> str:
-    number = pynvml.nvmlDeviceGetArchitecture(handle)
-    return str(_ARCHITECTURES.get(number, number))
-
-
 def _compute_capability(handle: Any) -> str:
-    return "{}.{}".format(*pynvml.nvmlDeviceGetCudaComputeCapability(handle))
-
-
-CALLS = (Call("GetName", Tier.STATIC, _identity),)
+    return "{}.{}".format(*library.ask(handle, "GetCudaComputeCapability"))

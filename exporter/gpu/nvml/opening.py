@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from threading import Thread
+from typing import Protocol
 
 from exporter.gpu.backend import BackendError, Card, CardError, Quantity
 
@@ -12,17 +13,23 @@ PATIENCE_SECONDS = 2.0
 """What opens in this time is there from the first page on."""
 
 
+class Closable(Card, Protocol):
+    """A GPU that may hold something of the driver's."""
+
+    def close(self) -> bool:
+        """Let go of it. False while the driver holds a thread of it."""
+
+
 class Opening:
-    """A GPU that is being opened, and once it is, that GPU."""
+    """A GPU that is being opened, and that GPU once it is."""
 
-    uuid = ""
-    quantities: Sequence[Quantity] = ()
-
-    def __init__(self, number: int, opened: Callable[[int], Card]) -> None:
+    def __init__(self, number: int, opened: Callable[[int], Closable]) -> None:
         self.number = number
+        self.uuid = ""
+        self.quantities: Sequence[Quantity] = ()
         self._opened = opened
         self._problem: BackendError | None = None
-        self._card: Card | None = None
+        self._card: Closable | None = None
         self._thread = Thread(target=self._open, name=f"opening {number}", daemon=True)
         self._thread.start()
 
@@ -32,8 +39,8 @@ class Opening:
         except BackendError as problem:
             self._problem = problem
 
-    def card(self, seconds: float) -> Card:
-        """The GPU itself if it opens within that time, else one that may still become it.
+    def card(self, seconds: float) -> Closable:
+        """The GPU itself if it is open within that time, else what may still become it.
 
         Raises:
             BackendError: only a new worker helps.
@@ -44,16 +51,17 @@ class Opening:
         return self._card or self
 
     def find(self) -> None:
-        """Become the GPU, if it is open by now."""
         card = self.card(0)
         if card is self:
             raise CardError("timeout")
         card.find()
         self.uuid, self.quantities = card.uuid, card.quantities
-        self.find = card.find  # type: ignore[method-assign]
+
+    def close(self) -> bool:
+        return self._card is not None and self._card.close()
 
 
-def open_all(count: int, opened: Callable[[int], Card]) -> list[Card]:
+def open_all(count: int, opened: Callable[[int], Closable]) -> list[Closable]:
     """Every GPU of that many; ``opened`` opens one. Raises ``BackendError`` as that does."""
     until = time.monotonic() + PATIENCE_SECONDS
     openings = [Opening(number, opened) for number in range(count)]

@@ -1,47 +1,34 @@
-"""What a GPU draws, and may draw."""
+"""What a GPU draws, and may draw. NVML counts in mW and mJ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import pynvml
-
 from exporter.gpu.backend import Reading, Tier
-from exporter.gpu.nvml.ways import Call, Read
+from exporter.gpu.nvml import library
+from exporter.gpu.nvml.batch import Way
+from exporter.gpu.nvml.fields import Field
+from exporter.gpu.nvml.ways import Call, number, one
+
+FIELDS = (Field("power_instant", "gpu_power_instant_watts", (Way(186, 1e3),)),)
 
 
-def _power(handle: Any) -> Iterator[Reading]:
-    yield Reading("gpu_power_watts", pynvml.nvmlDeviceGetPowerUsage(handle) / 1e3)
+def _limit(call: str, tier: Tier, limit: str) -> Call:
+    return one(call, tier, "gpu_power_limit_watts", {"limit": limit}, per=1e3)
 
 
-def _power_limit(label: str, call: str) -> Read:
-    ask = getattr(pynvml, f"nvmlDeviceGetPower{call}")
-    return lambda handle: [_limit(label, ask(handle))]
-
-
-def _enforced_limit(handle: Any) -> Iterator[Reading]:
-    yield _limit("enforced", pynvml.nvmlDeviceGetEnforcedPowerLimit(handle))
-
-
-def _power_range(handle: Any) -> Iterator[Reading]:
-    least, most = pynvml.nvmlDeviceGetPowerManagementLimitConstraints(handle)
-    yield from (_limit("min", least), _limit("max", most))
-
-
-def _limit(label: str, milliwatts: float) -> Reading:
-    return Reading("gpu_power_limit_watts", milliwatts / 1e3, {"limit": label})
-
-
-def _energy(handle: Any) -> Iterator[Reading]:
-    yield Reading("gpu_energy_joules_total", pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3)
+def _range(handle: Any) -> Iterator[Reading]:
+    found = library.ask(handle, "GetPowerManagementLimitConstraints")
+    for limit, milliwatts in zip(("min", "max"), found, strict=True):
+        yield Reading("gpu_power_limit_watts", number(milliwatts) / 1e3, {"limit": limit})
 
 
 CALLS = (
-    Call("GetPowerManagementDefaultLimit", Tier.STATIC, _power_limit("default", "ManagementDefaultLimit")),
-    Call("GetPowerManagementLimitConstraints", Tier.STATIC, _power_range),
-    Call("GetPowerUsage", Tier.FAST, _power),
-    Call("GetTotalEnergyConsumption", Tier.FAST, _energy),
-    Call("GetPowerManagementLimit", Tier.SLOW, _power_limit("requested", "ManagementLimit")),
-    Call("GetEnforcedPowerLimit", Tier.SLOW, _enforced_limit),
+    _limit("GetPowerManagementDefaultLimit", Tier.STATIC, "default"),
+    Call("GetPowerManagementLimitConstraints", Tier.STATIC, _range),
+    one("GetPowerUsage", Tier.FAST, "gpu_power_watts", per=1e3),
+    one("GetTotalEnergyConsumption", Tier.FAST, "gpu_energy_joules_total", per=1e3),
+    _limit("GetPowerManagementLimit", Tier.SLOW, "requested"),
+    _limit("GetEnforcedPowerLimit", Tier.SLOW, "enforced"),
 )

@@ -5,29 +5,67 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-import pynvml
+from exporter.gpu.backend import NO_LABELS, Failure, Missing, ReadError, Reading, Tier
+from exporter.gpu.nvml import errors, library
 
-from exporter.gpu.backend import Missing, Reading, Tier
-from exporter.gpu.nvml import errors
+Found = Reading | Missing | Failure
+Read = Callable[[Any], Iterable[Found]]
+"""Takes NVML's handle; raises ``library.Error`` where the driver has no answer."""
 
-Read = Callable[[Any], Iterable[Reading | Missing]]
-"""Takes NVML's handle; raises ``NVMLError`` where the driver has no answer."""
+_NO_NUMBERS = frozenset((0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF))
+"""What drivers write where they have no value."""
+
+
+def _idle() -> bool:
+    return True
+
+
+def _nothing() -> None:
+    """Most calls keep nothing."""
 
 
 class Call(NamedTuple):
-    """A way to ask a GPU for something; ``name`` is NVML's, without ``nvmlDevice``."""
+    """A way to ask a GPU for something; ``name`` is NVML's, without ``nvmlDevice``.
+
+    ``close`` ends what goes on beside the readings. It is false while the driver holds a thread of it.
+    ``forget`` lets go of what is kept from one reading to the next.
+    """
 
     name: str
     tier: Tier
     read: Read
+    close: Callable[[], bool] = _idle
+    forget: Callable[[], None] = _nothing
 
 
-_NOT_HERE = (
-    pynvml.NVML_ERROR_NOT_SUPPORTED,
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-    pynvml.NVML_ERROR_INVALID_ARGUMENT,
-)
+def number(value: float, most: float = float("inf")) -> float:
+    """A number of the driver's.
+
+    Raises:
+        ReadError: there cannot be such a value, "garbage".
+    """
+    if value in _NO_NUMBERS or not 0 <= value <= most:
+        raise ReadError("garbage")
+    return value
+
+
+def asked(call: str, *arguments: Any, per: float = 1, most: float = float("inf")) -> Callable[[Any], float]:
+    """A way to a call's number, of which ``per`` make one base unit; at most ``most`` as NVML counts."""
+    return lambda handle: number(library.ask(handle, call, *arguments), most) / per
+
+
+def one(
+    call: str,
+    tier: Tier,
+    metric: str,
+    labels: Mapping[str, str] = NO_LABELS,
+    *,
+    per: float = 1,
+    most: float = float("inf"),
+) -> Call:
+    """A call whose whole answer is one number, in ``asked``'s terms."""
+    ask = asked(call, per=per, most=most)
+    return Call(call, tier, lambda handle: [Reading(metric, ask(handle), labels)])
 
 
 def either(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -36,8 +74,8 @@ def either(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callabl
     def ask(handle: Any) -> Any:
         try:
             return first(handle)
-        except pynvml.NVMLError as error:
-            if error.value not in _NOT_HERE:
+        except library.Error as error:
+            if error.value not in errors.NOT_HERE:
                 raise
         return second(handle)
 
@@ -48,25 +86,20 @@ def parts(handle: Any, call: str, metric: str, ways: Mapping[tuple[str, str], Ca
     """A reading for each label and its way, as far as the GPU has it.
 
     Raises:
-        NVMLError: it has none of them.
+        library.Error: it has none of them.
     """
     found = [_part(handle, call, metric, label, way) for label, way in ways.items()]
-    if not any(isinstance(each, Reading) for each in found):
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    if all(isinstance(each, Missing) for each in found):
+        raise library.Error(errors.NOT_SUPPORTED)
     return found
 
 
-def _part(
-    handle: Any, call: str, metric: str, label: tuple[str, str], way: Callable[[Any], float]
-) -> Reading | Missing:
+def _part(handle: Any, call: str, metric: str, label: tuple[str, str], way: Callable[[Any], float]) -> Found:
     try:
         return Reading(metric, way(handle), dict([label]))
-    except pynvml.NVMLError as error:
-        if error.value not in _NOT_HERE:
+    except ReadError as problem:
+        return Failure(f"{call}({label[1]})", problem.code)
+    except library.Error as error:
+        if error.value not in errors.NOT_HERE:
             raise
         return Missing(f"{call}({label[1]})", errors.name(error.value))
-
-
-def swap(ask: Callable[[Any, int], float], number: int, handle: Any) -> float:
-    """Ask for one of several; the number first, for ``partial``."""
-    return ask(handle, number)

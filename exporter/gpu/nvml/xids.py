@@ -6,9 +6,10 @@ import ctypes
 import time
 from typing import Any
 
-import pynvml
+from exporter.gpu.nvml import errors, library
 
-from exporter.gpu.nvml import errors
+_CRITICAL = 8
+"""NVML's number of the event."""
 
 
 class XidEvents:
@@ -22,11 +23,11 @@ class XidEvents:
         """Hear of this GPU's errors from now on; earlier ones are lost.
 
         Raises:
-            NVMLError: the GPU or its driver tells none.
+            library.Error: the GPU or its driver tells none.
         """
         if self._set is None:
-            self._set = pynvml.nvmlEventSetCreate()
-        pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._set)
+            self._set = library.call("EventSetCreate")
+        library.ask(handle, "RegisterEvents", _CRITICAL, self._set)
         self._uuids[_address(handle)] = uuid
 
     def wait(self, seconds: float) -> tuple[str, int] | None:
@@ -39,18 +40,18 @@ class XidEvents:
             time.sleep(seconds)
             return None
         try:
-            found = pynvml.nvmlEventSetWait_v2(self._set, int(seconds * 1000))
-        except pynvml.NVMLError_Timeout:
-            return None
-        except pynvml.NVMLError as error:
-            raise errors.meaning(error) from error
+            found = library.call("EventSetWait_v2", self._set, int(seconds * 1000))
+        except library.Error as error:
+            if error.value == errors.TIMEOUT:
+                return None
+            raise errors.meaning(error.value) from error
         # Of a GPU that fell off the bus only the handle is left: it cannot be asked for its UUID.
         return self._uuids.get(_address(found.device), ""), int(found.eventData)
 
     def close(self) -> None:
         """Listen no more."""
         if self._set is not None:
-            pynvml.nvmlEventSetFree(self._set)
+            library.call("EventSetFree", self._set)
 
 
 def _address(handle: Any) -> int:

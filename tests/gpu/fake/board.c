@@ -6,27 +6,33 @@
 
 int nvmlDeviceGetUUID(Gpu *gpu, char *out, unsigned size) {
     DEVICE("GetUUID");
+    if (gpu->instance) return instance_uuid(gpu, out, size);
     return text(out, size, "GPU-00000000-0000-0000-0000-0000000000%02d", gpu->number);
 }
 int nvmlDeviceGetIndex(Gpu *gpu, unsigned *out) { DEVICE("GetIndex"); *out = gpu->number; return OK; }
 int nvmlDeviceGetName(Gpu *gpu, char *out, unsigned size) {
     DEVICE("GetName");
-    const char *names[] = {"NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4080"};
+    const char *names[] = {"NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4080", "NVIDIA B200"};
+    if (gpu->instance) return instance_name(gpu, names[profile()], out, size);
     return text(out, size, names[profile()]);
 }
 int nvmlDeviceGetVbiosVersion(Gpu *gpu, char *out, unsigned size) {
     DEVICE("GetVbiosVersion");
     return text(out, size, "96.00.A5.00.01");
 }
+int nvmlDeviceGetSerial(Gpu *gpu, char *out, unsigned size) {
+    DEVICE("GetSerial");
+    return profile() == RTX4080 ? NOT_SUPPORTED : text(out, size, "16500000000%02d", gpu->number);
+}
 int nvmlDeviceGetArchitecture(Gpu *gpu, unsigned *out) {
     DEVICE("GetArchitecture");
-    *out = (unsigned[]){9, 7, 8}[profile()];
+    *out = (unsigned[]){9, 7, 8, 10}[profile()];
     return OK;
 }
 int nvmlDeviceGetCudaComputeCapability(Gpu *gpu, int *major, int *minor) {
     DEVICE("GetCudaComputeCapability");
-    *major = (int[]){9, 8, 8}[profile()];
-    *minor = (int[]){0, 0, 9}[profile()];
+    *major = (int[]){9, 8, 8, 10}[profile()];
+    *minor = (int[]){0, 0, 9, 0}[profile()];
     return OK;
 }
 
@@ -43,6 +49,7 @@ typedef struct { unsigned gpu, memory; } Utilization;
 
 int nvmlDeviceGetUtilizationRates(Gpu *gpu, Utilization *out) {
     DEVICE("GetUtilizationRates");
+    if (split(gpu)) return NOT_SUPPORTED;
     out->gpu = number("util", 40 + gpu->number);
     out->memory = 30;
     return OK;
@@ -55,9 +62,10 @@ int nvmlDeviceGetSamples(Gpu *gpu, int kind, uint64_t after, int *type, unsigned
     DEVICE("GetSamples");
     uint64_t last = clock_us() / 100000, first = last - 9;
     (void)kind;
+    if (split(gpu)) return NOT_SUPPORTED;
     if (first <= after / 100000) first = after / 100000 + 1;
     if (first > last) return NOT_FOUND;
-    *type = UNSIGNED_INT;
+    *type = U32;
     unsigned have = last - first + 1;
     if (!out) { *count = have; return OK; }
     for (unsigned n = 0; n < have && n < *count; n++) {
@@ -72,24 +80,36 @@ int nvmlDeviceGetSamples(Gpu *gpu, int kind, uint64_t after, int *type, unsigned
 typedef struct { unsigned version; uint64_t total, reserved, free, used; } Memory2;
 typedef struct { uint64_t total, free, used; } Memory1;
 
-static uint64_t total(void) { return (uint64_t[]){150754820096, 85899345920, 17171480576}[profile()]; }
-static uint64_t used(Gpu *gpu) { return (10ull + gpu->number) << 30; }
+static const uint64_t reserved = 643825664;
+
+/* What a board has and what is in use, or an instance of it. */
+static int memory(Gpu *gpu, uint64_t *total, uint64_t *used) {
+    if (gpu->instance) return instance_memory(gpu, total, used);
+    if (split(gpu) && number("unprivileged", 0)) return NO_PERMISSION;
+    *total = (uint64_t[]){150754820096, 85899345920, 17171480576, 192265846784}[profile()];
+    *used = (10ull + gpu->number) << 30;
+    return OK;
+}
 
 int nvmlDeviceGetMemoryInfo_v2(Gpu *gpu, Memory2 *out) {
     DEVICE("GetMemoryInfo");
+    uint64_t total, used;
     if (out->version != 0x2000028) return 25;
-    *out = (Memory2){out->version, total(), 643825664, total() - 643825664 - used(gpu), used(gpu)};
-    return OK;
+    int error = memory(gpu, &total, &used);
+    if (!error) *out = (Memory2){out->version, total, reserved, total - reserved - used, used};
+    return error;
 }
 int nvmlDeviceGetMemoryInfo(Gpu *gpu, Memory1 *out) {
     DEVICE("GetMemoryInfo");
-    *out = (Memory1){total(), total() - 643825664 - used(gpu), used(gpu) + 643825664};
-    return OK;
+    uint64_t total, used;
+    int error = memory(gpu, &total, &used);
+    if (!error) *out = (Memory1){total, total - reserved - used, used + reserved};
+    return error;
 }
 
 int nvmlDeviceGetPowerUsage(Gpu *gpu, unsigned *out) {
     DEVICE("GetPowerUsage");
-    *out = 300000 + 1000 * gpu->number;
+    *out = number("power", 300000 + 1000 * gpu->number);
     return OK;
 }
 int nvmlDeviceGetEnforcedPowerLimit(Gpu *gpu, unsigned *out) {
@@ -145,7 +165,7 @@ typedef struct { unsigned version; int celsius; } Margin;
 int nvmlDeviceGetMarginTemperature(Gpu *gpu, Margin *out) {
     DEVICE("GetMarginTemperature");
     if (profile() == A100) return NOT_SUPPORTED;
-    out->celsius = 37 - gpu->number;
+    out->celsius = number("margin", 37 - gpu->number);
     return OK;
 }
 int nvmlDeviceGetClockInfo(Gpu *gpu, int domain, unsigned *out) {

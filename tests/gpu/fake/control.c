@@ -64,7 +64,24 @@ long number(const char *key, long otherwise) {
 int profile(void) {
     char text[64];
     if (!value("profile", 0, text)) return H200;
-    return !strcmp(text, "a100") ? A100 : !strcmp(text, "rtx4080") ? RTX4080 : H200;
+    if (!strncmp(text, "a100", 4)) return A100;
+    return !strcmp(text, "rtx4080") ? RTX4080 : !strcmp(text, "b200") ? B200 : H200;
+}
+
+int has(int what) {
+    return what & (int[]){
+        ANY | HBM | ECC | NVLINKS | NVLINK | FABRIC | OFFSETS,
+        ANY | HBM | ECC | NVLINKS | NVLINK,
+        ANY | OFFSETS,
+        ANY | HBM | ECC | NVLINKS | NVLINK5 | FABRIC | OFFSETS,
+    }[profile()];
+}
+
+int driver(void) {
+    char text[64];
+    int major = 0, minor = 0;
+    sscanf(value("driver", 0, text) ? text : DRIVER, "%d.%d", &major, &minor);
+    return 1000 * major + minor;
 }
 
 void sleep_ms(long milliseconds) {

@@ -27,11 +27,14 @@ int nvmlShutdown(void) {
 const char *nvmlErrorString(int code) { return code == OK ? "Success" : "an error"; }
 int nvmlSystemGetDriverVersion(char *out, unsigned size) {
     SYSTEM("SystemGetDriverVersion");
-    return text(out, size, "580.95.05");
+    char version[64];
+    return text(out, size, "%s", value("driver", 0, version) ? version : DRIVER);
 }
 int nvmlSystemGetNVMLVersion(char *out, unsigned size) {
     SYSTEM("SystemGetNVMLVersion");
-    return text(out, size, "13.580.95.05");
+    char version[64];
+    int told = value("driver", 0, version);
+    return text(out, size, "%d.%s", driver() < 580000 ? 12 : 13, told ? version : DRIVER);
 }
 int nvmlSystemGetCudaDriverVersion(int *out) { SYSTEM("SystemGetCudaDriverVersion"); *out = 13000; return OK; }
 int nvmlSystemGetCudaDriverVersion_v2(int *out) { return nvmlSystemGetCudaDriverVersion(out); }

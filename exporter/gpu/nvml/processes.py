@@ -1,0 +1,121 @@
+"""The processes that use a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from exporter.gpu.backend import Extras, Failure, Reading, Tier
+from exporter.gpu.nvml import errors, library
+from exporter.gpu.nvml.proc import Proc
+from exporter.gpu.nvml.samples import Mark
+from exporter.gpu.nvml.throttling import Version
+from exporter.gpu.nvml.ways import Call, Found, either, parts
+
+_TYPES = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
+"""NVML's words for the ways to use a GPU."""
+
+_WIDE = ((535,), (535, 104))
+"""The drivers from and to which the newest call fills structures that no wheel knows."""
+
+_TRIES = 3
+"""A list that grew between the question for its length and that for itself is asked for again."""
+
+_OTHER = {"pid": "", "name": "other", "container": ""}
+"""The labels of all processes together that are not named."""
+
+
+class Processes:
+    """The processes of one GPU; the ``most`` that hold most of its memory are named."""
+
+    def __init__(self, most: int, proc: Proc, version: str) -> None:
+        self._most = most
+        self._proc = proc
+        self._version = version
+        self._pids: set[int] = set()
+        self._memory: Counter[int] = Counter()
+        self._named: dict[int, Mapping[str, str]] = {}
+        self._mark = Mark()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._mark.forget()
+
+    def read(self, handle: Any) -> Iterator[Found]:
+        """How many there are, and what they hold, as far as the driver says."""
+        self._pids, self._memory = set(), Counter()
+        ways = {("type", word): partial(self._count, name) for word, name in _TYPES.items()}
+        yield from parts(handle, "GetRunningProcesses", "gpu_processes", ways)
+        self._name()
+        yield from self._told("gpu_process_memory_bytes", self._memory)
+
+    def _count(self, name: str, handle: Any) -> int:
+        """A process may use several instances of a GPU, and one in several ways."""
+        held: Counter[int] = Counter()
+        found = _listed(handle, f"Get{name}RunningProcesses{self._version}")
+        for process in found:
+            if process.usedGpuMemory is not None:
+                held[process.pid] += process.usedGpuMemory
+        self._memory |= held
+        pids = {process.pid for process in found}
+        self._pids |= pids
+        return len(pids)
+
+    def _name(self) -> None:
+        ranked = sorted(self._pids, key=lambda pid: (-self._memory[pid], pid))
+        self._named = {pid: self._labels(pid) for pid in ranked[: self._most]}
+
+    def _labels(self, pid: int) -> Mapping[str, str]:
+        return {"pid": str(pid), **self._proc.identity(pid)._asdict()}
+
+    def utilization(self, handle: Any) -> Iterator[Found]:
+        """What those did that were listed last: each by its newest sample since the last reading."""
+        new = self._mark.new(lambda since: _samples(handle, since))
+        percents = {sample.pid: sample.smUtil for sample in new if sample.pid in self._pids}
+        shares = {pid: percent / 100 for pid, percent in percents.items() if percent <= 100}
+        yield from self._told("gpu_process_sm_utilization_ratio", shares)
+        if len(shares) < len(percents):
+            yield Failure("GetProcessUtilization", "garbage")
+
+    def _told(self, metric: str, values: Mapping[int, float]) -> Iterator[Reading]:
+        """A reading for each process that is named, and the sum of the others."""
+        if not self._most:
+            return
+        for pid, labels in self._named.items():
+            if pid in values:
+                yield Reading(metric, values[pid], labels)
+        if others := [value for pid, value in values.items() if pid not in self._named]:
+            yield Reading(metric, sum(others), _OTHER)
+
+
+def _listed(handle: Any, call: str, *arguments: Any, tries: int = _TRIES) -> list[Any]:
+    """What a call lists, which may be nothing. Raises ``library.Error``."""
+    try:
+        return list(library.ask(handle, call, *arguments))
+    except library.Error as error:
+        if error.value in (errors.OK, errors.NOT_FOUND):  # wheels take a length of 0 for an error
+            return []
+        if error.value != errors.INSUFFICIENT_SIZE or tries == 1:
+            raise
+    return _listed(handle, call, *arguments, tries=tries - 1)
+
+
+def _samples(handle: Any, since: int) -> list[tuple[int, Any]]:
+    """Blackwell only has the first way, drivers before 550 only the second."""
+    found = either(
+        lambda handle: _listed(handle, "GetProcessesUtilizationInfo", since),
+        lambda handle: _listed(handle, "GetProcessUtilization", since),
+    )(handle)
+    return [(sample.timeStamp, sample) for sample in found]
+
+
+def calls(extras: Extras, driver: Version) -> tuple[Call, ...]:
+    """They remember who was there."""
+    version = "_v2" if _WIDE[0] <= driver < _WIDE[1] else ""
+    processes = Processes(extras.processes, Proc(extras.proc), version)
+    count = Call("GetRunningProcesses", Tier.SLOW, processes.read)
+    if not extras.processes:
+        return (count,)
+    return (count, Call("GetProcessUtilization", Tier.SLOW, processes.utilization, forget=processes.forget))

@@ -1,0 +1,129 @@
+"""What a GPU's own counters say of the time between two readings."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import pynvml
+import pytest
+
+from exporter.gpu.nvml import gpm
+from tests.exporter.scrape import Scrape
+from tests.gpu.driver import Driver
+from tests.gpu.expected import lacking
+from tests.gpu.exporter import Exporter, all_ok, reasons, shown
+
+Starting = Callable[..., Exporter]
+
+
+def told(found: Scrape) -> bool:
+    return shown(found, "gpu_sm_active_ratio") == set(range(8))
+
+
+def test_shares_and_rates_are_means_in_base_units(start: Starting) -> None:
+    found = start().until(told)
+
+    shares = {
+        ("gpu_graphics_active_ratio", ""): 1,
+        ("gpu_sm_active_ratio", ""): 2,
+        ("gpu_sm_occupancy_ratio", ""): 3,
+        ("gpu_dram_active_ratio", ""): 10,
+        ("gpu_pipe_active_ratio", "tensor"): 5,
+        ("gpu_pipe_active_ratio", "fp64"): 11,
+        ("gpu_pipe_active_ratio", "fp32"): 12,
+        ("gpu_pipe_active_ratio", "fp16"): 13,
+        ("gpu_pipe_active_ratio", "int"): 4,
+    }
+    for (metric, pipe), number in shares.items():
+        labels = {"pipe": pipe} if pipe else {}
+        assert found.value(metric, gpu="3", **labels) == pytest.approx((number + 3) / 100), metric
+    assert found.value("gpu_pcie_transmit_bytes_per_second", gpu="3") == 10 * (20 + 3) * 2**20
+    assert found.value("gpu_pcie_receive_bytes_per_second", gpu="3") == 10 * (21 + 3) * 2**20
+
+
+def test_each_has_its_own_error_and_no_impossible_value_is_served(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1", "gpm=1:nan", "gpm=3:150", "gpm=10:100.3", "gpm=20:-1", "gpmerror=11:3")
+    found = start().until(lambda found: shown(found, "gpu_sm_active_ratio"))
+
+    assert found.value("gpu_dram_active_ratio") == 1
+    for gone in ("gpu_graphics_active_ratio", "gpu_sm_occupancy_ratio", "gpu_pcie_transmit_bytes_per_second"):
+        assert not found.all(gone)
+        call = f"GpmSampleGet({gone})"
+        assert found.value("gpu_exporter_collect_errors_total", call=call, code="garbage")
+    assert {call: why for call, why in lacking(found, 0).items() if "Gpm" in call} == {
+        "GpmSampleGet(fp64)": "not_supported"
+    }
+    assert not found.all("gpu_pipe_active_ratio", pipe="fp64")
+    assert found.value("gpu_pipe_active_ratio", pipe="fp32") == 0.12
+
+
+@pytest.mark.parametrize("profile", ["a100", "rtx4080"])
+def test_a_card_without_these_counters_has_one_line_that_says_so(
+    driver: Driver, start: Starting, profile: str
+) -> None:
+    driver.tell("gpus=8", f"profile={profile}")
+    found = start().until(all_ok)
+
+    assert [call for call in lacking(found, 3) if "Gpm" in call] == ["GpmSampleGet"]
+    assert driver.calls()["GpmSampleGet", 3] == 0
+
+
+@pytest.mark.parametrize("missing", ["nvmlGpmQueryDeviceSupport", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"])
+def test_a_driver_without_these_calls_is_no_error(driver: Driver, start: Starting, missing: str) -> None:
+    driver.install(missing)
+    found = start().until(lambda found: "GpmSampleGet" in lacking(found, 3))
+
+    assert lacking(found, 3)["GpmSampleGet"] == "function_not_found"
+    assert reasons(found) == dict.fromkeys(range(8), "ok")
+
+
+def test_counters_that_only_an_administrator_may_read_are_listed(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=8", "error=GpmSampleGet:4")
+    found = start().until(all_ok)
+
+    assert lacking(found, 3)["GpmSampleGet"] == "no_permission"
+    assert not found.all("gpu_sm_active_ratio")
+
+
+def test_readings_that_come_too_fast_for_the_driver_repeat_the_last(driver: Driver, start: Starting) -> None:
+    exporter = start("--interval=0.03")
+    exporter.until(told)
+    for _ in range(20):
+        found = exporter.scrape()
+        assert not found.all("gpu_exporter_collect_errors_total", call="GpmSampleGet")
+        if all_ok(found):
+            assert told(found)
+
+
+def test_no_sample_is_left_in_the_library(driver: Driver, start: Starting) -> None:
+    exporter = start("--interval=0.2", "--retry=60")
+    exporter.until(told)
+    driver.tell("gpus=8", "lost=3:15")
+    exporter.until(lambda found: reasons(found)[3] == "lost")
+    driver.tell("gpus=8")
+    exporter.until(told)
+    exporter.end()
+    calls = driver.calls()
+
+    assert calls["GpmSampleAlloc", -1] == 2 * 8 + 2
+    assert calls["GpmSampleFree", -1] == calls["GpmSampleAlloc", -1]
+
+
+def test_after_an_error_the_window_begins_anew(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    exporter.until(told)
+    driver.tell("gpus=8", "error=GpmSampleGet@3:999")
+    exporter.until(lambda found: shown(found, "gpu_sm_active_ratio") == set(range(8)) - {3})
+    driver.tell("gpus=8")
+
+    assert all_ok(exporter.until(told))
+
+
+def test_structures_are_those_of_the_wheel() -> None:
+    theirs, ours = pynvml.c_nvmlGpmMetricsGet_t, gpm._Question
+    for (name, _), (own, _) in zip(theirs._fields_, ours._fields_, strict=True):
+        assert getattr(theirs, name).offset == getattr(ours, own).offset, name
+    assert ctypes.sizeof(pynvml.c_nvmlGpmMetric_t) == ctypes.sizeof(gpm._Answer)
+    for name, own in (("metricId", "number"), ("nvmlReturn", "code"), ("value", "value")):
+        assert getattr(pynvml.c_nvmlGpmMetric_t, name).offset == getattr(gpm._Answer, own).offset, name

@@ -1,0 +1,284 @@
+"""The processes that use a GPU: how many, and who they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporter.gpu.nvml.proc import Identity, Proc
+from exporter.gpu.nvml.samples import Mark
+from tests.exporter.scrape import Scrape
+from tests.gpu.driver import Driver
+from tests.gpu.expected import lacking
+from tests.gpu.exporter import Exporter, all_ok
+
+Starting = Callable[..., Exporter]
+
+MIB = 2**20
+FAST = ("--interval=0.1", "--retry=0.3", "--hang=2")
+ID = "0123456789ab" + 52 * "c"
+FIRST = 5_000_001
+"""No process here has a number so high."""
+
+
+class Host:
+    """A host's ``/proc`` as it is mounted in a container."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, pid: int, name: bytes, cgroup: str = "0::/") -> None:
+        (self.folder / str(pid)).mkdir(parents=True)
+        (self.folder / str(pid) / "comm").write_bytes(name + b"\n")
+        (self.folder / str(pid) / "cgroup").write_text(cgroup + "\n")
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path: Path) -> Host:
+    return Host(tmp_path / "proc")
+
+
+def counts(found: Scrape, gpu: int = 0) -> dict[str, float]:
+    return {dict(labels)["type"]: n for labels, n in found.all("gpu_processes", gpu=str(gpu)).items()}
+
+
+def held(found: Scrape, metric: str = "gpu_process_memory_bytes") -> dict[tuple[str, str, str], float]:
+    """Values by pid, name and container."""
+    return {
+        (named["pid"], named["name"], named["container"]): value
+        for named, value in ((dict(labels), value) for labels, value in found.all(metric).items())
+    }
+
+
+def worked(found: Scrape) -> dict[str, float]:
+    """Shares by pid."""
+    return {pid: share for (pid, _, _), share in held(found, "gpu_process_sm_utilization_ratio").items()}
+
+
+def use(pid: int, mebibytes: int = 1, percent: int = 0, kind: str = "compute") -> str:
+    return f"process=0:{kind}:{pid}:{mebibytes}:{percent}"
+
+
+def test_processes_are_counted_and_not_named_unless_asked_for(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=8", use(FIRST), use(FIRST + 1), use(FIRST, kind="graphics"), use(9, kind="mps"))
+    found = start().until(all_ok)
+
+    assert counts(found) == {"compute": 2, "graphics": 1, "mps": 1}
+    assert counts(found, 3) == {"compute": 0, "graphics": 0, "mps": 0}
+    assert not [name for name, _ in found.samples if name.startswith("gpu_process_")]
+    assert driver.calls()["GetProcessUtilization", 0] == driver.calls()["GetProcessesUtilizationInfo", 0] == 0
+
+
+def test_those_with_most_memory_are_named_and_the_others_are_one(
+    driver: Driver, start: Starting, host: Host
+) -> None:
+    host.add(FIRST, b"python3", f"0::/system.slice/docker-{ID}.scope")
+    host.add(FIRST + 1, b"ray::Actor")
+    driver.tell(
+        "gpus=1",
+        use(FIRST + 3, 10, 5),
+        use(FIRST + 1, 200, 20),
+        use(FIRST, 300, 30),
+        use(FIRST + 2, 40, 10),
+        use(FIRST, 100, kind="graphics"),
+    )
+    found = start(*FAST, "--processes=2", f"--proc={host.folder}").until(worked)
+
+    assert held(found) == {
+        (str(FIRST), "python3", ID[:12]): 300 * MIB,
+        (str(FIRST + 1), "ray::Actor", ""): 200 * MIB,
+        ("", "other", ""): 50 * MIB,
+    }
+    assert worked(found) == {str(FIRST): 0.3, str(FIRST + 1): 0.2, "": pytest.approx(0.15)}
+
+
+def test_processes_come_and_go(driver: Driver, start: Starting, host: Host) -> None:
+    driver.tell("gpus=1", use(FIRST, 300))
+    exporter = start(*FAST, "--processes=4", f"--proc={host.folder}")
+    exporter.until(lambda found: held(found) == {(str(FIRST), "", ""): 300 * MIB})
+    host.add(FIRST + 1, b"late")
+    driver.tell("gpus=1", use(FIRST + 1, 20))
+    found = exporter.until(lambda found: held(found) == {(str(FIRST + 1), "late", ""): 20 * MIB})
+
+    assert counts(found)["compute"] == 1
+    driver.tell("gpus=1")
+    found = exporter.until(lambda found: not held(found))
+    assert counts(found) == {"compute": 0, "graphics": 0, "mps": 0}
+
+
+def test_memory_that_the_driver_does_not_know_has_no_series(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1", use(FIRST, -1, 50), use(FIRST + 1, 5))
+    found = start(*FAST, "--processes=4").until(worked)
+
+    assert held(found) == {(str(FIRST + 1), "", ""): 5 * MIB}
+    assert worked(found) == {str(FIRST): 0.5}
+    assert counts(found)["compute"] == 2
+
+
+def test_a_thousand_processes_are_as_many_series_as_were_asked_for(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1", "crowd=0:1000")
+    found = start(*FAST, "--processes=16").until(held)
+
+    assert counts(found)["compute"] == 1000
+    assert len(held(found)) == 17
+    assert held(found)["", "other", ""] == (1000 - 16) * MIB
+
+
+def test_lists_that_grow_while_they_are_read_are_read_again(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1", use(FIRST, 300, 40), "growing=2")
+    found = start(*FAST, "--processes=4").until(worked)
+
+    assert counts(found)["compute"] == 1
+    assert not found.all("gpu_exporter_collect_errors_total")
+
+
+def test_a_list_that_never_stops_growing_is_an_error_and_no_hang(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1", use(FIRST, 300, 40), "growing=1000000")
+    found = start(*FAST, "--processes=4").until(
+        lambda found: found.all("gpu_exporter_collect_errors_total", call="GetRunningProcesses")
+    )
+
+    assert all_ok(found) or found.value("gpu_up") == 1
+    assert not counts(found)
+
+
+def test_drivers_that_fill_larger_structures_are_asked_in_the_older_way(
+    driver: Driver, start: Starting
+) -> None:
+    processes = [use(FIRST + n, 100 * (n + 1)) for n in range(3)]
+    for version in ("535.54.03", "535.104.05"):
+        driver.tell("gpus=1", f"driver={version}", *processes)
+        exporter = start(*FAST, "--processes=4")
+        found = exporter.until(held)
+        exporter.end()
+        assert {(pid, value) for (pid, _, _), value in held(found).items()} == {
+            (str(FIRST + n), 100 * (n + 1) * MIB) for n in range(3)
+        }, version
+
+
+@pytest.mark.parametrize("missing", [(), ("nvmlDeviceGetProcessesUtilizationInfo",)])
+def test_each_works_as_its_newest_sample_says(
+    driver: Driver, start: Starting, missing: tuple[str, ...]
+) -> None:
+    driver.install(*missing)
+    driver.tell("gpus=1", use(FIRST, 3, 30), use(FIRST + 1, 2, 101), use(FIRST + 2, 1))
+    found = start(*FAST, "--processes=4").until(worked)
+
+    assert worked(found) == {str(FIRST): 0.3}
+
+
+def test_where_nobody_works_there_is_nothing_and_no_error(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1", use(FIRST, 3))
+    exporter = start(*FAST, "--processes=4")
+    exporter.until(held)
+    exporter.until(lambda _: driver.calls()["GetProcessesUtilizationInfo", 0] >= 2)
+    found = exporter.scrape()
+
+    assert not worked(found)
+    assert not [call for call in lacking(found, 0) if "Process" in call]
+    assert not found.all("gpu_exporter_collect_errors_total")
+
+
+def test_of_a_split_gpu_the_work_of_processes_is_not_known(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1", "mig=0", use(FIRST, 3, 30))
+    found = start(*FAST, "--processes=4").until(held)
+
+    assert lacking(found, 0)["GetProcessUtilization"] == "not_supported"
+    driver.tell("gpus=1", "mig=0", "unprivileged=1")
+    found = start(*FAST).until(lambda found: found.value("gpu_up") == 1)
+    assert lacking(found, 0)["GetRunningProcesses"] == "no_permission"
+
+
+def test_a_name_may_be_anything(driver: Driver, start: Starting, host: Host) -> None:
+    host.add(FIRST, b'a"b\\c\nd\xff\r')
+    driver.tell("gpus=1", use(FIRST, 3))
+    found = start(*FAST, "--processes=1", f"--proc={host.folder}").until(held)
+
+    assert r'name="a\"b\\c\nd' in found.text
+    assert [name for _, name, _ in held(found)] == ['a"b\\c\nd\ufffd\r']
+
+
+def test_processes_of_this_machine_have_their_names(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1", use(os.getpid(), 3))
+    found = start(*FAST, "--processes=1").until(held)
+
+    name = Path(f"/proc/{os.getpid()}/comm").read_text().removesuffix("\n")
+    assert [(pid, named) for pid, named, _ in held(found)] == [(str(os.getpid()), name)]
+
+
+def test_a_number_that_may_be_of_two_processes_has_no_name(host: Host) -> None:
+    host.add(os.getpid(), b"another")
+    host.add(FIRST, b"nobody else")
+
+    assert Proc(str(host.folder)).identity(os.getpid()) == Identity()
+    assert Proc(str(host.folder)).identity(FIRST).name == "nobody else"
+    assert Proc("/proc").identity(os.getpid()).name
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        f"12:memory:/docker/{ID}\n11:cpu:/docker/{ID}",
+        f"0::/system.slice/docker-{ID}.scope",
+        f"0::/../docker-{ID}.scope",
+        f"0::/system.slice/docker-{ID}.scope/docker/{ID[::-1]}",
+        f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
+        f"0::/machine.slice/machine-libpod_pod_{ID[::-1]}.slice/libpod-{ID}.scope",
+        f"0::/default/{ID}",
+        f"4:cpu:/kubepods/burstable/pod12345678-1234-1234-1234-123456789012/{ID}",
+        f"0::/kubepods.slice/kubepods-pod12345678_1234.slice/cri-containerd-{ID}.scope",
+        f"0::/kubepods.slice/kubepods-besteffort.slice/crio-{ID}.scope/container",
+        f"1:cpu:/system.slice/containerd.service/kubepods-besteffort-pod1234.slice:cri-containerd:{ID}",
+    ],
+)
+def test_a_container_is_known_by_the_cgroup(host: Host, cgroup: str) -> None:
+    host.add(FIRST, b"python", cgroup)
+
+    assert Proc(str(host.folder)).identity(FIRST).container == ID[:12]
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    ["0::/", "0::/user.slice/user-1000.slice/session-3.scope", "0::/system.slice/ssh.service", f"0::/x{ID}"],
+)
+def test_what_runs_in_no_container_has_none(host: Host, cgroup: str) -> None:
+    host.add(FIRST, b"python", cgroup)
+
+    assert Proc(str(host.folder)).identity(FIRST) == Identity("python", "")
+
+
+def test_samples_are_those_since_the_last_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("exporter.gpu.nvml.samples.time.time", lambda: now)
+    samples = {at * 10**6: float(at) for at in (980, 990, 1000)}
+    asked: list[int] = []
+
+    def ask(since: int) -> list[tuple[int, float]]:
+        """Newest first, and one too many: the one that was seen last."""
+        asked.append(since)
+        return [(at, sample) for at, sample in reversed(samples.items()) if at >= since]
+
+    mark = Mark()
+    assert mark.new(ask) == []
+    samples |= {1001 * 10**6: 1001.0, 1002 * 10**6: 1002.0}
+    now = 1002
+    assert mark.new(ask) == [1001, 1002]
+    assert mark.new(ask) == []
+    now = 500
+    samples = {499 * 10**6: 499.0}
+    assert mark.new(ask) == []
+    samples[500 * 10**6] = 500.0
+    assert mark.new(ask) == [500]
+    mark.forget()
+    assert mark.new(ask) == []
+    assert asked == [since * 10**6 for since in (0, 1000, 1002, 0, 499, 0)]
+
+
+def test_what_comes_after_an_empty_reading_is_new() -> None:
+    mark = Mark()
+
+    assert mark.new(lambda _: []) == []
+    assert mark.new(lambda _: [(5, "first")]) == ["first"]
