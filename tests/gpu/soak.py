@@ -1,4 +1,4 @@
-"""``python -m tests.gpu.soak CYCLES``: the worker's readings and the front's page, again and again, without a pause.
+"""``python -m tests.gpu.soak CYCLES``: the worker's readings and the front's page, without a pause.
 
 The real ``pynvml`` reads the library of ``driver.py`` while GPUs are lost and come back, are split and
 whole again, report errors and have other processes. The clock goes on by a second a cycle. After each
@@ -101,8 +101,9 @@ def _figures(cycle: int, box: Box) -> dict[str, float]:
     return {
         "cycle": cycle,
         "resident": int(status.partition("VmRSS:")[2].split()[0]) / 1024,
+        "objects": len(gc.get_objects()),
         "threads": active_count(),
-        "files": len(os.listdir("/proc/self/fd")),
+        "files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
         "samples": sum(not line.startswith(b"#") for line in box.page(cycle).splitlines()),
         "errors": sum(box._xids.values()),
     }
