@@ -115,7 +115,7 @@ class Keeper:
         if not self._leaving and now >= self._next:
             if self._box.released:
                 self._box.resume()
-            self._outdated = False
+            self._outdated, self._next = False, now + self._pause
             self._worker = self._begin(now)
 
     def _attend(self, worker: _Post, now: float, wall: float) -> None:

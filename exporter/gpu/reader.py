@@ -50,7 +50,7 @@ class Reader:
         self._interval = interval
         self._changed = changed
         self._begin = Semaphore(0)
-        self._lost = False
+        self._lost = not card.quantities
         self._find_at = 0.0
         self._errors: Counter[tuple[str, str]] = Counter()
         self._failed: list[str] = []

@@ -150,6 +150,19 @@ def test_a_lost_gpu_has_no_values_and_is_looked_for_each_fifth_time(
     assert reader.report.reason == "ok"
 
 
+def test_a_gpu_that_was_never_there_says_why_at_once_and_is_read_when_it_is(
+    card: Table, clock: Clock
+) -> None:
+    all_of_it, card.quantities = card.quantities, []
+    card.lost = CardError("no_permission")
+    reader = Reader(card, 1.0, Condition())
+    read(reader, clock)
+    assert reader.report.reason == "no_permission"
+    card.quantities, card.lost = all_of_it, None
+
+    assert read(reader, clock, 5) == {"static": 1, "fast": 2, "slow": 3}
+
+
 @pytest.mark.parametrize("problem", [ReadError("no_data"), UnsupportedError("no_data")])
 def test_a_gpu_of_which_every_call_fails_is_down(
     reader: Reader, card: Table, clock: Clock, problem: ReadError

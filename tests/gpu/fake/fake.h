@@ -19,6 +19,7 @@
      segv=FN                this call crashes
      util=808334905         utilization in percent
      odd=20                 by how much the oldest sample of a reading is above the others
+     energy=7               millijoules
      power=300000           power draw in mW
      margin=37              degrees left
      reasons=68             why clocks are held down, as bits
