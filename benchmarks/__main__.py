@@ -11,7 +11,9 @@ from benchmarks import (
     event_files,
     generator,
     gpu_page,
+    gpu_soak,
     idle,
+    image,
     metrics_page,
     notification,
     rules,
@@ -29,7 +31,9 @@ BENCHMARKS = {
     "rules": rules.run,
     "backtest": backtest.run,
     "gpu_page": gpu_page.run,
+    "gpu_soak": gpu_soak.run,
     "containers": containers.run,
+    "image": image.run,
 }
 
 

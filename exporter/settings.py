@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 VARIABLE = "STEPWATCH_SETTINGS"
 
@@ -11,22 +10,22 @@ VARIABLE = "STEPWATCH_SETTINGS"
 class SettingsFile:
     """The file that the variable names, or none; a missing one holds nothing."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
         self.path = path
         self._seen = self._mark()
 
     @classmethod
     def named(cls) -> SettingsFile:
         """The one that the environment names."""
-        path = os.environ.get(VARIABLE)
-        return cls(Path(path) if path else None)
+        return cls(os.environ.get(VARIABLE) or None)
 
     def values(self) -> dict[str, str]:
         """What the file says now."""
         self._seen = self._mark()
         if self.path is None or self._seen is None:
             return {}
-        lines = self.path.read_text(encoding="utf-8").splitlines()
+        with open(self.path, encoding="utf-8") as file:  # noqa: PTH123  (pathlib weighs 1 MB)
+            lines = file.read().splitlines()
         pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
         return {name.strip(): value.strip() for name, value in pairs}
 
@@ -36,7 +35,7 @@ class SettingsFile:
 
     def _mark(self) -> tuple[int, int] | None:
         try:
-            status = self.path.stat() if self.path else None
+            status = os.stat(self.path) if self.path else None  # noqa: PTH116
         except OSError:
             return None
         return (status.st_ino, status.st_mtime_ns) if status else None

@@ -24,14 +24,14 @@ class Settings:
     """Files that a part reads again on SIGHUP, and the metrics in which it tells how that went.
 
     ``files`` are globs in ``folder``. ``metric`` is the common start of ``<metric>_successful`` and
-    ``<metric>_success_timestamp_seconds``. A part that reads its files ``at_start`` starts itself
-    again when they change, so its start is what it tells.
+    ``<metric>_success_timestamp_seconds``; without it a part starts again with its files, and its start is
+    what it tells. One that looks after its files ``itself`` needs no SIGHUP.
     """
 
     folder: str
     files: tuple[str, ...]
     metric: str = ""
-    at_start: bool = False
+    itself: bool = False
 
     def changed(self) -> float:
         """When the last of the files was written or removed, in Unix seconds."""
@@ -53,7 +53,13 @@ def of_alertmanager(rendered: Path) -> Settings:
 
 def of_exporter(rendered: Path) -> Settings:
     """What the run exporter reads of it."""
-    return Settings(str(rendered / "exporter/generated"), ("runs.env",), at_start=True)
+    return Settings(str(rendered / "exporter/generated"), ("runs.env",), itself=True)
+
+
+def of_gpu(rendered: Path) -> Settings:
+    """What the GPU exporter reads of it."""
+    folder = str(rendered / "exporter/generated")
+    return Settings(folder, ("gpu.env",), "gpu_exporter_config_last_reload", itself=True)
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ def loaded(settings: Settings, metrics_url: str) -> Loaded | None:
     text = pages.read(metrics_url)
     if text is None:
         return None
-    if settings.at_start:
+    if not settings.metric:
         return Loaded(successful=True, at=pages.metric(text, "process_start_time_seconds") or 0.0)
     at = pages.metric(text, f"{settings.metric}_success_timestamp_seconds")
     return Loaded(pages.metric(text, f"{settings.metric}_successful") == 1, at or 0.0)

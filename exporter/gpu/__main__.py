@@ -2,68 +2,124 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from threading import Event
 
-from exporter.exposition import CONTENT_TYPE
 from exporter.gpu.backend import Extras
 from exporter.gpu.box import Box
 from exporter.gpu.child import Child
-from exporter.gpu.contract import NVML_REASONS, STALE_INTERVALS
+from exporter.gpu.contract import FRESH, NVML_REASONS
 from exporter.gpu.keeper import Keeper, Limits
-from exporter.gpu.options import parser
-from exporter.gpu.server import Answer, Server
+from exporter.gpu.options import parse
+from exporter.gpu.outage import Outage
+from exporter.gpu.pace import Pace
+from exporter.gpu.pages import RELEASE_SECONDS, Pages
+from exporter.gpu.server import Server
 from exporter.options import cannot_listen, stopped_by_signal
+from exporter.settings import SettingsFile
 
-TICK_SECONDS = 0.1
-INDEX = b"Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
+TICK_SECONDS = 0.25
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
-    options = parser().parse_args(arguments)
+    settings = SettingsFile.named()
+    options = _options(settings, arguments)
     stop = stopped_by_signal()
-    box = Box(options.interval)
+    front = Front(options)
+    signal.signal(signal.SIGUSR1, lambda *_: front.asked.set())
     try:
-        server = Server((options.listen, options.port), lambda path: _page(box, path))
+        server = Server((options.listen, options.port), front.pages)
     except OSError as error:
         print(cannot_listen(options, error), file=sys.stderr)
         return 2
     print(f"http://{options.listen}:{options.port}/metrics shows the GPUs of this machine", flush=True)
-    limits = Limits(options.retry, max(options.hang, STALE_INTERVALS * options.interval))
-    extras = Extras(*(getattr(options, name) for name in Extras._fields))
-    keeper = Keeper(lambda: Child(options.backend, extras, options.interval), box, limits)
-    _run(stop, server, keeper, box)
-    server.close()
-    keeper.stop()
-    return 0
-
-
-def _run(stop: Event, server: Server, keeper: Keeper, box: Box) -> None:
-    """Serve until it is time to stop; say it when the driver comes or goes."""
-    said = box.reason(time.monotonic())
-    while not stop.is_set():
+    while not (stop.is_set() or front.hopeless()):
         server.serve(TICK_SECONDS)
-        keeper.tick(time.monotonic(), time.time())
-        reason = box.reason(time.monotonic())
-        if reason != said:
+        if settings.changed():
+            front.take(_usable(settings, arguments))
+        front.tick()
+    server.close()
+    front.keeper.stop()
+    return 0 if stop.is_set() else FRESH
+
+
+class Front:
+    """What serves the page: the parts behind it, made from the options and changed as those change."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.asked = Event()
+        self.box = Box(options.interval, options.expected)
+        self.pace = Pace(options.interval, options.idle, time.monotonic())
+        self.outage = Outage(options.restart_after)
+        self.keeper = Keeper(lambda: _child(options), self.box, self.pace, _limits(options))
+        self.pages = Pages(self.box, self.pace, self.keeper)
+        self.box.settled = time.time()
+        self._said = self.box.reason(time.monotonic())
+
+    def take(self, options: argparse.Namespace | None) -> None:
+        """Go on with other options; ``None``: those that there were cannot be used."""
+        self.box.usable = options is not None
+        if options is None:
+            return
+        self.box.expected, self.box.settled = options.expected, time.time()
+        self.pace.usual, self.pace.patience = options.interval, options.idle
+        self.outage.patience = options.restart_after
+        self.keeper.renew(lambda: _child(options), _limits(options), time.monotonic())
+        print("New settings: reading goes on with them.", flush=True)
+
+    def tick(self) -> None:
+        """Do what is due; say it when the driver comes or goes."""
+        now = time.monotonic()
+        if self.asked.is_set():
+            self.asked.clear()
+            self.keeper.release(RELEASE_SECONDS, now)
+        self.keeper.tick(now, time.time())
+        reason = self.box.reason(now)
+        if reason != self._said:
             print(f"NVML {reason}: {NVML_REASONS.get(reason, 'an error of the driver.')}", flush=True)
-            said = reason
+            self._said = reason
+
+    def hopeless(self) -> bool:
+        """Does only a restart help? Says so."""
+        now = time.monotonic()
+        reason = self.box.trouble(now)
+        over = self.outage.lasts(reason, now)
+        if over:
+            print(
+                f"No GPU could be read for {self.outage.patience} s ({reason}), though they could before. "
+                "Ending, to be started again: a container then gets its devices, and the library of the "
+                "present driver. Cure if that does not help: make the container anew.",
+                file=sys.stderr,
+            )
+        return over
 
 
-def _page(box: Box, path: str) -> Answer:
-    if path == "/metrics":
-        return Answer("200 OK", CONTENT_TYPE, box.page(time.monotonic()))
-    if path == "/-/healthy":
-        return Answer("200 OK", "text/plain", b"ok\n")
-    if path == "/-/ready":
-        ready = Answer("200 OK", "text/plain", b"ok\n")
-        return ready if box.ready else Answer("503 Service Unavailable", "text/plain", b"not read yet\n")
-    if path == "/":
-        return Answer("200 OK", "text/plain", INDEX)
-    return Answer("404 Not Found", "text/plain", b"Pages: /metrics, /-/healthy, /-/ready\n")
+def _options(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace:
+    return parse(arguments, {**settings.values(), **os.environ})
+
+
+def _usable(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace | None:
+    """New options, ``None`` if they cannot be used: then what is wrong is told, and the old ones stay."""
+    try:
+        return _options(settings, arguments)
+    except SystemExit:
+        print(f"{settings.path} cannot be used; the old settings stay.", file=sys.stderr)
+        return None
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    return Limits(options.retry, options.hang)
+
+
+def _child(options: argparse.Namespace) -> Child:
+    extras = Extras(*(getattr(options, name) for name in Extras._fields))
+    return Child(options.backend, extras, options.interval)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A worker as the front sees it: a process, and the pipe through which it tells what it read."""
+"""A worker as the front sees it: a process, a pipe for what it read, and one for how often it is to read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ class Child:
     """Starts a worker at once. ``interval`` in seconds."""
 
     def __init__(self, backend: str, extras: Extras, interval: float) -> None:
-        self._pipe, theirs = os.pipe()
+        self._pipe, says = os.pipe()
+        hears, self._orders = os.pipe()
         os.set_blocking(self._pipe, False)
-        os.set_inheritable(theirs, True)  # noqa: FBT003  (it takes no keywords)
+        for theirs in (says, hears):
+            os.set_inheritable(theirs, True)  # noqa: FBT003  (it takes no keywords)
         command = [sys.executable, "-m", "exporter.gpu.worker"]
-        words = [*command, backend, json.dumps(extras), str(interval), str(theirs)]
+        words = [*command, backend, json.dumps(extras), str(interval), str(says), str(hears)]
         # In a process group of its own: Ctrl-C is the front's to answer.
         self.pid = os.posix_spawn(sys.executable, words, os.environ, setpgroup=0)
-        os.close(theirs)
+        for theirs in (says, hears):
+            os.close(theirs)
         self._rest = b""
         self.exit: int | None = None
 
@@ -36,6 +39,11 @@ class Child:
                 self._rest += block
         *lines, self._rest = self._rest.split(b"\n")
         return [json.loads(line) for line in lines]
+
+    def order(self, interval: float) -> None:
+        """Have it read each so many seconds from now on."""
+        with suppress(BrokenPipeError):
+            os.write(self._orders, f"{interval}\n".encode())
 
     def ended(self) -> bool:
         """Is the process gone? One that the driver holds stays, even killed."""
@@ -50,8 +58,9 @@ class Child:
             os.kill(self.pid, number)
 
     def close(self) -> None:
-        """Hear no more from it."""
+        """Hear no more from it, and have it end."""
         os.close(self._pipe)
+        os.close(self._orders)
 
     def held(self) -> bool:
         """Does the driver hold one of its threads so that not even SIGKILL would end it?"""

@@ -9,7 +9,10 @@ STALE_INTERVALS = 3
 """No value is served that is older than this."""
 
 FRESH = 75
-"""Exit code with which a worker asks for another one, to open NVML anew."""
+"""Exit code with which a worker asks for another one, to open NVML anew, and a front to be started again."""
+
+RELEASED = "released"
+"""What stands for the reason while somebody wanted the devices let go of."""
 
 CLOCK_EVENTS = {
     0x1: "idle",
@@ -37,5 +40,6 @@ NVML_REASONS = {
     "timeout": "The driver does not answer.",
     "stuck": "The driver holds the last worker, which cannot even be killed. Cure: reset the GPU or reboot.",
     "crashed": "The worker crashed in the driver's library.",
+    "released": "The devices are let go of, as asked.",
 }
 """What ``gpu_exporter_nvml_up`` gives as reason, and what it means. Other NVML errors go by their name."""

@@ -111,7 +111,7 @@ GPU_FAMILIES = (
 """What the worker reads, in the order in which it is written."""
 DEVICES = Family("gpu_devices", "gauge", "GPUs that the driver lists.")
 EXPECTED = Family(
-    "gpu_devices_expected", "gauge", "Most GPUs that the driver listed since the exporter started."
+    "gpu_devices_expected", "gauge", "GPUs that there should be: as configured, or the most that were listed."
 )
 UP = Family("gpu_up", "gauge", "1 if the GPU could be read, else 0 with the reason.")
 XIDS = Family("gpu_xid_errors_total", "counter", "Critical Xid errors since the exporter started.")
@@ -123,6 +123,15 @@ NVML_UP = Family(
 COLLECTED = Family("gpu_exporter_last_collect_timestamp_seconds", "gauge", "When the GPUs were last read.")
 RESTARTS = Family("gpu_exporter_worker_restarts_total", "counter", "Workers that died or were killed.")
 REINITS = Family("gpu_exporter_nvml_reinit_total", "counter", "Workers replaced to open NVML anew.")
+SETTINGS = Family(
+    "gpu_exporter_config_last_reload_successful", "gauge", "1 if the last settings could be used."
+)
+SETTINGS_AT = Family(
+    "gpu_exporter_config_last_reload_success_timestamp_seconds", "gauge", "When settings were last taken up."
+)
 
-BOX_FAMILIES = (DEVICES, EXPECTED, UP, XIDS, XID_TIME, BUILD, NVML_UP, COLLECTED, RESTARTS, REINITS)
+BOX_FAMILIES = (
+    *(DEVICES, EXPECTED, UP, XIDS, XID_TIME, BUILD, NVML_UP, COLLECTED, RESTARTS, REINITS),
+    *(SETTINGS, SETTINGS_AT),
+)
 """What outlives a worker."""

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from exporter.gpu.backend import OK
 from exporter.gpu.box import Box
 from exporter.gpu.child import Child
-from exporter.gpu.contract import FRESH
+from exporter.gpu.contract import FRESH, STALE_INTERVALS
+from exporter.gpu.pace import Pace
 
 OPENING_SECONDS = 60.0
 """Without persistence mode the driver needs seconds for each GPU before it answers."""
@@ -23,8 +24,8 @@ MOST_RETRIES = 32
 class Limits(NamedTuple):
     """Both in seconds.
 
-    ``retry`` until what is missing is looked for again, doubled each time up to 32 times that;
-    ``hang``: silence after which a worker is killed.
+    ``retry`` until what is missing is looked for again, doubled each time up to 32 times that; ``hang``,
+    and at least three intervals: silence after which a worker is killed.
     """
 
     retry: float
@@ -34,28 +35,50 @@ class Limits(NamedTuple):
 class Keeper:
     """Call ``tick`` often. ``start`` makes a worker."""
 
-    def __init__(self, start: Callable[[], Child], box: Box, limits: Limits) -> None:
+    def __init__(self, start: Callable[[], Child], box: Box, pace: Pace, limits: Limits) -> None:
         self._start = start
         self._box = box
+        self._pace = pace
         self._limits = limits
+        self._interval = pace.usual
         self._worker: _Post | None = None
         self._heir: _Post | None = None
         self._leaving: list[_Post] = []
         self._pause = limits.retry
         self._next = 0.0
+        self._outdated = False
 
     def tick(self, now: float, wall: float) -> None:
         """Hear the worker and do what is due. ``now`` of the steady clock, ``wall`` since 1970."""
         self._leaving = [post for post in self._leaving if not post.gone(now)]
         if self._worker is not None and self._worker.heard is not None and self._box.well:
             self._pause = self._limits.retry
-            self._next = now + self._pause
+            self._next = self._next if self._outdated else now + self._pause
+        self._keep_pace(now)
         if self._worker is None:
             self._fill(now)
         else:
             self._attend(self._worker, now, wall)
         if self._heir is not None:
             self._try(self._heir, now, wall)
+
+    def renew(self, start: Callable[[], Child], limits: Limits, now: float) -> None:
+        """Have workers started like this from now on, and the present one replaced once another has read."""
+        self._start, self._limits = start, limits
+        self._dismiss(self._heir, signal.SIGTERM, now)
+        self._heir = None
+        if self._worker is not None:
+            self._outdated, self._next = True, now
+
+    def release(self, seconds: float, now: float) -> None:
+        """Let go of the devices at once, and start no worker for so long; 0 takes them back."""
+        if seconds:
+            self._box.release()
+            for post in (self._worker, self._heir):
+                self._dismiss(post, signal.SIGTERM, now)
+            self._worker = self._heir = None
+        if self._box.released:
+            self._pause, self._next = self._limits.retry, now + seconds
 
     def stop(self) -> None:
         """End all workers, within a second or so."""
@@ -66,12 +89,34 @@ class Keeper:
             time.sleep(0.02)
             self._leaving = [post for post in self._leaving if not post.gone(time.monotonic())]
 
+    def stuck(self, now: float) -> bool:
+        """Does the driver hold a worker that was killed, and its devices with it?"""
+        return bool(self._leaving) and self._leaving[0].age(now) > STUCK_SECONDS
+
+    @property
+    def free(self) -> bool:
+        """Is there no worker that might have a device open?"""
+        return self._worker is None and not self._leaving
+
+    def _keep_pace(self, now: float) -> None:
+        interval = self._pace.interval(now)
+        if interval != self._interval:
+            self._interval = interval
+            self._box.await_each(interval, now)
+            for post in (self._worker, self._heir):
+                if post is not None:
+                    post.order(interval, now)
+
     def _fill(self, now: float) -> None:
         """Start a worker, unless the driver holds one that was killed: it would hold the next one too."""
-        if self._leaving and self._leaving[0].age(now) > STUCK_SECONDS:
-            self._box.silence = "stuck"
-        elif not self._leaving and now >= self._next:
-            self._worker = _Post(self._start(), now)
+        stuck = self.stuck(now)
+        if stuck or self._box.silence == "stuck":
+            self._box.silence = "stuck" if stuck else None
+        if not self._leaving and now >= self._next:
+            if self._box.released:
+                self._box.resume()
+            self._outdated, self._next = False, now + self._pause
+            self._worker = self._begin(now)
 
     def _attend(self, worker: _Post, now: float, wall: float) -> None:
         ended = worker.child.ended()
@@ -80,14 +125,18 @@ class Keeper:
             self._box.count(message["events"])
         if ended:
             self._ended(worker, now)
-        elif worker.silent(now, self._limits.hang):
+        elif worker.silent(now, self._patience):
             self._box.restarts["hung"] += 1
             self._box.silence = "timeout"
             self._worker = None
             self._dismiss(worker, signal.SIGKILL, now)
             self._later(now)
-        elif self._heir is None and not self._box.well and now >= self._next:
-            self._renew(worker, now)
+        elif self._heir is None and now >= self._next and (self._outdated or not self._box.well):
+            self._replace(worker, now)
+
+    @property
+    def _patience(self) -> float:
+        return max(self._limits.hang, STALE_INTERVALS * self._interval)
 
     def _ended(self, worker: _Post, now: float) -> None:
         worker.child.close()
@@ -99,27 +148,37 @@ class Keeper:
             self._box.silence = "crashed"
         self._later(now)
 
-    def _renew(self, worker: _Post, now: float) -> None:
+    def _replace(self, worker: _Post, now: float) -> None:
         """Have another worker open NVML anew, while this one goes on with the GPUs that work."""
         if worker.heard is None or self._leaving or worker.child.held():
             return
-        self._heir = _Post(self._start(), now)
+        self._heir = self._begin(now)
+
+    def _begin(self, now: float) -> _Post:
+        post = _Post(self._start(), now)
+        if self._interval != self._pace.usual:
+            post.order(self._interval, now)
+        return post
 
     def _try(self, heir: _Post, now: float, wall: float) -> None:
-        """Let the heir take over if it can read more GPUs."""
+        """Let the heir take over if it can read more GPUs, or has newer settings."""
         ended = heir.child.ended()
         messages = heir.hear(now)
-        if not (messages or ended or heir.silent(now, self._limits.hang)):
+        if not (messages or ended or heir.silent(now, self._patience)):
             return
         self._heir = None
         self._later(now)
-        if not messages or _working(messages[-1]) <= self._box.working:
+        if not messages or not self._better(messages[-1]):
             self._dismiss(heir, signal.SIGTERM, now)
             return
         self._dismiss(self._worker, signal.SIGTERM, now)
-        self._worker = heir
+        self._worker, self._outdated = heir, False
         self._box.reinits += 1
         self._box.take(messages[-1], now, wall)
+
+    def _better(self, message: dict[str, Any]) -> bool:
+        working = sum(reason == OK for _, _, reason in message["cards"])
+        return working > self._box.working or (self._outdated and message["nvml"] == OK)
 
     def _later(self, now: float) -> None:
         self._next = now + self._pause
@@ -137,7 +196,7 @@ class _Post:
     def __init__(self, child: Child, now: float) -> None:
         self.child = child
         self.heard: float | None = None
-        self._since = now
+        self._ordered = self._since = now
         self._killed = False
 
     def age(self, now: float) -> float:
@@ -152,7 +211,12 @@ class _Post:
     def silent(self, now: float, hang: float) -> bool:
         if self.heard is None:
             return self.age(now) > OPENING_SECONDS
-        return now - self.heard > hang
+        return now - max(self.heard, self._ordered) > hang
+
+    def order(self, interval: float, now: float) -> None:
+        """Have it read each so many seconds."""
+        self.child.order(interval)
+        self._ordered = now
 
     def leave(self, number: signal.Signals, now: float) -> None:
         self.child.end(number)
@@ -165,7 +229,3 @@ class _Post:
             self.child.end(signal.SIGKILL)
             self._killed = True
         return self.child.ended()
-
-
-def _working(message: dict[str, Any]) -> int:
-    return sum(reason == OK for _, _, reason in message["cards"])

@@ -19,6 +19,7 @@ from exporter.gpu.backend import (
     Tier,
     UnsupportedError,
 )
+from exporter.gpu.contract import STALE_INTERVALS
 from exporter.gpu.snapshot import Report
 
 SLOW_INTERVALS = 15
@@ -30,6 +31,8 @@ SLOW_CALL_SECONDS = 1.0
 """A call that takes longer again and again is left out: it ages what else is read from its GPU."""
 LONGEST_PENALTY_SECONDS = 3600.0
 TIMEOUT_INTERVALS = 2
+CYCLE_INTERVALS = STALE_INTERVALS + 1
+"""The longest that a worker waits for all GPUs, and a little more."""
 
 
 class Reader:
@@ -47,7 +50,7 @@ class Reader:
         self._interval = interval
         self._changed = changed
         self._begin = Semaphore(0)
-        self._lost = False
+        self._lost = not card.quantities
         self._find_at = 0.0
         self._errors: Counter[tuple[str, str]] = Counter()
         self._failed: list[str] = []
@@ -71,9 +74,13 @@ class Reader:
         self.idle = False
         self._begin.release()
 
-    def current(self, now: float) -> Report:
-        """The newest report; without values once the thread is overdue. ``now``: steady clock."""
-        if now - self.report.at > TIMEOUT_INTERVALS * self._interval:
+    def current(self, now: float, interval: float) -> Report:
+        """The newest report; without values once the thread is overdue.
+
+        ``now`` of the steady clock, ``interval`` seconds from one reading to the next at present. A thread
+        that has read in this cycle may have waited long for those of other GPUs.
+        """
+        if now - self.report.at > (CYCLE_INTERVALS if self.idle else TIMEOUT_INTERVALS) * interval:
             return Report(now, "timeout", errors=self.report.errors)
         return self.report
 

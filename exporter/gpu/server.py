@@ -15,19 +15,36 @@ IDLE_SECONDS = 60.0
 BLOCK = 65536
 
 
+class Request(NamedTuple):
+    """What a client asks for; HEAD comes as GET.
+
+    ``query`` is what follows the question mark, ``origin`` the site whose page sent it, if a browser did,
+    and ``sends`` whether a body comes with it.
+    """
+
+    method: str
+    path: str
+    query: str
+    origin: str
+    sends: bool
+
+
 class Answer(NamedTuple):
-    """What is sent back."""
+    """What is sent back; ``allow`` are the methods that would have been right."""
 
     status: str
     kind: str
     body: bytes
+    allow: str = ""
 
 
-Pages = Callable[[str], Answer]
-"""Gives the answer for a path."""
+Later = Callable[[], Answer | None]
+"""Asked again and again until there is an answer."""
+
+Pages = Callable[[Request], Answer | Later]
+"""Gives the answer to a request, or says how to come by it."""
 
 BAD_REQUEST = Answer("400 Bad Request", "text/plain", b"this is no HTTP request\n")
-BAD_METHOD = Answer("405 Method Not Allowed", "text/plain", b"only GET and HEAD are answered here\n")
 TOO_LONG = Answer("431 Request Header Fields Too Large", "text/plain", b"the request is too long\n")
 
 
@@ -59,6 +76,8 @@ class Server:
                 self._accept()
             else:
                 self._attend(self._clients[key.fileobj])  # type: ignore[index]  # only sockets are registered
+        for client in [client for client in self._clients.values() if client.waits]:
+            self._attend(client)
         self._drop_idle()
 
     def close(self) -> None:
@@ -110,7 +129,15 @@ class _Client:
         self._pages = pages
         self._incoming = b""
         self._outgoing = memoryview(b"")
+        self._later: Later | None = None
+        self._body = False
+        self._wants_body = True
         self._last = False
+
+    @property
+    def waits(self) -> bool:
+        """Is there no answer yet to what was asked?"""
+        return self._later is not None
 
     def go_on(self) -> int:
         """Read or write what is possible. Returns the event to wait for, 0 when it is over."""
@@ -124,9 +151,11 @@ class _Client:
             except BlockingIOError:
                 return selectors.EVENT_WRITE
             self._answer()
-        return 0 if self._last else selectors.EVENT_READ
+        return self._end() if self._last and not self.waits else selectors.EVENT_READ
 
     def _receive(self) -> bool:
+        if self.waits and len(self._incoming) > LONGEST_REQUEST:
+            return False
         try:
             block = self.sock.recv(BLOCK)
         except BlockingIOError:
@@ -134,40 +163,60 @@ class _Client:
         self._incoming += block
         return bool(block)
 
+    def _end(self) -> int:
+        """Nothing more is answered. Closing on a body that still comes would cut off the answer."""
+        if not self._body or len(self._incoming) > LONGEST_REQUEST:
+            return 0
+        self.sock.shutdown(socket.SHUT_WR)
+        return selectors.EVENT_READ
+
     def _answer(self) -> None:
         """Answer the next request that is whole, once the last answer is out."""
-        if self._outgoing or self._last:
+        if self._outgoing:
             return
+        if not self.waits and not self._last:
+            self._take()
+        answer = self._later() if self._later else None
+        if answer is not None:
+            self._later = None
+            self._outgoing = memoryview(self._text(answer))
+
+    def _take(self) -> None:
         head, end, rest = self._incoming.partition(b"\r\n\r\n")
         if end:
             self._incoming = rest
-            self._outgoing = memoryview(self._reply(head.decode("latin-1")))
+            found = self._found(head.decode("latin-1"))
+            self._later = (lambda: found) if isinstance(found, Answer) else found
         elif len(self._incoming) > LONGEST_REQUEST:
-            self._outgoing = memoryview(self._text(TOO_LONG, last=True))
+            self._last = True
+            self._later = lambda: TOO_LONG
 
-    def _reply(self, head: str) -> bytes:
+    def _found(self, head: str) -> Answer | Later:
         line, *fields = head.split("\r\n")
         words = line.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return self._text(BAD_REQUEST, last=True)
+            self._last = True
+            return BAD_REQUEST
         method, target, version = words
-        if method not in ("GET", "HEAD"):
-            return self._text(BAD_METHOD, last=True)
         told = {
             name.lower(): value.strip().lower()
             for name, _, value in (field.partition(":") for field in fields)
         }
+        sends = told.get("content-length", "0") != "0" or "transfer-encoding" in told
         alive = told.get("connection", "keep-alive" if version == "HTTP/1.1" else "close") == "keep-alive"
-        has_body = told.get("content-length", "0") != "0" or "transfer-encoding" in told
-        answer = self._pages(target.partition("?")[0])
-        return self._text(answer, last=has_body or not alive, body=method == "GET")
+        self._body = sends
+        self._last = sends or not alive
+        self._wants_body = method != "HEAD"
+        path, _, query = target.partition("?")
+        asked = "GET" if method == "HEAD" else method
+        return self._pages(Request(asked, path, query, told.get("origin", ""), sends))
 
-    def _text(self, answer: Answer, *, last: bool, body: bool = True) -> bytes:
-        self._last = last
+    def _text(self, answer: Answer) -> bytes:
         head = (
             f"HTTP/1.1 {answer.status}",
             f"Content-Type: {answer.kind}",
             f"Content-Length: {len(answer.body)}",
-            f"Connection: {'close' if last else 'keep-alive'}",
+            f"Connection: {'close' if self._last else 'keep-alive'}",
+            *([f"Allow: {answer.allow}"] if answer.allow else []),
         )
-        return "\r\n".join([*head, "", ""]).encode() + (answer.body if body else b"")
+        return "\r\n".join([*head, "", ""]).encode() + (answer.body if self._wants_body else b"")

@@ -19,23 +19,34 @@ from threading import Condition, Event, Thread
 from exporter.gpu import backend as source
 from exporter.gpu import snapshot
 from exporter.gpu.contract import FRESH, STALE_INTERVALS
+from exporter.gpu.dcgm.twins import Twins
 from exporter.gpu.reader import Reader
 
 PATIENCE = 0.8
 """Share of an interval for which a cycle waits for GPUs that take their time."""
 END_SECONDS = 0.4
-EVENT_SECONDS = 0.2
+HEAD_START_SECONDS = 0.02
+"""Threads that begin together wait for each other at every call: one after the other takes half as long."""
+EVENT_SECONDS = 0.4
 STORM_SECONDS = 0.05
 """A GPU may report errors by the thousand: those of so long are told together."""
 
 
 class Worker:
-    """Reads all GPUs each interval and sends what it read. ``interval`` in seconds."""
+    """Reads all GPUs each interval and sends what it read.
 
-    def __init__(self, backend: source.Backend, pipe: int, interval: float) -> None:
+    ``interval`` in seconds; ``orders`` is the pipe by which the front changes that, and which closes when
+    the front goes. ``twins``, if any, tell it under other names as well.
+    """
+
+    def __init__(
+        self, backend: source.Backend, pipe: int, orders: int, interval: float, twins: Twins | None = None
+    ) -> None:
         self._backend = backend
         self._pipe = pipe
-        self._interval = interval
+        self._orders = orders
+        self._usual = self._interval = interval
+        self._twins = twins
         self._stop = Event()
         self._news = Event()
         self._changed = Condition()
@@ -45,13 +56,14 @@ class Worker:
 
     def run(self) -> int:
         """Read until told to stop, or until only a new worker helps. Returns the exit code."""
+        Thread(target=self._obey, name="orders", daemon=True).start()
         try:
             self._backend.open()
             system = self._backend.system()
         except source.BackendError as problem:
             self._send(snapshot.message(problem.code))
             return FRESH
-        self._readers = [Reader(card, self._interval, self._changed) for card in self._backend.cards()]
+        self._readers = [Reader(card, self._usual, self._changed) for card in self._backend.cards()]
         for reader in self._readers:
             reader.start()
         self._ear.start()
@@ -66,30 +78,37 @@ class Worker:
 
     def _cycle(self, system: list[source.Reading]) -> str:
         """Read and tell again and again. Returns why it ended, ``ok`` if it was told to."""
-        patience = STALE_INTERVALS * self._interval
+        last = 0.0
         while True:
-            began = time.monotonic()
-            self._read(patience)
-            patience = PATIENCE * self._interval
+            began, interval = time.monotonic(), self._interval
+            # After a pause every GPU gets time to answer: what is known of it is old.
+            self._read((PATIENCE if interval == last else STALE_INTERVALS) * self._usual)
+            last = interval
             reason = next((reader.down for reader in self._readers if reader.down), source.OK)
-            self._tell(reason, system)
-            if reason != source.OK or self._rest(began + self._interval):
+            self._tell(reason, system, interval)
+            if reason != source.OK or self._rest(began + interval):
                 return reason
 
     def _read(self, patience: float) -> None:
         """Have every GPU read that is not busy still, and wait for those that are usually in time."""
         due = [reader for reader in self._readers if reader.idle]
+        until = time.monotonic() + patience
         for reader in due:
             reader.begin()
-        with self._changed:
-            self._changed.wait_for(lambda: all(reader.idle for reader in due), patience)
+            self._await([reader], HEAD_START_SECONDS)
+        self._await(due, until - time.monotonic())
 
-    def _tell(self, reason: str, system: list[source.Reading]) -> None:
+    def _await(self, readers: list[Reader], seconds: float) -> bool:
+        """Wait at most that long until they have read."""
+        with self._changed:
+            return self._changed.wait_for(lambda: all(reader.idle for reader in readers), seconds)
+
+    def _tell(self, reason: str, system: list[source.Reading], interval: float) -> None:
         now = time.monotonic()
         events = [self._events.popleft() for _ in range(len(self._events))]
         if reason == source.OK:
-            reports = [(reader.card, reader.current(now)) for reader in self._readers]
-            self._send(snapshot.message(reason, system, reports, events))
+            reports = [(reader.card, reader.current(now, interval)) for reader in self._readers]
+            self._send(snapshot.message(reason, system, reports, events, self._twins))
         else:
             self._send(snapshot.message(reason, events=events))
 
@@ -105,8 +124,15 @@ class Worker:
         try:
             while rest:
                 rest = rest[os.write(self._pipe, rest) :]
-        except BrokenPipeError:  # the front is gone
+        except BrokenPipeError:
             self.stop()
+
+    def _obey(self) -> None:
+        with os.fdopen(self._orders) as orders:
+            for order in orders:
+                self._interval = float(order)
+                self._news.set()
+        self.stop()  # the front is gone
 
     def _listen(self) -> None:
         while not self._stop.is_set():
@@ -122,20 +148,21 @@ class Worker:
     def _close(self) -> None:
         """Let go of the devices, unless the driver still holds a thread: it might hold this one too."""
         self._stop.set()
-        self._ear.join(END_SECONDS)
-        with self._changed:
-            idle = self._changed.wait_for(lambda: all(reader.idle for reader in self._readers), END_SECONDS)
-        if idle and not self._ear.is_alive():
+        self._ear.join(1.1 * EVENT_SECONDS)
+        if self._await(self._readers, END_SECONDS) and not self._ear.is_alive():
             self._backend.close()
 
 
-def main(name: str, extras: str, interval: str, pipe: str) -> int:
-    """Work for the front that reads the pipe. Returns the exit code."""
+def main(name: str, extras: str, interval: str, pipe: str, orders: str) -> int:
+    """Work for the front that reads the one pipe and writes to the other. Returns the exit code."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     module, _, kind = source.BACKENDS[name].partition(":")
-    backend = getattr(importlib.import_module(module), kind)(source.Extras(*json.loads(extras)))
-    worker = Worker(backend, int(pipe), float(interval))
+    told = source.Extras(*json.loads(extras))
+    backend = getattr(importlib.import_module(module), kind)(told)
+    twins = Twins() if told.compat == "dcgm" else None
+    worker = Worker(backend, int(pipe), int(orders), float(interval), twins)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it is the front's, which may share our name
     return worker.run()
 
 

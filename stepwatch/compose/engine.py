@@ -139,10 +139,10 @@ def require() -> None:
         )
 
 
-def has_gpus() -> bool:
-    """Whether containers can be given NVIDIA GPUs here."""
-    runtimes = _told("docker", "info", "--format={{json .Runtimes}} {{json .CDISpecDirs}}") or ""
-    return Path("/dev/nvidiactl").exists() and "nvidia" in runtimes
+def info() -> dict[str, Any]:
+    """What Docker knows of itself; empty if it does not answer."""
+    told: dict[str, Any] = json.loads(_told("docker", "info", "--format={{json .}}") or "{}")
+    return told
 
 
 def inspect(container: str) -> dict[str, Any]:

@@ -65,6 +65,7 @@ def _standings(addresses: Mapping[str, str], rendered: Path) -> dict[str, Standi
         "prometheus": settings.standing(
             settings.of_prometheus(rendered), f"http://{addresses.get('prometheus', '')}/metrics"
         ),
+        "gpu": settings.standing(settings.of_gpu(rendered), f"http://{addresses.get('gpu', '')}/metrics"),
         "alertmanager": _alertmanager(f"http://{addresses.get('alertmanager', '')}", rendered),
     }
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stepwatch import runfolder
-from stepwatch.compose import dotenv, engine
+from stepwatch.compose import dotenv, gpus
 from stepwatch.compose.demo import end_demo, remove_demo
 from stepwatch.compose.engine import Engine, EngineError
 from stepwatch.compose.status import news
@@ -94,11 +94,8 @@ def _project(config: Config, folder: Path, out: Path) -> Engine:
     told = {**of_config(config), **of_machine(CHECKOUT, folder, out)}
     if out == CHECKOUT:
         dotenv.update(CHECKOUT / ".env", told)
-    return Engine(CHECKOUT, told, _files(), ("demo",))
-
-
-def _files() -> tuple[str, ...]:
-    return ("compose.yaml", "compose.gpu.yaml") if engine.has_gpus() else ("compose.yaml",)
+    files = ("compose.yaml", *gpus.files(processes=config.gpus.processes > 0))
+    return Engine(CHECKOUT, told, files, ("demo",))
 
 
 def _require_ports(config: Config) -> None:

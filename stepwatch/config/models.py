@@ -13,6 +13,7 @@ from exporter.runs.signals.key import normal
 from stepwatch.config import explain
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
+from stepwatch.config.gpus import Gpus
 from stepwatch.config.overrides import Override, Variant
 from stepwatch.config.places import Link, ListenAddress, Page
 from stepwatch.config.quantities import Duration, Size
@@ -79,6 +80,7 @@ class Config(Section):
 
     runs: Runs = Runs()
     signals: Signals = Field(default_factory=dict)
+    gpus: Gpus = Gpus()
     scrape: tuple[Job, ...] = ()
     receivers: tuple[Receiver, ...] = ()
     notify: Notify = Notify()
@@ -92,7 +94,12 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
-        if faults := [*_doubles(self), *_shared_keys(self.signals), *_override_faults(self)]:
+        if faults := [
+            *_doubles(self),
+            *_shared_keys(self.signals),
+            *_override_faults(self),
+            *_unseen_readings(self),
+        ]:
             raise Faults(faults)
         return self
 
@@ -159,6 +166,18 @@ def _shared_keys(signals: Signals) -> Iterator[Fault]:
         for index, key in enumerate(keys):
             if (owner := owners.setdefault(normal(key), signal)) != signal:
                 yield _twice(f"a key of {owner}", at=("signals", signal, index), value=key)
+
+
+def _unseen_readings(config: Config) -> Iterator[Fault]:
+    """Yield a fault if GPUs are read less often than their page: a rule would take one value for several."""
+    if config.gpus.interval > config.intervals.scrape:
+        yield Fault(
+            f"is longer than intervals.scrape, {config.intervals.scrape}",
+            expected="GPUs read at least as often as their page is",
+            cure="shorten it, or lengthen intervals.scrape",
+            at=("gpus", "interval"),
+            value=str(config.gpus.interval),
+        )
 
 
 def _twice(other: str, *, at: KeyPath, value: Any) -> Fault:

@@ -69,21 +69,22 @@ class Stack:
             ready="/-/healthy",
             page="/metrics",
             shows=f"the runs in {self.runs}",
-            environment={**self._ours, "STEPWATCH_SETTINGS": f"{self.rendered}/exporter/generated/runs.env"},
+            environment=self._reading("runs.env"),
             settings=settings.of_exporter(self.rendered),
         )
 
     def gpu(self) -> Part:
         """The GPU exporter, which says so where there is no GPU."""
         flags = [f"--listen={self.config.listen}", f"--port={self.config.ports.gpu}"]
-        flags += ["--backend=demo", "--sick=5"] if self.demo else []
+        flags += ["--backend=demo", "--sick=5", "--expected=0"] if self.demo else []
         return self._part(
             "gpu",
             (sys.executable, "-m", "exporter.gpu", *flags),
             ready="/-/healthy",
             page="/metrics",
             shows="simulated GPUs" if self.demo else "the GPUs of this machine",
-            environment=self._ours,
+            environment=self._reading("gpu.env"),
+            settings=settings.of_gpu(self.rendered),
         )
 
     def node(self, program: Path) -> Part:
@@ -153,6 +154,9 @@ class Stack:
     @property
     def _ours(self) -> dict[str, str]:
         return {"PYTHONPATH": str(self.checkout)}
+
+    def _reading(self, file: str) -> dict[str, str]:
+        return {**self._ours, "STEPWATCH_SETTINGS": f"{self.rendered}/exporter/generated/{file}"}
 
     def _part(
         self, name: str, command: tuple[str, ...], *, ready: str, page: str = "", **others: Any

@@ -77,7 +77,7 @@ def _reload(kept: Part, settings: Settings, place: State, say: Say) -> bool:
 
 def _due(kept: Part, settings: Settings, place: State) -> float:
     """Have a part read its settings again; returns the time before which it had not read them."""
-    if settings.at_start:  # it looks after them itself, and SIGHUP would end it
+    if settings.itself:  # SIGHUP would end it
         return settings.changed()
     before = loaded(settings, kept.metrics)
     with supervisord.connected(place) as server:

@@ -20,7 +20,8 @@ from tests.real.docker import Client
 
 pytestmark = pytest.mark.e2e
 
-FILES = (["--file=compose.yaml"], ["--file=compose.yaml", "--file=compose.gpu.yaml"])
+ACCESS = {"compose.yaml": [], "compose.gpu.yaml": ["nvidia"], "compose.gpu.cdi.yaml": ["cdi"]}
+"""The driver by which each file gives access to GPUs."""
 PROFILES = ([], ["--profile=demo"], ["--profile=demo", "--profile=tools"])
 
 
@@ -36,14 +37,27 @@ def _rendered(checkout) -> dict[str, Any]:
     return json.loads(checkout.compose("--profile=demo", "--profile=tools", "config", "--format=json"))
 
 
-@pytest.mark.parametrize(("files", "profiles"), list(itertools.product(FILES, PROFILES)))
-def test_every_combination_of_files_and_profiles_is_valid(checkout, files, profiles):
+@pytest.mark.parametrize(("file", "profiles"), list(itertools.product(ACCESS, PROFILES)))
+def test_every_combination_of_files_and_profiles_is_valid(checkout, file, profiles):
+    files = [f"--file={name}" for name in dict.fromkeys(["compose.yaml", file])]
     services = json.loads(checkout.compose(*files, *profiles, "config", "--format=json"))["services"]
 
     assert {"prometheus", "alertmanager", "grafana", "exporter", "gpu", "node"} <= services.keys()
     assert ("demo" in services) == ("--profile=demo" in profiles)
     devices = services["gpu"].get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices")
-    assert bool(devices) == (len(files) == 2)
+    assert [device["driver"] for device in devices or []] == ACCESS[file]
+
+
+def test_the_hosts_processes_are_seen_only_where_they_are_asked_for_and_never_written(checkout, rendered):
+    assert "/host/proc" not in json.dumps(rendered["services"]["gpu"])
+    files = ("--file=compose.yaml", "--file=compose.gpu.yaml", "--file=compose.processes.yaml")
+    gpu = json.loads(checkout.compose(*files, "config", "--format=json"))["services"]["gpu"]
+    (proc,) = (mount for mount in gpu["volumes"] if mount["target"] == "/host/proc")
+
+    assert (proc["source"], proc["read_only"]) == ("/proc", True)
+    assert gpu["environment"]["STEPWATCH_GPU_PROC"] == "/host/proc"
+    assert gpu["read_only"] is True
+    assert gpu["cap_drop"] == ["ALL"]
 
 
 def test_one_group_may_own_both_runs_and_secrets(checkout):

@@ -96,6 +96,7 @@ def test_status_shows_every_container_its_settings_and_what_fires(demo, sink):
     assert all(demo.url(part) in lines[part] for part in PUBLISHED)
     assert "current" in lines["prometheus"]
     assert "current" in lines["alertmanager"]
+    assert "current" in lines["gpu"]
     assert "KLExplosion  demo/kl-explodes" in done.stdout
 
 

@@ -123,8 +123,8 @@ def _spans():
 
 def is_right(key, word):
     right = {
-        "true": key.endswith(".enabled"),
-        "[1]": key.startswith("alerts.GPUXid."),
+        "true": key.endswith((".enabled", "gpus.serial", "gpus.links", "gpus.pcie")),
+        "[1]": key.startswith("alerts.GPUXid.") or key == "alerts.GPURecoveryNeeded.critical",
         '"x y"': key == "runs.path",
     }
     return right.get(word, False)

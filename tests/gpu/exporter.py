@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +41,16 @@ class Exporter:
 
     def scrape(self) -> Scrape:
         return Scrape((pages.read(self.url()) or "").encode())
+
+    def ask(self, page: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+        """Status and text of a page."""
+        request = urllib.request.Request(self.url(page), method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
 
     def until(self, true: Callable[[Scrape], object], seconds: float = 15.0) -> Scrape:
         """Scrape until it is true; fails when it takes too long, or the exporter ended."""

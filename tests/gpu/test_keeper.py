@@ -3,80 +3,14 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from exporter.gpu.box import Box
 from exporter.gpu.contract import FRESH
-from exporter.gpu.keeper import Keeper, Limits
-
-
-class Actor:
-    """A worker that says what it is told to."""
-
-    def __init__(self) -> None:
-        self.said: list[dict[str, Any]] = []
-        self.signals: list[signal.Signals] = []
-        self.exit: int | None = None
-        self.holding = False
-        self.closed = False
-
-    def say(self, *cards: str, reason: str = "ok", events: tuple[Any, ...] = ()) -> None:
-        told = [(number, f"uuid{number}", card) for number, card in enumerate(cards)]
-        self.said.append({"nvml": reason, "cards": told, "events": list(events), "text": ""})
-
-    def messages(self) -> list[dict[str, Any]]:
-        said, self.said = self.said, []
-        return said
-
-    def ended(self) -> bool:
-        return self.exit is not None
-
-    def end(self, number: signal.Signals) -> None:
-        self.signals.append(number)
-
-    def close(self) -> None:
-        self.closed = True
-
-    def held(self) -> bool:
-        return self.holding
-
-
-class Stage:
-    """A keeper, its workers in the order in which they were started, and the time."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.workers: list[Actor] = []
-        self.box = Box(interval=1.0)
-        self.keeper = Keeper(self._start, self.box, Limits(retry=2.0, hang=10.0))  # type: ignore[arg-type]
-        self.pass_time(0)
-
-    def _start(self) -> Actor:
-        self.workers.append(Actor())
-        return self.workers[-1]
-
-    def pass_time(self, seconds: float) -> None:
-        """In steps of a tenth of a second."""
-        for _ in range(round(seconds * 10) + 1):
-            self.keeper.tick(self.now, 1e9)
-            self.now += 0.1
-
-    def live(self, worker: Actor, seconds: int, *cards: str) -> None:
-        """Let time pass while this worker speaks each second."""
-        for _ in range(seconds):
-            worker.say(*cards)
-            self.pass_time(0.9)
-
-    def reason(self) -> str:
-        return self.box.reason(self.now)
-
-    def starts(self, seconds: float) -> int:
-        """How many workers are started in that time."""
-        before = len(self.workers)
-        self.pass_time(seconds)
-        return len(self.workers) - before
+from exporter.gpu.pages import Pages
+from exporter.gpu.server import Request
+from tests.gpu.stage import Stage
 
 
 @pytest.fixture(name="stage")
@@ -216,3 +150,115 @@ def test_to_stop_ends_worker_and_heir(stage: Stage) -> None:
     stage.keeper.stop()
 
     assert [worker.signals for worker in stage.workers] == [[signal.SIGTERM], [signal.SIGTERM]]
+
+
+def test_while_the_devices_are_released_nobody_is_started_and_then_at_once(stage: Stage) -> None:
+    first = stage.workers[0]
+    stage.live(first, 5, "ok", "lost")
+    heir = stage.workers[1]
+    stage.keeper.release(20, stage.now)
+
+    assert (first.signals, heir.signals) == ([signal.SIGTERM], [signal.SIGTERM])
+    assert first.closed
+    assert not stage.keeper.free
+    assert stage.reason() == "released"
+    first.exit = heir.exit = 0
+    assert stage.starts(19) == 0
+    assert stage.keeper.free
+    assert stage.starts(2) == 1
+    assert stage.reason() == "starting"
+    assert stage.box.reinits == 1
+    assert stage.box.restarts == {"died": 0, "hung": 0}
+
+
+def test_a_killed_worker_that_does_not_go_is_told_whoever_waits_for_the_devices(stage: Stage) -> None:
+    stage.live(stage.workers[0], 1, "ok")
+    pages = Pages(stage.box, stage.pace, stage.keeper)
+    request = Request("POST", "/-/release", "seconds=60", "", sends=False)
+    with patch("exporter.gpu.pages.time", stage):
+        later = pages(request)
+        assert callable(later)
+        stage.pass_time(2)
+        assert later() is None
+        stage.pass_time(2)
+        answer = later()
+        assert answer is not None
+        assert answer.status.startswith("503 ")
+        assert b"cannot even be killed: they are not free" in answer.body
+        assert stage.reason() == "stuck"
+        stage.workers[0].exit = -9
+        stage.pass_time(0)
+        assert later() == pages._released(60)
+        assert stage.reason() == "released"
+    assert stage.starts(30) == 0
+
+
+def test_nobody_looks_so_they_are_read_less_often_and_silence_is_judged_by_that(stage: Stage) -> None:
+    stage.pace.patience = 60
+    (worker,) = stage.workers
+    stage.live(worker, 62, "ok")
+    assert worker.orders == [15.0]
+    for _ in range(4):
+        worker.say("ok")
+        stage.pass_time(15)
+        assert stage.reason() == "ok"
+    assert worker.signals == []
+    stage.pace.look(stage.now)
+    stage.pass_time(0)
+    assert worker.orders == [15.0, 1.0]
+    assert stage.reason() == "ok"
+    stage.pass_time(2.5)
+    assert stage.reason() == "ok"
+    stage.pass_time(1)
+    assert stage.reason() == "timeout"
+    stage.pass_time(7)
+
+    assert worker.signals == [signal.SIGKILL]
+
+
+def test_a_worker_that_is_started_while_nobody_looks_is_told(stage: Stage) -> None:
+    stage.pace.patience = 60
+    stage.live(stage.workers[0], 70, "ok")
+    stage.workers[0].exit = 1
+    stage.pass_time(3)
+
+    assert stage.workers[1].orders == [15.0]
+
+
+def test_new_settings_come_with_a_new_worker_and_without_a_gap(stage: Stage) -> None:
+    first = stage.workers[0]
+    stage.live(first, 3, "ok", "ok")
+    stage.keeper.renew(stage.start, stage.limits, stage.now)
+    stage.live(first, 2, "ok", "ok")
+    heir = stage.workers[1]
+    assert first.signals == []
+    heir.say("ok", "ok")
+    stage.pass_time(0)
+
+    assert first.signals == [signal.SIGTERM]
+    stage.live(heir, 30, "ok", "ok")
+    assert len(stage.workers) == 2
+    assert stage.reason() == "ok"
+
+
+def test_a_worker_that_fails_with_new_settings_is_tried_again_and_the_old_one_goes_on(stage: Stage) -> None:
+    first = stage.workers[0]
+    stage.live(first, 3, "ok")
+    stage.keeper.renew(stage.start, stage.limits, stage.now)
+    for _ in range(20):
+        stage.workers[-1].exit = 1 if len(stage.workers) > 1 else None
+        stage.live(first, 1, "ok")
+
+    assert first.signals == []
+    assert 5 <= len(stage.workers) - 1 <= 11
+    assert stage.reason() == "ok"
+
+
+def test_new_settings_also_reach_who_is_started_after_a_death(stage: Stage) -> None:
+    stage.live(stage.workers[0], 3, "ok")
+    stage.workers[0].exit = 1
+    stage.keeper.renew(stage.start, stage.limits, stage.now)
+    stage.pass_time(3)
+    stage.live(stage.workers[1], 10, "ok")
+
+    assert len(stage.workers) == 2

@@ -150,6 +150,19 @@ def test_a_lost_gpu_has_no_values_and_is_looked_for_each_fifth_time(
     assert reader.report.reason == "ok"
 
 
+def test_a_gpu_that_was_never_there_says_why_at_once_and_is_read_when_it_is(
+    card: Table, clock: Clock
+) -> None:
+    all_of_it, card.quantities = card.quantities, []
+    card.lost = CardError("no_permission")
+    reader = Reader(card, 1.0, Condition())
+    read(reader, clock)
+    assert reader.report.reason == "no_permission"
+    card.quantities, card.lost = all_of_it, None
+
+    assert read(reader, clock, 5) == {"static": 1, "fast": 2, "slow": 3}
+
+
 @pytest.mark.parametrize("problem", [ReadError("no_data"), UnsupportedError("no_data")])
 def test_a_gpu_of_which_every_call_fails_is_down(
     reader: Reader, card: Table, clock: Clock, problem: ReadError
@@ -205,11 +218,20 @@ def test_a_static_value_may_take_its_time(reader: Reader, card: Table, clock: Cl
 
 def test_a_reader_that_is_overdue_shows_nothing(reader: Reader, card: Table, clock: Clock) -> None:
     reader.read(clock.now)
+    reader.begin()
 
-    assert reader.current(2.0) is reader.report
-    late = reader.current(2.01)
+    assert reader.current(2.0, 1.0) is reader.report
+    late = reader.current(2.01, 1.0)
     assert (late.reason, late.readings) == ("timeout", ())
+    assert reader.current(30.0, 15.0) is reader.report
+
+
+def test_a_reader_that_waits_for_others_is_not_overdue(reader: Reader, clock: Clock) -> None:
+    reader.read(clock.now)
+
+    assert reader.current(4.0, 1.0) is reader.report
+    assert reader.current(4.01, 1.0).reason == "timeout"
 
 
 def test_before_the_first_reading_a_gpu_is_not_up(reader: Reader) -> None:
-    assert reader.current(0.0).reason == "timeout"
+    assert reader.current(0.0, 1.0).reason == "timeout"

@@ -15,22 +15,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.gpu import server as server_module
-from exporter.gpu.server import LONGEST_REQUEST, Answer, Server
+from exporter.gpu.server import LONGEST_REQUEST, Answer, Pages, Request, Server
 
 LARGE = b"x" * 20_000_000
 PIECES = st.binary(max_size=60) | st.sampled_from([b"\r\n\r\n", b"GET / HTTP/1.1", b"Content-Length: 3"])
 
 
-def page(path: str) -> Answer:
-    if path == "/metrics":
+def page(request: Request) -> Answer:
+    if request.method == "POST":
+        return Answer("405 Method Not Allowed", "text/plain", repr(request).encode(), "GET, HEAD")
+    if request.path == "/metrics":
         return Answer("200 OK", "text/plain; version=0.0.4", b"gpu_up 1\n")
-    if path == "/large":
+    if request.path == "/large":
         return Answer("200 OK", "text/plain", LARGE)
     return Answer("404 Not Found", "text/plain", b"no such page\n")
 
 
 @contextmanager
-def serving(pages: Callable[[str], Answer] = page) -> Iterator[int]:
+def serving(pages: Pages = page) -> Iterator[int]:
     """A server in a thread; gives its port."""
     stop = threading.Event()
     server = Server(("127.0.0.1", 0), pages)
@@ -77,10 +79,77 @@ def test_a_page_comes_with_its_type(port: int) -> None:
     assert get(port, "/nothing")[0] == 404
 
 
-def test_head_has_no_body_and_other_methods_are_refused(port: int) -> None:
+def test_head_is_a_get_without_a_body(port: int) -> None:
     assert exchange(port, b"HEAD /metrics HTTP/1.0\r\n\r\n").endswith(b"close\r\n\r\n")
     assert get(port, "/metrics", "HEAD") == (200, "text/plain; version=0.0.4", b"")
-    assert get(port, "/metrics", "POST")[0] == 405
+
+
+def test_a_page_learns_all_about_the_request_and_says_which_methods_it_takes(port: int) -> None:
+    said = exchange(port, b"POST /a?b=c HTTP/1.0\r\nOrigin: http://Elsewhere\r\n\r\n")
+    wanted = Request(method="POST", path="/a", query="b=c", origin="http://elsewhere", sends=False)
+
+    assert said.startswith(b"HTTP/1.1 405 ")
+    assert b"\r\nAllow: GET, HEAD\r\n" in said
+    assert said.endswith(repr(wanted).encode())
+
+
+@pytest.mark.parametrize("told", [b"Content-Length: 900", b"Transfer-Encoding: chunked"])
+def test_a_body_that_comes_late_does_not_cut_off_the_answer(port: int, told: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"POST / HTTP/1.1\r\n" + told + b"\r\n\r\n")
+        time.sleep(0.2)
+        client.sendall(b"x" * 900)
+        time.sleep(0.2)
+        assert b"sends=True" in b"".join(iter(lambda: client.recv(4096), b""))
+
+
+def test_a_body_without_end_is_not_listened_to(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            pour(client, 10_000_000)
+
+
+def pour(client: socket.socket, size: int) -> None:
+    for _ in range(size // 1000):
+        client.sendall(b"x" * 1000)
+
+
+def test_an_answer_may_take_its_time_and_holds_up_nobody() -> None:
+    ready = threading.Event()
+
+    def pages(request: Request) -> Answer | Callable[[], Answer | None]:
+        if request.path == "/slow":
+            return lambda: page(request._replace(path="/metrics")) if ready.is_set() else None
+        return page(request)
+
+    with serving(pages) as port, socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+        slow.sendall(b"GET /slow HTTP/1.1\r\n\r\nGET /nothing HTTP/1.0\r\n\r\n")
+        assert get(port, "/metrics")[0] == 200
+        slow.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            slow.recv(1)
+        slow.settimeout(10)
+        ready.set()
+        answers = b"".join(iter(lambda: slow.recv(4096), b""))
+        assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"404"]
+
+
+def test_who_goes_away_before_the_answer_is_forgotten() -> None:
+    asked: list[str] = []
+
+    def pages(request: Request) -> Callable[[], Answer | None]:
+        return lambda: asked.append(request.path)
+
+    with serving(pages) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(b"GET /never HTTP/1.1\r\n\r\n")
+            time.sleep(0.2)
+        assert asked
+        time.sleep(0.2)
+        asked.clear()
+        time.sleep(0.2)
+        assert not asked
 
 
 def test_one_connection_serves_many_requests(port: int) -> None:

@@ -88,6 +88,7 @@ def _config_is_refused_and_all_stays(installation: Installation, pids: set[int])
 def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> None:
     installation.configure(
         "intervals: {scrape: 1s}\nalerts: {Watchdog: {enabled: false}}\nruns: {raw: {limit: 41}}\n"
+        "gpus: {interval: 500ms}\n"
     )
     assert "Watchdog" in _rules(installation)
     apply = f"`make up CONFIG='{installation.config}'` puts it in force"
@@ -96,13 +97,13 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
     done = installation.up()
 
     assert done.returncode == 0
-    for part in ("exporter", "prometheus", "alertmanager"):
+    for part in ("exporter", "gpu", "prometheus", "alertmanager"):
         assert f"{part} runs its present settings" in done.stdout
     assert "Watchdog" not in _rules(installation)
     assert installation.parts() == pids
     status = installation.run("status")
     assert status.returncode == 0
-    assert status.stdout.count(" current ") == 3
+    assert status.stdout.count(" current ") == 4
     assert f"In force is {installation.config}, which CONFIG= named last" in status.stdout
     assert "puts it in force" not in status.stdout
 

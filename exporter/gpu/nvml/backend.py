@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from exporter.gpu.backend import BackendError, Card, Event, Extras, Reading
 from exporter.gpu.nvml import errors, library, throttling
 from exporter.gpu.nvml.card import LostCard, NvmlCard, down
+from exporter.gpu.nvml.opening import Closable, open_all
 from exporter.gpu.nvml.xids import XidEvents
 
 
@@ -16,7 +17,7 @@ class Nvml:
 
     def __init__(self, extras: Extras) -> None:
         self._extras = extras
-        self._cards: list[NvmlCard | LostCard] = []
+        self._cards: list[Closable] = []
         self._driver: throttling.Version = ()
         self._xids = XidEvents()
 
@@ -24,11 +25,11 @@ class Nvml:
         try:
             library.call("Init")
             self._driver = throttling.version(str(library.call("SystemGetDriverVersion")))
-            self._cards = [self._card(number) for number in range(library.call("DeviceGetCount"))]
+            self._cards = open_all(library.call("DeviceGetCount"), self._card)
         except library.Error as error:
             raise BackendError(errors.name(error.value)) from error
 
-    def _card(self, number: int) -> NvmlCard | LostCard:
+    def _card(self, number: int) -> Closable:
         try:
             handle = library.call("DeviceGetHandleByIndex", number)
             return NvmlCard(number, handle, self._xids, self._extras, self._driver)

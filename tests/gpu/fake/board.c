@@ -135,7 +135,7 @@ int nvmlDeviceGetPowerManagementLimitConstraints(Gpu *gpu, unsigned *least, unsi
 }
 int nvmlDeviceGetTotalEnergyConsumption(Gpu *gpu, uint64_t *out) {
     DEVICE("GetTotalEnergyConsumption");
-    *out = 5000000000000 + gpu->number;
+    *out = number("energy", 5000000000000 + gpu->number);
     return OK;
 }
 

@@ -6,6 +6,7 @@
      gpus=8                 how many there are
      profile=h200           h200, a100 (before Ada), a100-mig (split), rtx4080 (no HBM) or b200 (NVLink 5)
      driver=580.95.05       its version, on which numbers of fields depend
+     absent=3               this GPU is no longer listed, and those behind it get lower numbers
      init=9                 error of nvmlInit: 9 no driver, 18 version mismatch, 4 no permission
      lost=3:15              every call on this GPU gives the error, as does looking it up
      gone=3:15              the same, until NVML is opened anew
@@ -18,6 +19,7 @@
      segv=FN                this call crashes
      util=808334905         utilization in percent
      odd=20                 by how much the oldest sample of a reading is above the others
+     energy=7               millijoules
      power=300000           power draw in mW
      margin=37              degrees left
      reasons=68             why clocks are held down, as bits

@@ -38,12 +38,17 @@ int nvmlSystemGetNVMLVersion(char *out, unsigned size) {
 }
 int nvmlSystemGetCudaDriverVersion(int *out) { SYSTEM("SystemGetCudaDriverVersion"); *out = 13000; return OK; }
 int nvmlSystemGetCudaDriverVersion_v2(int *out) { return nvmlSystemGetCudaDriverVersion(out); }
-int nvmlDeviceGetCount_v2(unsigned *out) { SYSTEM("GetCount"); *out = number("gpus", 8); return OK; }
+int nvmlDeviceGetCount_v2(unsigned *out) {
+    SYSTEM("GetCount");
+    *out = number("gpus", 8) - (number("absent", -1) >= 0);
+    return OK;
+}
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, Gpu **out) {
-    int error = enter("GetHandleByIndex", index);
+    unsigned gpu = index + (index >= (unsigned)number("absent", MOST_GPUS));
+    int error = enter("GetHandleByIndex", gpu);
     if (error) return error;
-    *out = &gpus[index];
+    *out = &gpus[gpu];
     return OK;
 }
 

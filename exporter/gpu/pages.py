@@ -1,0 +1,87 @@
+"""What is answered, by path."""
+
+from __future__ import annotations
+
+import time
+
+from exporter.exposition import CONTENT_TYPE
+from exporter.gpu.box import Box
+from exporter.gpu.keeper import Keeper
+from exporter.gpu.pace import Pace
+from exporter.gpu.server import Answer, Later, Request
+
+RELEASE_SECONDS = 60
+LONGEST_RELEASE_SECONDS = 3600
+INDEX = (
+    "Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
+    "POST /-/release?seconds=60 lets go of the GPUs for a minute, to reset one or to change MIG.\n"
+)
+SPAN = f"Expected: /-/release?seconds=N with N from 0, which takes them back, to {LONGEST_RELEASE_SECONDS}.\n"
+STUCK = "The driver holds the process that reads the GPUs, which cannot even be killed: they are not free.\n"
+FREE = (
+    "The GPUs are free for {} s: the process that had them open has ended.\n"
+    "POST /-/release?seconds=0 takes them back sooner.\n"
+)
+
+
+class Pages:
+    """Gives the answer to each request."""
+
+    def __init__(self, box: Box, pace: Pace, keeper: Keeper) -> None:
+        self._box = box
+        self._pace = pace
+        self._keeper = keeper
+        self._known = {
+            "/metrics": ("GET", self._metrics),
+            "/-/healthy": ("GET", lambda _: _text("200 OK", "ok\n")),
+            "/-/ready": ("GET", self._ready),
+            "/-/release": ("POST", self._release),
+            "/": ("GET", lambda _: _text("200 OK", INDEX)),
+        }
+
+    def __call__(self, request: Request) -> Answer | Later:
+        """The answer, or what will have it."""
+        if request.path not in self._known:
+            return _text("404 Not Found", f"Pages: {', '.join(self._known)}\n")
+        method, page = self._known[request.path]
+        if request.method != method:
+            allow = "GET, HEAD" if method == "GET" else method
+            return _text("405 Method Not Allowed", f"only {allow} is answered here\n", allow)
+        return page(request)
+
+    def _metrics(self, _: Request) -> Answer:
+        now = time.monotonic()
+        self._pace.look(now)
+        return Answer("200 OK", CONTENT_TYPE, self._box.page(now))
+
+    def _ready(self, _: Request) -> Answer:
+        if self._box.ready:
+            return _text("200 OK", "ok\n")
+        return _text("503 Service Unavailable", "not read yet\n")
+
+    def _release(self, request: Request) -> Answer | Later:
+        """Let go of the devices; the answer waits until that is done."""
+        if request.origin:  # any site that somebody visits can have a browser send this
+            return _text("403 Forbidden", "no page of a browser may ask for this\n")
+        seconds = _seconds(request.query)
+        if seconds is None or request.sends:
+            return _text("400 Bad Request", SPAN)
+        self._keeper.release(seconds, time.monotonic())
+        return lambda: self._released(seconds)
+
+    def _released(self, seconds: int) -> Answer | None:
+        if not seconds:
+            return _text("200 OK", "The GPUs are read again.\n")
+        if self._keeper.stuck(time.monotonic()):
+            return _text("503 Service Unavailable", STUCK)
+        return _text("200 OK", FREE.format(seconds)) if self._keeper.free else None
+
+
+def _seconds(query: str) -> int | None:
+    name, _, text = (query or f"seconds={RELEASE_SECONDS}").partition("=")
+    known = name == "seconds" and text.isascii() and text.isdecimal() and len(text) < 6
+    return int(text) if known and int(text) <= LONGEST_RELEASE_SECONDS else None
+
+
+def _text(status: str, body: str, allow: str = "") -> Answer:
+    return Answer(status, "text/plain", body.encode(), allow)

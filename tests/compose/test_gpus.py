@@ -1,0 +1,88 @@
+"""Which files give the GPU exporter its GPUs, by what Docker says of itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepwatch.compose import gpus
+
+RUNTIME = {"Runtimes": {"runc": {}, "nvidia": {"path": "nvidia-container-runtime"}}}
+
+
+class Host:
+    """A machine whose `docker info` says what a test wants."""
+
+    def __init__(self, folder: Path, path: pytest.MonkeyPatch) -> None:
+        self.device = folder / "nvidiactl"
+        self.device.touch()
+        self.specifications = folder / "cdi"
+        self.specifications.mkdir()
+        self._docker = folder / "docker"
+        path.setenv("PATH", str(folder), prepend=":")
+
+    def docker(self, **told: Any) -> None:
+        self._docker.write_text(
+            f"#!/bin/sh\ncat <<'END'\n{json.dumps({'Runtimes': {'runc': {}}, **told})}\nEND\n"
+        )
+        self._docker.chmod(0o755)
+
+    def files(self, *, processes: bool = False) -> tuple[str, ...]:
+        return gpus.files(processes=processes, device=self.device)
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    host = Host(tmp_path, monkeypatch)
+    host.docker()
+    return host
+
+
+def test_without_a_driver_there_is_nothing_to_give(host: Host) -> None:
+    host.docker(**RUNTIME)
+    host.device.unlink()
+    assert host.files(processes=True) == ()
+
+
+def test_nvidias_runtime_is_taken_where_it_is(host: Host) -> None:
+    host.docker(**RUNTIME, DiscoveredDevices=[{"Source": "cdi", "Name": "nvidia.com/gpu=all"}])
+    assert host.files() == ("compose.gpu.yaml",)
+
+
+def test_devices_that_docker_has_found_are_enough(host: Host) -> None:
+    host.docker(DiscoveredDevices=[{"Source": "cdi", "Name": "nvidia.com/gpu=all"}])
+    assert host.files() == ("compose.gpu.cdi.yaml",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("nvidia.yaml", "kind: nvidia.com/gpu"), ("n.json", '"nvidia.com/gpu"')]
+)
+def test_an_older_docker_is_believed_by_the_specifications_that_it_reads(
+    host: Host, name: str, text: str
+) -> None:
+    host.docker(CDISpecDirs=["/nowhere", str(host.specifications)])
+    assert host.files() == ()
+    (host.specifications / "other.yaml").write_text("kind: vendor.com/nic")
+    assert host.files() == ()
+    (host.specifications / name).write_text(text)
+    assert host.files() == ("compose.gpu.cdi.yaml",)
+
+
+def test_specifications_that_docker_does_not_read_are_of_no_use(host: Host) -> None:
+    (host.specifications / "nvidia.yaml").write_text("kind: nvidia.com/gpu")
+    host.docker(CDISpecDirs=None)
+    assert host.files() == ()
+
+
+def test_processes_are_named_only_where_there_are_gpus(host: Host) -> None:
+    assert host.files(processes=True) == ()
+    host.docker(**RUNTIME)
+    assert host.files(processes=True) == ("compose.gpu.yaml", "compose.processes.yaml")
+
+
+def test_a_docker_that_does_not_answer_gives_nothing(host: Host) -> None:
+    (host.device.parent / "docker").write_text("#!/bin/sh\nexit 1\n")
+    assert host.files() == ()

@@ -1,0 +1,76 @@
+"""What a fault looks like from outside, and what no fault may do."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from statistics import median
+
+from stepwatch import pages
+from tests.exporter.scrape import Scrape
+from tests.gpu.driver import Driver
+from tests.gpu.exporter import Exporter, reasons, shown
+
+SCRAPES = 20
+LATE_SECONDS = 0.05
+OTHERS = set(range(8)) - {3}
+
+
+def only_3(reason: str) -> Callable[[Scrape], bool]:
+    """Is GPU 3 down with this reason, and is every other one up and shown?"""
+    wanted = {gpu: reason if gpu == 3 else "ok" for gpu in range(8)}
+    return lambda found: reasons(found) == wanted and shown(found) == OTHERS
+
+
+def all_down(reason: str) -> Callable[[Scrape], bool]:
+    return lambda found: reasons(found) == dict.fromkeys(range(8), reason) and shown(found) == set()
+
+
+def strike(driver: Driver, *lines: str, gpus: int = 8) -> None:
+    """Have the driver behave like this, and count its calls from now on."""
+    driver.forget_calls()
+    driver.tell(f"gpus={gpus}", *lines)
+
+
+def soon(driver: Driver, exporter: Exporter, true: Callable[[Scrape], bool]) -> Scrape:
+    """Scrape until it is true, which takes two cycles, and no more.
+
+    Counted are those cycles, that in which the fault came, and one that passes until somebody looks.
+    """
+    deadline = time.monotonic() + 15
+    while True:
+        cycles = driver.calls()["GetMemoryInfo", 0]
+        if true(found := exporter.scrape()):
+            assert cycles <= 4
+            return found
+        assert time.monotonic() < deadline, found.text
+        time.sleep(0.02)
+
+
+def lasting(exporter: Exporter, true: Callable[[Scrape], bool]) -> None:
+    """Fail unless it stays so, in finite numbers, and each page comes whatever the driver does.
+
+    Pages that waited for the driver would all be late; for a busy processor some are.
+    """
+    times = []
+    for _ in range(SCRAPES):
+        began = time.perf_counter()
+        page = pages.read(exporter.url())
+        times.append(time.perf_counter() - began)
+        assert page is not None
+        found = Scrape(page.encode())
+        assert true(found), page
+        assert all(map(math.isfinite, found.samples.values())), page
+        time.sleep(0.05)
+    assert median(times) < LATE_SECONDS, times
+
+
+def series(found: Scrape) -> set[tuple[str, frozenset[tuple[str, str]]]]:
+    """All that is told of GPUs; Xid errors, and samples of which there may be none, aside."""
+    passing = ("gpu_xid_", "gpu_utilization_window_max")
+    return {
+        (name, labels)
+        for name, labels in found.samples
+        if "uuid" in dict(labels) and not name.startswith(passing)
+    }

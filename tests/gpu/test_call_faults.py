@@ -1,0 +1,233 @@
+"""A driver call fails, hangs, is slow or answers nonsense: what it costs, and that it is only that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+import pytest
+
+from tests.exporter.scrape import Scrape
+from tests.gpu.driver import Driver, uuid
+from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
+from tests.gpu.faults import OTHERS, all_down, lasting, only_3, series, soon, strike
+
+Starting = Callable[..., Exporter]
+
+
+def test_one_failing_call_costs_only_its_own_values(driver: Driver, start: Starting) -> None:
+    def only_its_own(found: Scrape) -> bool:
+        return all_ok(found) and shown(found, "gpu_power_watts") == OTHERS
+
+    exporter = start()
+    before = series(exporter.until(all_ok))
+    strike(driver, "error=GetPowerUsage@3:999")
+    found = soon(driver, exporter, only_its_own)
+
+    assert {name for name, _ in before - series(found)} == {"gpu_power_watts"}
+    assert found.value("gpu_exporter_collect_errors_total", call="GetPowerUsage", code="unknown")
+    lasting(exporter, only_its_own)
+    driver.tell("gpus=8")
+    exporter.until(lambda found: 3 in shown(found, "gpu_power_watts"))
+
+
+def test_a_slow_call_is_left_out_and_the_rest_goes_on(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    driver.tell("gpus=8", "slow=GetPowerUsage:1500")
+    exporter.until(all_down("timeout"))
+    found = exporter.until(all_ok)
+
+    assert shown(found, "gpu_power_watts") == set()
+    assert shown(found) == set(range(8))
+    listed = {
+        dict(labels)["reason"] for labels in found.all("gpu_exporter_unsupported", call="GetPowerUsage")
+    }
+    assert listed == {"slow"}
+
+
+def test_a_gpu_that_hung_is_not_asked_for_what_was_due_meanwhile(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    driver.tell("gpus=8", "hang=GetUtilizationRates@3")
+    exporter.until(only_3("timeout"))
+    lasting(exporter, only_3("timeout"))
+    driver.forget_calls()
+    mended = time.monotonic()
+    driver.tell("gpus=8")
+    exporter.until(lambda found: all_ok(found) and 3 in shown(found))
+
+    assert driver.calls()["GetEnforcedPowerLimit", 3] <= 2
+    assert driver.calls()["GetClockInfo", 3] / 4 <= (time.monotonic() - mended) / 0.2 + 4
+
+
+def test_a_hang_in_one_connection_only_is_left_by_opening_another(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    before = exporter.workers()
+    driver.tell("gpus=8", "wedge=GetPowerUsage@3")
+    exporter.until(only_3("timeout"))
+    driver.tell("gpus=8")
+    exporter.until(all_ok)
+
+    assert exporter.workers() != before
+
+
+def test_a_worker_that_the_driver_holds_is_not_doubled(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    before = exporter.workers()
+    driver.tell("gpus=8", "held=GetPowerUsage@3")
+    exporter.until(only_3("timeout"))
+    lasting(exporter, only_3("timeout"))
+    time.sleep(1)
+
+    assert exporter.workers() == before
+    driver.tell("gpus=8")
+    driver.release()
+    exporter.until(all_ok)
+
+
+def test_when_all_gpus_hang_all_are_down_and_come_back(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    before = series(exporter.until(all_ok))
+    strike(driver, "hang=GetUtilizationRates")
+    soon(driver, exporter, all_down("timeout"))
+    lasting(exporter, all_down("timeout"))
+    driver.tell("gpus=8")
+
+    exporter.until(lambda found: all_ok(found) and before <= series(found))
+
+
+def test_impossible_utilization_is_not_shown_and_is_counted(driver: Driver, start: Starting) -> None:
+    def none(found: Scrape) -> bool:
+        return all_ok(found) and not shown(found) and not shown(found, "gpu_utilization_window_max_ratio")
+
+    exporter = start()
+    before = series(exporter.until(all_ok))
+    strike(driver, "util=808334905")
+    found = soon(driver, exporter, none)
+
+    assert found.value("gpu_exporter_collect_errors_total", call="GetUtilizationRates", code="garbage")
+    lasting(exporter, none)
+    driver.tell("gpus=8")
+    exporter.until(lambda found: all_ok(found) and before <= series(found))
+
+
+def test_a_counter_that_begins_anew_is_shown_as_the_driver_tells_it(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    before = series(exporter.until(all_ok))
+    for millijoules in (2**32 + 5, 7, 2**62, 0):
+        wanted = pytest.approx(millijoules / 1e3)
+        strike(driver, f"energy={millijoules}")
+        found = soon(
+            driver,
+            exporter,
+            lambda found, wanted=wanted: found.value("gpu_energy_joules_total", gpu="3") == wanted,
+        )
+        assert all_ok(found)
+        assert before <= series(found)
+
+
+class Call:
+    """What the driver is asked for a GPU, and whether that is repeated once the GPU is opened."""
+
+    MOST = 16
+
+    def __init__(self, exporter: Exporter, driver: Driver) -> None:
+        self.exporter = exporter
+        self.driver = driver
+        self.before = series(exporter.until(self.well))
+        self.opening = self._asked()
+        self.lose(range(1, self.MOST))
+        driver.forget_calls()
+        driver.tell(f"gpus={self.MOST}")
+        exporter.until(self.well)
+        self.repeated = self._asked()
+
+    def _asked(self) -> set[str]:
+        return {name for name, gpu in self.driver.calls() if gpu > 0}
+
+    def lose(self, gpus: Iterable[int]) -> None:
+        """So that everything is asked anew, as at the start, of GPUs that are back."""
+        wanted = self.states(gpus, "lost")
+        self.driver.tell(f"gpus={self.MOST}", *(f"lost={gpu}:15" for gpu in gpus))
+        self.exporter.until(lambda found: reasons(found) == wanted)
+
+    def states(self, gpus: Iterable[int], reason: str) -> dict[int, str]:
+        return {**dict.fromkeys(range(self.MOST), "ok"), **dict.fromkeys(gpus, reason)}
+
+    def well(self, found: Scrape) -> bool:
+        return reasons(found) == self.states((), "ok")
+
+    def batches(self) -> Iterator[dict[int, str]]:
+        """Each call on a GPU of its own; GPU 0 has nothing to suffer."""
+        calls = iter(sorted(self.repeated))
+        while batch := dict(enumerate(islice(calls, self.MOST - 1), start=1)):
+            yield batch
+
+    def strike(self, batch: dict[int, str], fault: str) -> None:
+        """Have each call of the batch go wrong, on its own GPU."""
+        self.lose(batch)
+        lines = (fault.format(f"{name}@{gpu}") for gpu, name in batch.items())
+        self.driver.tell(f"gpus={self.MOST}", *lines)
+
+    def only(self, batch: dict[int, str], found: Scrape) -> bool:
+        """Do these GPUs time out, and has every other one all its series?"""
+        down = {uuid(gpu) for gpu in batch}
+        others = {each for each in self.before if dict(each[1])["uuid"] not in down}
+        return reasons(found) == self.states(batch, "timeout") and others <= series(found)
+
+
+@pytest.fixture(name="calls")
+def _calls(driver: Driver, start: Starting) -> Call:
+    driver.tell(f"gpus={Call.MOST}")
+    # No other worker looks for the lost ones: its calls would be counted too.
+    return Call(start("--interval=0.2", "--retry=60", "--hang=2"), driver)
+
+
+@pytest.mark.parametrize("fault", ["hang={}", "slow={}:5000"])
+def test_whichever_call_goes_wrong_it_is_one_gpus_trouble_and_passes_with_it(calls: Call, fault: str) -> None:
+    assert len(calls.repeated) > 15
+    for batch in calls.batches():
+        calls.strike(batch, fault)
+        calls.exporter.until(lambda found, batch=batch: calls.only(batch, found))
+        lasting(calls.exporter, lambda found, batch=batch: calls.only(batch, found))
+        calls.driver.tell(f"gpus={calls.MOST}")
+        calls.exporter.until(lambda found: calls.well(found) and calls.before <= series(found))
+
+
+def test_whichever_call_hangs_while_nvml_is_opened_the_page_comes_and_the_values_with_its_end(
+    driver: Driver, start: Starting
+) -> None:
+    exporter = start()
+    before = series(exporter.until(all_ok))
+    system = {name for name, gpu in driver.calls() if gpu < 0}
+    exporter.end()
+    for name in ("Init", *sorted(system)):
+        driver.tell("gpus=8", f"hang={name}")
+        exporter = start()
+        time.sleep(0.3)
+        lasting(exporter, lambda found: nvml(found) in ("starting", "ok"))
+        driver.tell("gpus=8")
+        exporter.until(lambda found: all_ok(found) and before <= series(found))
+        exporter.end()
+
+
+def test_a_gpu_that_hangs_while_it_is_opened_leaves_the_others_and_comes_when_it_is_open(
+    calls: Call, driver: Driver, start: Starting
+) -> None:
+    opening = calls.opening - calls.repeated
+    assert "GetHandleByIndex" in opening
+    calls.exporter.end()
+    for name in sorted(opening):
+        driver.tell("gpus=8", f"hang={name}@3")
+        exporter = start("--interval=0.2", "--retry=60")
+        exporter.until(only_3("timeout"))
+        lasting(exporter, only_3("timeout"))
+        driver.tell("gpus=8")
+        found = exporter.until(lambda found: all_ok(found) and 3 in shown(found))
+        assert found.value("gpu_up", gpu="3", uuid=uuid(3)) == 1
+        assert found.value("gpu_exporter_nvml_reinit_total") == 0
+        exporter.end()

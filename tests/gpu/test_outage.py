@@ -1,0 +1,114 @@
+"""In a container some outages end only with the container: then the exporter ends, once, to get a new one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from exporter.gpu.contract import FRESH
+from exporter.gpu.outage import Outage
+from tests.gpu.driver import LIBRARY, Driver
+from tests.gpu.exporter import QUICK, Exporter, all_ok, nvml, reasons
+
+Starting = Callable[..., Exporter]
+DETACHED = tuple(f"lost={gpu}:999" for gpu in range(8))
+"""As after `systemctl daemon-reload`: the container may no longer use the devices."""
+
+
+def outlasted(*said: tuple[float, str], patience: float = 60.0) -> bool:
+    """Whether it was time for a restart after the last of these, at their seconds."""
+    outage = Outage(patience)
+    return [outage.lasts(reason, now) for now, reason in said][-1]
+
+
+@pytest.mark.parametrize("reason", ["version_mismatch", "unknown", "lost"])
+def test_when_it_lasts_it_is_time(reason: str) -> None:
+    assert not outlasted((0, "ok"), (1, reason), (60.9, reason))
+    assert outlasted((0, "ok"), (1, reason), (61, reason))
+
+
+@pytest.mark.parametrize(
+    "reason", ["driver_not_loaded", "library_not_found", "no_permission", "released", "stuck"]
+)
+def test_what_no_restart_cures_may_last(reason: str) -> None:
+    assert not outlasted((0, "ok"), (1, reason), (1e6, reason))
+
+
+def test_what_never_worked_is_no_reason_for_another_restart() -> None:
+    assert not outlasted((0, "starting"), (1, "version_mismatch"), (1e6, "version_mismatch"))
+
+
+def test_a_good_moment_between_begins_it_anew() -> None:
+    assert not outlasted((0, "ok"), (1, "lost"), (60, "ok"), (61, "lost"), (120, "lost"))
+    assert not outlasted((0, "ok"), (1, "lost"), (60, "released"), (61, "lost"), (120, "lost"))
+
+
+def test_without_the_flag_it_never_is() -> None:
+    assert not outlasted((0, "ok"), (1, "lost"), (1e6, "lost"), patience=0)
+
+
+def begun(start: Starting) -> Exporter:
+    exporter = start(*QUICK, "--restart-after=1")
+    exporter.until(all_ok)
+    return exporter
+
+
+@pytest.mark.parametrize(
+    ("reason", "lines"),
+    [
+        ("version_mismatch", ("all=1", "init=18")),
+        ("unknown", ("all=1", "init=999")),
+        ("lost", ("all=999", *DETACHED)),
+    ],
+)
+def test_it_ends_with_a_clear_line(
+    driver: Driver, start: Starting, reason: str, lines: tuple[str, ...]
+) -> None:
+    exporter = begun(start)
+    driver.tell("gpus=8", *lines)
+    out, errors = exporter.process.communicate(timeout=15)
+
+    assert exporter.process.returncode == FRESH
+    assert errors.startswith(f"No GPU could be read for 1 s ({reason}), though they could before. Ending, ")
+    assert errors.count("\n") == 1
+    assert "Traceback" not in out + errors
+    assert driver.calls()["Shutdown", -1] >= 1
+
+
+def test_started_again_without_a_cure_it_stays_and_recovers_later(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=8", "init=18")
+    exporter = start(*QUICK, "--restart-after=1")
+    exporter.until(lambda found: nvml(found) == "version_mismatch")
+    time.sleep(3)
+    assert nvml(exporter.scrape()) == "version_mismatch"
+    driver.tell("gpus=8")
+
+    exporter.until(all_ok)
+
+
+def test_one_gpu_that_works_keeps_it_up(driver: Driver, start: Starting) -> None:
+    exporter = begun(start)
+    driver.tell("gpus=8", *DETACHED[1:])
+    exporter.until(lambda found: reasons(found)[7] == "lost")
+    time.sleep(2)
+
+    assert reasons(exporter.scrape()) == {0: "ok", **dict.fromkeys(range(1, 8), "lost")}
+
+
+def test_a_library_that_is_replaced_is_loaded_without_a_restart(driver: Driver, start: Starting) -> None:
+    """As an upgrade of the driver on a machine does, where the file is not held by a mount."""
+    exporter = start()
+    assert exporter.until(all_ok).all("gpu_power_watts")
+    driver.tell("gpus=8", "all=1", "init=18")
+    exporter.until(lambda found: nvml(found) == "version_mismatch")
+    (driver.folder / LIBRARY).unlink()
+    exporter.until(lambda found: nvml(found) == "library_not_found")
+    driver.install("nvmlDeviceGetPowerUsage")
+    driver.tell("gpus=8")
+    found = exporter.until(all_ok)
+
+    assert not found.all("gpu_power_watts")
+    assert found.all("gpu_exporter_unsupported", call="GetPowerUsage", reason="function_not_found")
+    assert exporter.process.poll() is None

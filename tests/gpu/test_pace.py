@@ -1,0 +1,96 @@
+"""While nobody asks for the page the GPUs are read seldom, and nobody notices when somebody does again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from exporter.gpu.pace import Pace
+from tests.gpu.driver import Driver, uuid
+from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
+from tests.real import eventually
+
+Starting = Callable[..., Exporter]
+READ = ("GetUtilizationRates", 3)
+
+
+def test_seldom_after_a_minute_without_a_look_and_often_after_the_next() -> None:
+    pace = Pace(usual=1.0, patience=60.0, now=0.0)
+    assert [pace.interval(now) for now in (0, 60, 60.1, 1e6)] == [1, 1, 15, 15]
+    pace.look(1e6)
+    assert pace.interval(1e6 + 60) == 1
+
+
+def test_who_wants_it_slower_gets_it_no_faster() -> None:
+    assert Pace(usual=30.0, patience=60.0, now=0.0).interval(100) == 30
+
+
+def idle(start: Starting, driver: Driver) -> Exporter:
+    """An exporter at which nobody has looked for a while."""
+    exporter = start("--interval=0.2", "--idle=1", "--retry=0.3", "--hang=2")
+    exporter.until(all_ok)
+    time.sleep(1.5)
+    driver.forget_calls()
+    return exporter
+
+
+def test_the_first_page_is_not_empty_and_the_readings_come_back(driver: Driver, start: Starting) -> None:
+    exporter = idle(start, driver)
+    time.sleep(2)
+    assert driver.calls()[READ] == 0
+    found = exporter.scrape()
+    again = exporter.scrape()
+
+    for page in (found, again):
+        assert all_ok(page)
+        assert shown(page) == set(range(8))
+    eventually(lambda: driver.calls()[READ] >= 5, timeout=5)
+    assert all_ok(exporter.scrape())
+
+
+def test_an_error_of_a_gpu_is_heard_at_once_all_the_same(driver: Driver, start: Starting) -> None:
+    exporter = idle(start, driver)
+    driver.tell("gpus=8", "xid=3:79:1")
+    time.sleep(1)
+
+    assert exporter.scrape().value("gpu_xid_errors_total", gpu="3", uuid=uuid(3), xid="79") == 1
+
+
+def test_a_worker_that_died_meanwhile_has_a_successor_before_anybody_looks(
+    driver: Driver, start: Starting
+) -> None:
+    exporter = idle(start, driver)
+    os.kill(exporter.workers()[0], signal.SIGKILL)
+    time.sleep(2)
+
+    assert all_ok(exporter.scrape())
+
+
+def test_a_gpu_that_hangs_meanwhile_is_found_within_three_readings_of_somebody_who_looks(
+    driver: Driver, start: Starting
+) -> None:
+    exporter = idle(start, driver)
+    driver.tell("gpus=8", "hang=GetUtilizationRates@3")
+    time.sleep(0.5)
+    looked = time.monotonic()
+    assert all_ok(exporter.scrape())
+    found = exporter.until(lambda found: nvml(found) == "ok" and reasons(found)[3] == "timeout")
+
+    assert time.monotonic() - looked < 3
+    assert shown(found) == set(range(8)) - {3}
+
+
+def test_a_worker_that_hangs_meanwhile_shows_nothing_old_for_longer_than_three_readings(
+    driver: Driver, start: Starting
+) -> None:
+    exporter = idle(start, driver)
+    (worker,) = exporter.workers()
+    os.kill(worker, signal.SIGSTOP)
+    assert all_ok(exporter.scrape())
+    looked = time.monotonic()
+    exporter.until(lambda found: nvml(found) == "timeout")
+
+    assert time.monotonic() - looked < 2
+    exporter.until(all_ok)

@@ -1,0 +1,147 @@
+"""The GPUs are let go of for a while, so that somebody can reset one or change MIG."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.gpu.driver import Driver
+from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
+from tests.real import eventually
+
+Starting = Callable[..., Exporter]
+RELEASE = "/-/release"
+
+
+@pytest.fixture(name="exporter")
+def _exporter(start: Starting) -> Exporter:
+    exporter = start()
+    exporter.until(all_ok)
+    return exporter
+
+
+def test_the_answer_comes_when_the_driver_has_been_told_and_nothing_is_asked_until_the_time_is_over(
+    driver: Driver, exporter: Exporter
+) -> None:
+    status, said = exporter.ask(f"{RELEASE}?seconds=3", "POST")
+    released = time.monotonic()
+
+    assert (status, said.partition("\n")[0]) == (
+        200,
+        "The GPUs are free for 3 s: the process that had them open has ended.",
+    )
+    assert driver.calls()["Shutdown", -1] == 1
+    driver.forget_calls()
+    while time.monotonic() < released + 2:
+        found = exporter.scrape()
+        assert nvml(found) == "released"
+        assert not found.all("gpu_up")
+        assert not found.all("gpu_devices")
+        assert not shown(found)
+        assert found.value("gpu_devices_expected") == 8
+        assert exporter.workers() == []
+        time.sleep(0.1)
+    assert not driver.calls()
+    found = exporter.until(all_ok)
+
+    assert time.monotonic() - released >= 2
+    assert found.value("gpu_exporter_nvml_reinit_total") == 1
+    assert found.value("gpu_exporter_worker_restarts_total", reason="died") == 0
+
+
+def test_no_file_of_the_driver_is_open_meanwhile(driver: Driver, exporter: Exporter) -> None:
+    def holders() -> set[int]:
+        return {
+            int(maps.parent.name)
+            for maps in Path("/proc").glob("[0-9]*/maps")
+            if str(driver.folder) in readable(maps)
+        }
+
+    def readable(file: Path) -> str:
+        try:
+            return file.read_text()
+        except OSError:
+            return ""
+
+    assert holders() == set(exporter.workers())
+    exporter.ask(RELEASE, "POST")
+    assert holders() == set()
+
+
+def test_they_are_taken_back_at_once(exporter: Exporter) -> None:
+    exporter.ask(f"{RELEASE}?seconds=3600", "POST")
+    assert nvml(exporter.scrape()) == "released"
+
+    assert exporter.ask(f"{RELEASE}?seconds=0", "POST") == (200, "The GPUs are read again.\n")
+    exporter.until(all_ok, seconds=5)
+
+
+def test_to_take_back_what_was_not_given_changes_nothing(exporter: Exporter) -> None:
+    before = exporter.workers()
+    assert exporter.ask(f"{RELEASE}?seconds=0", "POST")[0] == 200
+    time.sleep(0.5)
+
+    assert exporter.workers() == before
+    assert all_ok(exporter.scrape())
+
+
+def test_asked_again_it_lasts_as_long_as_said_last(exporter: Exporter) -> None:
+    exporter.ask(f"{RELEASE}?seconds=3600", "POST")
+    exporter.ask(f"{RELEASE}?seconds=1", "POST")
+
+    exporter.until(all_ok, seconds=5)
+
+
+def test_the_signal_does_the_same_for_a_minute(driver: Driver, exporter: Exporter) -> None:
+    (worker,) = exporter.workers()
+    os.kill(worker, signal.SIGUSR1)
+    exporter.process.send_signal(signal.SIGUSR1)
+    exporter.until(lambda found: nvml(found) == "released")
+    eventually(lambda: exporter.workers() == [])
+
+    assert driver.calls()["Shutdown", -1] == 1
+    assert exporter.ask(f"{RELEASE}?seconds=0", "POST")[0] == 200
+    exporter.until(all_ok)
+    assert "NVML released: The devices are let go of, as asked." in exporter.end()[1]
+
+
+def test_errors_that_were_counted_stay(driver: Driver, exporter: Exporter) -> None:
+    driver.tell("gpus=8", "xid=3:79:1")
+    exporter.until(lambda found: found.value("gpu_xid_errors_total", gpu="3", xid="79") == 1)
+    exporter.ask(f"{RELEASE}?seconds=1", "POST")
+    assert exporter.scrape().value("gpu_xid_errors_total", gpu="3", xid="79") == 1
+
+    assert exporter.until(all_ok).value("gpu_xid_errors_total", gpu="3", xid="79") == 1
+
+
+def test_a_driver_that_hangs_is_left_by_killing(driver: Driver, exporter: Exporter) -> None:
+    driver.tell("gpus=8", "hang=GetUtilizationRates")
+    exporter.until(lambda found: set(reasons(found).values()) == {"timeout"})
+
+    assert exporter.ask(RELEASE, "POST")[0] == 200
+    assert exporter.workers() == []
+
+
+@pytest.mark.parametrize(
+    "query", ["seconds=3601", "seconds=-1", "seconds=", "seconds=1.5", "seconds=60&more=1", "minutes=1", "60"]
+)
+def test_a_time_that_makes_no_sense_is_refused_with_the_cure(exporter: Exporter, query: str) -> None:
+    status, said = exporter.ask(f"{RELEASE}?{query}", "POST")
+
+    assert status == 400
+    assert said == "Expected: /-/release?seconds=N with N from 0, which takes them back, to 3600.\n"
+    assert all_ok(exporter.scrape())
+
+
+def test_only_a_post_that_no_page_of_a_browser_sent_and_without_a_body(exporter: Exporter) -> None:
+    assert exporter.ask(RELEASE)[0] == 405
+    assert exporter.ask(RELEASE, "POST", Origin="http://elsewhere")[0] == 403
+    assert exporter.ask("/metrics", "POST")[0] == 405
+    assert exporter.ask("/release", "POST")[0] == 404
+    assert exporter.ask(RELEASE, "POST", **{"Transfer-Encoding": "chunked"})[0] == 400
+    assert all_ok(exporter.scrape())

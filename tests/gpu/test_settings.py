@@ -1,0 +1,108 @@
+"""The settings file that generate.py writes: read at the start, and taken up again when it is replaced."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.gpu.driver import Driver
+from tests.gpu.exporter import Exporter, all_ok, nvml, shown
+
+Starting = Callable[..., Exporter]
+AT = "gpu_exporter_config_last_reload_success_timestamp_seconds"
+SUCCESSFUL = "gpu_exporter_config_last_reload_successful"
+
+
+class File:
+    """As generate.py leaves it: another file takes the place."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, *lines: str) -> None:
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text("\n".join(lines))
+        fresh.replace(self.path)
+
+
+@pytest.fixture(name="file")
+def _file(tmp_path: Path) -> File:
+    file = File(tmp_path / "gpu.env")
+    file.write("STEPWATCH_GPU_INTERVAL=0.2", "STEPWATCH_GPU_EXPECTED=4")
+    return file
+
+
+@pytest.fixture(name="exporter")
+def _exporter(start: Starting, file: File) -> Exporter:
+    exporter = start("--retry=0.3", STEPWATCH_SETTINGS=str(file.path))
+    exporter.until(all_ok)
+    return exporter
+
+
+def test_new_settings_leave_no_gap_and_lose_no_counter(
+    driver: Driver, exporter: Exporter, file: File
+) -> None:
+    driver.tell("gpus=8", "xid=3:79:1")
+    found = exporter.until(lambda found: found.value("gpu_xid_errors_total", gpu="3", xid="79") == 1)
+    driver.tell("gpus=8")
+    before, at = exporter.workers(), found.value(AT) or 0
+    assert found.value("gpu_devices_expected") == 4
+    file.write("STEPWATCH_GPU_INTERVAL=0.5", "STEPWATCH_GPU_EXPECTED=9")
+    deadline = time.monotonic() + 10
+    while set(exporter.workers()) & set(before) or len(exporter.workers()) != 1:
+        found = exporter.scrape()
+        assert all_ok(found)
+        assert shown(found) == set(range(8))
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    found = exporter.scrape()
+
+    assert found.value("gpu_devices_expected") == 9
+    assert (found.value(AT) or 0) > at
+    assert found.value(SUCCESSFUL) == 1
+    assert found.value("gpu_xid_errors_total", gpu="3", xid="79") == 1
+    assert exporter.process.poll() is None
+    time.sleep(1)
+    driver.forget_calls()
+    time.sleep(2)
+    assert 3 <= driver.calls()["GetUtilizationRates", 3] <= 7  # ten at the pace before
+    assert "New settings: reading goes on with them." in exporter.end()[1]
+
+
+def test_settings_that_cannot_be_used_are_told_and_the_old_ones_stay(exporter: Exporter, file: File) -> None:
+    before, at = exporter.workers(), exporter.scrape().value(AT)
+    file.write("STEPWATCH_GPU_INTERVAL=soon")
+    found = exporter.until(lambda found: found.value(SUCCESSFUL) == 0)
+
+    assert found.value(AT) == at
+    assert found.value("gpu_devices_expected") == 4
+    time.sleep(1)
+    assert exporter.workers() == before
+    file.write("STEPWATCH_GPU_INTERVAL=0.2")
+    found = exporter.until(lambda found: found.value(SUCCESSFUL) == 1)
+    assert found.value("gpu_devices_expected") == 8
+    errors = exporter.end()[2]
+    assert "variable STEPWATCH_GPU_INTERVAL: 'soon' is no positive number" in errors
+    assert errors.endswith(f"{file.path} cannot be used; the old settings stay.\n")
+
+
+def test_settings_that_cannot_be_used_at_the_start_are_refused(file: File) -> None:
+    file.write("STEPWATCH_GPU_PCIE=yes")
+    exporter = Exporter(STEPWATCH_SETTINGS=str(file.path))
+    out, errors = exporter.process.communicate(timeout=15)
+
+    assert (exporter.process.returncode, out) == (2, "")
+    assert "variable STEPWATCH_GPU_PCIE: 'yes' is neither true nor false." in errors
+
+
+def test_what_is_new_also_holds_where_no_driver_was(driver: Driver, exporter: Exporter, file: File) -> None:
+    driver.tell("gpus=8", "all=1", "init=9")
+    exporter.until(lambda found: nvml(found) == "driver_not_loaded")
+    file.write("STEPWATCH_GPU_INTERVAL=0.3", "STEPWATCH_GPU_EXPECTED=2")
+    exporter.until(lambda found: found.value("gpu_devices_expected") == 2)
+    driver.tell("gpus=8")
+
+    exporter.until(all_ok)
