@@ -109,6 +109,14 @@ def test_processes_come_and_go(driver: Driver, start: Starting, host: Host) -> N
     assert counts(found) == {"compute": 0, "graphics": 0, "mps": 0}
 
 
+def test_one_that_is_listed_twice_is_one(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1", use(FIRST, 300), use(FIRST, 300), use(FIRST + 1, 0))
+    found = start(*FAST, "--processes=4").until(held)
+
+    assert counts(found)["compute"] == 2
+    assert held(found) == {(str(FIRST), "", ""): 300 * MIB, (str(FIRST + 1), "", ""): 0}
+
+
 def test_memory_that_the_driver_does_not_know_has_no_series(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=1", use(FIRST, -1, 50), use(FIRST + 1, 5))
     found = start(*FAST, "--processes=4").until(worked)

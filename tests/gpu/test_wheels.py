@@ -37,6 +37,22 @@ def test_a_wheel_tells_all_that_the_driver_does(tmp_path: Path, version: str) ->
     assert told == {name: branch.told for name, branch in BRANCHES.items()}
 
 
+@pytest.mark.parametrize("version", versions(PACKAGE))
+def test_a_wheel_tells_of_counters_instances_and_processes(tmp_path: Path, version: str) -> None:
+    environment = on(tmp_path / "driver", BRANCHES["580.82"])
+    split = ("mig=1", "instance=1:0:7:0:1g.18gb")
+    Driver(tmp_path / "driver").tell("gpus=2", *split, "process=0:compute:5000001:300:20")
+    path = str(wheel(PACKAGE, version))
+    with running("--interval=0.3", "--processes=2", environment=environment, PYTHONPATH=path) as exporter:
+        found = exporter.until(lambda found: found.all("gpu_process_sm_utilization_ratio"))
+
+    assert found.value("gpu_sm_active_ratio", gpu="0") == 0.02
+    assert found.value("gpu_mig_sm_active_ratio", gpu="1", gpu_instance_id="7") == 0.10
+    assert found.value("gpu_mig_memory_total_bytes", gpu_instance_id="7") == 18 << 30
+    assert found.value("gpu_process_memory_bytes", gpu="0", pid="5000001") == 300 << 20
+    assert found.value("gpu_process_sm_utilization_ratio", gpu="0", pid="5000001") == 0.2
+
+
 def test_a_wheel_that_no_longer_names_what_goes_with_cuda_14_misses_nothing(tmp_path: Path) -> None:
     text = Path(loaded("").strip()).read_text()
     (tmp_path / "pynvml.py").write_text(f"{text}\ndel {', '.join(GONE_WITH_CUDA_14)}\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -52,13 +52,10 @@ class Processes:
         yield from self._told("gpu_process_memory_bytes", self._memory)
 
     def _count(self, name: str, handle: Any) -> int:
-        """A process may use several instances of a GPU, and one in several ways."""
-        held: Counter[int] = Counter()
+        """A process may use several instances of a GPU, and one in several ways; some are listed twice."""
         found = _listed(handle, f"Get{name}RunningProcesses{self._version}")
-        for process in found:
-            if process.usedGpuMemory is not None:
-                held[process.pid] += process.usedGpuMemory
-        self._memory |= held
+        for pid, memory in _held(found).items():
+            self._memory[pid] = max(memory, self._memory[pid])
         pids = {process.pid for process in found}
         self._pids |= pids
         return len(pids)
@@ -88,6 +85,19 @@ class Processes:
                 yield Reading(metric, values[pid], labels)
         if others := [value for pid, value in values.items() if pid not in self._named]:
             yield Reading(metric, sum(others), _OTHER)
+
+
+def _held(found: Iterable[Any]) -> Counter[int]:
+    """Bytes by process, of those that the driver knows them of."""
+    parts = {
+        (each.pid, each.gpuInstanceId, each.computeInstanceId): each.usedGpuMemory
+        for each in found
+        if each.usedGpuMemory is not None
+    }
+    held: Counter[int] = Counter()
+    for (pid, *_), memory in parts.items():
+        held[pid] += memory
+    return held
 
 
 def _listed(handle: Any, call: str, *arguments: Any, tries: int = _TRIES) -> list[Any]:
