@@ -154,13 +154,18 @@ class Reader:
         except (CardError, BackendError):
             raise
         except ReadError as problem:
-            self._errors[call, problem.code] += 1
-            self._failed.append(problem.code)
-            self._due[call] = now + min(self._pause(quantity.tier), SLOW_INTERVALS * self._interval)
+            self._fail(quantity, problem.code, now)
+        except Exception as surprise:  # noqa: BLE001  (it is one call's: nobody else reads this GPU)
+            self._fail(quantity, type(surprise).__name__, now)
         took = time.monotonic() - started
         if quantity.tier is not Tier.STATIC:
             self._judge(call, now, slow=took > SLOW_CALL_SECONDS)
         return took
+
+    def _fail(self, quantity: Quantity, code: str, now: float) -> None:
+        self._errors[quantity.call, code] += 1
+        self._failed.append(code)
+        self._due[quantity.call] = now + min(self._pause(quantity.tier), SLOW_INTERVALS * self._interval)
 
     def _keep(self, call: str, found: list[Reading | Missing | Failure]) -> None:
         self._readings[call] = [each for each in found if isinstance(each, Reading)]

@@ -91,14 +91,18 @@ def test_static_once_fast_each_time_slow_each_fifteenth(reader: Reader, card: Ta
     assert card.asked == {"static": 1, "fast": 60, "slow": 4}
 
 
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [(ReadError("unknown"), "unknown"), (AttributeError("no such name"), "AttributeError")],
+)
 def test_a_failed_call_has_no_value_is_counted_and_asked_again(
-    reader: Reader, card: Table, clock: Clock
+    reader: Reader, card: Table, clock: Clock, problem: Exception, code: str
 ) -> None:
     read(reader, clock)
-    card.answers["fast"] = ReadError("unknown")
+    card.answers["fast"] = problem
 
     assert "fast" not in read(reader, clock, 3)
-    assert reader.report.errors == {("fast", "unknown"): 3}
+    assert reader.report.errors == {("fast", code): 3}
     assert reader.report.reason == "ok"
     card.answers["fast"] = 5.0
     assert read(reader, clock)["fast"] == 5

@@ -18,13 +18,19 @@ from exporter.gpu.nvml.errors import FUNCTION_NOT_FOUND
 Error = pynvml.NVMLError
 """What every call raises; ``value`` is NVML's code."""
 
+_MISFIT = getattr(pynvml, "NVMLLibraryMismatchError", ())
+"""Newer wheels have a kind of its own for a driver that lacks a function of several versions."""
+
 
 def call(name: str, *arguments: Any) -> Any:
     """What the function ``nvml<name>`` answers, as the wheel gives it. Raises ``Error``."""
     function = getattr(pynvml, f"nvml{name}", None)
     if function is None:
         raise Error(FUNCTION_NOT_FOUND)
-    return function(*arguments)
+    try:
+        return function(*arguments)
+    except _MISFIT as error:
+        raise Error(FUNCTION_NOT_FOUND) from error
 
 
 def ask(handle: Any, name: str, *arguments: Any) -> Any:
