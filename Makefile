@@ -13,7 +13,7 @@ export RUNS CONFIG TO RUN NOTE FOR
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert mark silence alerts inspect backtest generate test check bench mutate formats judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence alerts inspect gpu-check backtest generate test check bench mutate formats judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,9 @@ alerts: runtime ## Show the limits that hold, for all runs or one: make alerts R
 
 inspect: runtime ## Show what is read of logs or a page: make inspect RUNS=folder, file or URL
 	@$(STEPWATCH) inspect $(WITH) "$${RUNS:-./runs}"
+
+gpu-check: runtime ## Hold the GPU exporter against nvidia-smi and NVML, where there is a GPU
+	@$(STEPWATCH) gpu-check
 
 backtest: runtime ## Tell which alerts old runs would have raised: make backtest RUNS=folder or file
 	@$(STEPWATCH) backtest $(WITH) "$${RUNS:-./runs}" $(ARGS)

@@ -5,6 +5,8 @@ Both read the same library, in which driver calls cost nothing, and then one in 
 
 from __future__ import annotations
 
+import math
+import random
 import subprocess
 import sys
 import tempfile
@@ -17,14 +19,17 @@ from pathlib import Path
 from benchmarks import processes
 from stepwatch.packages import tools_folder
 from tests.gpu.driver import Driver
-from tests.real import Server, free_port
+from tests.real import Server, eventually, free_port
 
 SCRAPES = 500
+LOSSES = 10
+POWER = (b"gpu_power_watts{", b"gpu_power_usage_W{")
+GPU = (b'gpu="3"', b'index="3"')
 PEER = "1.7.2"
 ROOT = Path(__file__).parents[1]
 HEAD = (
     "exporter", "samples", "first values after, s", "p50, ms", "p99, ms", "PSS, MB", "processes", "of a core",
-    "p99 while a call hangs, ms", "values of that call then",
+    "p99 while a call hangs, ms", "values of that call then", "lost GPU told after, s, median and worst",
 )  # fmt: skip
 
 
@@ -37,7 +42,7 @@ def run() -> Iterator[str]:
         yield f"| {name} | {' | '.join(figures)} |"
         with tempfile.TemporaryDirectory() as folder:
             floor = " | ".join(_floor(page, Path(folder)))
-        yield f"| that page as a file, by `http.server` | | | {floor} | | | | | |"
+        yield f"| that page as a file, by `http.server` | | | {floor} | | | | | | |"
 
 
 def _ours(port: int) -> list[str]:
@@ -71,6 +76,7 @@ def _measure(command: Callable[[int], list[str]], driver: Driver) -> tuple[bytes
         time.sleep(4)
         hanging, told = _times(url), _power(_page(url))
         driver.tell("gpus=8")
+        delays = sorted(_lost(driver, url) for _ in range(LOSSES))
     return page, [
         str(sum(not line.startswith(b"#") for line in page.splitlines())),
         f"{first:.2f}",
@@ -80,7 +86,29 @@ def _measure(command: Callable[[int], list[str]], driver: Driver) -> tuple[bytes
         f"{core:.1%}",
         _percentiles(hanging)[1],
         str(told),
+        f"{delays[len(delays) // 2]:.2f}, {delays[-1]:.2f}",
     ]
+
+
+def _lost(driver: Driver, url: str) -> float:
+    """Seconds from losing a GPU until no value of it is told any more; it comes back afterwards."""
+    eventually(lambda: _value(_page(url)) is not None, timeout=60)
+    time.sleep(random.uniform(0, 2))
+    driver.tell("gpus=8", "lost=3:15")
+    began = time.perf_counter()
+    while _value(_page(url)) is not None:
+        time.sleep(0.01)
+    driver.tell("gpus=8")
+    return time.perf_counter() - began
+
+
+def _value(page: bytes) -> float | None:
+    """The power draw of the GPU that is lost now and then; None if it is missing or not a number."""
+    lines = (
+        line for line in page.splitlines() if line.startswith(POWER) and any(map(line.__contains__, GPU))
+    )
+    values = [float(line.rsplit(b" ", 1)[1]) for line in lines]
+    return values[0] if values and not math.isnan(values[0]) else None
 
 
 def _floor(page: bytes, folder: Path) -> list[str]:
@@ -95,8 +123,7 @@ def _floor(page: bytes, folder: Path) -> list[str]:
 
 def _power(page: bytes) -> int:
     """How many values of the power draw, which cannot be known while its call hangs."""
-    names = (b"gpu_power_watts{", b"gpu_power_usage_W{")
-    return sum(line.startswith(names) for line in page.splitlines())
+    return sum(line.startswith(POWER) for line in page.splitlines())
 
 
 def _times(url: str) -> list[float]:

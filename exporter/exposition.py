@@ -33,13 +33,23 @@ def header(family: Family) -> str:
 
 def lines(name: str, label: str, samples: Iterable[Sample]) -> str:
     """A line for each sample; ``label`` stands before its own labels, escaped already."""
-    return "".join(f"{name}{_braces(label, labels)} {number(value)}\n" for labels, value in samples)
+    return "".join(f"{series(name, label, labels)} {number(value)}\n" for labels, value in samples)
 
 
-def _braces(first: str, labels: Mapping[str, str]) -> str:
-    pairs = [first] if first else []
-    pairs += [f'{name}="{escape(value)}"' for name, value in labels.items()]
-    return f"{{{','.join(pairs)}}}" if pairs else ""
+def series(name: str, label: str, labels: Mapping[str, str]) -> str:
+    """What stands before a value."""
+    inside = [label] if label else []
+    inside += _pairs(labels)
+    return f"{name}{{{','.join(inside)}}}" if inside else name
+
+
+def _pairs(labels: Mapping[str, str]) -> list[str]:
+    return [f'{name}="{escape(value)}"' for name, value in labels.items()]
+
+
+def joined(labels: Mapping[str, str]) -> str:
+    """Labels as ``lines`` takes those that stand before others."""
+    return ",".join(_pairs(labels))
 
 
 def escape(value: str) -> str:

@@ -13,9 +13,10 @@ from typing import Any
 from stepwatch import choice
 from stepwatch.backtest.command import add_options, backtest
 from stepwatch.config import Refused, load
+from stepwatch.effective import alerts
 from stepwatch.generate import CHECKOUT
+from stepwatch.gpucheck.command import gpu_check
 from stepwatch.inspection import inspect
-from stepwatch.limits import alerts
 from stepwatch.mark import mark
 from stepwatch.native.state import State
 from stepwatch.native.status import NOT_RUNNING
@@ -46,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.command in ("inspect", "backtest"):
-        return _about_logs(options, options.config or DEFAULT)
+    if options.command in ("inspect", "backtest", "gpu-check"):
+        return _without_stack(options, options.config or DEFAULT)
     place = State.chosen(CHECKOUT)
     if options.command == "up":
         stack = choice.to_start(options.config or DEFAULT, place, _say, native=options.native)
@@ -65,7 +66,9 @@ def _run(options: argparse.Namespace) -> int:
     return {"down": stack.down, "demo-reset": stack.demo_reset}[options.command]()
 
 
-def _about_logs(options: argparse.Namespace, config: Path) -> int:
+def _without_stack(options: argparse.Namespace, config: Path) -> int:
+    if options.command == "gpu-check":
+        return gpu_check(options.page, _say)
     if options.command == "inspect":
         return inspect(options.places, load(config), _say, markdown=options.markdown)
     return backtest(options, config, _say)
@@ -124,6 +127,8 @@ def _parser() -> argparse.ArgumentParser:
     # Texts: a path would take one of the slashes of an address away.
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
     looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
+    checking = _command(commands, "gpu-check", "hold the GPU exporter against nvidia-smi and NVML")
+    checking.add_argument("--page", type=Path, default=CHECKOUT / "docs/gpu.md", help="gets the table")
     add_options(_command(commands, "backtest", "tell which alerts old runs would have raised"))
     return parser
 

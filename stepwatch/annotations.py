@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from stepwatch.config.models import Config
 from stepwatch.promql import THIS, THIS_GPU, THIS_RUN, TOLD_FOR
+from stepwatch.recovery import ACTIONS
+from stepwatch.recovery import UNKNOWN as UNKNOWN_ACTION
 from stepwatch.xid import UNKNOWN, XIDS
 
 IN_A_URL = r"urlquery | reReplaceAll `\+` `%20`"
@@ -72,6 +74,7 @@ LOST = {
 SUBJECTS = {
     "run": Subject(("run",), "stepwatch-training", "run"),
     "gpu": Subject(("instance", "gpu"), "stepwatch-gpu", "instance"),
+    "box": Subject(("instance",), "stepwatch-gpu", "instance"),
     "server": Subject(("job", "instance"), "stepwatch-runs"),
     "host": Subject(("instance",), "stepwatch-runs"),
     "disk": Subject(("instance", "mountpoint"), "stepwatch-runs"),
@@ -142,9 +145,9 @@ def reward() -> str:
     return given(best, f"; reward {value(THIS.metric('rl_reward'))}, best {value(best)}")
 
 
-def names(expression: str, label: str) -> str:
-    """The values of a label in the result of an expression about the alert's run."""
-    return _listed(_asked(expression), label)
+def names(expression: str, label: str, about: str = "run") -> str:
+    """The values of a label in the result of an expression about the alert's subject."""
+    return _listed(_asked(expression, about), label)
 
 
 def also(alert: str) -> str:
@@ -187,6 +190,12 @@ def xid(codes: Iterable[int]) -> str:
     """What an Xid code, one of these or an unknown one, means, and what to do first."""
     known = {str(code): _sentence(*XIDS[code]) for code in codes if code in XIDS}
     return _one_of("$labels.xid", known, _sentence(*UNKNOWN))
+
+
+def recovery() -> str:
+    """What the driver wants done about a GPU, by the value of the alert, and what to do first."""
+    known = {str(action): _sentence(*words) for action, words in ACTIONS.items()}
+    return "{{ $action := $value | printf `%.0f` }}" + _one_of("$action", known, _sentence(*UNKNOWN_ACTION))
 
 
 def _sentence(means: str, first: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
 
-from stepwatch import annotations, check, origin, output, promql
+from stepwatch import annotations, check, dcgm, origin, output, promql
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
 from stepwatch.deployment import Deployment, InContainers, mounted
@@ -125,6 +125,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "deployment": place(config),
         "promql": promql,
         "annotations": annotations,
+        "dcgm": dcgm,
     }
 
 

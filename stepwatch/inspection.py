@@ -63,7 +63,7 @@ def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) 
     """
     options = Options(keys=config.signals, raw=RawRule(limit=EVERYTHING))
     paths = [place for place in places if not _is_url(place)]
-    logs = discover.files(paths) if markdown else logfiles.logs(paths, config.runs.path)
+    logs = discover.files(paths) if markdown else logfiles.logs(paths, config.runs.path)[0]
     contents = [_read(log, options) for log in logs]
     contents += [_poll(_page(place, config), options) for place in places if _is_url(place)]
     for line in _table(contents) if markdown else _blocks(contents):

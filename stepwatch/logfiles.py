@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,15 +38,25 @@ class NoRunError(UnreadError):
     """Raised for a file in which there is no run; says what it is instead."""
 
 
-def logs(places: Sequence[str], watched: Path) -> list[Found]:
-    """The logs in folders, files and globs; those below the watched folder are known by their path there.
+def logs(places: Sequence[str], watched: Path) -> tuple[list[Found], list[str]]:
+    """The logs in folders, files and globs, and the places that hold none.
 
-    In a folder, files that make up one log are one, as for the stack. A file that is named is meant alone.
+    Those below the watched folder are known by their path there. In a folder, files that make up one log
+    are one, as for the stack. A file that is named is meant alone.
     """
+    files = {place: list(_placed(discover.files([place]), watched)) for place in places}
     alone = [place for place in places if Path(place).is_file()]
     others = [place for place in places if place not in alone]
-    found = [*_placed(discover.files(alone), watched), *gathered(_placed(discover.files(others), watched))]
-    return list({log.path: log for log in found}.values())
+    found = [*_once(files, alone), *gathered(_once(files, others))]
+    return list({log.path: log for log in found}.values()), [place for place in places if not files[place]]
+
+
+def _once(files: Mapping[str, Sequence[Found]], places: Iterable[str]) -> Iterable[Found]:
+    """The files of some places, one that two of them lead to once."""
+    found: dict[Path, Found] = {}
+    for file in (file for place in places for file in files[place]):
+        found.setdefault(file.path.resolve(), file)
+    return found.values()
 
 
 def _placed(files: Iterable[Found], watched: Path) -> Iterator[Found]:

@@ -6,10 +6,12 @@ all operands have the one label ``run``, so that plain vector matching joins the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from stepwatch.config.overrides import Variant
+from stepwatch.config.quantities import Duration
 from stepwatch.globs import alternation, to_re2
 
 REMEMBERED = "10m"
@@ -17,6 +19,9 @@ REMEMBERED = "10m"
 
 UTILISATION = "gpu_utilization_ratio or DCGM_FI_DEV_GPU_UTIL / 100"
 """Of each GPU that is watched, whichever exporter there is: ours, or else NVIDIA's."""
+
+HEAT = ("software_thermal", "hardware_thermal", "thermal")
+"""Why a GPU is slowed down when it is too hot, as its exporter calls it."""
 
 TOLD_FOR = "1h"
 """How long what happens in an instant, such as an error of a GPU or a resume, is told of."""
@@ -191,6 +196,32 @@ def xid_events(matcher: str) -> str:
         f"max by (instance, gpu, uuid, xid) (\n{events(counter)})\n"
         'and on (instance, gpu, uuid) (gpu_up or gpu_xid_errors_total{gpu=""})'
     )
+
+
+def counted(counter: str) -> str:
+    """By how much a counter of each GPU rose while it is told of: whole numbers, unlike `increase`."""
+    return gpus(f"{counter} - min_over_time({counter}[{TOLD_FOR}])")
+
+
+def is_one_of(expression: str, values: Iterable[int]) -> str:
+    """Series that have one of these values."""
+    return "\nor ".join(f"{expression} == {value}" for value in values)
+
+
+def slowed(*reasons: str) -> str:
+    """The share of the last 5 minutes in which one of the reasons held the clocks of a GPU down.
+
+    By the driver's own count of the time, or where it has none by how it was at each reading.
+    """
+    matcher = f'reason="{reasons[0]}"' if len(reasons) == 1 else f'reason=~"{"|".join(reasons)}"'
+    counted = gpus(f"rate(gpu_clock_event_seconds_total{{{matcher}}}[5m])")
+    seen = gpus(f"avg_over_time(gpu_clock_event_active{{{matcher}}}[5m])")
+    return f"(\n  {counted}\n  or {seen}\n)"
+
+
+def simulated(within: Duration) -> str:
+    """The demo's GPUs, which nobody misses when they go; of a box that had some, not even others."""
+    return f'present_over_time(gpu_info{{name=~"simulated .+"}}[{within}])'
 
 
 def servers(expression: str) -> str:

@@ -53,4 +53,7 @@ XIDS = {
     143: Xid("it could not be started up", _REBOOT),
     154: Xid("the driver asks for a recovery", "`nvidia-smi -q -i {gpu} | grep -i recovery` names it"),
 }
+XIDS |= dict.fromkeys(
+    range(144, 151), Xid("an error of NVLink since Blackwell: `dmesg` says if fatal", _LINK)
+)
 UNKNOWN = Xid("a code that is not explained here", "look it up in NVIDIA's list of Xid errors")

@@ -276,7 +276,7 @@ def test_a_real_run_has_at_most_250_series() -> None:
     log = real_logs() / "verl_console" / "searchr1_grpo_part1_steps0-149.log"
     if not log.exists():
         lacking(f"there is no {log}")
-    (found,) = logfiles.logs([str(log)], log.parent)
+    (found,), _ = logfiles.logs([str(log)], log.parent)
     (run,) = logfiles.read(found, Options()).runs.values()
     run.watched = True
     chunks = RunText().chunks(View("a", run, "running", None), 0.0)

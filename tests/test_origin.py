@@ -61,7 +61,7 @@ EDITS = (
     Edit("Truncation", "_length", '(limit.lost, alpha="0.3") %>', "(limit.lost) %> >", 'unexpected ")"'),
     # in a condition that several alerts share
     Edit("RunStopped", "_progress", '{role="rollout"}', '{role="rollout"', "unexpected character"),
-    Edit("GPULost", "gpu", 'gpus("gpu_up") %> == 0', 'gpus("gpu_up") %> = 0', 'unexpected "="'),
+    Edit("GPULost", "_gpu_health", 'gpus("gpu_up") %> == 0', 'gpus("gpu_up") %> = 0', 'unexpected "="'),
     Edit("Watchdog", "stack", "vector(1)", "vector(1", "unclosed left parenthesis"),
 )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch import annotations, promql
+from stepwatch import annotations, dcgm, promql
 from stepwatch.config import Duration, load
 from stepwatch.deployment import InContainers, OnThisMachine
 from stepwatch.render import render
@@ -28,6 +28,7 @@ def _rendered(tmp_path):
             "deployment": place(config),
             "promql": promql,
             "annotations": annotations,
+            "dcgm": dcgm,
         }
         return {
             str(path.relative_to("prometheus/generated")): content.decode()

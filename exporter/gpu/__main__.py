@@ -15,7 +15,7 @@ from exporter.gpu.box import Box
 from exporter.gpu.child import Child
 from exporter.gpu.contract import FRESH, NVML_REASONS
 from exporter.gpu.keeper import Keeper, Limits
-from exporter.gpu.options import parser
+from exporter.gpu.options import parse
 from exporter.gpu.outage import Outage
 from exporter.gpu.pace import Pace
 from exporter.gpu.pages import RELEASE_SECONDS, Pages
@@ -23,7 +23,7 @@ from exporter.gpu.server import Server
 from exporter.options import cannot_listen, stopped_by_signal
 from exporter.settings import SettingsFile
 
-TICK_SECONDS = 0.1
+TICK_SECONDS = 0.25
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,7 +101,7 @@ class Front:
 
 
 def _options(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace:
-    return parser({**settings.values(), **os.environ}).parse_args(arguments)
+    return parse(arguments, {**settings.values(), **os.environ})
 
 
 def _usable(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace | None:

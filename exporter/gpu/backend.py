@@ -10,8 +10,11 @@ from typing import NamedTuple, Protocol
 BACKENDS = {"nvml": "exporter.gpu.nvml.backend:Nvml", "demo": "exporter.gpu.demo:Demo"}
 """Where to find each; only the worker loads one."""
 
-PROFILES = ("h200", "a100", "a100-mig", "rtx4080")
-"""What the simulated GPUs can be."""
+PROFILES = {"h200": 8, "a100": 8, "a100-mig": 2, "rtx4080": 2}
+"""What the simulated GPUs can be, and how many of them there are then."""
+
+COMPATS = ("none", "dcgm")
+"""Whose names may be told beside our own."""
 
 OK = "ok"
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -21,7 +24,7 @@ class Extras(NamedTuple):
     """What is told only when asked for, and what the simulated GPUs are.
 
     ``processes``: most of a GPU that are named; ``proc``: where the host's ``/proc`` is; ``sick``: the
-    number of the simulated GPU that fails.
+    number of the simulated GPU that fails; ``compat``: whose names are told beside our own.
     """
 
     processes: int = 0
@@ -31,6 +34,7 @@ class Extras(NamedTuple):
     pcie: bool = False
     profile: str = "h200"
     sick: int | None = None
+    compat: str = "none"
 
 
 class Tier(str, Enum):

@@ -10,6 +10,7 @@ from exporter import __version__, process
 from exporter.exposition import Family, Sample, header, lines
 from exporter.gpu import contract, families
 from exporter.gpu.backend import OK
+from exporter.gpu.dcgm import names as dcgm
 
 Gpu = tuple[int, str]
 """Number and UUID."""
@@ -41,6 +42,7 @@ class Box:
         self._most = 0
         self._xids: Counter[tuple[str, int]] = Counter()
         self._xid_times: dict[tuple[str, int], float] = {}
+        self._dcgm: dict[str, dict[str, str]] = {}
 
     def take(self, message: dict[str, Any], now: float, wall: float) -> None:
         """Learn what a worker read. ``now`` of the steady clock, ``wall`` since 1970."""
@@ -50,6 +52,7 @@ class Box:
         self._collected = wall if self._nvml == OK else self._collected
         self._cards = self._named(message["cards"])
         self._numbers |= {uuid: number for number, uuid in self._cards if uuid}
+        self._dcgm |= message.get("dcgm", {})
         self._most = max(self._most, len(self._cards))
 
     def await_each(self, interval: float, now: float) -> None:
@@ -132,6 +135,8 @@ class Box:
         yield families.UP, list(self._up(reason)) if tried else []
         yield families.XIDS, [(self._xid(*key), count) for key, count in self._counts()]
         yield families.XID_TIME, [(self._xid(*key), at) for key, at in self._xid_times.items()]
+        for family in dcgm.families(dcgm.XID):
+            yield family, [(labels, self._last_xid(uuid)) for uuid, labels in self._dcgm.items()]
         yield families.BUILD, [({"version": __version__}, 1)]
         yield families.NVML_UP, [({"reason": reason}, reason == OK)]
         yield families.COLLECTED, [({}, self._collected)] if self._collected else []
@@ -153,6 +158,11 @@ class Box:
         zeros = Counter({(uuid, xid): 0 for uuid in self._numbers for xid in contract.CRITICAL_XIDS})
         zeros.update(self._xids)
         yield from zeros.items()
+
+    def _last_xid(self, uuid: str) -> int:
+        """0 if none came."""
+        times = {xid: at for (owner, xid), at in self._xid_times.items() if owner == uuid}
+        return max(times, key=lambda xid: times[xid], default=0)
 
     def _xid(self, uuid: str, xid: int) -> dict[str, str]:
         number = self._numbers.get(uuid)

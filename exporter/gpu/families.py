@@ -84,7 +84,7 @@ GPU_FAMILIES = (
         gpu_graphics_active_ratio="Share of time in which any engine for compute or graphics worked.",
         gpu_sm_active_ratio="Share of time and of multiprocessors in which one had a warp.",
         gpu_sm_occupancy_ratio="Warps on the multiprocessors as a share of what they can hold.",
-        gpu_dram_active_ratio="Share of time in which memory was read or written.",
+        gpu_dram_active_ratio="Bandwidth of the memory in use as a share of what it has.",
         gpu_pipe_active_ratio="Share of time in which a kind of arithmetic unit worked.",
         gpu_mig_info="What a GPU instance is; the value is always 1.",
         gpu_mig_memory_total_bytes="Memory of the GPU instance.",
@@ -105,7 +105,7 @@ GPU_FAMILIES = (
     *_families(
         "gauge",
         gpu_exporter_collect_duration_seconds="Time that the slowest GPU took when last read.",
-        gpu_exporter_driver_latency_seconds="Longest that the driver took for one field when last read.",
+        gpu_exporter_driver_latency_seconds="Longest that the driver took for one value when last read.",
     ),
 )
 """What the worker reads, in the order in which it is written."""

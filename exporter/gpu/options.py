@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from exporter.gpu.backend import BACKENDS, PROFILES, Extras
+from exporter.gpu.backend import BACKENDS, COMPATS, PROFILES, Extras
 from exporter.options import Flags, number, port, positive, switch
 from exporter.settings import VARIABLE
 
 PREFIX = "STEPWATCH_GPU_"
 _USUAL = Extras()
+
+
+def parse(arguments: Sequence[str] | None, variables: Mapping[str, str]) -> argparse.Namespace:
+    """What the flags and variables say; ends the program where that cannot be."""
+    found = parser(variables)
+    options = found.parse_args(arguments)
+    there = PROFILES[options.profile]
+    if options.sick is not None and options.sick >= there:
+        found.error(
+            f"--sick {options.sick}: there is no such GPU. "
+            f"Expected a number from 0 to {there - 1}: --profile {options.profile} has {there} GPUs."
+        )
+    return options
 
 
 def parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -61,12 +74,17 @@ def _add_extras(flags: Flags) -> None:
     flags.add("serial", switch, _USUAL.serial, "tell the serial numbers of the boards: true or false")
     flags.add("links", switch, _USUAL.links, "count bytes and errors of each NVLink: true or false")
     flags.add("pcie", switch, _USUAL.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")
+    flags.add("compat", _compat, _USUAL.compat, "names that are told beside our own: none, or NVIDIA's dcgm")
     flags.add("profile", _profile, _USUAL.profile, f"what the simulated GPUs are: {', '.join(PROFILES)}")
     flags.add("sick", number, _USUAL.sick, "the number of the simulated GPU that fails")
 
 
 def _backend(text: str) -> str:
     return _one_of(text, "backend", BACKENDS)
+
+
+def _compat(text: str) -> str:
+    return _one_of(text, "set of names", COMPATS)
 
 
 def _profile(text: str) -> str:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from exporter.exposition import escape, header, lines
+from exporter.exposition import escape, header, number, series
 from exporter.gpu.backend import Card, Event, Reading
 from exporter.gpu.families import GPU_FAMILIES
 
+if TYPE_CHECKING:
+    from exporter.gpu.dcgm.twins import Twins
+
 Chunks = dict[str, list[str]]
 """Lines by metric name."""
+
+MOST_SERIES = 4096
+"""So many names with their labels are kept as text: next time only the value is new."""
 
 
 class Report(NamedTuple):
@@ -35,14 +42,16 @@ def message(
     system: Iterable[Reading] = (),
     reports: Iterable[tuple[Card, Report]] = (),
     events: Iterable[Event] = (),
+    twins: Twins | None = None,
 ) -> bytes:
-    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``."""
+    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``; ``twins`` tell it once more."""
     known = list(reports)
     told = {
         "nvml": nvml,
         "cards": [(card.number, card.uuid, report.reason) for card, report in known],
         "events": list(events),
-        "text": text(system, known),
+        "text": text(system, known) + (twins.text(known) if twins else ""),
+        "dcgm": twins.labels if twins else {},
     }
     return json.dumps(told).encode() + b"\n"
 
@@ -78,4 +87,10 @@ def _add_card(chunks: Chunks, card: Card, report: Report) -> None:
 
 
 def _add(chunks: Chunks, label: str, reading: Reading) -> None:
-    chunks[reading.metric].append(lines(reading.metric, label, [(reading.labels, reading.value)]))
+    named = _series(reading.metric, label, tuple(reading.labels.items()))
+    chunks[reading.metric].append(f"{named} {number(reading.value)}\n")
+
+
+@lru_cache(MOST_SERIES)
+def _series(metric: str, label: str, labels: tuple[tuple[str, str], ...]) -> str:
+    return series(metric, label, dict(labels))

@@ -19,12 +19,15 @@ from threading import Condition, Event, Thread
 from exporter.gpu import backend as source
 from exporter.gpu import snapshot
 from exporter.gpu.contract import FRESH, STALE_INTERVALS
+from exporter.gpu.dcgm.twins import Twins
 from exporter.gpu.reader import Reader
 
 PATIENCE = 0.8
 """Share of an interval for which a cycle waits for GPUs that take their time."""
 END_SECONDS = 0.4
-EVENT_SECONDS = 0.2
+HEAD_START_SECONDS = 0.02
+"""Threads that begin together wait for each other at every call: one after the other takes half as long."""
+EVENT_SECONDS = 0.4
 STORM_SECONDS = 0.05
 """A GPU may report errors by the thousand: those of so long are told together."""
 
@@ -33,14 +36,17 @@ class Worker:
     """Reads all GPUs each interval and sends what it read.
 
     ``interval`` in seconds; ``orders`` is the pipe by which the front changes that, and which closes when
-    the front goes.
+    the front goes. ``twins``, if any, tell it under other names as well.
     """
 
-    def __init__(self, backend: source.Backend, pipe: int, orders: int, interval: float) -> None:
+    def __init__(
+        self, backend: source.Backend, pipe: int, orders: int, interval: float, twins: Twins | None = None
+    ) -> None:
         self._backend = backend
         self._pipe = pipe
         self._orders = orders
         self._usual = self._interval = interval
+        self._twins = twins
         self._stop = Event()
         self._news = Event()
         self._changed = Condition()
@@ -86,17 +92,23 @@ class Worker:
     def _read(self, patience: float) -> None:
         """Have every GPU read that is not busy still, and wait for those that are usually in time."""
         due = [reader for reader in self._readers if reader.idle]
+        until = time.monotonic() + patience
         for reader in due:
             reader.begin()
+            self._await([reader], HEAD_START_SECONDS)
+        self._await(due, until - time.monotonic())
+
+    def _await(self, readers: list[Reader], seconds: float) -> bool:
+        """Wait at most that long until they have read."""
         with self._changed:
-            self._changed.wait_for(lambda: all(reader.idle for reader in due), patience)
+            return self._changed.wait_for(lambda: all(reader.idle for reader in readers), seconds)
 
     def _tell(self, reason: str, system: list[source.Reading], interval: float) -> None:
         now = time.monotonic()
         events = [self._events.popleft() for _ in range(len(self._events))]
         if reason == source.OK:
             reports = [(reader.card, reader.current(now, interval)) for reader in self._readers]
-            self._send(snapshot.message(reason, system, reports, events))
+            self._send(snapshot.message(reason, system, reports, events, self._twins))
         else:
             self._send(snapshot.message(reason, events=events))
 
@@ -136,10 +148,8 @@ class Worker:
     def _close(self) -> None:
         """Let go of the devices, unless the driver still holds a thread: it might hold this one too."""
         self._stop.set()
-        self._ear.join(END_SECONDS)
-        with self._changed:
-            idle = self._changed.wait_for(lambda: all(reader.idle for reader in self._readers), END_SECONDS)
-        if idle and not self._ear.is_alive():
+        self._ear.join(1.1 * EVENT_SECONDS)
+        if self._await(self._readers, END_SECONDS) and not self._ear.is_alive():
             self._backend.close()
 
 
@@ -147,8 +157,10 @@ def main(name: str, extras: str, interval: str, pipe: str, orders: str) -> int:
     """Work for the front that reads the one pipe and writes to the other. Returns the exit code."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     module, _, kind = source.BACKENDS[name].partition(":")
-    backend = getattr(importlib.import_module(module), kind)(source.Extras(*json.loads(extras)))
-    worker = Worker(backend, int(pipe), int(orders), float(interval))
+    told = source.Extras(*json.loads(extras))
+    backend = getattr(importlib.import_module(module), kind)(told)
+    twins = Twins() if told.compat == "dcgm" else None
+    worker = Worker(backend, int(pipe), int(orders), float(interval), twins)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it is the front's, which may share our name
     return worker.run()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from stepwatch.backtest.curve import Curve, curve
 from stepwatch.backtest.expression import signals, ways
 from stepwatch.backtest.panels import Panel, Query
-from stepwatch.backtest.replay import Tick
+from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Alert, Judged
 from stepwatch.backtest.rules import Rule
-from stepwatch.backtest.server import QUERIES, Prometheus
+from stepwatch.backtest.server import Prometheus, side_by_side
 from stepwatch.backtest.tape import START, Replayed
 
 
@@ -38,12 +37,7 @@ class Draughtsman:
 
     def charts(self, runs: Sequence[tuple[Replayed, Judged]], tick: Tick) -> list[tuple[Chart, ...]]:
         """The charts of each run; ``tick`` is called after each."""
-        with ThreadPoolExecutor(QUERIES) as pool:
-            found = []
-            for charts in pool.map(lambda run: self._of(*run), runs):
-                found.append(charts)
-                tick()
-        return found
+        return list(side_by_side(lambda run: self._of(*run), runs, tick))
 
     def _of(self, run: Replayed, judged: Judged) -> tuple[Chart, ...]:
         """Panels without a curve are left out; those in which an alert is shaded come first."""

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
+Tick = Callable[[], object]
+"""Called whenever one more piece of the work is done."""
+
 
 class Progress:
     """A bar on standard error for each part of the work; nothing where that is no terminal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ from exporter.runs.names import printable, run_names
 from exporter.runs.run import Options
 from stepwatch import logfiles
 from stepwatch.backtest import tape
+from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Unjudged
 from stepwatch.backtest.tape import Replayed
 
@@ -21,10 +22,6 @@ EMPTY = "there is no file in it"
 
 SAMPLES = ".samples"
 """How the names of the files of samples end."""
-
-Tick = Callable[[], object]
-"""Called whenever one more log was read."""
-
 
 Replays = tuple[Replayed, ...] | Unjudged
 """The runs of one log, or why there are none."""
@@ -53,17 +50,16 @@ class Places:
 
 def find(places: Sequence[str], watched: Path) -> Places:
     """The logs in these files, folders and globs."""
-    found = logfiles.logs(places, watched)
+    found, bare = logfiles.logs(places, watched)
     names = run_names({log.path: log.relative for log in found})
-    missing = tuple(
-        Unjudged(
-            printable(Path(place)), (printable(Path(place)),), EMPTY if Path(place).exists() else MISSING
-        )
-        for place in places
-        if not logfiles.logs([place], watched)
-    )
+    missing = tuple(_missing(Path(place)) for place in bare)
     asked = frozenset(path.absolute() for path in map(Path, places) if path.is_file())
     return Places(tuple((names[log.path], log) for log in found), missing, asked)
+
+
+def _missing(place: Path) -> Unjudged:
+    name = printable(place)
+    return Unjudged(name, (name,), EMPTY if place.exists() else MISSING)
 
 
 def replay(places: Places, recording: Recording, jobs: int, tick: Tick) -> Iterator[Replays]:

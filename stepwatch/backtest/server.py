@@ -8,14 +8,17 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from stepwatch import pages
+from stepwatch.backtest.progress import Tick
+from stepwatch.backtest.tape import START
 from stepwatch.config import Refused
 from stepwatch.native import ports
 from stepwatch.native.log import last_lines
@@ -34,6 +37,9 @@ MOST_SAMPLES = 500_000_000
 """In memory for one query: many runs at once are more than its default allows."""
 
 
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
 NO_RUN = ""
 """Whose value it is where an expression is of no run: a number, say."""
 
@@ -43,10 +49,11 @@ class ServerError(Refused):
 
 
 class Prometheus:
-    """Answers queries about what was loaded."""
+    """Answers queries about the runs that were loaded: ``records`` is how many each has, by its name."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, records: Mapping[str, int]) -> None:
         self._url = url
+        self._records = records
 
     def at(self, expression: str, time: int) -> dict[str, float]:
         """The value of an expression for each run at a time."""
@@ -54,6 +61,14 @@ class Prometheus:
         if answer["resultType"] == "scalar":
             return {NO_RUN: float(answer["result"][1])}
         return {_run(each): float(each["value"][1]) for each in answer["result"]}
+
+    def records(self, expression: str) -> dict[str, dict[int, float]]:
+        """Its value at each record of each run, where it has one; the first record is 1.
+
+        For some minutes Prometheus shows the last sample of a run that has no more: that is left out.
+        """
+        times = self.over(expression, START, START + max(self._records.values(), default=0))
+        return {run: _within(values, self._records.get(run, 0)) for run, values in times.items()}
 
     def over(self, expression: str, start: int, end: int) -> dict[str, dict[int, float]]:
         """Its value for each run at each second, where it has one."""
@@ -76,13 +91,33 @@ class Prometheus:
             raise ServerError(f"Prometheus refuses {asked['query']}: {refusal.read().decode()}") from refusal
 
 
+def _within(values: Mapping[int, float], records: int) -> dict[int, float]:
+    return {time - START: value for time, value in values.items() if time - START <= records}
+
+
+def side_by_side(work: Callable[[Task], Answer], tasks: Iterable[Task], tick: Tick) -> Iterator[Answer]:
+    """The answers in the tasks' order, several asked for at once; ``tick`` is called after each."""
+    with ThreadPoolExecutor(QUERIES) as pool:
+        for answer in pool.map(work, tasks):
+            yield answer
+            tick()
+
+
 def _run(result: dict[str, Any]) -> str:
     return str(result["metric"].get("run", NO_RUN))
 
 
 @contextmanager
-def loaded(server: Program, tool: Program, samples: Iterable[Path]) -> Iterator[Prometheus]:
+def loaded(
+    server: Program, tool: Program, samples: Iterable[Path], records: Mapping[str, int]
+) -> Iterator[Prometheus]:
     """A Prometheus that holds the samples, on a free port of 127.0.0.1.
+
+    Args:
+        server: Prometheus.
+        tool: promtool, of the same version.
+        samples: Files of samples.
+        records: How many records each run in them has, by its name.
 
     Raises:
         ServerError: it does not take them, or does not start.
@@ -91,7 +126,7 @@ def loaded(server: Program, tool: Program, samples: Iterable[Path]) -> Iterator[
         folder = Path(scratch)
         _load(tool, samples, folder)
         with _running(server, folder) as url:
-            yield Prometheus(url)
+            yield Prometheus(url, records)
 
 
 def _load(tool: Program, samples: Iterable[Path], folder: Path) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 from stepwatch.backtest.limits import Limit, Value
-from stepwatch.backtest.replay import Tick
+from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.rules import Rule
-from stepwatch.backtest.server import QUERIES, Prometheus
-from stepwatch.backtest.tape import START
+from stepwatch.backtest.server import Prometheus, side_by_side
 from stepwatch.config import Config
 
 Runs = frozenset[str]
@@ -75,24 +73,19 @@ class Trial:
 
     Args:
         prometheus: Holds the runs.
-        records: How many of each run, by its name.
         rules: Those of the limits as they are.
         rules_of: Renders a configuration with another limit.
     """
 
-    def __init__(
-        self, prometheus: Prometheus, records: Mapping[str, int], rules: Sequence[Rule], rules_of: RulesOf
-    ) -> None:
-        self._prometheus, self._records, self._rules_of = prometheus, records, rules_of
+    def __init__(self, prometheus: Prometheus, rules: Sequence[Rule], rules_of: RulesOf) -> None:
+        self._prometheus, self._rules_of = prometheus, rules_of
         self._now = _by_alert(rules)
         self._known: dict[str, Runs] = {}
 
     def suggestions(self, limits: Sequence[Limit], tick: Tick) -> Iterator[Suggestion]:
         """Those for limits that move a rule, in their order; ``tick`` is called for each limit."""
-        with ThreadPoolExecutor(QUERIES) as pool:
-            for found in pool.map(self._of, limits):
-                yield from found
-                tick()
+        for found in side_by_side(self._of, limits, tick):
+            yield from found
 
     def _of(self, limit: Limit) -> list[Suggestion]:
         @cache
@@ -129,12 +122,8 @@ class Trial:
 
     def _held(self, expression: str) -> Runs:
         if expression not in self._known:
-            end = START + max(self._records.values(), default=0)
-            times = self._prometheus.over(expression, START, end)
-            # for some minutes Prometheus shows the last sample of a run that has no more
-            self._known[expression] = frozenset(
-                run for run, held in times.items() if min(held) - START <= self._records[run]
-            )
+            held = self._prometheus.records(expression)
+            self._known[expression] = frozenset(run for run, records in held.items() if records)
         return self._known[expression]
 
 

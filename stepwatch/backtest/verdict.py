@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stepwatch.backtest.episodes import Episode, Inhibition, episodes, inhibited
 from stepwatch.backtest.expression import Way, ways
-from stepwatch.backtest.replay import Tick
+from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Alert, Judged
 from stepwatch.backtest.rules import Rule
-from stepwatch.backtest.server import NO_RUN, QUERIES, Prometheus
+from stepwatch.backtest.server import NO_RUN, Prometheus, side_by_side
 from stepwatch.backtest.tape import START, Replayed
 
 
@@ -25,33 +24,19 @@ class Judge:
 
     def judge(self, runs: Sequence[Replayed], tick: Tick) -> Iterator[Judged]:
         """The verdict on each run; ``tick`` is called for each rule."""
-        held = list(self._held(max((len(run.steps) for run in runs), default=0), tick))
+        asked = (rule.expression for rule in self.rules)
+        held = list(side_by_side(self.prometheus.records, asked, tick))
         for run in runs:
-            yield self._run(run, ((rule, found.get(run.run, {})) for rule, found in held))
+            yield self._run(run, [found.get(run.run, {}) for found in held])
 
-    def _held(self, records: int, tick: Tick) -> Iterator[tuple[Rule, dict[str, dict[int, float]]]]:
-        """Where each rule holds, up to so many records of any run."""
-        with ThreadPoolExecutor(QUERIES) as pool:
-            asked = [
-                pool.submit(self.prometheus.over, rule.expression, START, START + records)
-                for rule in self.rules
-            ]
-            for rule, answer in zip(self.rules, asked, strict=True):
-                yield rule, answer.result()
-                tick()
-
-    def _run(self, run: Replayed, held: Iterable[tuple[Rule, Mapping[int, float]]]) -> Judged:
-        records = len(run.steps)
-        found = [
-            episode
-            for rule, times in held
-            # for some minutes Prometheus shows the last sample of a run that has no more
-            for episode in episodes(rule, (time - START for time in times if time - START <= records))
-        ]
+    def _run(self, run: Replayed, held: Sequence[Iterable[int]]) -> Judged:
+        """``held``: the records at which each rule holds."""
+        rules = zip(self.rules, held, strict=True)
+        found = [episode for rule, records in rules for episode in episodes(rule, records)]
         found.sort(key=lambda episode: episode.first)
         alerts = tuple(self._alert(run, episode, found) for episode in found)
         first, last = (min(run.steps), max(run.steps)) if run.steps else (None, None)
-        return Judged(run.run, run.files, run.format, records, first, last, run.signals, alerts)
+        return Judged(run.run, run.files, run.format, len(run.steps), first, last, run.signals, alerts)
 
     def _alert(self, run: Replayed, episode: Episode, others: Sequence[Episode]) -> Alert:
         value, threshold = self._measured(run.run, episode)

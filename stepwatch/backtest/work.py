@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -50,7 +50,7 @@ class Backtest:
     @property
     def runs(self) -> list[Replayed]:
         """The runs that can be judged."""
-        return [run for log in self.logs if not isinstance(log, Unjudged) for run in log]
+        return _judged(self.logs)
 
     def results(self, progress: Progress) -> Results:
         """Which alert would have fired for which run."""
@@ -63,8 +63,7 @@ class Backtest:
     def suggestions(self, progress: Progress) -> tuple[Suggestion, ...]:
         """With which limits an alert would have fired for other runs."""
         known = list(limits(self.config))
-        records = {run.run: len(run.steps) for run in self.runs}
-        trial = Trial(self.prometheus, records, self.catalogue.rules, _rules)
+        trial = Trial(self.prometheus, self.catalogue.rules, _rules)
         with progress("trying other limits", len(known)) as tick:
             return tuple(trial.suggestions(known, tick))
 
@@ -110,8 +109,13 @@ def prepared(
         with progress("reading", len(found.logs)) as tick:
             logs = [*found.missing, *replay(found, recording, jobs, tick)]
         samples = sorted(Path(scratch).glob(f"*{SAMPLES}"))
-        with server.loaded(prometheus, promtool, samples) as loaded:
+        records = {run.run: len(run.steps) for run in _judged(logs)}
+        with server.loaded(prometheus, promtool, samples, records) as loaded:
             yield Backtest(config, loaded, logs, rules, files)
+
+
+def _judged(logs: Iterable[Replays]) -> list[Replayed]:
+    return [run for log in logs if not isinstance(log, Unjudged) for run in log]
 
 
 def _rules(config: Config) -> Sequence[Rule]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from stepwatch.config import (
+    boxes,
+    clocks,
     divergences,
     engines,
     events,
     gpu,
     host,
     limits,
+    links,
+    memory_errors,
     ray,
     rollouts,
     stack,
@@ -54,9 +58,19 @@ class Alerts(Section):
     ResumedWithLoss: events.ResumedWithLoss = events.ResumedWithLoss()
     GPULost: gpu.GPULost = gpu.GPULost()
     GPUXid: gpu.GPUXid = gpu.GPUXid()
+    GPUECCUncorrectable: memory_errors.GPUECCUncorrectable = memory_errors.GPUECCUncorrectable()
+    GPURowRemapPending: memory_errors.GPURowRemapPending = memory_errors.GPURowRemapPending()
+    GPURowRemapFailed: memory_errors.GPURowRemapFailed = memory_errors.GPURowRemapFailed()
+    GPURecoveryNeeded: memory_errors.GPURecoveryNeeded = memory_errors.GPURecoveryNeeded()
+    GPUsMissing: boxes.GPUsMissing = boxes.GPUsMissing()
     GPUHot: gpu.GPUHot = gpu.GPUHot()
+    GPUThermalThrottle: clocks.GPUThermalThrottle = clocks.GPUThermalThrottle()
+    GPUPowerBrake: clocks.GPUPowerBrake = clocks.GPUPowerBrake()
     GPUMemoryHigh: gpu.GPUMemoryHigh = gpu.GPUMemoryHigh()
     GPUIdleWhileRunning: gpu.GPUIdleWhileRunning = gpu.GPUIdleWhileRunning()
+    NVLinkErrors: links.NVLinkErrors = links.NVLinkErrors()
+    PCIeDegraded: links.PCIeDegraded = links.PCIeDegraded()
+    FabricDown: links.FabricDown = links.FabricDown()
     EngineGone: engines.EngineGone = engines.EngineGone()
     EngineQueue: engines.EngineQueue = engines.EngineQueue()
     EngineKVCacheFull: engines.EngineKVCacheFull = engines.EngineKVCacheFull()
@@ -71,6 +85,7 @@ class Alerts(Section):
     ExporterDown: events.ExporterDown = events.ExporterDown()
     TargetDown: events.TargetDown = events.TargetDown()
     SourceDown: stack.SourceDown = stack.SourceDown()
+    GPUExporterStale: boxes.GPUExporterStale = boxes.GPUExporterStale()
     SeriesLimit: stack.SeriesLimit = stack.SeriesLimit()
     ClockSkew: stack.ClockSkew = stack.ClockSkew()
     RuleFailures: events.RuleFailures = events.RuleFailures()

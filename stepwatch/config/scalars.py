@@ -138,6 +138,7 @@ GpuCount = Annotated[int, PlainValidator(_whole(0, 64, "a whole number from 0 to
 ProcessCount = Annotated[int, PlainValidator(_whole(0, 100, "a whole number from 0 to 100"))]
 Port = Annotated[int, PlainValidator(_whole(1, 65535, "a port from 1 to 65535"))]
 XidCode = Annotated[int, PlainValidator(_whole(1, 999, "an Xid code from 1 to 999"))]
+RecoveryAction = Annotated[int, PlainValidator(_whole(1, 99, "an action of the driver from 1 to 99"))]
 Span = Annotated[Duration, PlainValidator(_duration(positive=False))]
 PositiveSpan = Annotated[Duration, PlainValidator(_duration(positive=True))]
 Interval = Annotated[Duration, PlainValidator(_interval)]

@@ -16,6 +16,11 @@ def disk_low(disk: str, severity: str, instance: str, mountpoint: str) -> Labels
     return alert("DiskLow", "", severity, "stack", job=disk, instance=instance, mountpoint=mountpoint)
 
 
+def of_gpu(what: str, name: str, severity: str, gpu: str) -> Labels:
+    """An alert about a GPU, told from others by the same label."""
+    return alert(name, "", severity, "gpu", job=what, instance="n3:1", gpu=gpu)
+
+
 def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
     """Every case has runs of its own, so that one look at the webhook judges all of them."""
     told_about = route.settle(
@@ -62,6 +67,18 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         disk_low("another machine's", "warning", "n2:1", "/data"),
         alert("HostMemory", "", "warning", "stack", job="of the machine", instance="n1:1"),
         alert("GradNormHigh", "on that machine", "warning", "gradient"),
+        # What a GPU's driver reported outweighs what it counted of this GPU; heat is one fault.
+        of_gpu("reported", "GPUXid", "critical", "1"),
+        of_gpu("its errors", "GPUECCUncorrectable", "critical", "1"),
+        of_gpu("its memory", "GPURowRemapFailed", "warning", "1"),
+        of_gpu("its links", "NVLinkErrors", "warning", "1"),
+        of_gpu("its reset", "GPURecoveryNeeded", "critical", "1"),
+        of_gpu("its neighbour's", "GPUECCUncorrectable", "critical", "2"),
+        of_gpu("a program's", "GPUXid", "warning", "3"),
+        of_gpu("not by a program", "NVLinkErrors", "warning", "3"),
+        of_gpu("slow", "GPUThermalThrottle", "warning", "4"),
+        of_gpu("hot", "GPUHot", "warning", "4"),
+        of_gpu("hot alone", "GPUHot", "warning", "5"),
         # Shown in the pages only, and no reason to say less of anything else.
         *(alert("Watchdog", topic="stack"), alert("RunFinished", "done", "info", "progress")),
         *(alert("RunStopped", "demoted", "info", "progress"), alert("RewardCollapse", "demoted")),
@@ -102,6 +119,13 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         ("DiskLow", "another machine's n2:1"),
         ("HostMemory", "of the machine n1:1"),
         ("GradNormHigh", "on that machine"),
+        ("GPUXid", "reported n3:1"),
+        ("GPURecoveryNeeded", "its reset n3:1"),
+        ("GPUECCUncorrectable", "its neighbour's n3:1"),
+        ("GPUXid", "a program's n3:1"),
+        ("NVLinkErrors", "not by a program n3:1"),
+        ("GPUThermalThrottle", "slow n3:1"),
+        ("GPUHot", "hot alone n3:1"),
     }
 
 

@@ -17,7 +17,7 @@ Samples = dict[str, dict[int, str]]
 
 
 def _samples(path: Path, folder: Path, metrics: frozenset[str] = METRICS) -> Samples:
-    (found,) = logfiles.logs([str(path)], folder)
+    (found,), _ = logfiles.logs([str(path)], folder)
     write(found, "a", metrics, Options(), folder / "samples")
     samples: Samples = {}
     for line in (folder / "samples").read_text().splitlines():

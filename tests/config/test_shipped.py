@@ -124,7 +124,7 @@ def _spans():
 def is_right(key, word):
     right = {
         "true": key.endswith((".enabled", "gpus.serial", "gpus.links", "gpus.pcie")),
-        "[1]": key.startswith("alerts.GPUXid."),
+        "[1]": key.startswith("alerts.GPUXid.") or key == "alerts.GPURecoveryNeeded.critical",
         '"x y"': key == "runs.path",
     }
     return right.get(word, False)

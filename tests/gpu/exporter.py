@@ -9,7 +9,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from stepwatch import pages
@@ -77,6 +78,17 @@ class Exporter:
         self.process.send_signal(number)
         out, errors = self.process.communicate(timeout=15)
         return self.process.returncode, out, errors
+
+
+@contextmanager
+def running(*flags: str, environment: Mapping[str, str], **variables: str) -> Iterator[Exporter]:
+    """An exporter that has to end well and without a word."""
+    exporter = Exporter(*flags, environment=environment, **variables)
+    try:
+        yield exporter
+    finally:
+        code, _, errors = exporter.end()
+    assert (code, errors) == (0, "")
 
 
 def reasons(found: Scrape) -> dict[int, str]:

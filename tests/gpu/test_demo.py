@@ -1,45 +1,64 @@
-"""The simulated GPUs: they move like a training box, the same way each time, and one is sick."""
+"""The simulated GPUs: they move like a training box, the same way each time, and one is sick on request."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.gpu import demo
-from exporter.gpu.backend import Extras, Reading, Tier
+from exporter.gpu import options
+from exporter.gpu.backend import PROFILES, Extras, Reading
 from exporter.gpu.contract import CRITICAL_XIDS
-from tests.gpu.exporter import Exporter, all_ok
+from exporter.gpu.demo import Demo
+from exporter.gpu.families import GPU_FAMILIES
+from exporter.gpu.reader import SLOW_INTERVALS
+from tests.exporter.scrape import Scrape
+from tests.gpu.driver import Driver
+from tests.gpu.exporter import Exporter, reasons
 
-SICK = 5
+SICK = 1
+BUSY = ("gpu_utilization_ratio", "gpu_power_watts")
+COUNTERS = {family.name for family in GPU_FAMILIES if family.type == "counter"}
+TROUBLE = ("software_thermal", "hardware_thermal", "hardware_slowdown", "power_brake")
+WORST = {
+    "gpu_row_remap_pending",
+    "gpu_row_remap_failed",
+    "gpu_recovery_action",
+    *(f"gpu_clock_event_active {reason}" for reason in TROUBLE),
+    *(f"gpu_clock_event_seconds_total {reason}" for reason in TROUBLE),
+}
+"""What stays 0 on a healthy card, beside all counted errors."""
 
 
 class Stage:
     """A demo whose time passes only when it sleeps or a test says so."""
 
-    def __init__(self, seed: int = 7) -> None:
+    def __init__(self, profile: str = "h200", seed: int = 7, *, sick: int | None = SICK) -> None:
         self.now = 1000.0
-        self.demo = demo.Demo(Extras(sick=SICK), seed, lambda: self.now, self.sleep)
+        self.demo = Demo(Extras(profile=profile, sick=sick), seed, lambda: self.now, self.sleep)
         self.demo.open()
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def values(self, gpu: int, tier: Tier = Tier.FAST) -> dict[str, float]:
+    def values(self, gpu: int) -> dict[str, float]:
         """What a GPU shows now, by metric and labels."""
         return {
             " ".join([reading.metric, *reading.labels.values()]): reading.value
             for quantity in self.demo.cards()[gpu].quantities
-            if quantity.tier is tier
             for reading in quantity.read()
             if isinstance(reading, Reading)
         }
 
 
-def over_time(seconds: int, gpu: int = 0) -> list[dict[str, float]]:
-    stage, found = Stage(), []
+def over_time(
+    seconds: int, gpu: int = 0, profile: str = "h200", *, sick: int | None = SICK
+) -> list[dict[str, float]]:
+    stage, found = Stage(profile, sick=sick), []
     for _ in range(seconds):
         found.append(stage.values(gpu))
         stage.now += 1
@@ -47,9 +66,11 @@ def over_time(seconds: int, gpu: int = 0) -> list[dict[str, float]]:
 
 
 @settings(deadline=None)
-@given(st.integers(0, 7), st.floats(0, 1e6), st.integers(0, 1000))
-def test_values_follow_from_seed_and_clock_and_are_possible(gpu: int, at: float, seed: int) -> None:
-    one, other = Stage(seed), Stage(seed)
+@given(st.sampled_from(list(PROFILES)), st.integers(0, 1), st.floats(0, 1e6), st.integers(0, 1000))
+def test_values_follow_from_seed_and_clock_and_are_possible(
+    profile: str, gpu: int, at: float, seed: int
+) -> None:
+    one, other = Stage(profile, seed), Stage(profile, seed)
     one.now += at
     other.now += at
     values = one.values(gpu)
@@ -57,10 +78,42 @@ def test_values_follow_from_seed_and_clock_and_are_possible(gpu: int, at: float,
     assert values == other.values(gpu)
     for name, value in values.items():
         assert value >= 0 or "margin" in name
-        if "ratio" in name:
+        if name.split()[0].endswith("_ratio"):
             assert value <= 1
-    parts = sum(values[f"gpu_memory_{part}_bytes"] for part in ("used", "free", "reserved"))
-    assert parts == values["gpu_memory_total_bytes"]
+    assert sum_of(values, "gpu_memory_{}_bytes") == values["gpu_memory_total_bytes"]
+    for instance in {name.split()[1] for name in values if name.startswith("gpu_mig_info")}:
+        parts = "gpu_mig_memory_{}_bytes " + instance
+        assert sum_of(values, parts) == values[parts.format("total")]
+
+
+def bad(values: dict[str, float]) -> set[str]:
+    return {name for name, value in values.items() if value and ("error" in name or name in WORST)}
+
+
+def sum_of(values: dict[str, float], name: str) -> float:
+    return sum(values[name.format(part)] for part in ("used", "free", "reserved"))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("sick", [None, SICK])
+def test_counters_never_go_back(profile: str, sick: int | None) -> None:
+    seen = over_time(400, SICK, profile, sick=sick)
+    counters = [name for name in seen[0] if name.split()[0] in COUNTERS]
+
+    assert counters
+    for before, after in pairwise(seen):
+        assert all(before[name] <= after[name] for name in counters)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_healthy_box_has_no_error_and_is_not_too_hot(profile: str) -> None:
+    for gpu in range(PROFILES[profile]):
+        for values in over_time(300, gpu, profile, sick=None):
+            bad = {
+                name: value for name, value in values.items() if value and ("error" in name or name in WORST)
+            }
+            assert bad == {}
+            assert values["gpu_temperature_margin_celsius"] > 10
 
 
 def test_busy_and_idle_phases_follow_each_other() -> None:
@@ -80,16 +133,52 @@ def test_energy_is_the_integral_of_the_power() -> None:
     assert abs((energy[192] - energy[0]) / 192 - mean) < 1
 
 
-def test_only_the_sick_gpu_gets_too_hot() -> None:
-    margins = [over_time(300, gpu)[-1]["gpu_temperature_margin_celsius"] for gpu in range(8)]
-    hottest = {gpu: min(v["gpu_temperature_margin_celsius"] for v in over_time(300, gpu)) for gpu in range(8)}
+@pytest.mark.parametrize(("gpu", "sick", "reason"), [(1, None, "power_cap"), (2, 2, "software_thermal")])
+def test_time_with_a_clock_held_down_is_counted_while_the_bit_is_set(
+    gpu: int, sick: int | None, reason: str
+) -> None:
+    seen = over_time(240, gpu, sick=sick)
+    counted = [values[f"gpu_clock_event_seconds_total {reason}"] for values in seen]
+    active = [values[f"gpu_clock_event_active {reason}"] for values in seen]
 
-    assert [gpu for gpu, margin in enumerate(margins) if margin < 5] == [SICK]
-    assert all((margin < 5) == (gpu == SICK) for gpu, margin in hottest.items())
+    assert 0 < sum(active) < len(active)
+    assert abs(counted[-1] - counted[0] - sum(active)) <= 1
 
 
-def test_the_sick_gpu_reports_a_critical_error_after_45_seconds_and_every_three_minutes() -> None:
-    stage, at = Stage(), []
+@pytest.mark.parametrize("profile", PROFILES)
+def test_only_the_sick_gpu_gets_too_hot(profile: str) -> None:
+    for gpu in range(PROFILES[profile]):
+        later = over_time(300, gpu, profile)[180:]
+        margins = [values["gpu_temperature_margin_celsius"] for values in later]
+        slow = later[-1]["gpu_clock_event_seconds_total software_thermal"]
+
+        assert (max(margins) < 5) == (gpu == SICK)
+        assert (slow > 60) == (gpu == SICK)
+
+
+def test_the_sick_gpu_shows_what_alerts_are_for() -> None:
+    stage = Stage()
+    stage.now += 500
+    sick, other = stage.values(SICK), stage.values(0)
+
+    assert bad(sick) == {
+        "gpu_ecc_errors_total uncorrected",
+        "gpu_ecc_volatile_errors_total uncorrected",
+        "gpu_row_remap_pending",
+        "gpu_recovery_action",
+        "gpu_clock_event_active software_thermal",
+        "gpu_clock_event_seconds_total software_thermal",
+        "gpu_nvlink_errors_total crc_flit",
+        "gpu_nvlink_errors_total replay",
+        "gpu_nvlink_errors_total recovery",
+    }
+    assert sick["gpu_clock_hertz sm"] < other["gpu_clock_hertz sm"]
+    assert bad(other) == set()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_sick_gpu_reports_a_critical_error_after_45_seconds_and_every_three_minutes(profile: str) -> None:
+    stage, at = Stage(profile), []
     while stage.now < 1000 + 500:
         for event in stage.demo.events(0.5):
             at.append(round(stage.now - 1000))
@@ -99,17 +188,99 @@ def test_the_sick_gpu_reports_a_critical_error_after_45_seconds_and_every_three_
     assert at == [45, 225, 405]
 
 
+def test_without_a_sick_gpu_no_error_is_reported() -> None:
+    stage = Stage(sick=None)
+    while stage.now < 1000 + 500:
+        assert stage.demo.events(0.5) == []
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_no_message_about_these_gpus_is_to_be_taken_for_one_about_a_real_one(profile: str) -> None:
+    (name,) = (name for name in Stage(profile).values(0) if name.startswith("gpu_info"))
+
+    assert name.startswith("gpu_info simulated ")
+
+
 def test_static_values_are_those_of_an_h200() -> None:
-    values = Stage().values(0, Tier.STATIC)
+    values = Stage().values(0)
 
     assert "gpu_info simulated H200 00000000:01:00.0 hopper 9.0 demo" in values
     assert values["gpu_power_limit_watts enforced"] == 700
 
 
-def test_the_demo_shows_all_that_a_real_card_shows(start: Callable[..., Exporter]) -> None:
-    names = [
-        {name for name, _ in start(f"--backend={backend}", "--interval=0.5").until(all_ok).samples}
-        for backend in ("demo", "nvml")
-    ]
+def test_a_sick_gpu_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options.parse(["--backend=demo", "--profile=rtx4080", "--sick=5"], {})
 
-    assert names[0] ^ names[1] <= {"gpu_utilization_window_max_ratio", "gpu_exporter_unsupported"}
+    assert "--sick 5: there is no such GPU. Expected a number from 0 to 1" in capsys.readouterr().err
+
+
+def test_links_are_told_together_or_each_by_itself_and_sum_up_alike() -> None:
+    found = [of(Extras(sick=SICK, links=links)) for links in (False, True)]
+    for metric in ("gpu_nvlink_transmit_bytes_total", "gpu_nvlink_receive_bytes_total"):
+        together, each = ([reading.value for reading in all_ if reading.metric == metric] for all_ in found)
+        assert (len(together), len(each)) == (1, 18)
+        assert sum(each) == pytest.approx(together[0], rel=1e-6)
+
+
+@pytest.mark.parametrize(("most", "names"), [(0, []), (1, ["trainer", "other"]), (9, ["trainer", "rollout"])])
+def test_the_largest_processes_are_named_and_all_sum_up(most: int, names: list[str]) -> None:
+    readings = of(Extras(processes=most))
+    told = {each.labels["name"]: each.value for each in readings if each.metric == "gpu_process_memory_bytes"}
+    (used,) = (each.value for each in readings if each.metric == "gpu_memory_used_bytes")
+
+    assert list(told) == names
+    assert not told or used - 2 <= sum(told.values()) <= used
+
+
+def of(extras: Extras) -> list[Reading]:
+    """What the sick GPU of such a box shows after some minutes."""
+    at = 0.0
+    demo = Demo(extras, clock=lambda: at)
+    demo.open()
+    at = 500.0
+    return [each for quantity in demo.cards()[SICK].quantities for each in quantity.read()]
+
+
+EXCEPTIONS = {
+    "gpu_exporter_unsupported": "simulated cards are asked for nothing that they do not have",
+    "gpu_exporter_collect_errors_total": "no call to them fails",
+    "gpu_exporter_driver_latency_seconds": "there is no driver whose time could be taken",
+    "gpu_utilization_window_max_ratio": "a driver has none when no sample came since the last reading",
+}
+"""What only one of the two shows, and why."""
+OPTIONAL = ("--serial=true", "--links=true", "--pcie=true", "--processes=2")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("flags", [(), OPTIONAL], ids=["usual", "all"])
+def test_the_demo_shows_all_that_such_a_card_shows(
+    driver: Driver, start: Callable[..., Exporter], profile: str, flags: tuple[str, ...]
+) -> None:
+    gpus = range(PROFILES[profile])
+    processes = [f"process={gpu}:compute:{pid}:{pid}:40" for gpu in gpus for pid in (70, 71)]
+    driver.tell(f"gpus={len(gpus)}", f"profile={profile}", *processes)
+    demo = start("--backend=demo", f"--profile={profile}", f"--interval={INTERVAL}", *flags)
+    real = start("--backend=nvml", f"--interval={INTERVAL}", *flags)
+
+    assert shown(demo, len(gpus)) == shown(real, len(gpus))
+
+
+INTERVAL = 0.15
+ALIKE = re.compile("reason|limit|sensor|threshold|domain|engine|type|state|kind|cause|pipe|fan|link|xid")
+"""Labels whose values are the same for all cards of a kind."""
+
+
+def shown(exporter: Exporter, gpus: int) -> set[tuple[str, frozenset[tuple[str, str]]]]:
+    """Metrics with their labels, once also what is read seldom was read twice: means need that."""
+    first = read_at(exporter.until(lambda found: reasons(found) == dict.fromkeys(range(gpus), "ok")))
+    found = exporter.until(lambda found: read_at(found) > first + (SLOW_INTERVALS + 2) * INTERVAL)
+    return {
+        (name, frozenset((label, text if ALIKE.fullmatch(label) else "") for label, text in labels))
+        for name, labels in found.samples
+        if name not in EXCEPTIONS
+    }
+
+
+def read_at(found: Scrape) -> float:
+    return found.value("gpu_exporter_last_collect_timestamp_seconds") or 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable
 
 import pynvml
@@ -110,14 +111,42 @@ def test_no_sample_is_left_in_the_library(driver: Driver, start: Starting) -> No
     assert calls["GpmSampleFree", -1] == calls["GpmSampleAlloc", -1]
 
 
-def test_after_an_error_the_window_begins_anew(driver: Driver, start: Starting) -> None:
-    exporter = start()
+def windows(driver: Driver) -> list[int]:
+    """Milliseconds between two samples that were compared, of all GPUs."""
+    return [milliseconds for name, milliseconds in driver.calls() if name == "GpmWindow"]
+
+
+def test_a_window_is_the_time_between_two_readings(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1")
+    exporter = start("--interval=0.2")
+    exporter.until(lambda found: shown(found, "gpu_sm_active_ratio"))
+    time.sleep(3)
+
+    assert max(windows(driver)) < 2000
+
+
+def test_a_window_does_not_reach_over_errors(driver: Driver, start: Starting) -> None:
+    exporter = start("--interval=0.2")
     exporter.until(told)
-    driver.tell("gpus=8", "error=GpmSampleGet@3:999")
-    exporter.until(lambda found: shown(found, "gpu_sm_active_ratio") == set(range(8)) - {3})
+    driver.tell("gpus=8", *(f"error=GpmSampleGet@{gpu}:999" for gpu in range(8)))
+    exporter.until(lambda found: not found.all("gpu_sm_active_ratio"))
+    time.sleep(3)
+    driver.forget_calls()
     driver.tell("gpus=8")
 
     assert all_ok(exporter.until(told))
+    assert max(windows(driver)) < 2000
+
+
+def test_another_call_that_always_fails_does_not_interrupt_it(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=8", "error=GetPowerUsage@3:999")
+    exporter = start("--interval=0.3")
+    exporter.until(told)
+
+    for _ in range(20):
+        found = exporter.scrape()
+        assert told(found) or not all_ok(found)
+        time.sleep(0.05)
 
 
 def test_structures_are_those_of_the_wheel() -> None:

@@ -75,24 +75,24 @@ def test_processes_are_counted_and_not_named_unless_asked_for(driver: Driver, st
 def test_those_with_most_memory_are_named_and_the_others_are_one(
     driver: Driver, start: Starting, host: Host
 ) -> None:
-    host.add(FIRST, b"python3", f"0::/system.slice/docker-{ID}.scope")
+    host.add(FIRST + 2, b"python3", f"0::/system.slice/docker-{ID}.scope")
     host.add(FIRST + 1, b"ray::Actor")
     driver.tell(
         "gpus=1",
         use(FIRST + 3, 10, 5),
         use(FIRST + 1, 200, 20),
-        use(FIRST, 300, 30),
-        use(FIRST + 2, 40, 10),
-        use(FIRST, 100, kind="graphics"),
+        use(FIRST, 40, 10),
+        use(FIRST + 2, 300, 30),
+        use(FIRST + 2, 100, kind="graphics"),
     )
     found = start(*FAST, "--processes=2", f"--proc={host.folder}").until(worked)
 
     assert held(found) == {
-        (str(FIRST), "python3", ID[:12]): 300 * MIB,
+        (str(FIRST + 2), "python3", ID[:12]): 300 * MIB,
         (str(FIRST + 1), "ray::Actor", ""): 200 * MIB,
         ("", "other", ""): 50 * MIB,
     }
-    assert worked(found) == {str(FIRST): 0.3, str(FIRST + 1): 0.2, "": pytest.approx(0.15)}
+    assert worked(found) == {str(FIRST + 2): 0.3, str(FIRST + 1): 0.2, "": pytest.approx(0.15)}
 
 
 def test_processes_come_and_go(driver: Driver, start: Starting, host: Host) -> None:
@@ -168,6 +168,7 @@ def test_each_works_as_its_newest_sample_says(
     found = start(*FAST, "--processes=4").until(worked)
 
     assert worked(found) == {str(FIRST): 0.3}
+    assert found.value("gpu_exporter_collect_errors_total", call="GetProcessUtilization", code="garbage") == 1
 
 
 def test_where_nobody_works_there_is_nothing_and_no_error(driver: Driver, start: Starting) -> None:

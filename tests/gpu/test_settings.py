@@ -47,6 +47,7 @@ def test_new_settings_leave_no_gap_and_lose_no_counter(
 ) -> None:
     driver.tell("gpus=8", "xid=3:79:1")
     found = exporter.until(lambda found: found.value("gpu_xid_errors_total", gpu="3", xid="79") == 1)
+    driver.tell("gpus=8")
     before, at = exporter.workers(), found.value(AT) or 0
     assert found.value("gpu_devices_expected") == 4
     file.write("STEPWATCH_GPU_INTERVAL=0.5", "STEPWATCH_GPU_EXPECTED=9")

@@ -50,6 +50,18 @@ def test_the_highest_sample_between_two_readings_is_served(start: Starting) -> N
     assert found.value("gpu_utilization_window_max_ratio", gpu="3") == 0.63
 
 
+def test_an_impossible_sample_makes_the_others_no_less_true(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=8", "odd=808334905")
+    found = start("--interval=0.5").until(
+        lambda found: (
+            3 in shown(found, "gpu_utilization_window_max_ratio")
+            and found.all("gpu_exporter_collect_errors_total", call="GetSamples", code="garbage")
+        )
+    )
+
+    assert found.value("gpu_utilization_window_max_ratio", gpu="3") == 0.43
+
+
 def test_the_serial_number_is_told_only_on_request(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=8", "lost=5:15")
     found = start(*QUICK, "--serial=true").until(lambda found: len(shown(found)) == 7)

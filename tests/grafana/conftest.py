@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch import annotations, promql
+from stepwatch import annotations, dcgm, promql
 from stepwatch.config import load
 from stepwatch.deployment import InContainers
 from stepwatch.generate import CHECKOUT
@@ -35,6 +35,7 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
             "deployment": InContainers(),
             "promql": promql,
             "annotations": annotations,
+            "dcgm": dcgm,
         }
         return render_templates(CHECKOUT, context)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stepwatch.backtest.server import Prometheus
-from stepwatch.backtest.tape import START, Replayed
+from stepwatch.backtest.tape import Replayed
 
 SIGNALS = ("reward", "reward_max", "reward_min", "reward_std", "zero_std_ratio", "kl", "policy_kl", "entropy")
 SIGNALS += (
@@ -113,12 +113,11 @@ def write(prometheus: Prometheus, runs: Iterable[Replayed], folder: Path) -> Ite
 
 def _records(prometheus: Prometheus, runs: list[Replayed]) -> Iterator[tuple[Replayed, list[Values]]]:
     """What each run logged, record by record."""
-    last = START + max(len(run.steps) for run in runs)
-    found = {name: prometheus.over(f"max by (run) (rl_{name})", START, last) for name in SIGNALS}
+    found = {name: prometheus.records(f"max by (run) (rl_{name})") for name in SIGNALS}
     for run in runs:
         values = {name: of_runs[run.run] for name, of_runs in found.items() if run.run in of_runs}
-        times = range(START + 1, START + 1 + len(run.steps))
-        yield run, [{name: each[time] for name, each in values.items() if time in each} for time in times]
+        numbers = range(1, 1 + len(run.steps))
+        yield run, [{name: each[at] for name, each in values.items() if at in each} for at in numbers]
 
 
 def _lines(records: list[Values], steps: tuple[int, ...], fault: Fault, begins: int) -> Iterator[str]:

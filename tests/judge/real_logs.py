@@ -11,7 +11,7 @@ from unittest import mock
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged, Unjudged
 from stepwatch.backtest.rules import Rule
-from stepwatch.backtest.tape import START, Replayed
+from stepwatch.backtest.tape import Replayed
 from stepwatch.backtest.work import Backtest, prepared
 from stepwatch.config import Config
 from tests import real
@@ -65,10 +65,8 @@ def _note(found: dict[str, Verdict], files: Iterable[str], records: int, alarms:
 
 def broken(backtest: Backtest, signals: Iterable[str]) -> Iterator[tuple[str, list[set[int]]]]:
     """Each file with the records at which a signal is NaN or Inf, a set for each signal."""
-    last = START + max(len(run.steps) for run in backtest.runs)
     metrics = [f"max by (run) (rl_{signal})" for signal in signals]
     odd = [f"{metric} != {metric} or abs({metric}) == Inf" for metric in metrics]
-    found = [backtest.prometheus.over(expression, START, last) for expression in odd]
+    found = [backtest.prometheus.records(expression) for expression in odd]
     for run in backtest.runs:
-        times = [{time - START for time in each.get(run.run, ())} for each in found]
-        yield run.files[0], [{time for time in each if time <= len(run.steps)} for each in times if each]
+        yield run.files[0], [set(records) for each in found if (records := each.get(run.run))]

@@ -10,8 +10,8 @@ import pytest
 
 from stepwatch.__main__ import main
 from stepwatch.config import Config
+from stepwatch.effective import Alert, effective
 from stepwatch.globs import fits
-from stepwatch.limits import Alert, effective
 from tests.rules import rendered
 
 SETTINGS: dict[str, Any] = {

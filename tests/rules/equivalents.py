@@ -16,12 +16,18 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
     "EngineGone-warning": {"[2h])) > [0] ) -> 0.01": "changes are counted in whole numbers"},
     "EngineKVCacheFull-warning": {"sglang_num_queue_reqs) > [0]  -> 0.01": "requests are whole"},
     "EngineQueue-warning": {"sglang_num_queue_reqs) > [0]  -> 0.01": "requests are whole"},
+    "FabricDown-critical": {"gpu_fabric_state) > [0] < 3 -> 0.01": "states are whole numbers"},
+    "GPUECCUncorrectable-critical": {"> [0]  -> 0.01": _WHOLE},
+    "GPUExporterStale-warning": {"> [0]  -> 0.01": "GPUs are whole"},
+    "GPURecoveryNeeded-warning": {"> [0]  -> 0.01": "actions are whole numbers"},
     "GPUXid-critical": _XID,
     "GPUXid-warning": _XID,
+    "GPUsMissing-warning": {"> [0]  -> 0.01": "GPUs are whole"},
     "HostMemory-warning": {
         "14400)) [<] 0 -> <=": "a line is never exactly at 0",
         "14400)) < [0]  -> 0.01": "nor so close to it",
     },
+    "NVLinkErrors-warning": {"> [2]  -> 2.02": _WHOLE},
     "NotificationFailures-critical": {"> [0]  -> 0.01": _WHOLE},
     "RayNodeLost-warning": {"[2h])) > [0] ) -> 0.01": "changes are counted in whole numbers"},
     "RayWorkerOOM-warning": {

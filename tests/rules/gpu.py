@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.rules import boxes, links, memory_errors, slowed
 from tests.rules.cards import (
     HERE,
     NEIGHBOUR,
@@ -155,7 +156,18 @@ SCENARIOS: dict[tuple[str, str], tuple[Scenario, ...]] = {
     ("GPULost", "critical"): LOST,
     ("GPUXid", "critical"): xids(listed=79, unlisted=140, other=31),
     ("GPUXid", "warning"): xids(listed=63, unlisted=13, other=79),
+    ("GPUECCUncorrectable", "critical"): memory_errors.UNCORRECTABLE,
+    ("GPURowRemapPending", "warning"): memory_errors.PENDING,
+    ("GPURowRemapFailed", "warning"): memory_errors.FAILED,
+    ("GPURecoveryNeeded", "critical"): memory_errors.RECOVERY,
+    ("GPURecoveryNeeded", "warning"): memory_errors.RECOVERY_LATER,
+    ("GPUsMissing", "warning"): boxes.MISSING,
     ("GPUHot", "warning"): HOT,
+    ("GPUThermalThrottle", "warning"): slowed.HEAT,
+    ("GPUPowerBrake", "warning"): slowed.BRAKE,
     ("GPUMemoryHigh", "warning"): FULL,
     ("GPUIdleWhileRunning", "warning"): UNUSED,
+    ("NVLinkErrors", "warning"): links.LINK_ERRORS,
+    ("PCIeDegraded", "warning"): links.SLOW_LINK,
+    ("FabricDown", "critical"): links.CUT_OFF,
 }

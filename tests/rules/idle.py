@@ -18,6 +18,9 @@ DCGM = {"job": "dcgm", "instance": "a:9400", "gpu": "0"}
 DCGM_BUSY = selector("DCGM_FI_DEV_GPU_UTIL", **DCGM)
 DCGM_USED = selector("DCGM_FI_DEV_FB_USED", **DCGM)
 DCGM_FREE = selector("DCGM_FI_DEV_FB_FREE", **DCGM)
+RECORDED = {"instance": HERE["instance"], "gpu": HERE["gpu"], "UUID": HERE["uuid"], "device": "nvidia3"}
+RECORDED_BUSY = selector("DCGM_FI_DEV_GPU_UTIL", **RECORDED)
+RECORDED_USED = selector("DCGM_FI_DEV_FB_USED", **RECORDED)
 
 LATE = {STEPPED: "0+0x300", INTERVAL: "30+0x300", RUNNING: "1+0x300", FINISHED: "0+0x300", STEP: "640+0x300"}
 IN_USE = {USED: "9+0x300", TOTAL: "80+0x300"}
@@ -85,6 +88,11 @@ UNUSED = (
     ),
     Scenario(
         "by DCGM, hardly any in use", {**BY_DCGM, DCGM_USED: "8.01+0x300", DCGM_FREE: "72+0x300"}, {602: [IT]}
+    ),
+    Scenario(
+        "by ours, and recorded under NVIDIA's names as well",
+        {**IDLE, RECORDED_BUSY: "0+0x300", RECORDED_USED: "9000+0x300"},
+        {597: [], 602: [IT]},
     ),
     Scenario("one exporter idle, the other busy", {**IDLE, **BY_DCGM, DCGM_BUSY: "90+0x300"}, LEFT_ALONE),
     Scenario(

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from stepwatch import annotations, promql, render
+from stepwatch import annotations, dcgm, promql, render
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.models import Config
 from stepwatch.deployment import InContainers
@@ -44,6 +44,7 @@ def _files(settings: str) -> dict[PurePosixPath, bytes]:
         "deployment": InContainers(),
         "promql": promql,
         "annotations": annotations,
+        "dcgm": dcgm,
     }
     return render.render(CHECKOUT, context)
 
@@ -52,6 +53,11 @@ def _files(settings: str) -> dict[PurePosixPath, bytes]:
 def _rules(group: str, settings: str) -> list[dict[str, Any]]:
     (only,) = yaml.safe_load(_files(settings)[RULES / f"{group}.yml"])["groups"]
     return list(only["rules"])
+
+
+def recorded(group: str) -> list[dict[str, Any]]:
+    """The rules of a group that record what others may ask for."""
+    return [rule for rule in _rules(group, json.dumps(EVERYTHING)) if "record" in rule]
 
 
 def files(settings: Mapping[str, Any] = EVERYTHING) -> dict[PurePosixPath, bytes]:
@@ -65,8 +71,8 @@ def groups() -> list[str]:
 
 
 def rules(group: str, settings: Mapping[str, Any] = EVERYTHING) -> list[dict[str, Any]]:
-    """The rules of a group, such as `rl`."""
-    return list(_rules(group, json.dumps(settings)))
+    """The alert rules of a group, such as `rl`."""
+    return [rule for rule in _rules(group, json.dumps(settings)) if "alert" in rule]
 
 
 def rule(alert: str, severity: str, group: str = "rl") -> dict[str, Any]:

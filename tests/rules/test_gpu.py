@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -16,5 +18,14 @@ def test_fires_when_a_gpu_fails_or_is_not_made_use_of(
     rule: tuple[str, str], promtool: Path, tmp_path: Path
 ) -> None:
     found = rendered.rule(*rule, group="gpu")
-    groups = [scenario.group(rule[0], found["labels"]) for scenario in SCENARIOS[rule]]
-    unit.check(promtool, unit.write(tmp_path, "gpu", unit.silently([found]), groups))
+    every = attrgetter("interval")
+    files = [
+        unit.write(
+            tmp_path,
+            f"every-{interval}",
+            unit.silently([found]),
+            [scenario.group(rule[0], found["labels"]) for scenario in scenarios],
+        )
+        for interval, scenarios in groupby(sorted(SCENARIOS[rule], key=every), every)
+    ]
+    unit.check(promtool, *files)

@@ -11,7 +11,7 @@ import pytest
 from exporter.gpu import demo
 from stepwatch.annotations import LOST
 from stepwatch.xid import UNKNOWN, XIDS
-from tests.rules import cards, gpu, idle, rendered, xids
+from tests.rules import boxes, cards, gpu, idle, rendered, xids
 from tests.rules import promtool as unit
 from tests.rules.cards import CARD, HERE, OTHER_BOX, TARGET
 from tests.rules.gpu import SCENARIOS
@@ -26,7 +26,7 @@ INFO = {
 }
 HOLES = ("<no value>", "%!", "?", "NaN", "error calling", "{gpu}")
 
-ABOUT_GPUS = [rule for rule in SCENARIOS if rule[0] != "GPUIdleWhileRunning"]
+ABOUT_GPUS = [rule for rule in SCENARIOS if rule[0] not in ("GPUIdleWhileRunning", "GPUsMissing")]
 
 
 def _written(promtool: Path, folder: Path, rule: tuple[str, str], *groups: Group) -> list[Alert]:
@@ -127,6 +127,19 @@ def test_hot_is_said_in_words_that_are_right_on_both_sides_of_the_limit(
         f"GPU 3 at a:9411, GPU-3: {where} where it slows down, now at 92 C; limit: a margin of 5 C, "
         "for 2 min. First: fans, air flow and the room; then what runs on it."
     )
+
+
+def test_message_about_missing_gpus_names_the_box_and_how_many_are_left(
+    promtool: Path, tmp_path: Path
+) -> None:
+    series = {**boxes.WELL, boxes.EXPECTED: "5+0x99"}
+    group = Group("missing", series, [Moment(602, {"GPUsMissing": []})], interval=60)
+    (alert,) = _written(promtool, tmp_path, ("GPUsMissing", "warning"), group)
+    _check(alert)
+    assert alert.annotations["description"].startswith("a:9411: 3 missing, 2 work, for 5 min. First: ")
+    assert alert.annotations["dashboard_url"].endswith("/d/stepwatch-gpu?var-instance=a%3A9411")
+    silenced = urllib.parse.unquote(alert.annotations["silence_url"].partition("?filter=")[2])
+    assert silenced == '{alertname="GPUsMissing",instance="a:9411"}'
 
 
 def test_links_lead_to_the_box_and_silence_the_card(promtool: Path, tmp_path: Path) -> None:

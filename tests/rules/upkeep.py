@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.rules.boxes import STALE
 from tests.rules.series import EXPORTER, OTHER_EXPORTER, selector
 from tests.rules.stack import POLLED, PROMETHEUS, Labels, Scenario, by_the_minute
 
@@ -168,6 +169,7 @@ FAILURES = (
 
 SCENARIOS: dict[tuple[str, str], tuple[Scenario, ...]] = {
     ("SourceDown", "warning"): SOURCES,
+    ("GPUExporterStale", "warning"): STALE,
     ("SeriesLimit", "warning"): LEFT_OUT,
     ("ClockSkew", "warning"): CLOCKS,
     ("TSDBNearLimit", "warning"): ROOM,

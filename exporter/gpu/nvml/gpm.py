@@ -62,17 +62,56 @@ _BOARD = (
 )
 
 
+class _Answer(ctypes.Structure):
+    """``nvmlGpmMetric_t``; the texts at its end are not used."""
+
+    _fields_ = (
+        ("number", ctypes.c_uint),
+        ("code", ctypes.c_uint),
+        ("value", ctypes.c_double),
+        ("texts", ctypes.c_void_p * 3),
+    )
+
+
+class _Question(ctypes.Structure):
+    """``nvmlGpmMetricsGet_t``. The driver fills as many answers as it is asked for."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint),
+        ("count", ctypes.c_uint),
+        ("older", ctypes.c_void_p),
+        ("newer", ctypes.c_void_p),
+        ("answers", _Answer * _ROOM),
+    )
+
+    def __init__(self, metrics: tuple[Metric, ...]) -> None:
+        super().__init__(version=1, count=len(metrics))
+        for answer, metric in zip(self.answers, metrics, strict=False):
+            answer.number = metric.number
+
+    def ask(self, older: Any, newer: Any) -> list[_Answer]:
+        """Raises ``library.Error`` if the samples cannot be compared."""
+        self.older, self.newer = _address(older), _address(newer)
+        library.call("GpmMetricsGet", self)
+        return list(self.answers[: self.count])
+
+
+def _address(sample: Any) -> int | None:
+    return ctypes.cast(sample, ctypes.c_void_p).value
+
+
 class Window:
     """Means over the time since the last reading, which is kept as a sample in the driver's library.
 
     ``name`` is that of ``take``. The first reading gives nothing. One that comes too early gives what
-    the last one gave. Raises ``NVMLError`` where the GPU has no such counters.
+    the last one gave. Raises ``library.Error`` where the GPU has no such counters.
     """
 
     def __init__(self, name: str, take: Take, metrics: tuple[Metric, ...]) -> None:
         self._name = name
         self._take = take
         self._metrics = metrics
+        self._question = _Question(metrics)
         self._samples: list[Any] = []
         self._taken = -math.inf
         self._found: list[Found] = []
@@ -106,7 +145,7 @@ class Window:
         return self._compare(*self._samples) if len(self._samples) == 2 else []
 
     def _compare(self, older: Any, newer: Any) -> list[Found]:
-        answers = _ask(self._metrics, older, newer)
+        answers = self._question.ask(older, newer)
         codes = {answer.code for answer in answers}
         if errors.OK not in codes:
             raise library.Error(min(codes))
@@ -125,42 +164,6 @@ class Window:
 def _demand_support(handle: Any) -> None:
     if not library.call("GpmQueryDeviceSupport", handle).isSupportedDevice:
         raise library.Error(errors.NOT_SUPPORTED)
-
-
-class _Answer(ctypes.Structure):
-    """``nvmlGpmMetric_t``; the texts at its end are not used."""
-
-    _fields_ = (
-        ("number", ctypes.c_uint),
-        ("code", ctypes.c_uint),
-        ("value", ctypes.c_double),
-        ("texts", ctypes.c_void_p * 3),
-    )
-
-
-class _Question(ctypes.Structure):
-    """``nvmlGpmMetricsGet_t``. The driver fills as many answers as it is asked for."""
-
-    _fields_ = (
-        ("version", ctypes.c_uint),
-        ("count", ctypes.c_uint),
-        ("older", ctypes.c_void_p),
-        ("newer", ctypes.c_void_p),
-        ("answers", _Answer * _ROOM),
-    )
-
-
-def _ask(metrics: tuple[Metric, ...], older: Any, newer: Any) -> list[_Answer]:
-    question = _Question(1, len(metrics), _address(older), _address(newer))
-    answers: list[_Answer] = question.answers[: len(metrics)]
-    for answer, metric in zip(answers, metrics, strict=True):
-        answer.number = metric.number
-    library.call("GpmMetricsGet", question)
-    return answers
-
-
-def _address(sample: Any) -> int | None:
-    return ctypes.cast(sample, ctypes.c_void_p).value
 
 
 def calls() -> tuple[Call, ...]:

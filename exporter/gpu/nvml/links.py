@@ -78,8 +78,8 @@ class Links:
 
     def _count(self, handle: Any) -> list[Found]:
         (answer,) = self._ask_count.ask(handle)
-        if answer.value is None:
-            raise library.Error(answer.code or errors.NOT_SUPPORTED)
+        if answer.code:
+            raise library.Error(answer.code)
         self._learn(int(number(answer.value, _MOST)))
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from exporter.gpu.backend import NO_LABELS, Failure, Missing, ReadError, Reading, Tier
@@ -38,13 +39,13 @@ class Call(NamedTuple):
     forget: Callable[[], None] = _nothing
 
 
-def number(value: float, most: float = float("inf")) -> float:
-    """A number of the driver's.
+def number(value: float | None, most: float = float("inf")) -> float:
+    """A number of the driver's, at most ``most``.
 
     Raises:
         ReadError: there cannot be such a value, "garbage".
     """
-    if value in _NO_NUMBERS or not 0 <= value <= most:
+    if value is None or value in _NO_NUMBERS or not 0 <= value <= most:
         raise ReadError("garbage")
     return value
 
@@ -82,24 +83,31 @@ def either(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callabl
     return ask
 
 
-def parts(handle: Any, call: str, metric: str, ways: Mapping[tuple[str, str], Callable[[Any], float]]) -> Any:
+def parts(
+    handle: Any, call: str, metric: str, ways: Mapping[tuple[str, str], Callable[[Any], float]]
+) -> list[Found]:
     """A reading for each label and its way, as far as the GPU has it.
 
     Raises:
         library.Error: it has none of them.
     """
-    found = [_part(handle, call, metric, label, way) for label, way in ways.items()]
-    if all(isinstance(each, Missing) for each in found):
-        raise library.Error(errors.NOT_SUPPORTED)
-    return found
+    asked = [_part(call, metric, label, partial(way, handle)) for label, way in ways.items()]
+    lacking = [error for _, error in asked if error]
+    if len(lacking) == len(asked):
+        raise lacking[0]
+    return [found for found, _ in asked]
 
 
-def _part(handle: Any, call: str, metric: str, label: tuple[str, str], way: Callable[[Any], float]) -> Found:
+def _part(
+    call: str, metric: str, label: tuple[str, str], ask: Callable[[], float]
+) -> tuple[Found, library.Error | None]:
+    """What is told, and the error if the GPU or driver lacks it."""
+    name = f"{call}({label[1]})"
     try:
-        return Reading(metric, way(handle), dict([label]))
+        return Reading(metric, ask(), dict([label])), None
     except ReadError as problem:
-        return Failure(f"{call}({label[1]})", problem.code)
+        return Failure(name, problem.code), None
     except library.Error as error:
         if error.value not in errors.NOT_HERE:
             raise
-        return Missing(f"{call}({label[1]})", errors.name(error.value))
+        return Missing(name, errors.name(error.value)), error

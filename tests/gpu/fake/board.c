@@ -71,7 +71,7 @@ int nvmlDeviceGetSamples(Gpu *gpu, int kind, uint64_t after, int *type, unsigned
     for (unsigned n = 0; n < have && n < *count; n++) {
         memset(&out[n], 0xAA, sizeof out[n]);
         out[n].at = (first + n) * 100000;
-        out[n].value.small = number("util", 40 + gpu->number) + 20 * (n == 0);
+        out[n].value.small = number("util", 40 + gpu->number) + number("odd", 20) * (n == 0);
     }
     if (have < *count) *count = have;
     return OK;

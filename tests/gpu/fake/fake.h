@@ -4,9 +4,9 @@
    changed. One "key=value" a line; FN is a function without "nvml" and version, GPU a number, and
    "FN" alone means on every GPU:
      gpus=8                 how many there are
-     absent=3               this GPU is no longer listed, and those behind it get lower numbers
      profile=h200           h200, a100 (before Ada), a100-mig (split), rtx4080 (no HBM) or b200 (NVLink 5)
      driver=580.95.05       its version, on which numbers of fields depend
+     absent=3               this GPU is no longer listed, and those behind it get lower numbers
      init=9                 error of nvmlInit: 9 no driver, 18 version mismatch, 4 no permission
      lost=3:15              every call on this GPU gives the error, as does looking it up
      gone=3:15              the same, until NVML is opened anew
@@ -18,6 +18,7 @@
      held=FN[@GPU]          it waits for a file, in a state in which /proc shows it as unkillable
      segv=FN                this call crashes
      util=808334905         utilization in percent
+     odd=20                 by how much the oldest sample of a reading is above the others
      energy=7               millijoules
      power=300000           power draw in mW
      margin=37              degrees left
@@ -26,6 +27,7 @@
      fabric=3               state of the fabric
      field=ID:TYPE:VALUE    this field has this value in one of NVML's types
      refuse=ID:3            this field gives the error
+     untouched=ID:          this field is left as it was
      latency=40             microseconds that each field took
      xid=3:79:1             an Xid error of this GPU, once for each new line
      mig=3                  this GPU is split; with profile=a100-mig all are, into seven instances each
@@ -38,7 +40,8 @@
      process=3:compute:70:512:40   process 70 holds 512 MiB (-1 unknown) and has 40 % of the time
      crowd=3:1000           so many processes from 5000000 on that hold 1 MiB each
      growing=2              lists grow after their length was told, so many times
-   FAKE_NVML_LOG names a file that gets a line for each call: function and GPU. */
+   FAKE_NVML_LOG names a file that gets a line for each call: function and GPU. GpmWindow is no
+   call: it has the milliseconds between two samples that were compared. */
 
 #pragma once
 #define _GNU_SOURCE

@@ -77,7 +77,11 @@ static int field(Gpu *gpu, Field *out) {
     char line[64], *colon;
     unsigned first = kinds();
     if (told("refuse", out->id, line)) return atoi(line);
-    if (told("field", out->id, line)) return set(out, strtol(line, &colon, 10), colon + 1), OK;
+    if (told("field", out->id, line)) {
+        int type = strtol(line, &colon, 10);
+        set(out, type, colon + 1);
+        return OK;
+    }
     if (out->id >= known()) return INVALID;
     if (first && out->id >= first && out->id < first + 3)
         return set_number(out, U64, (1000.0 * (out->id - first + 1) + gpu->number) * SECOND);
@@ -96,6 +100,8 @@ int nvmlDeviceGetFieldValues(Gpu *gpu, int count, Field *out) {
     DEVICE("GetFieldValues");
     if (count < 1) return INVALID;
     for (int n = 0; n < count; n++) {
+        char nothing[64];
+        if (told("untouched", out[n].id, nothing)) continue;
         out[n].latency = number("latency", 40);
         out[n].error = field(gpu, &out[n]);
     }

@@ -64,6 +64,7 @@ int nvmlGpmMetricsGet(Question *question) {
     if (question->version != 1) return WRONG_VERSION;
     if (!older || !newer || !older->at || older->gpu != newer->gpu || older->gi != newer->gi) return INVALID;
     if (newer->at < older->at + LEAST_US) return NO_DATA;
+    note("GpmWindow", (newer->at - older->at) / 1000);
     for (Metric *metric = question->metrics; metric < question->metrics + question->count; metric++) {
         metric->error = told("gpmerror", metric->id, OK);
         metric->value = told("gpm", metric->id, usual(newer, metric->id));

@@ -1,0 +1,186 @@
+"""NVIDIA's own names for what is read here: those of DCGM's field list, with its units.
+
+Since DCGM 4.6 most fields have a second name, under which the value is the same, also where that name
+speaks of another unit. Both are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from exporter.exposition import Family
+from exporter.gpu.backend import NO_LABELS
+
+
+class Twin(NamedTuple):
+    """A metric of ours with exactly these labels is theirs, times the factor, under each of the names."""
+
+    metric: str
+    labels: Mapping[str, str]
+    names: tuple[str, ...]
+    factor: float
+    help: str
+
+
+def _twin(metric: str, names: str, factor: float, text: str, **labels: str) -> Twin:
+    told = tuple(f"DCGM_FI_{name}" for name in names.split())
+    return Twin(metric, labels or NO_LABELS, told, factor, text)
+
+
+MIB, MHZ, PERCENT, MILLI, NANO = 2.0**-20, 1e-6, 100.0, 1e3, 1e9
+
+TWINS = (
+    _twin("gpu_clock_hertz", "DEV_SM_CLOCK", MHZ, "SM clock in MHz.", domain="sm"),
+    _twin("gpu_clock_hertz", "DEV_MEM_CLOCK", MHZ, "Memory clock in MHz.", domain="memory"),
+    _twin(
+        "gpu_temperature_celsius",
+        "DEV_GPU_TEMP DEV_GPU_TEMP_CELSIUS",
+        1,
+        "Temperature of the GPU.",
+        sensor="gpu",
+    ),
+    _twin(
+        "gpu_temperature_celsius",
+        "DEV_MEMORY_TEMP DEV_MEMORY_TEMP_CELSIUS",
+        1,
+        "Temperature of the memory.",
+        sensor="memory",
+    ),
+    _twin("gpu_power_watts", "DEV_POWER_USAGE DEV_BOARD_POWER_WATTS", 1, "Power draw in W."),
+    _twin(
+        "gpu_power_limit_watts",
+        "DEV_ENFORCED_POWER_LIMIT DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
+        1,
+        "Power limit that holds in W.",
+        limit="enforced",
+    ),
+    _twin(
+        "gpu_energy_joules_total",
+        "DEV_TOTAL_ENERGY_CONSUMPTION",
+        MILLI,
+        "Energy in mJ since the driver was loaded.",
+    ),
+    _twin(
+        "gpu_pcie_replays_total",
+        "DEV_PCIE_REPLAY_COUNTER DEV_PCIE_REPLAY_TOTAL",
+        1,
+        "PCIe packets that were sent again.",
+    ),
+    _twin("gpu_utilization_ratio", "DEV_GPU_UTIL DEV_GPU_UTIL_RATIO", PERCENT, "Utilisation in percent."),
+    _twin(
+        "gpu_memory_controller_utilization_ratio",
+        "DEV_MEM_COPY_UTIL",
+        PERCENT,
+        "Utilisation of the memory's bandwidth in percent.",
+    ),
+    _twin(
+        "gpu_engine_utilization_ratio",
+        "DEV_ENC_UTIL",
+        PERCENT,
+        "Utilisation of the encoder in percent.",
+        engine="encoder",
+    ),
+    _twin(
+        "gpu_engine_utilization_ratio",
+        "DEV_DEC_UTIL",
+        PERCENT,
+        "Utilisation of the decoder in percent.",
+        engine="decoder",
+    ),
+    _twin("gpu_memory_total_bytes", "DEV_FB_TOTAL", MIB, "Memory in MiB."),
+    _twin("gpu_memory_free_bytes", "DEV_FB_FREE", MIB, "Free memory in MiB."),
+    _twin("gpu_memory_used_bytes", "DEV_FB_USED", MIB, "Used memory in MiB."),
+    _twin("gpu_memory_reserved_bytes", "DEV_FB_RESERVED", MIB, "Memory in MiB that the driver keeps."),
+    _twin(
+        "gpu_clock_event_seconds_total",
+        "DEV_POWER_VIOLATION",
+        NANO,
+        "Time in ns at the power limit.",
+        reason="power_cap",
+    ),
+    _twin(
+        "gpu_ecc_volatile_errors_total",
+        "DEV_ECC_SBE_VOL_TOTAL",
+        1,
+        "Corrected memory errors since the driver was loaded.",
+        type="corrected",
+    ),
+    _twin(
+        "gpu_ecc_volatile_errors_total",
+        "DEV_ECC_DBE_VOL_TOTAL",
+        1,
+        "Uncorrected memory errors since the driver was loaded.",
+        type="uncorrected",
+    ),
+    _twin(
+        "gpu_remapped_rows_total",
+        "DEV_UNCORRECTABLE_REMAPPED_ROWS DEV_ROW_REMAP_UNCORRECTABLE_TOTAL",
+        1,
+        "Rows of memory replaced for uncorrectable errors.",
+        cause="uncorrectable",
+    ),
+    _twin(
+        "gpu_remapped_rows_total",
+        "DEV_CORRECTABLE_REMAPPED_ROWS DEV_ROW_REMAP_CORRECTABLE_TOTAL",
+        1,
+        "Rows of memory replaced for correctable errors.",
+        cause="correctable",
+    ),
+    _twin(
+        "gpu_row_remap_failed",
+        "DEV_ROW_REMAP_FAILURE DEV_ROW_REMAP_FAILED",
+        1,
+        "1 if a row could not be replaced.",
+    ),
+    _twin(
+        "gpu_graphics_active_ratio",
+        "PROF_GR_ENGINE_ACTIVE PROF_GR_ENGINE_UTIL_RATIO",
+        1,
+        "Share of time in which any engine worked.",
+    ),
+    _twin(
+        "gpu_sm_active_ratio",
+        "PROF_SM_ACTIVE PROF_SM_UTIL_RATIO",
+        1,
+        "Share of time in which multiprocessors had a warp.",
+    ),
+    _twin(
+        "gpu_sm_occupancy_ratio",
+        "PROF_SM_OCCUPANCY PROF_SM_OCCUPANCY_RATIO",
+        1,
+        "Share of the warps that multiprocessors can hold.",
+    ),
+    _twin(
+        "gpu_pipe_active_ratio",
+        "PROF_PIPE_TENSOR_ACTIVE PROF_TENSOR_UTIL_RATIO",
+        1,
+        "Share of time in which tensor units worked.",
+        pipe="tensor",
+    ),
+    _twin(
+        "gpu_dram_active_ratio",
+        "PROF_DRAM_ACTIVE PROF_DRAM_UTIL_RATIO",
+        1,
+        "Share of time in which memory was read or written.",
+    ),
+    _twin("gpu_pcie_transmit_bytes_per_second", "PROF_PCIE_TX_BYTES", 1, "Bytes sent per second over PCIe."),
+    _twin(
+        "gpu_pcie_receive_bytes_per_second", "PROF_PCIE_RX_BYTES", 1, "Bytes received per second over PCIe."
+    ),
+)
+LINKS = _twin(
+    "",
+    "DEV_NVLINK_BANDWIDTH_TOTAL DEV_NVLINK_THROUGHPUT_TOTAL",
+    1e-6,
+    "MB per second over NVLink.",
+)
+"""They call it a counter and give a rate, and so it is here: of the bytes since the last reading."""
+LINK_BYTES = ("gpu_nvlink_transmit_bytes_total", "gpu_nvlink_receive_bytes_total")
+XID = _twin("gpu_xid_errors_total", "DEV_XID_ERRORS DEV_XID_ERROR", 1, "The last Xid error, 0 if none came.")
+
+
+def families(twin: Twin) -> list[Family]:
+    """The twin's metrics. A counter of ours is untyped: under their names it may not be called one."""
+    kind = "untyped" if twin.metric.endswith("_total") and twin is not XID else "gauge"
+    return [Family(name, kind, twin.help) for name in twin.names]

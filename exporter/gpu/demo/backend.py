@@ -1,0 +1,64 @@
+"""Simulated GPUs that train a model together. A sick one gets hot and reports errors of its memory.
+
+All values follow from the seed and the clock, so two readings at one time agree.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from exporter.gpu.backend import Card, Event, Extras, Reading
+from exporter.gpu.demo import sickness
+from exporter.gpu.demo.card import DemoCard
+from exporter.gpu.demo.moment import Moment
+from exporter.gpu.demo.profiles import KNOWN
+
+
+class Demo:
+    """The GPUs and their errors. ``clock`` in seconds; ``sleep`` waits that long."""
+
+    def __init__(
+        self,
+        extras: Extras,
+        seed: int = 7,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._extras = extras
+        self._profile = KNOWN[extras.profile]
+        self._seed = seed
+        self._clock = clock
+        self._sleep = sleep
+        self._started = 0.0
+        self._errors = 0
+        self._cards: list[Card] = []
+
+    def open(self) -> None:
+        self._started = self._clock()
+        self._cards = [self._card(number) for number in range(self._profile.gpus)]
+
+    def _card(self, number: int) -> Card:
+        sick = number == self._extras.sick
+        return DemoCard(Moment(self._profile, self._extras, number, self._seed, 0.0, sick), self._seconds)
+
+    def _seconds(self) -> float:
+        return self._clock() - self._started
+
+    def system(self) -> list[Reading]:
+        labels = {"driver_version": "demo", "cuda_version": "demo", "nvml_version": "demo"}
+        return [Reading("gpu_driver_info", 1, labels)]
+
+    def cards(self) -> list[Card]:
+        return self._cards
+
+    def events(self, seconds: float) -> list[Event]:
+        sick = [card for card in self._cards if card.number == self._extras.sick]
+        if not sick or sickness.errors_after(self._seconds()) <= self._errors:
+            self._sleep(seconds)
+            return []
+        self._errors += 1
+        return [Event(sick[0].uuid, self._profile.xid, time.time())]
+
+    def close(self) -> None:
+        """There is nothing to let go of."""

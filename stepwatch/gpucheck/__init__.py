@@ -1,0 +1,1 @@
+"""``python -m stepwatch gpu-check``: what the GPU exporter says, held against ``nvidia-smi`` and NVML."""

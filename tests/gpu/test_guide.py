@@ -1,0 +1,59 @@
+"""docs/gpu.md says to people what the exporter says to programs."""
+
+from __future__ import annotations
+
+import re
+
+from exporter.gpu.backend import PROFILES
+from exporter.gpu.contract import NVML_REASONS
+from exporter.gpu.dcgm.names import LINKS, TWINS, XID
+from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
+from exporter.gpu.options import parser
+from stepwatch.gpucheck.command import BEGIN, END
+from tests.gpu.exporter import ROOT
+
+PAGE = (ROOT / "docs/gpu.md").read_text()
+
+
+def section(heading: str) -> str:
+    return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def test_every_reason_has_a_cure() -> None:
+    listed = section("When gpu_exporter_nvml_up is 0")
+    for reason in NVML_REASONS.keys() - {"ok"}:
+        assert f"`{reason}`" in listed, reason
+
+
+def test_every_flag_is_told_with_its_default() -> None:
+    rows = [line for line in section("Flags").splitlines() if line.startswith("| `--")]
+    for action in parser({})._actions:
+        for flag in action.option_strings:
+            if flag.startswith("--") and flag != "--help":
+                (row,) = (row for row in rows if f"`{flag}`" in row)
+                assert plain(action.default) in row, flag
+
+
+def plain(default: object) -> str:
+    """A default as people write it."""
+    if isinstance(default, float):
+        return f"{default:g}"
+    return "none" if default is None else str(default).lower()
+
+
+def test_every_metric_that_is_named_exists() -> None:
+    known = {family.name for family in (*GPU_FAMILIES, *BOX_FAMILIES)}
+    known |= {name for twin in (*TWINS, LINKS, XID) for name in twin.names}
+    named = set(re.findall(r"`(gpu_[a-z_]+|DCGM_\w+)\b(?!\*)", PAGE)) - {"gpu_mig_memory_"}
+
+    assert named
+    assert named <= known
+
+
+def test_every_profile_is_told_and_how_many_of_nvidia_s_names_there_are() -> None:
+    assert all(f"`{profile}`" in section("Flags") for profile in PROFILES)
+    assert f"gives {len(TWINS) + 2} of our values" in section("Dashboards made for NVIDIA's exporter")
+
+
+def test_the_place_for_a_real_card_s_figures_is_there() -> None:
+    assert PAGE.count(BEGIN) == PAGE.count(END) == 1
