@@ -130,7 +130,6 @@ class _Client:
         self._incoming = b""
         self._outgoing = memoryview(b"")
         self._later: Later | None = None
-        self._body = False
         self._wants_body = True
         self._last = False
 
@@ -151,7 +150,7 @@ class _Client:
             except BlockingIOError:
                 return selectors.EVENT_WRITE
             self._answer()
-        return self._end() if self._last and not self.waits else selectors.EVENT_READ
+        return 0 if self._last and not self.waits else selectors.EVENT_READ
 
     def _receive(self) -> bool:
         if self.waits and len(self._incoming) > LONGEST_REQUEST:
@@ -162,13 +161,6 @@ class _Client:
             return True
         self._incoming += block
         return bool(block)
-
-    def _end(self) -> int:
-        """Nothing more is answered. Closing on a body that still comes would cut off the answer."""
-        if not self._body or len(self._incoming) > LONGEST_REQUEST:
-            return 0
-        self.sock.shutdown(socket.SHUT_WR)
-        return selectors.EVENT_READ
 
     def _answer(self) -> None:
         """Answer the next request that is whole, once the last answer is out."""
@@ -204,7 +196,6 @@ class _Client:
         }
         sends = told.get("content-length", "0") != "0" or "transfer-encoding" in told
         alive = told.get("connection", "keep-alive" if version == "HTTP/1.1" else "close") == "keep-alive"
-        self._body = sends
         self._last = sends or not alive
         self._wants_body = method != "HEAD"
         path, _, query = target.partition("?")
