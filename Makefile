@@ -13,11 +13,12 @@ export RUNS CONFIG TO RUN NOTE FOR
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert mark silence alerts inspect gpu-check backtest generate test check bench mutate formats judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence alerts gpu-release inspect gpu-check backtest generate test check bench mutate formats judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo "  RUNS=folder DEMO=1 NATIVE=1 for up, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
+	@echo "  FOR=time for silence and gpu-release,"
 	@echo "  CONFIG=file for all of these, ARGS='-k name' for test and bench,"
 	@echo "  ARGS=--suggest for backtest, JOBS=number for test"
 
@@ -44,6 +45,9 @@ silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 
 alerts: runtime ## Show the limits that hold, for all runs or one: make alerts RUN=name
 	@$(STEPWATCH) alerts $(WITH) $${RUN:+-- "$$RUN"}
+
+gpu-release: runtime ## Let go of the GPUs, to reset one or change MIG: make gpu-release FOR=60s
+	@$(STEPWATCH) gpu-release $(WITH) $${FOR:+"--for=$$FOR"}
 
 inspect: runtime ## Show what is read of logs or a page: make inspect RUNS=folder, file or URL
 	@$(STEPWATCH) inspect $(WITH) "$${RUNS:-./runs}"

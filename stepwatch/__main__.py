@@ -21,6 +21,7 @@ from stepwatch.mark import mark
 from stepwatch.native.state import State
 from stepwatch.native.status import NOT_RUNNING
 from stepwatch.pending import instead_of_usual, pending
+from stepwatch.release import gpu_release
 from stepwatch.silence import silence
 from stepwatch.testalert.command import send_test
 from stepwatch.unmatched import unmatched
@@ -56,8 +57,8 @@ def _run(options: argparse.Namespace) -> int:
         _tell_unmatched(options.config or DEFAULT)
         return code
     config = options.config or place.config() or DEFAULT
-    if options.command in ("mark", "silence", "alerts"):
-        return _about_a_run(options, config)
+    if options.command in ("mark", "silence", "alerts", "gpu-release"):
+        return _by_a_part(options, config)
     stack = choice.running(config, place, _say)
     if options.command == "test-alert":
         return send_test(config, options.receiver, stack, _say)
@@ -74,7 +75,10 @@ def _without_stack(options: argparse.Namespace, config: Path) -> int:
     return backtest(options, config, _say)
 
 
-def _about_a_run(options: argparse.Namespace, config: Path) -> int:
+def _by_a_part(options: argparse.Namespace, config: Path) -> int:
+    """What a part of the stack is asked for, or its configuration alone tells."""
+    if options.command == "gpu-release":
+        return gpu_release(config, options.span, _say)
     if options.command == "mark":
         return mark(config, options.run, options.note, _say)
     if options.command == "silence":
@@ -127,6 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     # Texts: a path would take one of the slashes of an address away.
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
     looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
+    releasing = _command(commands, "gpu-release", "let go of the GPUs for a while, so that one can be reset")
+    releasing.add_argument("--for", dest="span", default="60s", metavar="TIME", help="default: %(default)s")
     checking = _command(commands, "gpu-check", "hold the GPU exporter against nvidia-smi and NVML")
     checking.add_argument("--page", type=Path, default=CHECKOUT / "docs/gpu.md", help="gets the table")
     add_options(_command(commands, "backtest", "tell which alerts old runs would have raised"))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from stepwatch.config.models import Config
 from stepwatch.promql import THIS, THIS_GPU, THIS_RUN, TOLD_FOR
-from stepwatch.recovery import ACTIONS
+from stepwatch.recovery import ACTIONS, RESET
 from stepwatch.recovery import UNKNOWN as UNKNOWN_ACTION
 from stepwatch.xid import UNKNOWN, XIDS
 
@@ -34,11 +34,11 @@ class Subject(NamedTuple):
 LOST = {
     "lost": (
         "the driver has lost it",
-        "move its runs, then `nvidia-smi --gpu-reset -i {gpu}`; if that fails, power-cycle the box",
+        f"move its runs, then {RESET}; if that fails, power-cycle the box",
     ),
     "reset_required": (
         "it needs a reset",
-        "stop what runs on it, then `nvidia-smi --gpu-reset -i {gpu}`",
+        f"stop what runs on it, then {RESET}",
     ),
     "no_permission": (
         "the GPU exporter may not read it",
@@ -198,8 +198,17 @@ def recovery() -> str:
     return "{{ $action := $value | printf `%.0f` }}" + _one_of("$action", known, _sentence(*UNKNOWN_ACTION))
 
 
+def reset() -> str:
+    """How the alert's GPU is reset."""
+    return _of_this_gpu(RESET)
+
+
 def _sentence(means: str, first: str) -> str:
-    return f"{means}. First: {first}.".replace("{gpu}", "{{ $labels.gpu }}")
+    return _of_this_gpu(f"{means}. First: {first}.")
+
+
+def _of_this_gpu(text: str) -> str:
+    return text.replace("{gpu}", "{{ $labels.gpu }}")
 
 
 def _one_of(word: str, texts: Mapping[str, str], otherwise: str) -> str:

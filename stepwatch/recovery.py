@@ -16,10 +16,13 @@ class Action(NamedTuple):
     first: str
 
 
+RESET = "`make gpu-release`, `nvidia-smi --gpu-reset -i {gpu}`"
+"""Nobody may have the GPU open while it is reset, nor may Stepwatch."""
+
 _REBOOT = "stop what runs on the box, and reboot it; resume from an older checkpoint"
 
 ACTIONS = {
-    1: Action("a reset", "stop what runs on it, then `nvidia-smi --gpu-reset -i {gpu}`"),
+    1: Action("a reset", f"stop what runs on it, then {RESET}"),
     2: Action("a reboot: the system may be left in an odd state", _REBOOT),
     3: Action(
         "an end of all traffic between GPUs",
@@ -27,7 +30,7 @@ ACTIONS = {
     ),
     4: Action(
         "a reset when its runs are over; it works until then, with less",
-        "let its runs end, then `nvidia-smi --gpu-reset -i {gpu}`",
+        f"let its runs end, then {RESET}",
     ),
     5: Action("its NVLink domain of several boxes to be recovered", "look at nvidia-imex on all its boxes"),
     6: Action("a reset of its PCIe bus", "move its runs, then power-cycle the box"),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stepwatch.recovery import RESET
+
 
 class Xid(NamedTuple):
     """What a code means, and what to do first; both are parts of a sentence."""
@@ -17,8 +19,8 @@ class Xid(NamedTuple):
 
 
 _PROGRAM = "look at the end of the run's log; suspect the card only if other programs fail on it too"
-_RESET = "stop what runs on it, then `nvidia-smi --gpu-reset -i {gpu}`"
-_LATER = "let its runs end, then `nvidia-smi --gpu-reset -i {gpu}`"
+_RESET = f"stop what runs on it, then {RESET}"
+_LATER = f"let its runs end, then {RESET}"
 _POWER = "move its runs, then power-cycle the box; if it comes again, the slot, the cables, the card"
 _LINK = "`nvidia-smi nvlink --errorcounters -i {gpu}`; runs over several GPUs hang or fail until it is reset"
 _REBOOT = "stop what runs on it, then reset it; if that hangs, reboot the box"

@@ -1,0 +1,50 @@
+"""``python -m stepwatch gpu-release``: Stepwatch lets go of the GPUs, so that one can be reset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepwatch import pages
+from stepwatch.config import Duration, Refused, load
+from stepwatch.tables import Say
+
+LONGEST = Duration.parse("1h")
+"""As for the exporter; GPUs that nobody watches should not be forgotten."""
+
+END_SECONDS = 15
+"""A driver that hangs may hold the devices for a while."""
+
+
+def gpu_release(config: Path, span: str, say: Say) -> int:
+    """Have the GPU exporter of this stack close the devices for a while, or take them back for a span of 0.
+
+    Returns:
+        0: it has.
+
+    Raises:
+        Refused: `span` is no such time, the exporter does not answer, or the driver holds the devices.
+    """
+    settings, duration = load(config), _duration(span)
+    exporter = f"http://{settings.address('gpu')}"
+    seconds = duration.milliseconds // 1000
+    answer = pages.post(f"{exporter}/-/release?seconds={seconds}", timeout=END_SECONDS)
+    if answer is None:
+        raise Refused(pages.unanswered("The GPU exporter", exporter))
+    if not answer.done:
+        raise Refused(answer.text)
+    if seconds:
+        say(f"Stepwatch has closed the GPUs for {duration}; no alert tells of them meanwhile.")
+        say("Now: `nvidia-smi --gpu-reset -i N`. Sooner back: `make gpu-release FOR=0s`.")
+    else:
+        say("The GPUs are read again.")
+    return 0
+
+
+def _duration(span: str) -> Duration:
+    try:
+        duration = Duration.parse(span)
+    except ValueError as error:
+        raise Refused(f"{span} {error}. Expected: a time such as 60s or 5m. Cure: write it so.") from error
+    if duration > LONGEST:
+        raise Refused(f"{span} is too long. Expected: at most {LONGEST}. Cure: ask again when it is over.")
+    return duration
