@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from stepwatch.config.models import Config
-from stepwatch.promql import THIS, THIS_GPU, THIS_RUN, TOLD_FOR
+from stepwatch.config.quantities import Duration
+from stepwatch.promql import THIS, THIS_GPU, THIS_RUN, TOLD_FOR, seconds
 from stepwatch.recovery import ACTIONS, RESET
 from stepwatch.recovery import UNKNOWN as UNKNOWN_ACTION
 from stepwatch.xid import UNKNOWN, XIDS
@@ -175,6 +176,11 @@ def gpu() -> str:
         f'{{{{ with {model} }}}} ({{{{ . | first | label "name" }}}}){{{{ end }}}}'
         "{{ with $labels.uuid }}, {{ . }}{{ end }}"
     )
+
+
+def lasting(span: Duration) -> str:
+    """What a limit says at its end that must be passed for so long."""
+    return f", for {seconds(span.seconds)}."
 
 
 def lost() -> str:
