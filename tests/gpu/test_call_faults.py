@@ -147,7 +147,8 @@ class Call:
         self.repeated = self._asked()
 
     def _asked(self) -> set[str]:
-        return {name for name, gpu in self.driver.calls() if gpu > 0}
+        """Names in the library's log; one of them is a remark, and no call."""
+        return {name for name, gpu in self.driver.calls() if gpu > 0} - {"GpmWindow"}
 
     def lose(self, gpus: Iterable[int]) -> None:
         """So that everything is asked anew, as at the start, of GPUs that are back."""

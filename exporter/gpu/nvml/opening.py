@@ -48,6 +48,8 @@ class Opening:
         self._thread.join(seconds)
         if self._problem is not None:
             raise self._problem
+        if self._card is None and not self._thread.is_alive():
+            raise BackendError("crashed")
         return self._card or self
 
     def find(self) -> None:
