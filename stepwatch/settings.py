@@ -35,8 +35,10 @@ class Settings:
 
     def changed(self) -> float:
         """When the last of the files was written or removed, in Unix seconds."""
-        files = {file for pattern in self.files for file in Path(self.folder).glob(pattern)}
-        folders = {file.parent for file in files}
+        folder = Path(self.folder)
+        files = {file for pattern in self.files for file in folder.glob(pattern)}
+        # What was removed changed the folder. One in which others' files are too says nothing of these.
+        folders = {file.parent for pattern in self.files if "*" in pattern for file in folder.glob(pattern)}
         return max((path.stat().st_mtime for path in files | folders), default=0.0)
 
 

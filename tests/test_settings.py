@@ -1,0 +1,36 @@
+"""When the files of a part last changed, by their times."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stepwatch import settings
+
+
+def written(file: Path, at: float) -> None:
+    """A file that was put in its place at a time, which its folder notes too."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    for path in (file, file.parent):
+        os.utime(path, (at, at))
+
+
+def test_the_file_of_one_part_says_nothing_of_another_that_stands_beside_it(tmp_path: Path) -> None:
+    written(tmp_path / "exporter/generated/gpu.env", 100)
+    written(tmp_path / "exporter/generated/runs.env", 200)
+
+    assert settings.of_gpu(tmp_path).changed() == 100
+    assert settings.of_exporter(tmp_path).changed() == 200
+
+
+def test_a_rule_file_that_was_removed_is_a_change(tmp_path: Path) -> None:
+    rules = tmp_path / "prometheus/generated/rules"
+    written(tmp_path / "prometheus/generated/prometheus.yml", 100)
+    written(rules / "rl.yml", 100)
+    written(rules / "old.yml", 100)
+    assert settings.of_prometheus(tmp_path).changed() == 100
+    (rules / "old.yml").unlink()
+    os.utime(rules, (300, 300))
+
+    assert settings.of_prometheus(tmp_path).changed() == 300
