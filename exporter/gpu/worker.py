@@ -6,6 +6,7 @@ another one, which loads the library anew.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -67,6 +68,7 @@ class Worker:
         for reader in self._readers:
             reader.start()
         self._ear.start()
+        gc.freeze()  # what is there now stays: the collector need not look at it each time
         reason = self._cycle(system)
         self._close()
         return 0 if reason == source.OK else FRESH

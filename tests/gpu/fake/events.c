@@ -21,7 +21,7 @@ int nvmlDeviceRegisterEvents(Gpu *gpu, uint64_t types, void *set) {
 int nvmlEventSetWait_v2(void *set, Event *out, unsigned milliseconds) {
     SYSTEM("EventSetWait");
     (void)set;
-    for (uint64_t until = clock_us() + milliseconds * 1000ull;; sleep_ms(100)) {
+    for (uint64_t until = clock_us() + milliseconds * 1000ull;; sleep_ms(200)) {
         char line[64];
         int fresh = value("xid", 0, line) && strcmp(line, last_xid);
         if (fresh && registered & 1ull << atoi(line)) {
