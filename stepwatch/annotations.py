@@ -57,6 +57,10 @@ LOST = {
         "the driver answers with an error that it has no name for",
         "if the exporter is in a container, recreate it; else `dmesg | grep -i xid`",
     ),
+    "mig_changed": (
+        "it was split anew (MIG), and is not read yet as it is now",
+        "wait a minute; then the GPU exporter's log",
+    ),
     "crashed": (
         "the driver's library crashes",
         "the GPU exporter's log, and `dmesg | grep -i xid`",
@@ -214,7 +218,8 @@ def _sentence(means: str, first: str) -> str:
 
 
 def _of_this_gpu(text: str) -> str:
-    return text.replace("{gpu}", "{{ $labels.gpu }}")
+    """By its UUID where that is known: numbers change when a GPU is lost."""
+    return text.replace("{gpu}", "{{ or $labels.uuid $labels.gpu }}")
 
 
 def _one_of(word: str, texts: Mapping[str, str], otherwise: str) -> str:

@@ -18,6 +18,11 @@ END_SECONDS = 15
 def gpu_release(config: Path, span: str, say: Say) -> int:
     """Have the GPU exporter of this stack close the devices for a while, or take them back for a span of 0.
 
+    Args:
+        config: The configuration file.
+        span: For how long: a number of seconds, or a time such as `5m`.
+        say: Gets each line.
+
     Returns:
         0: it has.
 
@@ -33,8 +38,9 @@ def gpu_release(config: Path, span: str, say: Say) -> int:
     if not answer.done:
         raise Refused(answer.text)
     if seconds:
-        say(f"Stepwatch has closed the GPUs for {duration}; no alert tells of them meanwhile.")
-        say("Now: `nvidia-smi --gpu-reset -i N`. Sooner back: `make gpu-release FOR=0s`.")
+        say(f"Stepwatch has closed the GPUs for {duration}; no new alert tells of them meanwhile.")
+        say("Now, as root: `nvidia-smi --gpu-reset -i N`. Who else has them open: `fuser -v /dev/nvidia*`.")
+        say("Sooner back: `make gpu-release FOR=0`.")
     else:
         say("The GPUs are read again.")
     return 0
@@ -42,7 +48,7 @@ def gpu_release(config: Path, span: str, say: Say) -> int:
 
 def _duration(span: str) -> Duration:
     try:
-        duration = Duration.parse(span)
+        duration = Duration.parse(f"{span}s" if span.isdecimal() else span)
     except ValueError as error:
         raise Refused(f"{span} {error}. Expected: a time such as 60s or 5m. Cure: write it so.") from error
     if duration > LONGEST:

@@ -13,7 +13,8 @@ from threading import Event
 from exporter.gpu.backend import Extras
 from exporter.gpu.box import Box
 from exporter.gpu.child import Child
-from exporter.gpu.contract import FRESH, NVML_REASONS
+from exporter.gpu.contract import FRESH
+from exporter.gpu.journal import Journal
 from exporter.gpu.keeper import Keeper, Limits
 from exporter.gpu.options import parse
 from exporter.gpu.outage import Outage
@@ -60,7 +61,7 @@ class Front:
         self.keeper = Keeper(lambda: _child(options), self.box, self.pace, _limits(options))
         self.pages = Pages(self.box, self.pace, self.keeper)
         self.box.settled = time.time()
-        self._said = self.box.reason(time.monotonic())
+        self.journal = Journal(self.box, time.monotonic())
 
     def take(self, options: argparse.Namespace | None) -> None:
         """Go on with other options; ``None``: those that there were cannot be used."""
@@ -74,16 +75,14 @@ class Front:
         print("New settings: reading goes on with them.", flush=True)
 
     def tick(self) -> None:
-        """Do what is due; say it when the driver comes or goes."""
+        """Do what is due; say it when the driver or a GPU comes or goes."""
         now = time.monotonic()
         if self.asked.is_set():
             self.asked.clear()
             self.keeper.release(RELEASE_SECONDS, now)
         self.keeper.tick(now, time.time())
-        reason = self.box.reason(now)
-        if reason != self._said:
-            print(f"NVML {reason}: {NVML_REASONS.get(reason, 'an error of the driver.')}", flush=True)
-            self._said = reason
+        for line in self.journal.lines(now):
+            print(line, flush=True)
 
     def hopeless(self) -> bool:
         """Does only a restart help? Says so."""

@@ -97,16 +97,28 @@ class Box:
         return sum(reason == OK for reason in self._cards.values())
 
     @property
+    def split_anew(self) -> bool:
+        """Is there a GPU that only has to be read by a new worker? As last heard."""
+        return contract.MIG_CHANGED in self._cards.values()
+
+    @property
     def well(self) -> bool:
         """Could every GPU be read that was ever seen, and was there one? As last heard."""
         return self._nvml == OK and self.working >= max(self._most, self.expected, 1)
 
     def _named(self, cards: Iterable[tuple[int, str, str]]) -> dict[Gpu, str]:
-        """Reasons by GPU. One that cannot be asked for its UUID is taken for the one that had its number."""
+        """Reasons by GPU. One that cannot be asked for its UUID is taken for the one that had its number.
+
+        Some drivers call a lost GPU unknown. All at once are not lost: their devices were taken from us.
+        """
         told = list(cards)
         present = {uuid for _, uuid, _ in told}
         missing = {number: uuid for uuid, number in self._numbers.items() if uuid not in present}
-        return {(number, uuid or missing.get(number, "")): reason for number, uuid, reason in told}
+        words = {} if all(reason == contract.UNKNOWN for *_, reason in told) else {contract.UNKNOWN: "lost"}
+        return {
+            (number, uuid or missing.get(number, "")): words.get(reason, reason)
+            for number, uuid, reason in told
+        }
 
     def page(self, now: float) -> bytes:
         """The whole page. ``now`` in seconds of the steady clock."""
@@ -145,11 +157,15 @@ class Box:
         yield families.SETTINGS, [({}, self.usable)]
         yield families.SETTINGS_AT, [({}, self.settled)] if self.settled else []
 
-    def _up(self, reason: str) -> Iterator[Sample]:
-        """Every GPU that was ever seen: one that the driver no longer lists is lost."""
+    @property
+    def gpus(self) -> dict[Gpu, str]:
+        """Why each GPU that was ever seen is up or down: one that the driver no longer lists is lost."""
         present = {uuid for _, uuid in self._cards}
         lost = {(number, uuid): "lost" for uuid, number in self._numbers.items() if uuid not in present}
-        for (number, uuid), why in {**self._cards, **lost}.items():
+        return {**self._cards, **lost}
+
+    def _up(self, reason: str) -> Iterator[Sample]:
+        for (number, uuid), why in self.gpus.items():
             now = why if reason == OK else reason
             yield {"gpu": str(number), "uuid": uuid, "reason": now}, now == OK
 

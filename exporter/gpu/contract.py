@@ -14,6 +14,12 @@ FRESH = 75
 RELEASED = "released"
 """What stands for the reason while somebody wanted the devices let go of."""
 
+UNKNOWN = "unknown"
+"""What NVML calls errors that it has no word for: of one GPU, that it is lost."""
+
+MIG_CHANGED = "mig_changed"
+"""Why a GPU is down that was split anew, until NVML is opened anew."""
+
 CLOCK_EVENTS = {
     0x1: "idle",
     0x2: "application_clocks",

@@ -47,6 +47,7 @@ class Keeper:
         self._pause = limits.retry
         self._next = 0.0
         self._outdated = False
+        self._hastened = False
 
     def tick(self, now: float, wall: float) -> None:
         """Hear the worker and do what is due. ``now`` of the steady clock, ``wall`` since 1970."""
@@ -55,6 +56,7 @@ class Keeper:
             self._pause = self._limits.retry
             self._next = self._next if self._outdated else now + self._pause
         self._keep_pace(now)
+        self._hasten(now)
         if self._worker is None:
             self._fill(now)
         else:
@@ -106,6 +108,12 @@ class Keeper:
             for post in (self._worker, self._heir):
                 if post is not None:
                     post.order(interval, now)
+
+    def _hasten(self, now: float) -> None:
+        """To open NVML anew helps a GPU that was split, however often it did not help another."""
+        if self._box.split_anew and not self._hastened:
+            self._next = now
+        self._hastened = self._box.split_anew
 
     def _fill(self, now: float) -> None:
         """Start a worker, unless the driver holds one that was killed: it would hold the next one too."""

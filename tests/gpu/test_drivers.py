@@ -69,6 +69,7 @@ def test_a_library_that_lacks_almost_everything_gives_the_rest(driver: Driver, s
         "gpu_xid_errors_total",
     }
     assert set(lacking(found).values()) == {"function_not_found"}
+    assert not found.all("gpu_exporter_collect_errors_total")
     assert exporter.end()[2] == ""
 
 

@@ -95,15 +95,17 @@ def test_when_numbers_move_up_each_gpu_keeps_its_own_values(driver: Driver, star
     exporter.until(lambda found: all_ok(found) and 3 in shown(found))
 
 
-@pytest.mark.parametrize("code", [15, 999])
-def test_all_gpus_lost_are_all_down_and_come_back(driver: Driver, start: Starting, code: int) -> None:
+@pytest.mark.parametrize(("code", "reason"), [(15, "lost"), (999, "unknown")])
+def test_all_gpus_lost_are_all_down_and_come_back(
+    driver: Driver, start: Starting, code: int, reason: str
+) -> None:
     exporter = start()
     exporter.until(all_ok)
     strike(driver, f"all={code}", *(f"lost={gpu}:{code}" for gpu in range(8)))
-    found = soon(driver, exporter, all_down("lost"))
+    found = soon(driver, exporter, all_down(reason))
 
     assert nvml(found) == "ok"
-    lasting(exporter, all_down("lost"))
+    lasting(exporter, all_down(reason))
     driver.tell("gpus=8")
     exporter.until(all_ok)
 

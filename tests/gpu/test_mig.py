@@ -145,6 +145,21 @@ def test_a_gpu_that_is_split_while_it_is_read_and_then_is_whole_again(
     assert not [name for name, _ in found.samples if name.startswith("gpu_mig_m") and name != "gpu_mig_mode"]
 
 
+def test_a_split_gpu_does_not_wait_for_another_that_is_lost(driver: Driver, start: Starting) -> None:
+    exporter = start("--interval=0.4", "--retry=300")
+    exporter.until(all_ok)
+    driver.tell("gpus=8", "lost=5:15")
+    exporter.until(lambda found: reasons(found)[5] == "lost")
+    driver.tell(*SPLIT, "lost=5:15")
+    exporter.until(lambda found: reasons(found)[3] == "mig_changed")
+    found = exporter.until(lambda found: reasons(found)[3] == "ok" and active(found))
+
+    assert reasons(found)[5] == "lost"
+    told = exporter.end()[1]
+    assert f"GPU 5 ({uuid(5)}): lost\n" in told
+    assert f"GPU 3 ({uuid(3)}): mig_changed\nGPU 3 ({uuid(3)}): ok\n" in told
+
+
 def test_a_gpu_that_is_split_in_another_way(driver: Driver, start: Starting) -> None:
     driver.tell(*SPLIT)
     exporter = start(*CALM)
@@ -171,7 +186,7 @@ def test_nothing_is_served_of_a_gpu_that_changed_until_nvml_is_opened_anew(
 ) -> None:
     exporter = start("--interval=0.2", "--retry=60")
     exporter.until(lambda found: 3 in shown(found))
-    driver.tell(*SPLIT)
+    driver.tell(*SPLIT, "hang=Init")
     exporter.until(lambda found: reasons(found)[3] == "mig_changed")
     until = time.monotonic() + 2
     while time.monotonic() < until:

@@ -60,7 +60,8 @@ def begun(start: Starting) -> Exporter:
     [
         ("version_mismatch", ("all=1", "init=18")),
         ("unknown", ("all=1", "init=999")),
-        ("lost", ("all=999", *DETACHED)),
+        ("unknown", ("all=999", *DETACHED)),
+        ("lost", ("all=15", *(f"lost={gpu}:15" for gpu in range(8)))),
     ],
 )
 def test_it_ends_with_a_clear_line(

@@ -173,7 +173,7 @@ def test_every_xid_code_is_explained(severity: str, promtool: Path, tmp_path: Pa
         code = int(alert.labels["xid"])
         means, first = XIDS.get(code, UNKNOWN)
         assert f"Xid {code} (1 in the last hour): {means}. " in alert.annotations["description"]
-        assert f"First: {first}.".replace("{gpu}", "3") in alert.annotations["description"]
+        assert f"First: {first}.".replace("{gpu}", UUID) in alert.annotations["description"]
 
 
 def test_an_error_of_a_gpu_that_the_driver_does_not_name_is_told_all_the_same(

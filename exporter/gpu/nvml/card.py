@@ -93,8 +93,6 @@ class LostCard:
 
 
 def down(error: library.Error) -> ReadError:
-    """What it means that a GPU cannot be found. For a lost one some drivers say "unknown"."""
+    """What it means that a GPU cannot be found."""
     meaning = errors.meaning(error.value)
-    if error.value == errors.UNKNOWN:
-        return CardError("lost")
     return meaning if errors.is_fatal(meaning) else CardError(meaning.code)

@@ -7,12 +7,10 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from exporter.gpu.backend import CardError, Reading, Tier
+from exporter.gpu.contract import MIG_CHANGED
 from exporter.gpu.nvml import errors, library, memory
 from exporter.gpu.nvml.gpm import SHARES, Window
 from exporter.gpu.nvml.ways import Call, Found, either
-
-CHANGED = "mig_changed"
-"""Why a GPU is down that was split anew."""
 
 _GONE = (errors.INVALID_ARGUMENT, errors.NOT_FOUND)
 """What is said of an instance that is not there, or no longer."""
@@ -55,7 +53,7 @@ class Mig:
         split = mode, frozenset(found)
         self._split = self._split or split
         if self._split != split:
-            raise CardError(CHANGED)
+            raise CardError(MIG_CHANGED)
         self._handles = {each.gpu_instance: mig for each, mig in found.items()}
         return [_info(each) for each in found]
 
