@@ -16,7 +16,7 @@ class Action(NamedTuple):
     first: str
 
 
-RESET = "on its box `make gpu-release` and `nvidia-smi --gpu-reset -i {gpu}`"
+RESET = "on its box `make gpu-release`, `nvidia-smi -r -i {gpu}`"
 """Nobody may have the GPU open while it is reset, nor may Stepwatch."""
 
 _REBOOT = "stop what runs on the box, and reboot it; resume from an older checkpoint"

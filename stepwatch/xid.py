@@ -22,7 +22,7 @@ _PROGRAM = "look at the end of the run's log; suspect the card only if other pro
 _RESET = f"stop what runs on it, then {RESET}"
 _LATER = f"let its runs end, then {RESET}"
 _POWER = "move its runs, then power-cycle the box; if it comes again, the slot, the cables, the card"
-_LINK = "`nvidia-smi nvlink --errorcounters -i {gpu}`; runs over several GPUs hang or fail until it is reset"
+_LINK = "`nvidia-smi nvlink -e -i {gpu}`; runs over several GPUs hang or fail until it is reset"
 _REBOOT = "stop what runs on it, then reset it; if that hangs, reboot the box"
 
 XIDS = {
