@@ -20,7 +20,7 @@ from exporter.gpu.backend import (
     UnsupportedError,
 )
 from exporter.gpu.contract import STALE_INTERVALS
-from exporter.gpu.snapshot import Report
+from exporter.gpu.report import Report
 
 SLOW_INTERVALS = 15
 FIND_INTERVALS = 5

@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
 
 from exporter.exposition import escape, header, number, series
 from exporter.gpu.backend import Card, Event, Reading
+from exporter.gpu.dcgm.twins import Twins
 from exporter.gpu.families import GPU_FAMILIES
-
-if TYPE_CHECKING:
-    from exporter.gpu.dcgm.twins import Twins
+from exporter.gpu.report import Report
 
 Chunks = dict[str, list[str]]
 """Lines by metric name."""
 
 MOST_SERIES = 4096
 """So many names with their labels are kept as text: next time only the value is new."""
-
-
-class Report(NamedTuple):
-    """What was last read from a GPU.
-
-    ``at`` in seconds of the steady clock; ``missing`` reasons by call; ``errors`` counts by call and
-    code; ``seconds`` that each tier took.
-    """
-
-    at: float
-    reason: str
-    readings: tuple[Reading, ...] = ()
-    missing: Mapping[str, str] = {}
-    errors: Mapping[tuple[str, str], int] = {}
-    seconds: Mapping[str, float] = {}
 
 
 def message(

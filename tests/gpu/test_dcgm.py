@@ -15,7 +15,8 @@ from exporter.gpu.dcgm.names import LINKS, TWINS, XID
 from exporter.gpu.dcgm.twins import Twins
 from exporter.gpu.demo import Demo
 from exporter.gpu.families import GPU_FAMILIES
-from exporter.gpu.snapshot import Report, message
+from exporter.gpu.report import Report
+from exporter.gpu.snapshot import message
 from tests.exporter.scrape import Scrape
 from tests.gpu import golden
 from tests.gpu.exporter import Exporter, all_ok

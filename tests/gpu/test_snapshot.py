@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from exporter.gpu import snapshot
 from exporter.gpu.backend import Event, Reading
 from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
-from exporter.gpu.snapshot import Report
+from exporter.gpu.report import Report
 from tests.exporter.scrape import Scrape
 
 

@@ -15,7 +15,8 @@ import yaml
 from exporter.gpu.backend import OK, Event, Extras
 from exporter.gpu.box import Box
 from exporter.gpu.demo import Demo
-from exporter.gpu.snapshot import Report, message
+from exporter.gpu.report import Report
+from exporter.gpu.snapshot import message
 from exporter.runs.contract import RUN_FAMILIES, STATES, STATISTICS
 from exporter.runs.signals import SIGNALS
 from tests.grafana.conftest import Json

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from exporter.gpu.backend import OK, Card, Extras, Reading
 from exporter.gpu.box import Box
 from exporter.gpu.demo import Demo
-from exporter.gpu.snapshot import Report, message
+from exporter.gpu.report import Report
+from exporter.gpu.snapshot import message
 from stepwatch import pages
 from stepwatch.config import Duration
 from tests.real import PrometheusServer

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from exporter.exposition import header, joined, lines
 from exporter.gpu.backend import NO_LABELS, Card, Reading
 from exporter.gpu.dcgm.names import LINK_BYTES, LINKS, TWINS, Twin, families
-from exporter.gpu.snapshot import Report
+from exporter.gpu.report import Report
 
 Labels = dict[str, str]
 
