@@ -105,7 +105,7 @@ def test_an_impossible_utilization_is_dropped_and_counted(driver: Driver, start:
         found.value("gpu_exporter_collect_errors_total", call="GetUtilizationRates", code="garbage") or 0
     ) > 0
     driver.tell("gpus=8")
-    assert exporter.until(shown).value("gpu_utilization_ratio", gpu="3") == 0.43
+    assert exporter.until(lambda found: 3 in shown(found)).value("gpu_utilization_ratio", gpu="3") == 0.43
 
 
 def test_static_values_are_read_once_and_slow_ones_seldom(driver: Driver, start: Starting) -> None:
