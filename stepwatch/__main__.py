@@ -21,7 +21,7 @@ from stepwatch.mark import mark
 from stepwatch.native.state import State
 from stepwatch.native.status import NOT_RUNNING
 from stepwatch.pending import instead_of_usual, pending
-from stepwatch.release import gpu_release
+from stepwatch.release import USUAL, gpu_release
 from stepwatch.silence import silence
 from stepwatch.testalert.command import send_test
 from stepwatch.unmatched import unmatched
@@ -132,7 +132,9 @@ def _parser() -> argparse.ArgumentParser:
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
     looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
     releasing = _command(commands, "gpu-release", "let go of the GPUs for a while, so that one can be reset")
-    releasing.add_argument("--for", dest="span", default="60s", metavar="TIME", help="default: %(default)s")
+    releasing.add_argument(
+        "--for", dest="span", default=str(USUAL), metavar="TIME", help="default: %(default)s"
+    )
     checking = _command(commands, "gpu-check", "hold the GPU exporter against nvidia-smi and NVML")
     checking.add_argument("--page", type=Path, default=CHECKOUT / "docs/gpu.md", help="gets the table")
     add_options(_command(commands, "backtest", "tell which alerts old runs would have raised"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from exporter.gpu.contract import LONGEST_RELEASE_SECONDS, RELEASE_SECONDS
 from stepwatch import pages
 from stepwatch.config import Duration, Refused, load
 from stepwatch.tables import Say
 
-LONGEST = Duration.parse("1h")
-"""As for the exporter; GPUs that nobody watches should not be forgotten."""
+USUAL = Duration.parse(f"{RELEASE_SECONDS}s")
+LONGEST = Duration.parse(f"{LONGEST_RELEASE_SECONDS}s")
 
 END_SECONDS = 15
 """A driver that hangs may hold the devices for a while."""

@@ -35,11 +35,14 @@ class Settings:
 
     def changed(self) -> float:
         """When the last of the files was written or removed, in Unix seconds."""
-        folder = Path(self.folder)
-        files = {file for pattern in self.files for file in folder.glob(pattern)}
-        # What was removed changed the folder. One in which others' files are too says nothing of these.
-        folders = {file.parent for pattern in self.files if "*" in pattern for file in folder.glob(pattern)}
-        return max((path.stat().st_mtime for path in files | folders), default=0.0)
+        paths = {path for pattern in self.files for path in _dated(Path(self.folder), pattern)}
+        return max((path.stat().st_mtime for path in paths), default=0.0)
+
+
+def _dated(folder: Path, pattern: str) -> list[Path]:
+    """The files; with all of a folder the folder itself, which a removal changes."""
+    files = list(folder.glob(pattern))
+    return [*files, *(file.parent for file in files)] if "*" in pattern else files
 
 
 def of_prometheus(rendered: Path) -> Settings:

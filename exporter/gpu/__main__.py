@@ -13,13 +13,13 @@ from threading import Event
 from exporter.gpu.backend import Extras
 from exporter.gpu.box import Box
 from exporter.gpu.child import Child
-from exporter.gpu.contract import FRESH
+from exporter.gpu.contract import FRESH, RELEASE_SECONDS
 from exporter.gpu.journal import Journal
 from exporter.gpu.keeper import Keeper, Limits
 from exporter.gpu.options import parse
 from exporter.gpu.outage import Outage
 from exporter.gpu.pace import Pace
-from exporter.gpu.pages import RELEASE_SECONDS, Pages
+from exporter.gpu.pages import Pages
 from exporter.gpu.server import Server
 from exporter.options import cannot_listen, stopped_by_signal
 from exporter.settings import SettingsFile
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(settings, arguments)
     stop = stopped_by_signal()
     front = Front(options)
-    signal.signal(signal.SIGUSR1, lambda *_: front.asked.set())
+    signal.signal(signal.SIGUSR1, lambda *_: front.release.set())
     try:
         server = Server((options.listen, options.port), front.pages)
     except OSError as error:
@@ -54,7 +54,7 @@ class Front:
     """What serves the page: the parts behind it, made from the options and changed as those change."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.asked = Event()
+        self.release = Event()
         self.box = Box(options.interval, options.expected)
         self.pace = Pace(options.interval, options.idle, time.monotonic())
         self.outage = Outage(options.restart_after)
@@ -77,8 +77,8 @@ class Front:
     def tick(self) -> None:
         """Do what is due; say it when the driver or a GPU comes or goes."""
         now = time.monotonic()
-        if self.asked.is_set():
-            self.asked.clear()
+        if self.release.is_set():
+            self.release.clear()
             self.keeper.release(RELEASE_SECONDS, now)
         self.keeper.tick(now, time.time())
         for line in self.journal.lines(now):

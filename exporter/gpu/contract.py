@@ -14,6 +14,10 @@ FRESH = 75
 RELEASED = "released"
 """What stands for the reason while somebody wanted the devices let go of."""
 
+RELEASE_SECONDS = 60
+LONGEST_RELEASE_SECONDS = 3600
+"""For how long the devices are let go of, if nothing is said, and at most: nobody watches meanwhile."""
+
 UNKNOWN = "unknown"
 """What NVML calls errors that it has no word for: of one GPU, that it is lost."""
 

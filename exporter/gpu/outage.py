@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from exporter.gpu.backend import OK
+from exporter.gpu.contract import UNKNOWN
 
-REASONS = ("version_mismatch", "unknown", "lost")
+REASONS = ("version_mismatch", UNKNOWN, "lost")
 """The old driver's library is mounted still, or the devices were taken from the container."""
 
 

@@ -6,12 +6,11 @@ import time
 
 from exporter.exposition import CONTENT_TYPE
 from exporter.gpu.box import Box
+from exporter.gpu.contract import LONGEST_RELEASE_SECONDS, RELEASE_SECONDS
 from exporter.gpu.keeper import Keeper
 from exporter.gpu.pace import Pace
 from exporter.gpu.server import Answer, Later, Request
 
-RELEASE_SECONDS = 60
-LONGEST_RELEASE_SECONDS = 3600
 INDEX = (
     "Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
     "POST /-/release?seconds=60 lets go of the GPUs for a minute, to reset one or to change MIG.\n"

@@ -46,10 +46,7 @@ def _gpm(last: Round) -> str:
 def _pids(last: Round) -> Iterator[str]:
     ours = last.page.told(HELD, "pid") - {""}
     theirs = set().union(*map(smi.pids, last.boards.values())) - {""}
-    unnamed = sum(
-        sample.name == "gpu_process_memory_bytes" and not sample.labels["name"]
-        for sample in last.page.samples
-    )
+    unnamed = sum(sample.name == HELD and not sample.labels["name"] for sample in last.page.samples)
     yield (
         f"Processes: {len(ours & theirs)} that both name, {len(ours - theirs)} that only the exporter does, "
         f"{len(theirs - ours)} that only nvidia-smi does; {unnamed} whose name this /proc does not know."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from prometheus_client.samples import Sample
 
 from stepwatch import pages
 from stepwatch.gpucheck.rows import Row
+from stepwatch.native import ports
 
 READY_SECONDS = 60.0
 PROCESSES = 1000
@@ -44,8 +44,7 @@ class Page:
 @contextmanager
 def exporter() -> Iterator[str]:
     """Its address while it runs, once it has read the GPUs twice."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = ports.free("127.0.0.1")
     flags = [f"--port={port}", f"--processes={PROCESSES}"]
     with subprocess.Popen(
         [sys.executable, "-m", "exporter.gpu", *flags], stdout=subprocess.DEVNULL

@@ -18,13 +18,13 @@ class Nvml:
     def __init__(self, extras: Extras) -> None:
         self._extras = extras
         self._cards: list[Closable] = []
-        self._driver: throttling.Version = ()
+        self._driver = ""
         self._xids = XidEvents()
 
     def open(self) -> None:
         try:
             library.call("Init")
-            self._driver = throttling.version(str(library.call("SystemGetDriverVersion")))
+            self._driver = str(library.call("SystemGetDriverVersion"))
             self._cards = open_all(library.call("DeviceGetCount"), self._card)
         except library.Error as error:
             raise BackendError(errors.name(error.value)) from error
@@ -32,7 +32,7 @@ class Nvml:
     def _card(self, number: int) -> Closable:
         try:
             handle = library.call("DeviceGetHandleByIndex", number)
-            return NvmlCard(number, handle, self._xids, self._extras, self._driver)
+            return NvmlCard(number, handle, self._xids, self._extras, throttling.version(self._driver))
         except library.Error as error:
             problem = down(error)
             if isinstance(problem, BackendError):
@@ -43,7 +43,7 @@ class Nvml:
         try:
             cuda = library.call("SystemGetCudaDriverVersion")
             labels = {
-                "driver_version": str(library.call("SystemGetDriverVersion")),
+                "driver_version": self._driver,
                 "cuda_version": f"{cuda // 1000}.{cuda % 1000 // 10}",
                 "nvml_version": str(library.call("SystemGetNVMLVersion")),
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from exporter.gpu import contract
 from exporter.gpu.backend import BackendError, CardError, ReadError, UnsupportedError
 
 OK = 0
@@ -40,7 +41,7 @@ _NAMES = {
     27: "not_ready",
     28: "lost",
     29: "invalid_state",
-    UNKNOWN: "unknown",
+    UNKNOWN: contract.UNKNOWN,
 }
 """NVML's own words, but for 15 (GPU is lost), 28 (GPU not found) and 18 (library and driver differ)."""
 
