@@ -1,11 +1,12 @@
-"""What the panels show of a run: its curves, its limits and when its alerts fired."""
+"""What the panels show of a run, drawn from what a Prometheus holds of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stepwatch.backtest.curve import Curve, curve
+from exporter.drawing.chart import Band, Chart
+from exporter.drawing.curve import Curve, curve
 from stepwatch.backtest.expression import signals, ways
 from stepwatch.backtest.panels import Panel, Query
 from stepwatch.backtest.progress import Tick
@@ -13,18 +14,6 @@ from stepwatch.backtest.results import Alert, Judged
 from stepwatch.backtest.rules import Rule
 from stepwatch.backtest.server import Prometheus, side_by_side
 from stepwatch.backtest.tape import START, Replayed
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A panel filled with a run from its ``first`` to its ``last`` step, and the alerts that are shaded."""
-
-    panel: Panel
-    first: int
-    last: int
-    curves: tuple[Curve, ...]
-    limits: tuple[Curve, ...]
-    alerts: tuple[Alert, ...]
 
 
 @dataclass(frozen=True)
@@ -47,16 +36,20 @@ class Draughtsman:
         shown = frozenset().union(*(panel.signals for panel, _ in filled))
         charts = [
             Chart(
-                panel,
+                panel.title,
+                "",
+                panel.unit,
+                panel.low,
+                panel.high,
                 min(run.steps),
                 max(run.steps),
                 curves,
                 self._lines(panel.limits, run),
-                tuple(alert for alert in judged.alerts if self._concerns(alert, panel, shown)),
+                tuple(_band(alert) for alert in judged.alerts if self._concerns(alert, panel, shown)),
             )
             for panel, curves in filled
         ]
-        return tuple(sorted(charts, key=lambda chart: not chart.alerts))
+        return tuple(sorted(charts, key=lambda chart: not chart.bands))
 
     def _lines(self, queries: Sequence[Query], run: Replayed) -> tuple[Curve, ...]:
         return tuple(line for query in queries if (line := self._line(query, run)).pieces)
@@ -70,6 +63,10 @@ class Draughtsman:
         """Does the panel show what the alert looks at? One that no panel shows is shaded in all of them."""
         about = self.about[alert.alert]
         return bool(panel.signals & about) or not shown & about
+
+
+def _band(alert: Alert) -> Band:
+    return Band(alert.alert, alert.severity, alert.first_step, alert.last_step)
 
 
 def subjects(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:

@@ -10,11 +10,12 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
+from exporter.drawing.chart import Chart
 from exporter.runs.raw import RawRule
 from exporter.runs.run import Options
 from stepwatch import programs
 from stepwatch.backtest import server
-from stepwatch.backtest.charts import Chart, Draughtsman, subjects
+from stepwatch.backtest.charts import Draughtsman, subjects
 from stepwatch.backtest.episodes import inhibitions
 from stepwatch.backtest.limits import limits
 from stepwatch.backtest.panels import Panel
