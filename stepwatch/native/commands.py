@@ -48,7 +48,7 @@ class Processes:
 
     def deployment(self, config: Config) -> Deployment:
         """What files are rendered for."""
-        return OnThisMachine(config)
+        return OnThisMachine(config, discovered=str(self.place.discovered))
 
     @property
     def rendered(self) -> Path:
