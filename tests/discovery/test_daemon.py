@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -18,8 +19,17 @@ from stepwatch.config import Refused
 from stepwatch.discovery import daemon
 from stepwatch.environment import CHECKOUT
 
+# Of a connection that fails, the SDK leaves the socket to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
 Serve = Callable[[bytes], None]
 NOBODY = 65534
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    yield
+    gc.collect()
 
 
 @pytest.fixture(name="listening")
