@@ -49,7 +49,11 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = 
     parts, targets = _parts(stack, say)
     supervision.require_ports(parts, place)
     made = runfolder.make(stack.runs)
-    generate(config, stack.rendered, place=partial(OnThisMachine, parts=targets))
+    generate(
+        config,
+        stack.rendered,
+        place=partial(OnThisMachine, parts=targets, discovered=str(place.discovered)),
+    )
     remark = runfolder.remark(
         made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
     )
@@ -82,5 +86,5 @@ def _tell(parts: Iterable[Part], place: State, say: Say) -> None:
         say(f"  {line}")
     say("")
     if not any(part.name == "grafana" for part in parts):
-        say("Grafana 10 or later is not on PATH: no dashboards. Install it and run `make up` again.")
+        say("Grafana 10 or later is not on PATH: the exporter's page shows the runs all the same.")
     say(f"Logs are in {place.logs}. `make status` tells how it is, `make down` stops it.")
