@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from exporter.drawing.chart import Chart
+from exporter.drawing.curve import Point
+
 State = Literal["ok", "warning", "critical", "unknown"]
 """How a signal is. ``unknown``: it is not logged, or nobody knows a limit of it."""
 
@@ -69,51 +72,6 @@ class Episode:
     last_step: int
     firing: bool
     summary: str
-
-
-Point = tuple[int, float]
-"""A step, and the value there."""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A line's name and its pieces: broken where there is no finite value, and where the step goes back.
-
-    ``severity`` is that of the alert whose limit it is; of what a run logged it is empty.
-    """
-
-    name: str
-    pieces: tuple[tuple[Point, ...], ...]
-    severity: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """The steps of a chart at which an alert about it fired."""
-
-    alert: str
-    severity: str
-    first_step: int
-    last_step: int
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A panel filled with a run: ``low`` and ``high`` are where its axis ends, if that is fixed.
-
-    A limit's curve is named after its alert.
-    """
-
-    title: str
-    description: str
-    unit: str
-    low: float | None
-    high: float | None
-    first: int
-    last: int
-    curves: tuple[Curve, ...]
-    limits: tuple[Curve, ...]
-    bands: tuple[Band, ...]
 
 
 @dataclass(frozen=True, slots=True)
