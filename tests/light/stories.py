@@ -78,7 +78,10 @@ def chart(title: str = "KL", steps: int = 435, **others: object) -> Chart:
         steps,
         (Curve("KL", (raw,)), Curve("mean", (mean,))),
         limits,
-        (Band("KLHigh", "warning", max(1, steps - 200), steps), Band("KLExplosion", "critical", steps, steps)),
+        (
+            Band("KLHigh", "warning", max(1, steps - 200), steps),
+            Band("KLExplosion", "critical", steps, steps),
+        ),
     )
     return replace(usual, **others)  # type: ignore[arg-type]
 
@@ -87,7 +90,8 @@ def story(run: RunSummary, charts: Sequence[Chart] = ()) -> RunStory:
     """All of a run, with its last twenty steps."""
     last = run.step or 0
     rows = tuple(
-        Row(step, 1.0e9 + step, {"reward": 0.4, "kl": 0.02, "entropy": 0.3}) for step in range(last - 19, last + 1)
+        Row(step, 1.0e9 + step, {"reward": 0.4, "kl": 0.02, "entropy": 0.3})
+        for step in range(last - 19, last + 1)
     )
     episodes = (
         Episode("KLHigh", "warning", 100, 120, False, ""),

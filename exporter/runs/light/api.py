@@ -71,7 +71,7 @@ def _run(card: Card, age: float | None) -> Document:
         "resumes": run.resumes,
         "page": links.page(run.name),
         "signals": [_health(health) for health in run.healths],
-        "alerts": [_alert(alert) for alert in card.firing],
+        "alerts": [_alert(alert) for alert in run.firing],
     }
 
 

@@ -9,8 +9,12 @@ from exporter.drawing.severity import SEVERITIES, rank
 from exporter.runs.history.shapes import Firing, Health, RunSummary
 from exporter.runs.light import words
 
-ENDED_BADLY = {"failed": "critical", "vanished": "critical", "stopped": "warning"}
-"""States of a run that are bad whether or not Prometheus could tell of it."""
+ENDED_BADLY = {
+    "failed": ("critical", "Its log holds the error that ended it."),
+    "vanished": ("critical", "Its process is gone before the end."),
+    "stopped": ("warning", "It is silent, and nothing says how it ended."),
+}
+"""States that are bad whether or not Prometheus could tell of it: how bad, and why."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,20 @@ class Card:
         if self.calm:
             return ""
         told = {alert.severity for alert in self.run.firing} | {health.state for health in self.run.healths}
-        told.add(ENDED_BADLY.get(self.run.state, ""))
+        told.add(ENDED_BADLY.get(self.run.state, ("", ""))[0])
         return next((severity for severity in SEVERITIES if severity in told), "")
 
     @property
+    def ending(self) -> str:
+        """How it came to a bad end, in words; empty if it did not, or an alert tells of it."""
+        told = any(alert.name == f"Run{self.run.state.title()}" for alert in self.run.firing)
+        return "" if told else ENDED_BADLY.get(self.run.state, ("", ""))[1]
+
+    @property
     def firing(self) -> list[Firing]:
-        """Its alerts, the worst first."""
-        return sorted(self.run.firing, key=lambda alert: (rank(alert.severity), alert.name))
+        """Its alerts, the worst first; those that outlast a run that came to its end are no news any more."""
+        news = (alert for alert in self.run.firing if not self.calm or alert.severity == "info")
+        return sorted(news, key=lambda alert: (rank(alert.severity), alert.name))
 
     @property
     def diagnoses(self) -> list[Health]:
