@@ -24,7 +24,7 @@ def told() -> Told:
 
 
 def pages(told: Told) -> list[str]:
-    return ["/", "/?refresh=off", "/run/gone", *(links.page(run.name) for run in told.summaries)]
+    return ["/", "/?refresh=off", "/run/gone", *(f"/{links.page(run.name)}" for run in told.summaries)]
 
 
 def test_nothing_leaves_the_origin_no_cookie_is_set_and_the_console_stays_empty(
@@ -97,7 +97,7 @@ def test_a_phone_has_no_horizontal_scrolling(browser: Browser, serve: Serve, tol
 
 def test_words_are_as_large_as_a_phone_can_show_them(browser: Browser, serve: Serve, told: Told) -> None:
     browser.size(*PHONE)
-    browser.open(serve(told) + links.page("ppo/sick"))
+    browser.open(serve(told) + "/run/ppo%2Fsick")
     sizes = browser.tell(
         "[...document.querySelectorAll('body *:not(svg, svg *)')].filter(each => each.textContent.trim())"
         ".map(each => parseFloat(getComputedStyle(each).fontSize))"
@@ -124,7 +124,7 @@ def test_works_without_scripts_and_refreshes_itself_where_it_was_read(
     monkeypatch.setattr("exporter.runs.light.pages.SECONDS", 2)
     browser.size(400, 300)
     browser.without_scripts()
-    browser.open(serve(told) + links.page("ppo/sick"))
+    browser.open(serve(told) + "/run/ppo%2Fsick")
     browser.tell("window.scrollTo(0, 500)")
     told.summaries[0] = sick(step=205)
     eventually(lambda: "step 205" in browser.tell("document.body.textContent"))
@@ -147,7 +147,7 @@ def test_a_paused_page_stays_as_it_is(
 
 
 def test_a_band_is_seen_behind_its_curves(browser: Browser, serve: Serve, told: Told) -> None:
-    browser.open(serve(told) + links.page("ppo/sick"))
+    browser.open(serve(told) + "/run/ppo%2Fsick")
     for kind in ("curve", "limit", "band"):
         box = f"document.querySelector('figure svg .{kind}').getBoundingClientRect()"
         assert browser.tell(f"{box}.width") > 100, kind

@@ -6,7 +6,7 @@ import pytest
 
 from exporter.message import Answer, Request
 from exporter.routes import Routes
-from exporter.runs.light import kept, links
+from exporter.runs.light import kept
 from exporter.runs.light.site import Light
 from tests.light.stories import Told, chart, sick, summary
 
@@ -20,7 +20,7 @@ def test_an_answer_is_given_again_until_something_changed() -> None:
         assert isinstance(answer, Answer)
         return answer
 
-    for path in ("/", links.page("ppo/sick")):
+    for path in ("/", "/run/ppo%2Fsick"):
         told.summaries[0] = sick(age_seconds=12.0)
         first = ask(path)
         told.summaries[0] = sick(age_seconds=12.9)  # still told as 12 s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
 import pytest
 
@@ -71,7 +71,7 @@ class Page(HTMLParser):
     @property
     def names(self) -> list[str]:
         """The runs that are listed."""
-        return [unquote(link.removeprefix("/run/")) for link in self.attributes("href") if "/run/" in link]
+        return [unquote(link.partition("run/")[2]) for link in self.attributes("href") if "/run/" in link]
 
 
 def ask(told: Told, target: str = "/") -> Answer:
@@ -98,16 +98,15 @@ def test_names_are_shown_and_not_run(name: str) -> None:
         bands=(Band(name, name, 1, 2),),
     )
     told = Told([run], (drawn,), prometheus=name)
-    for target in ("/", links.page(name), f"/run/{name[:5]}gone"):
+    for target in ("/", f"/{links.page(name)}", "/run/gone"):
         found = page(told, target)
         assert {tag for tag, _ in found.tags} <= TAGS
         assert name in found.words
         assert not [each for _, tells in found.tags for each in tells if each.startswith("on")]
-        assert all(
-            link.startswith(("/", "http://127.0.0.1:3000/")) for link in found.attributes("href", "src")
-        )
+        targets = found.attributes("href", "src")
+        assert all(target.startswith(("./", "../", "http://127.0.0.1:3000/")) for target in targets)
     assert page(told).names == [name]
-    assert ask(told, page(told).attributes("href")[2]).code == "200"
+    assert ask(told, f"/{links.page(name)}").code == "200"
 
 
 def test_the_worst_runs_come_first_and_finished_ones_last() -> None:
@@ -151,7 +150,7 @@ def test_a_runbook_that_is_a_path_is_told_and_no_link() -> None:
     alert = replace(EXPLOSION, runbook="docs/runbook.md#klexplosion", dashboard="javascript:alert(1)")
     found = page(Told([summary(firing=(alert,))]))
     assert "docs/runbook.md#klexplosion" in found.words
-    assert not [link for link in found.attributes("href") if not link.startswith("/")]
+    assert not [link for link in found.attributes("href") if "://" in link or "alert" in link]
 
 
 def test_without_a_run_it_says_what_to_do_next() -> None:
@@ -163,33 +162,33 @@ def test_without_a_run_it_says_what_to_do_next() -> None:
 def test_a_run_without_a_step_has_no_curve_yet() -> None:
     run = summary("new", step=None, age_seconds=None, total=None, healths=(), framework="")
     assert "no step yet" in page(Told([run])).words
-    assert "No curve yet" in page(Told([run]), links.page("new")).words
+    assert "No curve yet" in page(Told([run]), "/run/new").words
 
 
 def test_what_keeps_prometheus_from_telling_is_said_on_both_pages() -> None:
     told = Told([summary()], prometheus="http://127.0.0.1:9090 does not answer.")
-    for target in ("/", links.page("ppo/gsm8k")):
+    for target in ("/", "/run/ppo%2Fgsm8k"):
         assert told.prometheus in page(told, target).words
 
 
 def test_the_page_of_a_run_has_its_charts_alerts_and_last_steps_the_newest_on_top() -> None:
-    found = page(Told([sick(step=204)], (chart("KL"), chart("Reward"))), links.page("ppo/sick"))
+    found = page(Told([sick(step=204)], (chart("KL"), chart("Reward"))), "/run/ppo%2Fsick")
     assert [tag for tag, _ in found.tags].count("figure") == 2
     assert "limit of KLExplosion: 1.02 (critical)" in found.words
     assert "KLHigh, warning: steps 235 to 435" in found.words
     steps = [int(step) for step in re.findall(r'<tr><td class="n">(\d+)</td>', found.text)]
     assert steps == list(range(204, 184, -1))
-    assert links.series("ppo/sick", "kl") in found.attributes("href")
+    assert f"../{links.series('ppo/sick', 'kl')}" in found.attributes("href")
 
 
 def test_curves_of_ten_thousand_steps_fit_a_page() -> None:
     charts = [chart(title, 10_000) for title in "abcdefgh"]
-    assert len(ask(Told([sick()], tuple(charts)), links.page("ppo/sick")).body) < 200_000
+    assert len(ask(Told([sick()], tuple(charts)), "/run/ppo%2Fsick").body) < 200_000
 
 
 def test_a_panel_without_a_point_is_left_out() -> None:
     nothing = chart("Entropy", curves=(Curve("entropy", (((1, float("nan")),),)),), limits=())
-    found = page(Told([summary()], (nothing, chart("KL"))), links.page("ppo/gsm8k"))
+    found = page(Told([summary()], (nothing, chart("KL"))), "/run/ppo%2Fgsm8k")
     assert [tag for tag, _ in found.tags].count("figure") == 1
 
 
@@ -224,7 +223,7 @@ def test_a_page_refreshes_itself_unless_it_is_told_not_to() -> None:
     assert "Refreshed every 10 s." in page(told).words
     assert "Refresh" not in dict(ask(told, "/?refresh=off").headers)
     assert re.search(r"As of \d\d:\d\d:\d\d", page(told, "/?refresh=off").words)
-    assert page(told, "/?refresh=off").attributes("href")[1:3] == ["/", "/run/ppo%2Fgsm8k?refresh=off"]
+    assert page(told, "/?refresh=off").attributes("href")[1:3] == ["./", "./run/ppo%2Fgsm8k?refresh=off"]
 
 
 def test_numbers_that_are_none_are_told() -> None:
@@ -235,3 +234,18 @@ def test_numbers_that_are_none_are_told() -> None:
     words = page(Told([summary(healths=healths)])).words
     assert "NaN" in words
     assert "-Inf" in words
+
+
+def test_an_alert_without_grafana_has_no_link_to_where_the_reader_is() -> None:
+    alert = replace(EXPLOSION, dashboard="http://127.0.0.1:9410/run/ppo%2Fgsm8k")
+    assert "Dashboard" not in page(Told([summary(firing=(alert,))])).words
+
+
+@pytest.mark.parametrize("path", ["ppo/gsm8k", "a/b/c", "x%2Fy/z", "..%2F/%20"])
+def test_slashes_that_were_not_escaped_lead_to_the_page_all_the_same(path: str) -> None:
+    told = Told([summary(unquote(path))])
+    answer = ask(told, f"/run/{path}?refresh=off")
+    assert answer.code == "302"
+    there = urljoin(f"http://host/base/run/{path}", dict(answer.headers)["Location"])
+    assert there.startswith("http://host/base/run/")
+    assert ask(told, there.removeprefix("http://host/base")).code == "200"

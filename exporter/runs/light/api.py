@@ -69,7 +69,7 @@ def _run(card: Card, age: float | None) -> Document:
         "age_seconds": age,
         "restarts": run.restarts,
         "resumes": run.resumes,
-        "page": links.page(run.name),
+        "page": f"/{links.page(run.name)}",
         "signals": [_health(health) for health in run.healths],
         "alerts": [_alert(alert) for alert in run.firing],
     }

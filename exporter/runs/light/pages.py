@@ -48,12 +48,13 @@ class Pages:
 
         ``as_of`` is the time in words, for a page that does not refresh itself.
         """
-        return self._made("runs", cards=cards, counted=counted(cards), trouble=trouble, as_of=as_of)
+        return self._made("runs", "./", cards=cards, counted=counted(cards), trouble=trouble, as_of=as_of)
 
     def run(self, card: Card, story: RunStory, trouble: str, as_of: str) -> bytes:
         """One run, with its curves."""
         return self._made(
             "run",
+            "../",
             card=card,
             charts=[drawn for chart in story.charts if (drawn := drawable(chart)).curves],
             episodes=story.episodes,
@@ -65,10 +66,10 @@ class Pages:
 
     def unknown(self, name: str, near: Sequence[str]) -> bytes:
         """There is no run of that name."""
-        return self._made("unknown", name=name, near=near)
+        return self._made("unknown", "../", name=name, near=near)
 
-    def _made(self, template: str, **told: Any) -> bytes:
-        page = self._environment.get_template(f"{template}.html.j2").render(told)
+    def _made(self, template: str, root: str, **told: Any) -> bytes:
+        page = self._environment.get_template(f"{template}.html.j2").render(told, root=root)
         return page.encode("utf-8", "backslashreplace")
 
 

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote
 
-from exporter.message import Answer, Request
+from exporter.message import Answer, Request, text
 from exporter.routes import Table
-from exporter.runs.light import Story, words
+from exporter.runs.light import Story, links, words
 from exporter.runs.light.api import Api
 from exporter.runs.light.card import Card, ordered
 from exporter.runs.light.headers import headers
@@ -59,6 +59,8 @@ class Light:
         return self._kept.answer(("", not as_of), (cards, trouble, as_of), make)
 
     def _run(self, request: Request) -> Answer:
+        if "/" in request.name:
+            return _whole(request)
         name, trouble, as_of = unquote(request.name), self._story.prometheus, _as_of(request)
         story = self._story.run(name)
         if story is None:
@@ -80,6 +82,14 @@ class Light:
         if refreshed:
             told = (*told, ("Refresh", str(self._pages.seconds)))
         return Answer(status, "text/html; charset=utf-8", page, told)
+
+
+def _whole(request: Request) -> Answer:
+    """Leads to the same run with its slashes escaped, since links are relative to the page."""
+    up = "../" * (request.name.count("/") + 1)
+    query = f"?{request.query}" if request.query else ""
+    link = f"{up}{links.page(unquote(request.name))}{query}"
+    return text("302 Found", f"{link}\n", ("Location", link), *headers())
 
 
 def _as_of(request: Request) -> str:
