@@ -10,8 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from exporter.drawing.chart import Chart
-from exporter.drawing.curve import Point
+from exporter.drawing.chart import Band, Chart
+from exporter.drawing.curve import Curve, Point
+
+__all__ = [
+    "Band",
+    "Chart",
+    "Curve",
+    "Episode",
+    "Firing",
+    "Health",
+    "Point",
+    "Range",
+    "Row",
+    "RunStory",
+    "RunSummary",
+    "Series",
+    "State",
+]
 
 State = Literal["ok", "warning", "critical", "unknown"]
 """How a signal is. ``unknown``: it is not logged, or nobody knows a limit of it."""
