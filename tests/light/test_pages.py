@@ -111,11 +111,13 @@ def test_names_are_shown_and_not_run(name: str) -> None:
 
 def test_the_worst_runs_come_first_and_finished_ones_last() -> None:
     fine, low = summary("fine"), summary("low", healths=(replace(HEALTHS[0], state="warning"),))
-    ended = [summary(name, state="finished", age_seconds=age) for name, age in (("old", 99.0), ("new", 9.0))]
+    ended = [
+        summary(name, state="finished", age_seconds=age) for name, age in (("old", 99.0), ("a-new", 0.0))
+    ]
     calm = sick("was-sick", state="finished", age_seconds=50.0)
     told = Told([*ended, calm, fine, low, summary("failed", state="failed"), sick("sick")])
     found = page(told)
-    assert found.names == ["failed", "sick", "low", "fine", "new", "was-sick", "old"]
+    assert found.names == ["failed", "sick", "low", "fine", "a-new", "was-sick", "old"]
     assert "7 runs: 2 critical, 1 with a warning, 1 fine, 3 finished." in found.words
 
 
