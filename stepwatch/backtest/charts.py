@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 from exporter.drawing.chart import Band, Chart
 from exporter.drawing.curve import Curve, curve
-from stepwatch.backtest.expression import signals, ways
-from stepwatch.backtest.panels import Panel, Query
 from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Alert, Judged
-from stepwatch.backtest.rules import Rule
 from stepwatch.backtest.server import Prometheus, side_by_side
 from stepwatch.backtest.tape import START, Replayed
+from stepwatch.panels.dashboard import Panel, Query
 
 
 @dataclass(frozen=True)
@@ -67,12 +65,3 @@ class Draughtsman:
 
 def _band(alert: Alert) -> Band:
     return Band(alert.alert, alert.severity, alert.first_step, alert.last_step)
-
-
-def subjects(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
-    """The signals that each alert compares with a limit first, by its name."""
-    found: dict[str, frozenset[str]] = {}
-    for rule in rules:
-        compared = [signals(way.value) for way in ways(rule.expression)]
-        found[rule.alert] = found.get(rule.alert, frozenset()).union(*compared)
-    return found

@@ -39,29 +39,39 @@ _OF_TWO: dict[str, Callable[[float, float], float | None]] = {
     ">": lambda left, right: left if left > right else None,
     "<": lambda left, right: left if left < right else None,
 }
-_RUNS = {"=~": True, "!~": False}
-_ARITY = {**dict.fromkeys((*_OF_TWO, "or"), 2), "abs": 1}
+_ARITY = {**dict.fromkeys(_OF_TWO, 2), "abs": 1}
+
+
+def of_run(formula: Formula, run: str) -> Formula | None:
+    """What is left of it for one run, or ``None`` if it is of other runs."""
+    match formula:
+        case [("=~" | "!~") as how, str(pattern), inner]:
+            fits = re.fullmatch(pattern, run, re.DOTALL) is not None
+            return of_run(inner, run) if fits is (how == "=~") else None
+        case ["or", *parts]:
+            left = [each for part in parts if (each := of_run(part, run)) is not None]
+            return ["or", *left] if left else None
+        case [name, *parts]:
+            own = [of_run(part, run) for part in parts]
+            return None if None in own else [name, *own]
+    return formula
 
 
 def values(formula: Formula, table: Table) -> Values:
-    """The formula's value at each step of the table."""
+    """The value at each step of the table, of a formula that ``of_run`` gave."""
     match formula:
         case str():
             return table.column(formula)
-        case [("=~" | "!~") as how, str(pattern), inner]:
-            fits = re.fullmatch(pattern, table.run, re.DOTALL) is not None
-            return values(inner, table) if fits is _RUNS[how] else [None] * len(table.steps)
         case [str(name), *parts]:
             return _combined(name, [values(part, table) for part in parts])
-        case _:
-            return [cast("float", formula)] * len(table.steps)
+    return [cast("float", formula)] * len(table.steps)
 
 
 def _combined(name: str, parts: Sequence[Values]) -> Values:
     if name == "abs":
         return [None if value is None else abs(value) for value in parts[0]]
     if name == "or":
-        return [right if left is None else left for left, right in zip(*parts, strict=True)]
+        return [next((each for each in row if each is not None), None) for row in zip(*parts, strict=True)]
     of_two = _OF_TWO[name]
     return [
         None if left is None or right is None else of_two(left, right)
@@ -84,7 +94,7 @@ def checked(formula: Any) -> Formula:
             _compiled(pattern)
             checked(inner)
             return formula
-        case [str(name), *parts] if len(parts) == _ARITY.get(name):
+        case [str(name), *parts] if parts and len(parts) == _ARITY.get(name, len(parts) * (name == "or")):
             for part in parts:
                 checked(part)
             return formula
