@@ -14,6 +14,7 @@ from exporter.runs import arguments, site
 from exporter.runs.history import panelfile
 from exporter.runs.history.story import Story
 from exporter.runs.lifecycle import Silence
+from exporter.runs.light.site import Light
 from exporter.runs.raw import RawRule
 from exporter.runs.run import Options
 from exporter.runs.serving import Serving
@@ -31,12 +32,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _options(settings, argv)
     stop = stopped_by_signal()
     watch = Watch(_settings(options), stopped=stop.is_set)
+    story = Story(watch.views, _panels(options, settings), options.prometheus_url)
     try:
-        server = Server((options.listen, options.port), _pages(watch), MOST_BODY)
+        server = Server((options.listen, options.port), _pages(watch, story), MOST_BODY)
     except OSError as error:
         print(cannot_listen(options, error), file=sys.stderr)
         return 2
-    story = Story(watch.views, _panels(options, settings), options.prometheus_url)
     watch.health.others += [server.samples, story.samples]
     serving = Serving(server)
     serving.start()
@@ -63,8 +64,9 @@ def _panels(options: argparse.Namespace, settings: SettingsFile) -> Path | None:
     return options.panels or beside
 
 
-def _pages(watch: Watch) -> Routes:
-    return Routes(site.table(watch.metrics, watch.mark))
+def _pages(watch: Watch, story: Story) -> Routes:
+    light = Light(story, watch.settings.paths)
+    return Routes({**site.table(watch.metrics, watch.mark), **light.routes()})
 
 
 def _options(settings: SettingsFile, argv: Sequence[str] | None) -> argparse.Namespace:
