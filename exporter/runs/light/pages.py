@@ -16,7 +16,7 @@ from exporter.drawing.chart import Chart
 from exporter.drawing.curve import thinned
 from exporter.runs.history.shapes import RunStory
 from exporter.runs.light import links, words
-from exporter.runs.light.card import Card, counted
+from exporter.runs.light.card import Card, counted, description
 from exporter.runs.light.gauge import gauge
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -34,6 +34,7 @@ class Pages:
             "links": links,
             "words": words,
             "gauge": gauge,
+            "description": description,
             "look": severity.look,
             "watched": watched,
             "seconds": SECONDS,
