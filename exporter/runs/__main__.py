@@ -11,6 +11,8 @@ from pathlib import Path
 from exporter.options import Flags, cannot_listen, port, positive, stopped_by_signal
 from exporter.routes import Routes
 from exporter.runs import arguments, site
+from exporter.runs.history import panelfile
+from exporter.runs.history.story import Story
 from exporter.runs.lifecycle import Silence
 from exporter.runs.raw import RawRule
 from exporter.runs.run import Options
@@ -34,10 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(cannot_listen(options, error), file=sys.stderr)
         return 2
-    watch.health.others.append(server.samples)
+    story = Story(watch.views, _panels(options, settings), options.prometheus_url)
+    watch.health.others += [server.samples, story.samples]
     serving = Serving(server)
     serving.start()
     watch.start()
+    story.start()
     print(
         f"http://{options.listen}:{options.port}/metrics shows the runs of {', '.join(options.path)}",
         flush=True,
@@ -51,6 +55,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     watch.save()
     serving.stop()
     return 0
+
+
+def _panels(options: argparse.Namespace, settings: SettingsFile) -> Path | None:
+    """The file of panels: the one that is named, or else the one beside the settings."""
+    beside = Path(settings.path).with_name(panelfile.NAME) if settings.path else None
+    return options.panels or beside
 
 
 def _pages(watch: Watch) -> Routes:
@@ -105,6 +115,8 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     flags.add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")
     _add_meanings(flags)
     _add_targets(flags)
+    flags.add("prometheus-url", arguments.address, None, "the Prometheus that watches the runs")
+    flags.add("panels", Path, None, f"what is drawn; by default {panelfile.NAME} beside the settings")
     flags.add("silence", positive, 600.0, "least seconds without a step that count as silence")
     flags.add("silence-intervals", positive, 5.0, "typical step intervals that count as silence")
     return parser

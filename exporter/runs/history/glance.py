@@ -14,7 +14,7 @@ from exporter.runs.statistics import is_measured
 from exporter.runs.views import View
 
 FEW = 3
-"""Values whose median is held against limits, where there is no smoothed curve: so many ask most rules for."""
+"""Values whose median is held against limits, where there is no smoothed curve: rules ask for as many."""
 
 
 class Glance(NamedTuple):

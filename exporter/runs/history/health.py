@@ -93,9 +93,8 @@ class Patient(NamedTuple):
     def diagnosis(self, since: int | None) -> str:
         """What is to be said about it."""
         if self.alerts:
-            return " ".join(
-                f"{alert.name}: {alert.summary} {alert.description}".strip() for alert in self.alerts
-            )
+            told = (f"{alert.name}: {alert.summary} {alert.description}" for alert in self.alerts)
+            return " ".join(told).strip()
         if self.value is None:
             return self.absence
         if not math.isfinite(self.value):

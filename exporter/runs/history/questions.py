@@ -131,14 +131,15 @@ class Questions:
 
 
 def _firing(alert: Mapping[str, Any]) -> Firing:
-    labels, notes = alert["labels"], alert["annotations"]
-    names = ("summary", "description", "runbook_url", "dashboard_url")
-    value = float(alert["value"])
+    labels, notes, value = alert["labels"], alert["annotations"], float(alert["value"])
     return Firing(
-        labels["alertname"],
-        labels.get("severity", ""),
-        labels.get("topic", ""),
-        *(str(notes.get(name, "")) for name in names),
+        name=labels["alertname"],
+        severity=labels.get("severity", ""),
+        topic=labels.get("topic", ""),
+        summary=notes.get("summary", ""),
+        description=notes.get("description", ""),
+        runbook=notes.get("runbook_url", ""),
+        dashboard=notes.get("dashboard_url", ""),
         value=value if math.isfinite(value) else None,
         # To the second, in UTC: Python 3.10 reads no nanoseconds.
         since=datetime.fromisoformat(f"{alert['activeAt'][:19]}+00:00").timestamp(),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from exporter.exposition import Family, Sample
 from exporter.runs.history.charts import Draughtsman
 from exporter.runs.history.glance import Glance
 from exporter.runs.history.health import GPU, healths
@@ -50,15 +51,17 @@ class Story:
         """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
         return self._prometheus.said.trouble(time.time())
 
-    @property
-    def errors(self) -> tuple[int, int]:
-        """Rounds of questions that Prometheus did not answer, and files of panels that could not be used."""
-        return self._prometheus.errors, self._file.errors
-
-    @property
-    def answered(self) -> float | None:
-        """When Prometheus last answered, in seconds since the epoch."""
-        return self._prometheus.said.answered
+    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+        """How it goes with Prometheus and with the file of panels, as metrics."""
+        answered, asking = self._prometheus.said.answered, self._prometheus.errors
+        when: list[Sample] = [] if answered is None else [({}, answered)]
+        yield (
+            Family("stepwatch_prometheus_errors_total", "counter", "Questions not answered."),
+            [({}, asking)],
+        )
+        yield Family("stepwatch_prometheus_answered_timestamp_seconds", "gauge", "When it last did."), when
+        files = self._file.errors
+        yield Family("stepwatch_panels_errors_total", "counter", "Files of panels not usable."), [({}, files)]
 
     def runs(self) -> list[RunSummary]:
         """All runs."""
