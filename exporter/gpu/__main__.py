@@ -20,8 +20,8 @@ from exporter.gpu.options import parse
 from exporter.gpu.outage import Outage
 from exporter.gpu.pace import Pace
 from exporter.gpu.pages import Pages
-from exporter.gpu.server import Server
 from exporter.options import cannot_listen, stopped_by_signal
+from exporter.server import Server
 from exporter.settings import SettingsFile
 
 TICK_SECONDS = 0.25

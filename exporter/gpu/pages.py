@@ -9,7 +9,8 @@ from exporter.gpu.box import Box
 from exporter.gpu.contract import LONGEST_RELEASE_SECONDS, RELEASE_SECONDS
 from exporter.gpu.keeper import Keeper
 from exporter.gpu.pace import Pace
-from exporter.gpu.server import Answer, Later, Request
+from exporter.message import Answer, Later, Request, text
+from exporter.routes import Routes
 
 INDEX = (
     "Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
@@ -30,23 +31,19 @@ class Pages:
         self._box = box
         self._pace = pace
         self._keeper = keeper
-        self._known = {
-            "/metrics": ("GET", self._metrics),
-            "/-/healthy": ("GET", lambda _: _text("200 OK", "ok\n")),
-            "/-/ready": ("GET", self._ready),
-            "/-/release": ("POST", self._release),
-            "/": ("GET", lambda _: _text("200 OK", INDEX)),
-        }
+        self._routes = Routes(
+            {
+                "/metrics": {"GET": self._metrics},
+                "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
+                "/-/ready": {"GET": self._ready},
+                "/-/release": {"POST": self._release},
+                "/": {"GET": lambda _: text("200 OK", INDEX)},
+            }
+        )
 
     def __call__(self, request: Request) -> Answer | Later:
         """The answer, or what will have it."""
-        if request.path not in self._known:
-            return _text("404 Not Found", f"Pages: {', '.join(self._known)}\n")
-        method, page = self._known[request.path]
-        if request.method != method:
-            allow = "GET, HEAD" if method == "GET" else method
-            return _text("405 Method Not Allowed", f"only {allow} is answered here\n", allow)
-        return page(request)
+        return self._routes(request)
 
     def _metrics(self, _: Request) -> Answer:
         now = time.monotonic()
@@ -55,32 +52,28 @@ class Pages:
 
     def _ready(self, _: Request) -> Answer:
         if self._box.ready:
-            return _text("200 OK", "ok\n")
-        return _text("503 Service Unavailable", "not read yet\n")
+            return text("200 OK", "ok\n")
+        return text("503 Service Unavailable", "not read yet\n")
 
     def _release(self, request: Request) -> Answer | Later:
         """Let go of the devices; the answer waits until that is done."""
-        if request.origin:  # any site that somebody visits can have a browser send this
-            return _text("403 Forbidden", "no page of a browser may ask for this\n")
+        if "origin" in request.headers:  # any site that somebody visits can have a browser send this
+            return text("403 Forbidden", "no page of a browser may ask for this\n")
         seconds = _seconds(request.query)
-        if seconds is None or request.sends:
-            return _text("400 Bad Request", SPAN)
+        if seconds is None:
+            return text("400 Bad Request", SPAN)
         self._keeper.release(seconds, time.monotonic())
         return lambda: self._released(seconds)
 
     def _released(self, seconds: int) -> Answer | None:
         if not seconds:
-            return _text("200 OK", "The GPUs are read again.\n")
+            return text("200 OK", "The GPUs are read again.\n")
         if self._keeper.stuck(time.monotonic()):
-            return _text("503 Service Unavailable", STUCK)
-        return _text("200 OK", FREE.format(seconds)) if self._keeper.free else None
+            return text("503 Service Unavailable", STUCK)
+        return text("200 OK", FREE.format(seconds)) if self._keeper.free else None
 
 
 def _seconds(query: str) -> int | None:
     name, _, text = (query or f"seconds={RELEASE_SECONDS}").partition("=")
     known = name == "seconds" and text.isascii() and text.isdecimal() and len(text) < 6
     return int(text) if known and int(text) <= LONGEST_RELEASE_SECONDS else None
-
-
-def _text(status: str, body: str, allow: str = "") -> Answer:
-    return Answer(status, "text/plain", body.encode(), allow)

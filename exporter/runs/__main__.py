@@ -9,13 +9,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exporter.options import Flags, cannot_listen, port, positive, stopped_by_signal
-from exporter.runs import arguments
+from exporter.routes import Routes
+from exporter.runs import arguments, site
 from exporter.runs.lifecycle import Silence
 from exporter.runs.raw import RawRule
 from exporter.runs.run import Options
-from exporter.runs.server import Server
+from exporter.runs.serving import Serving
 from exporter.runs.watch import Settings, Watch
+from exporter.server import Server
 from exporter.settings import SettingsFile
+
+MOST_BODY = 1 << 16
+"""Bytes of a request."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,11 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = stopped_by_signal()
     watch = Watch(_settings(options), stopped=stop.is_set)
     try:
-        server = Server((options.listen, options.port), watch.metrics, watch.mark)
+        server = Server((options.listen, options.port), _pages(watch), MOST_BODY)
     except OSError as error:
         print(cannot_listen(options, error), file=sys.stderr)
         return 2
-    server.start()
+    watch.health.others.append(server.samples)
+    serving = Serving(server)
+    serving.start()
     watch.start()
     print(
         f"http://{options.listen}:{options.port}/metrics shows the runs of {', '.join(options.path)}",
@@ -42,8 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             watch.save()
             _start_again()
     watch.save()
-    server.shutdown()
+    serving.stop()
     return 0
+
+
+def _pages(watch: Watch) -> Routes:
+    return Routes(site.table(watch.metrics, watch.mark))
 
 
 def _options(settings: SettingsFile, argv: Sequence[str] | None) -> argparse.Namespace:

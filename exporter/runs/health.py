@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,6 +23,10 @@ class Polled(NamedTuple):
     up: bool
     errors: int
     answered: float | None
+
+
+Samples = Callable[[], Iterator[tuple[Family, list[Sample]]]]
+"""What another part of the exporter tells of itself."""
 
 
 @dataclass(slots=True)
@@ -47,6 +51,7 @@ class Health:
     unread_bytes: int = 0
     poll_seconds: float = 0.0
     polled: float = 0.0
+    others: list[Samples] = field(default_factory=list)
 
     def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
         """Every metric about the exporter with its samples."""
@@ -54,6 +59,8 @@ class Health:
         yield from self._of_reading()
         yield from self._of_runs()
         yield from self._of_polls()
+        for samples in self.others:
+            yield from samples()
         yield from process.samples()
 
     def _of_reading(self) -> Iterator[tuple[Family, list[Sample]]]:

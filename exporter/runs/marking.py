@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from email.message import Message
-from io import BufferedIOBase
 from typing import Any
 
+from exporter.message import Request
 from exporter.runs.names import nearest
 
 KIND = "application/json"
@@ -22,7 +21,7 @@ NO_NOTE = "mark"
 class RefusedError(Exception):
     """Raised when a request cannot be granted: its HTTP status, and the reason in words."""
 
-    def __init__(self, status: int, words: str) -> None:
+    def __init__(self, status: str, words: str) -> None:
         super().__init__(words)
         self.status = status
 
@@ -31,7 +30,7 @@ class UnknownRunError(RefusedError):
     """Raised when there is no run of that name; ``known`` are those that there are."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(404, unknown(name, known))
+        super().__init__("404 Not Found", unknown(name, known))
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
@@ -41,20 +40,20 @@ def unknown(name: str, known: Iterable[str]) -> str:
     return f"There is no run named {name}. {others}"
 
 
-def read(headers: Message, body: BufferedIOBase) -> tuple[str, str]:
+def read(request: Request) -> tuple[str, str]:
     """Return the run's name and the note.
 
     Raises:
         RefusedError: it is no such request, or holds what a note may not.
     """
-    if headers.get("Content-Type", "").partition(";")[0].strip().lower() != KIND:
-        raise RefusedError(415, f"Expected: a body of the Content-Type {KIND}.")
-    size = headers.get("Content-Length", "")
-    if not size.isdecimal():
-        raise RefusedError(411, "Expected: a Content-Length.")
-    if len(size) > 9 or int(size) > MOST_BYTES:
-        raise RefusedError(413, f"The body is too long. Expected: at most {MOST_BYTES} bytes.")
-    return _mark(body.read(int(size)))
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != KIND:
+        raise RefusedError("415 Unsupported Media Type", f"Expected: a body of the Content-Type {KIND}.")
+    if "content-length" not in request.headers:
+        raise RefusedError("411 Length Required", "Expected: a Content-Length.")
+    if len(request.body) > MOST_BYTES:
+        words = f"The body is too long. Expected: at most {MOST_BYTES} bytes."
+        raise RefusedError("413 Content Too Large", words)
+    return _mark(request.body)
 
 
 def _mark(body: bytes) -> tuple[str, str]:
@@ -63,7 +62,9 @@ def _mark(body: bytes) -> tuple[str, str]:
     except (ValueError, RecursionError):
         asked = None
     if not isinstance(asked, dict) or asked.keys() - {"run", "note"} or not isinstance(asked.get("run"), str):
-        raise RefusedError(400, 'The body is no mark. Expected: {"run": "its name", "note": "why"}.')
+        raise RefusedError(
+            "400 Bad Request", 'The body is no mark. Expected: {"run": "its name", "note": "why"}.'
+        )
     return asked["run"], _note(asked.get("note"))
 
 
@@ -72,6 +73,7 @@ def _note(note: Any) -> str:
         return NO_NOTE
     if not isinstance(note, str) or not note.isprintable() or len(note) > NOTE_CHARACTERS:
         raise RefusedError(
-            400, f"The note is no note. Expected: one line of at most {NOTE_CHARACTERS} printable characters."
+            "400 Bad Request",
+            f"The note is no note. Expected: one line of at most {NOTE_CHARACTERS} printable characters.",
         )
     return note

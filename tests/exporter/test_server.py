@@ -1,216 +1,342 @@
-"""The HTTP side: what is answered, by whom, and what a broken client does to it."""
+"""The small HTTP server: what is answered, and what broken clients do to it."""
 
 from __future__ import annotations
 
-import json
+import http.client
+import re
 import socket
 import threading
-import urllib.error
-import urllib.request
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from exporter.exposition import CONTENT_TYPE
-from exporter.runs.marking import MOST_BYTES, NO_NOTE, NOTE_CHARACTERS, UnknownRunError
-from exporter.runs.server import Server
-from exporter.runs.watch import Settings, Watch
-from tests.exporter.lines import measured, verl_json
-from tests.exporter.scrape import Scrape
+from exporter import connection as connection_module
+from exporter import server as server_module
+from exporter.connection import LONGEST_HEAD, MOST_UNHEARD
+from exporter.message import Answer, Pages, Request
+from exporter.server import Server
+
+MOST_BODY = 800
+LARGE = b"x" * 20_000_000
+PIECES = st.binary(max_size=60) | st.sampled_from([b"\r\n\r\n", b"GET / HTTP/1.1", b"Content-Length: 3"])
 
 
-def nobody(_run: str, _note: str) -> None:
-    raise AssertionError("nobody asked for a mark")
+def page(request: Request) -> Answer:
+    if request.method == "POST":
+        return Answer(
+            "405 Method Not Allowed", "text/plain", repr(request).encode(), (("Allow", "GET, HEAD"),)
+        )
+    if request.path == "/metrics":
+        return Answer("200 OK", "text/plain; version=0.0.4", b"gpu_up 1\n")
+    if request.path == "/large":
+        return Answer("200 OK", "text/plain", LARGE)
+    return Answer("404 Not Found", "text/plain", b"no such page\n")
 
 
 @contextmanager
-def serving(metrics: Callable[[], bytes], mark: Callable[[str, str], None] = nobody) -> Iterator[str]:
-    """A server on a free port; gives its address."""
-    server = Server(("127.0.0.1", 0), metrics, mark)
-    server.start()
+def serving(pages: Pages = page) -> Iterator[int]:
+    """A server in a thread; gives its port."""
+    stop = threading.Event()
+    server = Server(("127.0.0.1", 0), pages, MOST_BODY)
+
+    def serve() -> None:
+        while not stop.is_set():
+            server.serve(0.02)
+        server.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield server.port
     finally:
-        server.shutdown()
-        server.server_close()
+        stop.set()
+        thread.join()
 
 
-def get(url: str) -> tuple[int, str, bytes]:
+@pytest.fixture(name="port")
+def _port() -> Iterator[int]:
+    with serving() as port:
+        yield port
+
+
+def exchange(port: int, request: bytes) -> bytes:
+    """Everything that comes back until the server closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(request)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def get(port: int, path: str, method: str = "GET") -> tuple[int, str | None, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return answer.status, answer.headers["Content-Type"], answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.headers["Content-Type"], error.read()
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Content-Type"), answer.read()
+    finally:
+        connection.close()
 
 
-def test_metrics_are_served_as_exposition_text() -> None:
-    with serving(lambda: b"rl_step 1\n") as url:
-        assert get(f"{url}/metrics") == (200, CONTENT_TYPE, b"rl_step 1\n")
-        assert get(f"{url}/metrics?collect=all")[2] == b"rl_step 1\n"
+def test_a_page_comes_with_its_type(port: int) -> None:
+    assert get(port, "/metrics?collect=all") == (200, "text/plain; version=0.0.4", b"gpu_up 1\n")
+    assert get(port, "/nothing")[0] == 404
 
 
-def test_health_and_index_answer() -> None:
-    with serving(lambda: b"") as url:
-        assert get(f"{url}/-/healthy") == (200, "text/plain", b"ok\n")
-        assert b"/metrics" in get(f"{url}/")[2]
+def test_head_is_a_get_without_a_body(port: int) -> None:
+    assert exchange(port, b"HEAD /metrics HTTP/1.0\r\n\r\n").endswith(b"close\r\n\r\n")
+    assert get(port, "/metrics", "HEAD") == (200, "text/plain; version=0.0.4", b"")
 
 
-def post(url: str, body: bytes, kind: str = "application/json") -> tuple[int, str]:
-    request = urllib.request.Request(url, body, {"Content-Type": kind}, method="POST")
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
+def test_a_page_learns_all_about_the_request_and_says_which_methods_it_takes(port: int) -> None:
+    said = exchange(port, b"POST /a?b=c HTTP/1.0\r\nORIGIN: http://Elsewhere\r\ncontent-length: 2\r\n\r\nhi")
+    headers = {"origin": "http://Elsewhere", "content-length": "2"}
+
+    assert said.startswith(b"HTTP/1.1 405 ")
+    assert b"\r\nAllow: GET, HEAD\r\n" in said
+    assert said.endswith(repr(Request("POST", "/a", "b=c", headers, b"hi", "127.0.0.1")).encode())
+
+
+def test_a_body_may_come_in_pieces_and_the_next_request_right_after_it(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nContent-Length: 6\r\n\r\nab")
+        time.sleep(0.1)
+        client.sendall(b"cd")
+        time.sleep(0.1)
+        client.sendall(b"efGET /metrics HTTP/1.0\r\n\r\n")
+        answers = b"".join(iter(lambda: client.recv(4096), b""))
+
+    assert b"b'abcdef'" in answers
+    assert answers.endswith(b"gpu_up 1\n")
+
+
+def test_a_client_that_waits_before_its_body_is_told_to_go_on(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"POST / HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        assert client.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(b"hi")
+        assert b"b'hi'" in b"".join(iter(lambda: client.recv(4096), b""))
 
 
 @pytest.mark.parametrize(
-    ("body", "note"),
+    ("told", "status"),
     [
-        ({"run": "ppo/gsm8k", "note": "new data"}, "new data"),
-        ({"run": "ppo/gsm8k"}, NO_NOTE),
-        ({"run": "ppo/gsm8k", "note": None}, NO_NOTE),
-        ({"run": "ppo/gsm8k", "note": "模" * NOTE_CHARACTERS}, "模" * NOTE_CHARACTERS),
+        (b"Content-Length: 900", b"413"),
+        (b"Content-Length: " + b"9" * 4000, b"413"),
+        (b"Transfer-Encoding: chunked", b"411"),
+        (b"Content-Length: -1", b"400"),
+        (b"Content-Length: \xb2", b"400"),
     ],
 )
-def test_a_mark_is_taken(body: dict[str, str], note: str) -> None:
-    taken: list[tuple[str, str]] = []
-    with serving(lambda: b"", lambda *mark: taken.append(mark)) as url:
-        assert post(f"{url}/-/mark", json.dumps(body).encode(), "application/json; charset=utf-8")[0] == 200
+def test_a_refused_body_that_comes_late_does_not_cut_off_the_answer(
+    port: int, told: bytes, status: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"POST / HTTP/1.1\r\n" + told + b"\r\n\r\n")
+        time.sleep(0.1)
+        client.sendall(b"x" * 900)
+        time.sleep(0.1)
+        said = b"".join(iter(lambda: client.recv(4096), b""))
 
-    assert taken == [("ppo/gsm8k", note)]
+    assert said.startswith(b"HTTP/1.1 " + status)
+    assert said.count(b"HTTP/1.1") == 1
+
+
+def test_a_body_without_end_is_not_listened_to(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            pour(client, 10 * MOST_UNHEARD)
+
+
+def pour(client: socket.socket, size: int) -> None:
+    for _ in range(size // 1000):
+        client.sendall(b"x" * 1000)
+
+
+def test_an_answer_may_take_its_time_and_holds_up_nobody() -> None:
+    ready = threading.Event()
+
+    def pages(request: Request) -> Answer | Callable[[], Answer | None]:
+        if request.path == "/slow":
+            return lambda: page(request._replace(path="/metrics")) if ready.is_set() else None
+        return page(request)
+
+    with serving(pages) as port, socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+        slow.sendall(b"GET /slow HTTP/1.1\r\n\r\nGET /nothing HTTP/1.0\r\n\r\n")
+        assert get(port, "/metrics")[0] == 200
+        slow.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            slow.recv(1)
+        slow.settimeout(10)
+        ready.set()
+        answers = b"".join(iter(lambda: slow.recv(4096), b""))
+        assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"404"]
+
+
+def test_who_goes_away_before_the_answer_is_forgotten() -> None:
+    asked: list[str] = []
+
+    def pages(request: Request) -> Callable[[], Answer | None]:
+        return lambda: asked.append(request.path)
+
+    with serving(pages) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(b"GET /never HTTP/1.1\r\n\r\n")
+            time.sleep(0.2)
+        assert asked
+        time.sleep(0.2)
+        asked.clear()
+        time.sleep(0.2)
+        assert not asked
+
+
+def test_one_connection_serves_many_requests(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    for _ in range(5):
+        connection.request("GET", "/metrics")
+        assert connection.getresponse().read() == b"gpu_up 1\n"
+    connection.close()
+
+
+def test_requests_sent_ahead_are_answered_in_order(port: int) -> None:
+    first, second = b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /nothing HTTP/1.1\r\n\r\n"
+    answers = exchange(port, first + second + b"GET /metrics HTTP/1.0\r\n\r\n")
+
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"404", b"200"]
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "status", "words"),
+    ("request_", "status"),
     [
-        (b'{"run": "a"}', "text/plain", 415, "application/json"),
-        (b'{"run": "a"}', "application/x-www-form-urlencoded", 415, "application/json"),
-        (b'{"run": "a"}', "", 415, "application/json"),
-        (b"{", "application/json", 400, "The body is no mark"),
-        (b"\xff", "application/json", 400, "The body is no mark"),
-        (b"[" * 9000, "application/json", 400, "The body is no mark"),
-        (b'["a"]', "application/json", 400, "The body is no mark"),
-        (b'{"note": "x"}', "application/json", 400, "The body is no mark"),
-        (b'{"run": 5}', "application/json", 400, "The body is no mark"),
-        (b'{"run": "a", "step": 5}', "application/json", 400, "The body is no mark"),
-        (b'{"run": "a", "note": 5}', "application/json", 400, "The note is no note"),
-        (b'{"run": "a", "note": "two\\nlines"}', "application/json", 400, "one line of at most 100"),
-        (b'{"run": "a", "note": "%s"}' % (b"x" * 101), "application/json", 400, "one line of at most 100"),
-        (b" " * (MOST_BYTES + 1), "application/json", 413, "at most 16384 bytes"),
+        (b"GET /metrics HTTP/1.0\r\n\r\n", b"200"),
+        (b"GET /metrics HTTP/1.1\r\nconnection: Close\r\n\r\n", b"200"),
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"\r\n\r\n", b"400"),
+        (b"GET /metrics FTP/1.1\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.0\r\nContent-Length: 5\r\n\r\nhello", b"404"),
+        (b"x" * (LONGEST_HEAD + 1), b"431"),
     ],
 )
-def test_what_is_no_mark_is_refused_in_words(body: bytes, kind: str, status: int, words: str) -> None:
-    with serving(lambda: b"") as url:
-        answered, said = post(f"{url}/-/mark", body, kind)
-
-    assert answered == status
-    assert words in said
-    assert len(said.splitlines()) == 1
+def test_after_these_the_connection_is_closed(port: int, request_: bytes, status: bytes) -> None:
+    assert exchange(port, request_).startswith(b"HTTP/1.1 " + status)
 
 
-def test_a_mark_without_a_length_is_refused() -> None:
-    with serving(lambda: b"") as url:
-        host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as client:
-            client.sendall(b"POST /-/mark HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\r\n")
-            assert client.recv(4096).startswith(b"HTTP/1.1 411")
+def test_a_slow_client_holds_up_nobody(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+        slow.sendall(b"GET /metr")
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as greedy:
+            greedy.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            assert get(port, "/metrics")[0] == 200
+        slow.sendall(b"ics HTTP/1.0\r\n\r\n")
+        assert b"gpu_up 1" in b"".join(iter(lambda: slow.recv(4096), b""))
 
 
-@pytest.mark.parametrize("run", ["ppo/gsm8", "\\ud800"])
-def test_a_mark_of_an_unknown_run_is_not_found_and_the_nearest_are_named(run: str) -> None:
-    def unknown(name: str, _note: str) -> None:
-        raise UnknownRunError(name, ["ppo/模"])
-
-    with serving(lambda: b"", unknown) as url:
-        status, said = post(f"{url}/-/mark", b'{"run": "%s"}' % run.encode())
-
-    assert status == 404
-    assert said == f"There is no run named {run}. The nearest there are: ppo/模.\n"
+def test_a_large_page_arrives_whole(port: int) -> None:
+    assert get(port, "/large")[2] == LARGE
 
 
-def test_nothing_else_takes_a_post() -> None:
-    with serving(lambda: b"") as url:
-        assert post(f"{url}/metrics", b"{}")[0] == 404
-
-
-@pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/../etc/passwd", "/%00"])
-def test_other_pages_are_not_found_and_the_answer_says_which_there_are(path: str) -> None:
-    with serving(lambda: b"") as url:
-        status, _, body = get(url + path)
-
-    assert status == 404
-    assert b"/metrics" in body
-
-
-def test_one_connection_serves_many_scrapes() -> None:
-    with serving(lambda: b"x 1\n") as url:
-        host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as client:
-            for _ in range(3):
-                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-                answer = b""
-                while not answer.endswith(b"x 1\n"):
-                    answer += client.recv(4096)
-                assert answer.startswith(b"HTTP/1.1 200")
-
-
-def test_a_client_that_hangs_holds_nobody_up() -> None:
-    with serving(lambda: b"x 1\n") as url:
-        host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as silent:
-            silent.sendall(b"GET /metr")
-            assert get(f"{url}/metrics")[0] == 200
-
-
-def test_a_client_that_goes_away_is_no_news(capfd: pytest.CaptureFixture[str]) -> None:
-    asked, answer = threading.Event(), threading.Event()
-
-    def slow() -> bytes:
-        asked.set()
-        answer.wait(10)
-        return b"x" * 5_000_000
-
-    with serving(slow) as url:
-        host, port = url.removeprefix("http://").split(":")
-        client = socket.create_connection((host, int(port)), timeout=10)
+def test_a_client_that_goes_away_harms_nobody(port: int) -> None:
+    for request in (b"", b"GET /large HTTP/1.1\r\n\r\n"):
+        client = socket.create_connection(("127.0.0.1", port), timeout=10)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        asked.wait(10)
+        client.sendall(request)
         client.close()
-        answer.set()
-        assert get(f"{url}/-/healthy")[0] == 200
 
-    assert capfd.readouterr() == ("", "")
+    assert get(port, "/metrics")[0] == 200
 
 
-def test_a_port_in_use_is_an_os_error() -> None:
-    with serving(lambda: b"") as url, pytest.raises(OSError, match="in use"):
-        Server(("127.0.0.1", int(url.rpartition(":")[2])), lambda: b"", nobody)
+def test_who_says_nothing_for_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "IDLE_SECONDS", 0.2)
+    with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=10) as idle:
+        assert idle.recv(1) == b""
 
 
-def test_metrics_answer_while_a_large_log_is_read_for_the_first_time(folder: Path) -> None:
-    line = "".join(
-        verl_json(step, {**measured(step), **{f"x/{key}": step / 7 for key in range(60)}})
-        for step in range(400)
-    )
-    (folder / "a.jsonl").write_text(line * (50_000_000 // len(line) + 1))
-    watch, answers = Watch(Settings((str(folder),))), list[Scrape]()
-    reading = threading.Thread(target=lambda: [None for _ in iter(watch.look, False)])
-    with serving(watch.metrics) as url:
-        reading.start()
-        while reading.is_alive():
-            status, _, body = get(f"{url}/metrics")
-            assert status == 200
-            answers.append(Scrape(body))
-        last = Scrape(get(f"{url}/metrics")[2])
+@pytest.mark.parametrize("begun", [b"GET /metr", b"POST / HTTP/1.1\r\nContent-Length: 700\r\n\r\nx"])
+def test_who_sends_a_byte_now_and_then_is_dropped(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 0.3)
+    with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+        slow.sendall(begun)
+        assert any(is_gone(slow) for _ in range(100))
 
-    assert (
-        len([answer for answer in answers if (answer.value("stepwatch_bytes_read_total") or 0) < 50_000_000])
-        >= 3
-    )
-    assert last.value("rl_step", run="a") == 399
+
+def is_gone(slow: socket.socket) -> bool:
+    """Sends one more byte; is nobody there?"""
+    slow.settimeout(0.05)
+    try:
+        slow.sendall(b"x")
+        return slow.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_a_page_that_fails_is_a_fault_and_the_next_one_is_there(capfd: pytest.CaptureFixture[str]) -> None:
+    def pages(request: Request) -> Answer:
+        if request.path == "/broken":
+            raise ZeroDivisionError
+        return page(request)
+
+    with serving(pages) as port:
+        assert get(port, "/broken")[0] == 500
+        assert get(port, "/metrics")[0] == 200
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_answers_and_clients_that_were_let_go_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 0.1)
+    server = Server(("127.0.0.1", 0), page)
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    slow = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    client.sendall(b"GET /metrics HTTP/1.1\r\n\r\nGET /nothing HTTP/1.1\r\n\r\nnonsense\r\n\r\n")
+    slow.sendall(b"GET")
+    for _ in range(20):
+        server.serve(0.02)
+    counts = {family.name: samples for family, samples in server.samples()}
+    for each in (client, slow, server):
+        each.close()
+
+    assert counts["stepwatch_http_requests_total"] == [({"code": code}, 1) for code in ("200", "404", "400")]
+    assert counts["stepwatch_http_clients_dropped_total"] == [
+        ({"reason": "slow"}, 1),
+        ({"reason": "surplus"}, 0),
+    ]
+
+
+def test_too_many_clients_cost_the_one_that_is_silent_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MOST_CLIENTS", 3)
+    with serving() as port:
+        clients = []
+        for _ in range(4):
+            clients.append(socket.create_connection(("127.0.0.1", port), timeout=10))
+            time.sleep(0.05)
+        assert clients[0].recv(1) == b""
+        clients[3].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert clients[3].recv(12) == b"HTTP/1.1 200"
+        for client in clients:
+            client.close()
+
+
+def test_a_port_in_use_is_an_os_error(port: int) -> None:
+    with pytest.raises(OSError, match="in use"):
+        Server(("127.0.0.1", port), page)
+
+
+def test_any_bytes_in_any_pieces_leave_the_server_working() -> None:
+    with serving() as port:
+
+        @settings(deadline=None)
+        @given(st.lists(PIECES, max_size=5))
+        def send(pieces: list[bytes]) -> None:
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+                for piece in pieces:
+                    try:
+                        client.sendall(piece)
+                    except ConnectionError:
+                        break
+            assert get(port, "/metrics")[0] == 200
+
+        send()

@@ -9,7 +9,7 @@ import pytest
 
 from exporter.gpu.contract import FRESH
 from exporter.gpu.pages import Pages
-from exporter.gpu.server import Request
+from exporter.message import Request
 from tests.gpu.stage import Stage
 
 
@@ -174,7 +174,7 @@ def test_while_the_devices_are_released_nobody_is_started_and_then_at_once(stage
 def test_a_killed_worker_that_does_not_go_is_told_whoever_waits_for_the_devices(stage: Stage) -> None:
     stage.live(stage.workers[0], 1, "ok")
     pages = Pages(stage.box, stage.pace, stage.keeper)
-    request = Request("POST", "/-/release", "seconds=60", "", sends=False)
+    request = Request("POST", "/-/release", "seconds=60")
     with patch("exporter.gpu.pages.time", stage):
         later = pages(request)
         assert callable(later)

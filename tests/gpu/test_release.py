@@ -143,5 +143,5 @@ def test_only_a_post_that_no_page_of_a_browser_sent_and_without_a_body(exporter:
     assert exporter.ask(RELEASE, "POST", Origin="http://elsewhere")[0] == 403
     assert exporter.ask("/metrics", "POST")[0] == 405
     assert exporter.ask("/release", "POST")[0] == 404
-    assert exporter.ask(RELEASE, "POST", **{"Transfer-Encoding": "chunked"})[0] == 400
+    assert exporter.ask(RELEASE, "POST", **{"Transfer-Encoding": "chunked"})[0] == 411
     assert all_ok(exporter.scrape())

@@ -1,0 +1,160 @@
+"""One client: bytes come in until a request is whole, then the answer goes out bit by bit."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import sys
+import time
+
+from exporter.message import BAD_REQUEST, FAULT, TOO_LONG, Answer, Head, Later, Pages
+
+LONGEST_HEAD = 16384
+BLOCK = 65536
+IDLE_SECONDS = 60.0
+REQUEST_SECONDS = 15.0
+"""From a request's first byte to its last: who sends a byte now and then would stay for ever."""
+ANSWER_SECONDS = 60.0
+LINGER_SECONDS = 2.0
+MOST_UNHEARD = 1 << 20
+"""What a client whose body was refused may still send: to cut it off would cost it the answer."""
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Connection:
+    """A client on a socket that does not block.
+
+    ``until`` is when it is to be dropped unless it gets on, ``active`` when it last did, in seconds of
+    the steady clock. ``codes`` are those of the answers that were given since somebody looked.
+    ``most_body``: bytes that a request may bring.
+    """
+
+    def __init__(self, sock: socket.socket, client: str, pages: Pages, most_body: int) -> None:
+        self.sock = sock
+        self.active = time.monotonic()
+        self.until = self.active + IDLE_SECONDS
+        self.codes: list[str] = []
+        self._client, self._pages, self._most_body = client, pages, most_body
+        self._incoming = b""
+        self._outgoing = memoryview(b"")
+        self._head: Head | None = None
+        self._size = 0
+        self._later: Later | None = None
+        self._last = False
+        self._unheard: int | None = None
+        """How much was not listened to; ``None`` while the client is."""
+
+    @property
+    def waits(self) -> bool:
+        """Is there no answer yet to what was asked?"""
+        return self._later is not None
+
+    def go_on(self) -> int:
+        """Read or write what is possible. Returns the event to wait for, 0 when it is over."""
+        self.active = time.monotonic()
+        if not self._outgoing and not self._receive():
+            return 0
+        self._proceed()
+        while self._outgoing:
+            try:
+                self._outgoing = self._outgoing[self.sock.send(self._outgoing) :]
+            except BlockingIOError:
+                return selectors.EVENT_WRITE
+            if not self._outgoing:
+                self._sent()
+                self._proceed()
+        return 0 if self._is_over() else selectors.EVENT_READ
+
+    def _is_over(self) -> bool:
+        return self._last and self._head is None and self._unheard is None
+
+    def _receive(self) -> bool:
+        if self.waits and len(self._incoming) > LONGEST_HEAD:
+            return False
+        try:
+            block = self.sock.recv(BLOCK)
+        except BlockingIOError:
+            return True
+        if self._unheard is not None:
+            self._unheard += len(block)
+            return bool(block) and self._unheard < MOST_UNHEARD
+        if not self._incoming and self._head is None and not self.waits:
+            self._within(REQUEST_SECONDS)
+        self._incoming += block
+        return bool(block)
+
+    def _within(self, seconds: float) -> None:
+        self.until = time.monotonic() + seconds
+
+    def _proceed(self) -> None:
+        """Take the next request that is whole, once the last answer is out, and answer it."""
+        if self._outgoing or self._unheard is not None:
+            return
+        if not self.waits and not (self._last and self._head is None):
+            self._take()
+        answer = self._later() if self._later else None
+        if answer is not None:
+            self._later = None
+            self._send(answer)
+
+    def _take(self) -> None:
+        if self._head is None:
+            self._take_head()
+        if self._head is not None and len(self._incoming) >= self._size:
+            body, self._incoming = self._incoming[: self._size], self._incoming[self._size :]
+            found = self._found(self._head, body)
+            self._later = (lambda: found) if isinstance(found, Answer) else found
+            self.until = float("inf")
+
+    def _take_head(self) -> None:
+        lines, end, rest = self._incoming.partition(b"\r\n\r\n")
+        if len(lines) > LONGEST_HEAD:
+            self._refuse(TOO_LONG)
+        elif end:
+            head = Head.parse(lines.decode("latin-1"))
+            size = BAD_REQUEST if head is None else head.size(self._most_body)
+            if head is None or isinstance(size, Answer):
+                self._refuse(size if isinstance(size, Answer) else BAD_REQUEST)
+            else:
+                self._begin(head, size, rest)
+
+    def _begin(self, head: Head, size: int, rest: bytes) -> None:
+        self._head, self._size, self._incoming = head, size, rest
+        self._last = head.last
+        if len(rest) < size and "expect" in head.headers:
+            self._outgoing = memoryview(CONTINUE)
+
+    def _refuse(self, answer: Answer) -> None:
+        """Answer, and listen no more: what follows is no request."""
+        self._last, self._incoming, self._unheard = True, b"", 0
+        self._send(answer)
+
+    def _found(self, head: Head, body: bytes) -> Answer | Later:
+        try:
+            return self._pages(head.request(body, self._client))
+        except Exception:  # noqa: BLE001  (one page's fault must not end the server)
+            sys.excepthook(*sys.exc_info())
+            return FAULT
+
+    def _send(self, answer: Answer) -> None:
+        wants_body = self._head is None or self._head.method != "HEAD"
+        lines = (
+            f"HTTP/1.1 {answer.status}",
+            f"Content-Type: {answer.kind}",
+            f"Content-Length: {len(answer.body)}",
+            f"Connection: {'close' if self._last else 'keep-alive'}",
+            *(f"{name}: {value}" for name, value in answer.headers),
+        )
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        self._outgoing = memoryview(head + (answer.body if wants_body else b""))
+        self._head, self._size = None, 0
+        self.codes.append(answer.code)
+        self._within(ANSWER_SECONDS)
+
+    def _sent(self) -> None:
+        """All that was to be sent is out."""
+        if self._unheard is not None:
+            self.sock.shutdown(socket.SHUT_WR)
+            self._within(LINGER_SECONDS)
+        elif self._head is None:
+            self._within(REQUEST_SECONDS if self._incoming else IDLE_SECONDS)

@@ -1,0 +1,97 @@
+"""HTTP messages: what a client asks, and what is sent back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+
+class Request(NamedTuple):
+    """What a client asks for; HEAD comes as GET.
+
+    ``query`` is what follows the question mark, both as they were sent. Names of ``headers`` are in
+    lower case. ``client`` is the address that asks, and ``name`` what stood for the star of a route.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    client: str = ""
+    name: str = ""
+
+
+class Answer(NamedTuple):
+    """What is sent back; ``status`` such as ``200 OK``, ``headers`` besides those of the body."""
+
+    status: str
+    kind: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def code(self) -> str:
+        """The number of the status."""
+        return self.status[:3]
+
+
+Later = Callable[[], Answer | None]
+"""Asked again and again until there is an answer."""
+
+Pages = Callable[[Request], Answer | Later]
+"""Gives the answer to a request, or says how to come by it."""
+
+
+def text(status: str, body: str, *headers: tuple[str, str]) -> Answer:
+    """An answer in words."""
+    return Answer(status, "text/plain; charset=utf-8", body.encode("utf-8", "backslashreplace"), headers)
+
+
+BAD_REQUEST = text("400 Bad Request", "this is no HTTP request\n")
+TOO_LONG = text("431 Request Header Fields Too Large", "the request is too long\n")
+NO_LENGTH = text("411 Length Required", "Expected: a Content-Length.\n")
+FAULT = text("500 Internal Server Error", "a fault of Stepwatch: its log says more\n")
+
+
+class Head(NamedTuple):
+    """The first lines of a request: ``target`` is path and query."""
+
+    method: str
+    target: str
+    version: str
+    headers: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, lines: str) -> Head | None:
+        """What the lines say; ``None`` if they are no head of a request."""
+        first, *fields = lines.split("\r\n")
+        words = first.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return None
+        pairs = (field.partition(":") for field in fields)
+        method, target, version = words
+        return cls(method, target, version, {name.strip().lower(): value.strip() for name, _, value in pairs})
+
+    @property
+    def last(self) -> bool:
+        """Does the client want no answer after this one?"""
+        default = "keep-alive" if self.version == "HTTP/1.1" else "close"
+        return self.headers.get("connection", default).lower() != "keep-alive"
+
+    def size(self, most: int) -> int | Answer:
+        """Bytes of the body, or why it is not taken: ``most`` is how many may come."""
+        told = self.headers.get("content-length", "0")
+        if "transfer-encoding" in self.headers:
+            return NO_LENGTH
+        if not (told.isascii() and told.isdecimal()):
+            return BAD_REQUEST
+        if len(told) > 12 or int(told) > most:
+            return text("413 Content Too Large", f"The body is too long. Expected: at most {most} bytes.\n")
+        return int(told)
+
+    def request(self, body: bytes, client: str) -> Request:
+        """The whole request."""
+        path, _, query = self.target.partition("?")
+        method = "GET" if self.method == "HEAD" else self.method
+        return Request(method, path, query, self.headers, body, client)
