@@ -242,6 +242,7 @@ class Run:
             "owners": self.owners.kept(),
             "start": self.times.start,
             "last": self.times.last,
+            "trace": self.trace.kept(),
         }
 
     def restore(self, kept: dict[str, Any]) -> None:
@@ -252,5 +253,6 @@ class Run:
             setattr(self, name, kept[name])
         self.owners.take(kept["owners"])
         self.times.start, self.times.last = kept["start"], kept["last"]
+        self.trace.restore(kept.get("trace", ()))  # older states hold none
         for name in self.statistics.keys() & kept["statistics"].keys():
             self.statistics[name].take(kept["statistics"][name])

@@ -77,11 +77,11 @@ class Shown:
         now = self._time.monotonic()
         for feed in self._feeds:
             for key, run in feed.roster.runs.items():
-                signs = feed.signs(run, now)
+                signs = feed.signs(key, run, now)
                 state = self._judge.state(run, signs)
                 if self._is_shown(state):
-                    at = (feed.place, key or feed.target.name)
-                    yield Told(at, PurePath(feed.target.name), run, state, signs.writer)
+                    at = (feed.place, key or feed.name)
+                    yield Told(at, PurePath(feed.name), run, state, signs.writer)
 
     def _is_shown(self, state: str) -> bool:
         self.dormant += state == "dormant"

@@ -166,7 +166,7 @@ class Watch:
         health.unstarted = self._unstarted(run for roster in rosters for run in roster.runs.values())
         health.unread_bytes = sum(log.unread for log in self.logs)
         health.runs = Counter(view.state for view in self._views.values())
-        health.targets = [feed.polled() for feed in self.feeds]
+        health.targets = [polled for feed in self.feeds for polled in feed.polled()]
 
     def _unstarted(self, runs: Iterable[Run]) -> Mapping[str, float]:
         """A run that is running explains the logs beside it, however long its steps take."""

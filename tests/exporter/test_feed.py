@@ -260,6 +260,7 @@ class Told:
     name = "told"
     source = "prometheus_page"
     has_history = False
+    telling = frozenset({"ppo"})
 
     def __init__(self, *, is_trainer: bool) -> None:
         self.is_trainer = is_trainer
@@ -300,8 +301,8 @@ def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
     target.failing = failing
     wait_for(lambda: not failing or feed.poller.problem is not None)
     feed.stop()
-    (run,) = feed.roster.runs.values()
+    ((name, run),) = feed.roster.runs.items()
     judge, now = Judge(Silence(), 12 * 3600.0), time.monotonic()
 
     assert run.watched
-    assert [judge.state(run, feed.signs(run, now + later)) for later in (5.0, 60.0, 3600.0)] == states
+    assert [judge.state(run, feed.signs(name, run, now + later)) for later in (5.0, 60.0, 3600.0)] == states

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from threading import Event as Flag
 from threading import Thread
 
+from exporter.runs.health import Polled
 from exporter.runs.polled import Target
 from exporter.runs.polled.web import PollError
 from exporter.runs.record import Event
@@ -46,6 +47,11 @@ class Poller:
     def stop(self) -> None:
         """Have it end, at once; a request that is under way ends by itself, and what it brings is dropped."""
         self._stop.set()
+
+    def polled(self) -> Polled:
+        """How the polls went so far."""
+        target = self.target
+        return Polled(target.name, target.source, self.problem is None, self.errors, self.answered_at)
 
     def _run(self) -> None:
         while not self._stop.is_set():

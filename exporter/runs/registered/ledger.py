@@ -86,7 +86,7 @@ class Ledger:
             aside = folder / NAME
         self._failed(
             f"{folder / NAME} is not as Stepwatch wrote it. It is kept as {aside}, "
-            "and registrations begin anew. Cure: start the trainers' jobs again, or register their servers by hand."
+            "and registrations begin anew. Cure: none is needed for jobs that start from now on."
         )
 
     def _failed(self, words: str) -> None:

@@ -87,8 +87,6 @@ class Table:
             key=lambda address: -silent[address],
         )
         if len(gone) < surplus:
-            words = (
-                f"{len(others)} servers {which} are registered, which live. Expected: at most {most} in all."
-            )
-            raise RefusedError("full", "503 Service Unavailable", " ".join(words.split()))
+            words = f"There is no room: {len(others)} servers{which} are known. Expected: at most {most}."
+            raise RefusedError("full", "503 Service Unavailable", words)
         return set(gone[:surplus])
