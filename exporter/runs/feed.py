@@ -32,8 +32,6 @@ class Feed:
         self.place = Path("/polled") / target.source / target.name
         self.poller = Poller(target, interval, self._take)
         self._lock = lock
-        self._live = False
-        self._told: str | None = None
         self._presence = Presence()
         self._remembered = Remembered(self.place, target.source, options, states, anew=target.has_history)
         self.roster = self._remembered.roster
@@ -48,13 +46,12 @@ class Feed:
 
     def _take(self, events: list[Event]) -> None:
         with self._lock:
-            clock = Clock(time.time(), time.monotonic(), live=self._live)
+            clock = Clock(time.time(), time.monotonic(), live=self.poller.answers > 1)
             for event in events:
                 self.roster.take(event, clock)
             for run in self.roster.runs.values():
                 run.times.caught_up(clock.wall)
             self._presence.told(self.target.telling, clock.steady)
-            self._live = True
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
         """Signs of life: a page goes with the trainer that serves it, a server outlives its runs."""
@@ -66,16 +63,10 @@ class Feed:
         return self._presence.signs(name, run, now, telling=telling, pending=pending)
 
     def polled(self) -> list[Polled]:
-        """How the polls went so far."""
         return [self.poller.polled()]
 
     def tell(self, say: Say) -> None:
-        """Tell why the target gives no answer, once for each reason."""
-        problem = self.poller.problem
-        if problem is not None and problem != self._told:
-            say(problem)
-        self._told = problem
+        self.poller.tell(say)
 
     def save(self, health: Health) -> None:
-        """Keep what the next start could not ask for, if it changed since the last time."""
         self._remembered.save(health, self._lock)

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
-from exporter.runs.feed import Feed
 from exporter.runs.holders import Holders
 from exporter.runs.log import Log
 from exporter.runs.logs import Logs, Time
 from exporter.runs.names import run_name, run_names
+from exporter.runs.polling import Polling
 from exporter.runs.run import Run
 from exporter.runs.twins import Place, Told, Twins
 from exporter.runs.views import SHOWN, Judge, Signs, View
@@ -23,7 +23,9 @@ class Shown:
     a name another one has, ``twins`` logs that tell of a run which another one tells of better.
     """
 
-    def __init__(self, logs: Logs, feeds: Sequence[Feed], holders: Holders, judge: Judge, time: Time) -> None:
+    def __init__(
+        self, logs: Logs, feeds: Sequence[Polling], holders: Holders, judge: Judge, time: Time
+    ) -> None:
         self.dormant = 0
         self.collisions = 0
         self.twins = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -19,6 +19,8 @@ from exporter.runs.logs import Logs
 from exporter.runs.marking import UnknownRunError
 from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
+from exporter.runs.polling import Polling
+from exporter.runs.registered.trainers import Trainers
 from exporter.runs.run import Options, Run
 from exporter.runs.shown import Shown
 from exporter.runs.statefile import StateFolder
@@ -36,7 +38,8 @@ WRITER_SECONDS = 24 * 3600.0
 class Settings:
     """What the exporter is told. All durations in seconds.
 
-    ``targets`` are polled every ``poll_targets``, logs are looked at every ``poll``.
+    ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``trainers``
+    gives, which may be others at each call. Logs are looked at every ``poll``.
     """
 
     paths: tuple[str, ...]
@@ -45,6 +48,7 @@ class Settings:
     silence: Silence = field(default_factory=Silence)
     options: Options = field(default_factory=Options)
     targets: tuple[Target, ...] = ()
+    trainers: Callable[[], Sequence[str]] = tuple
     poll: float = 0.5
     poll_targets: float = 5.0
 
@@ -75,8 +79,11 @@ class Watch:
             time=time,
             stopped=stopped,
         )
-        self.feeds = [
-            Feed(target, settings.poll_targets, options, states, self._lock) for target in settings.targets
+        every, lock = settings.poll_targets, self._lock
+        self.trainers = Trainers(every, options, states, lock, forget_after=settings.forget_after)
+        self.feeds: list[Polling] = [
+            *(Feed(target, every, options, states, lock) for target in settings.targets),
+            self.trainers,
         ]
         judge = Judge(settings.silence, settings.forget_after)
         self._shown = Shown(self.logs, self.feeds, self.holders, judge, time)
@@ -96,6 +103,7 @@ class Watch:
         Returns true if there is more to read at once.
         """
         started = time.monotonic()
+        self.trainers.heed(self.settings.trainers())
         for log in self.logs.look(self._lock):
             self.holders.forget(log.file)
         if self._is_due("holders", HOLDERS_SECONDS):
