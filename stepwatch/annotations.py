@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from stepwatch.config.models import Config
 from stepwatch.config.quantities import Duration
+from stepwatch.deployment import Deployment
 from stepwatch.promql import THIS, THIS_GPU, THIS_RUN, TOLD_FOR, seconds
 from stepwatch.recovery import ACTIONS, RESET
 from stepwatch.recovery import UNKNOWN as UNKNOWN_ACTION
@@ -240,12 +241,19 @@ def runbook_url(config: Config, alert: str) -> str:
     return f"{config.links.runbook}#{alert.lower()}"
 
 
-def dashboard_url(config: Config, about: str) -> str:
-    """The dashboard that shows why."""
+def has_grafana(config: Config, deployment: Deployment) -> bool:
+    """Whether there is a Grafana that links can lead to: the stack's own, or one that config.yaml names."""
+    return config.links.grafana is not None or deployment.runs("grafana")
+
+
+def dashboard_url(config: Config, deployment: Deployment, about: str) -> str:
+    """The dashboard that shows why; without Grafana, the run exporter's page."""
     subject = SUBJECTS[about]
     name = subject.variable
-    shown = f"?var-{name}={{{{ $labels.{name} | {IN_A_URL} }}}}" if name else ""
-    return f"{config.link('grafana')}/d/{subject.dashboard}{shown}"
+    label = f"{{{{ $labels.{name} | {IN_A_URL} }}}}"
+    if not has_grafana(config, deployment):
+        return f"{config.link('exporter')}/{f'run/{label}' if name == 'run' else ''}"
+    return f"{config.link('grafana')}/d/{subject.dashboard}{f'?var-{name}={label}' if name else ''}"
 
 
 def silence_url(config: Config, alert: str, about: str) -> str:

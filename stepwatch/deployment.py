@@ -54,6 +54,13 @@ class Deployment(Protocol):
             Refused: it cannot see it.
         """
 
+    def left_file(self, path: Path) -> str:
+        """A file that trainers write, as the run exporter sees it.
+
+        Raises:
+            Refused: it cannot see it.
+        """
+
     @property
     def containers(self) -> bool:
         """Whether the parts are the pinned versions in containers of their own."""
@@ -86,15 +93,20 @@ class OnThisMachine:
     def file(self, path: Path) -> str:
         return str(path)
 
+    def left_file(self, path: Path) -> str:
+        return str(path)
+
 
 @dataclass(frozen=True)
 class InContainers:
     """The services of compose.yaml.
 
-    ``folders`` are those of this machine that containers see, and where they see them.
+    ``folders`` are those of this machine that containers see, and where they see them; ``ray`` is Ray's,
+    which the run exporter sees at the same path, since links in it name that.
     """
 
     folders: dict[Path, str] = field(default_factory=dict)
+    ray: Path | None = None
     containers: bool = True
 
     def runs(self, part: str) -> bool:
@@ -112,6 +124,9 @@ class InContainers:
     def url(self, url: str) -> str:
         scheme, _, rest = url.partition("://")
         return f"{scheme}://{_LOOPBACK.sub(HOST, rest, count=1)}"
+
+    def left_file(self, path: Path) -> str:
+        return str(path) if self.ray and path.is_relative_to(self.ray) else self.file(path)
 
     def file(self, path: Path) -> str:
         for folder, seen in self.folders.items():

@@ -61,10 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def containers(_: Config) -> Deployment:
+def containers(config: Config) -> Deployment:
     """The services of compose.yaml, with the folders that they mount."""
     secrets, targets = mounted(CHECKOUT)
-    return InContainers({secrets: "/etc/stepwatch/secrets", targets: "/etc/stepwatch/targets"})
+    seen = {secrets: "/etc/stepwatch/secrets", targets: "/etc/stepwatch/targets"}
+    return InContainers(seen, config.discovery.ray)
 
 
 def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Place = containers) -> Outcome:

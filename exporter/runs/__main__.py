@@ -13,6 +13,13 @@ from exporter.routes import Routes
 from exporter.runs import arguments, site
 from exporter.runs.lifecycle import Silence
 from exporter.runs.raw import RawRule
+from exporter.runs.rollouts import ray, verl
+from exporter.runs.rollouts.address import Allowed
+from exporter.runs.rollouts.discovery import Discovery
+from exporter.runs.rollouts.gate import Gate
+from exporter.runs.rollouts.in_logs import InLogs
+from exporter.runs.rollouts.target import Source
+from exporter.runs.rollouts.way import Way
 from exporter.runs.run import Options
 from exporter.runs.serving import Serving
 from exporter.runs.watch import Settings, Watch
@@ -29,15 +36,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _options(settings, argv)
     stop = stopped_by_signal()
     watch = Watch(_settings(options), stopped=stop.is_set)
+    discovery = _discovery(options, watch)
     try:
-        server = Server((options.listen, options.port), _pages(watch), MOST_BODY)
+        server = Server((options.listen, options.port), _pages(watch, discovery), MOST_BODY)
     except OSError as error:
         print(cannot_listen(options, error), file=sys.stderr)
         return 2
-    watch.health.others.append(server.samples)
+    watch.health.others += [server.samples, discovery.samples]
     serving = Serving(server)
     serving.start()
     watch.start()
+    discovery.start()
     print(
         f"http://{options.listen}:{options.port}/metrics shows the runs of {', '.join(options.path)}",
         flush=True,
@@ -53,8 +62,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _pages(watch: Watch) -> Routes:
-    return Routes(site.table(watch.metrics, watch.mark))
+def _pages(watch: Watch, discovery: Discovery) -> Routes:
+    return Routes({**site.table(watch.metrics, watch.mark), **discovery.routes()})
+
+
+def _discovery(options: argparse.Namespace, watch: Watch) -> Discovery:
+    gate = Gate(options.discovery_allow)
+    in_logs = InLogs(gate)
+    watch.listeners.append(in_logs.take)
+    files, folder = list(options.discovery_files), options.discovery_ray
+    sources: list[Source] = [verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate)]
+    sources += [ray.RayFile(folder / ray.USUAL, gate)] if folder else []
+    way = Way(options.loopback)
+    return Discovery([*sources, in_logs], gate, options.discovery_forget_after, way, lambda: watch.caught_up)
 
 
 def _options(settings: SettingsFile, argv: Sequence[str] | None) -> argparse.Namespace:
@@ -105,6 +125,7 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     flags.add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")
     _add_meanings(flags)
     _add_targets(flags)
+    _add_discovery(flags)
     flags.add("silence", positive, 600.0, "least seconds without a step that count as silence")
     flags.add("silence-intervals", positive, 5.0, "typical step intervals that count as silence")
     return parser
@@ -122,6 +143,14 @@ def _add_targets(flags: Flags) -> None:
     flags.add("poll", positive, 5.0, "seconds between two looks at pages and servers")
     flags.add("pages", arguments.pages, (), f"trainers' pages, as JSON: {page}")
     flags.add("mlflow", arguments.servers, (), f"tracking servers, as JSON: {server}")
+
+
+def _add_discovery(flags: Flags) -> None:
+    flags.add("discovery-allow", arguments.networks, Allowed(), "networks that servers may lie in, as JSON")
+    flags.add("discovery-ray", Path, None, "Ray's folder, such as /tmp/ray")
+    flags.add("discovery-files", arguments.patterns, (), "files or globs of what verl writes, as JSON")
+    flags.add("discovery-forget-after", positive, 600.0, "seconds after which a lost server leaves")
+    flags.add("loopback", str, "", "the name by which containers reach the machine that they run on")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from exporter.runs.polled.mlflow import Mlflow
 from exporter.runs.polled.page import Page
+from exporter.runs.rollouts.address import Allowed
 from exporter.runs.signals import NAMES
 
 T = TypeVar("T")
@@ -34,6 +35,18 @@ def patterns(text: str) -> tuple[str, ...]:
         ArgumentTypeError: it is no list of texts.
     """
     return _texts(_json(text, list, "a list of patterns"))
+
+
+def networks(text: str) -> Allowed:
+    """The networks that targets may lie in.
+
+    Raises:
+        ArgumentTypeError: it is no list of networks.
+    """
+    try:
+        return Allowed(_texts(_json(text, list, "a list of networks")))
+    except ValueError as problem:
+        raise ArgumentTypeError(f"{text!r}: {problem}") from problem
 
 
 def count(text: str) -> int:

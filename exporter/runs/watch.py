@@ -15,6 +15,7 @@ from exporter.runs.health import Health
 from exporter.runs.hints import Hints
 from exporter.runs.holders import Holders
 from exporter.runs.lifecycle import Silence
+from exporter.runs.log import Log
 from exporter.runs.logs import Logs
 from exporter.runs.marking import UnknownRunError
 from exporter.runs.notice import to_log
@@ -27,6 +28,9 @@ from exporter.runs.statefile import StateFolder
 from exporter.runs.twins import Place
 from exporter.runs.unstarted import unstarted
 from exporter.runs.views import Judge, View
+
+Listener = Callable[[Iterable[View], Iterable[Log]], None]
+"""Gets the runs that are shown and all logs, after each look, while the lock is held."""
 
 HOLDERS_SECONDS = 1.0
 SAVE_SECONDS = 10.0
@@ -56,7 +60,8 @@ class Settings:
 class Watch:
     """All runs. ``look`` is called again and again; ``metrics`` from any thread.
 
-    A look that is under way reads no further once ``stopped`` says true.
+    A look that is under way reads no further once ``stopped`` says true. ``listeners`` are told of each
+    look. ``caught_up``: all that was there at the start has been read.
     """
 
     def __init__(
@@ -67,6 +72,8 @@ class Watch:
     ) -> None:
         self.settings = settings
         self.health = Health()
+        self.listeners: list[Listener] = []
+        self.caught_up = False
         self.holders = holders or Holders()
         self._lock = Lock()
         states, options = StateFolder(settings.state_folder), settings.options
@@ -111,6 +118,8 @@ class Watch:
         with self._lock:
             self._views = self._shown.now()
             self._texts = {place: text for place, text in self._texts.items() if place in self._views}
+            for listener in self.listeners:
+                listener(self._views.values(), self.logs)
         for feed in self.feeds:
             feed.tell(to_log)
         self._hints.tell(self._views.values())
@@ -119,7 +128,9 @@ class Watch:
             self.save()
         self.health.poll_seconds = time.monotonic() - started
         self.health.polled = time.time()
-        return any(log.more for log in self.logs)
+        more = any(log.more for log in self.logs)
+        self.caught_up = self.caught_up or not more
+        return more
 
     def metrics(self) -> bytes:
         """The exposition page."""

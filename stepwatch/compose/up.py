@@ -20,12 +20,13 @@ from stepwatch.reload import reload
 from stepwatch.tables import Say, table
 
 _SHOWS = {
-    "exporter": "what is read from the runs",
+    "exporter": "how runs are, their curves",
     "gpu": "what is read from the GPUs",
     "prometheus": "queries, targets and every alert that fires",
     "alertmanager": "alerts in groups, silences",
     "grafana": "dashboards; user admin, password below",
 }
+_PAGES = {"exporter": "/", "gpu": "/metrics"}
 
 
 def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -> int:
@@ -130,10 +131,7 @@ def _tell_failures(project: Engine, say: Say) -> None:
 
 def _tell(config: Config, say: Say) -> None:
     say("")
-    rows = [
-        (part, config.link(part) + ("/metrics" if part in ("exporter", "gpu") else ""), _SHOWS[part])
-        for part in PUBLISHED
-    ]
+    rows = [(part, config.link(part) + _PAGES.get(part, ""), _SHOWS[part]) for part in PUBLISHED]
     for line in table(rows):
         say(f"  {line}")
     say("\nGrafana's password: docker compose exec grafana cat /run/stepwatch/grafana-password")

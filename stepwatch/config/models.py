@@ -70,6 +70,7 @@ class Retention(Section):
 class Links(Section):
     """Addresses that messages and pages point to; None means the part's own."""
 
+    exporter: Link | None = None
     grafana: Link | None = None
     prometheus: Link | None = None
     alertmanager: Link | None = None

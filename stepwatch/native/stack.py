@@ -67,7 +67,7 @@ class Stack:
             "exporter",
             (sys.executable, "-m", "exporter.runs", *flags, "--path", *paths),
             ready="/-/healthy",
-            page="/metrics",
+            page="/",
             shows=f"the runs in {self.runs}",
             environment=self._reading("runs.env"),
             settings=settings.of_exporter(self.rendered),

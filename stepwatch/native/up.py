@@ -82,5 +82,5 @@ def _tell(parts: Iterable[Part], place: State, say: Say) -> None:
         say(f"  {line}")
     say("")
     if not any(part.name == "grafana" for part in parts):
-        say("Grafana 10 or later is not on PATH: no dashboards. Install it and run `make up` again.")
+        say("Grafana 10 or later is not on PATH: the exporter's page shows the runs all the same.")
     say(f"Logs are in {place.logs}. `make status` tells how it is, `make down` stops it.")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.deployment import OnThisMachine
+from stepwatch.deployment import Deployment, OnThisMachine
 from stepwatch.generate import generate
 from tests.alertmanager.route import QUICK, Route
 from tests.real import AlertmanagerServer, Tool, WebhookSink, alertmanager
@@ -31,14 +31,16 @@ def tool(version: str) -> Tool:
 def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
     """Render a configuration text; returns the folder that Alertmanager is given."""
 
-    def rendered(text: str = "", slack: str = "http://127.0.0.1:9") -> Path:
+    def rendered(
+        text: str = "", slack: str = "http://127.0.0.1:9", place: Callable[..., Deployment] = OnThisMachine
+    ) -> Path:
         folder = tmp_path_factory.mktemp("rendered")
         (folder / "config.yaml").write_text(text)
         (folder / "token").write_text("s3cret-token\n")
         (folder / "password").write_text("s3cret-token")
         (folder / "chat-url").write_text("http://127.0.0.1:9/services/s3cret-url\n")
         (folder / "slack-url").write_text(f"{slack}/services/s3cret-url\n")
-        generate(folder / "config.yaml", folder, place=OnThisMachine)
+        generate(folder / "config.yaml", folder, place=place)
         return folder / "alertmanager" / "generated"
 
     return rendered

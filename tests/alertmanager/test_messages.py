@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
+from stepwatch.deployment import OnThisMachine
 from tests.alertmanager.conftest import Render
 from tests.real import Tool
 
@@ -78,13 +80,15 @@ def templates(render: Render) -> Path:
 def say(tool: Tool, templates: Path, tmp_path: Path) -> Say:
     """Render a template text over the alerts of one group."""
 
-    def said(text: str, *alerts: dict[str, Any], kind: str = "text", zone: str = "UTC") -> str:
+    def said(
+        text: str, *alerts: dict[str, Any], kind: str = "text", zone: str = "UTC", folder: Path = templates
+    ) -> str:
         data = tmp_path / "data.json"
         data.write_text(json.dumps(notification(*alerts)))
         done = subprocess.run(
             [
                 *(tool.tool, "template", "render", f"--template.type={kind}"),
-                *(f"--template.glob={templates}/*.tmpl", f"--template.text={text}"),
+                *(f"--template.glob={folder}/*.tmpl", f"--template.text={text}"),
                 f"--template.data={data}",
             ],
             capture_output=True,
@@ -255,6 +259,31 @@ def test_the_dashboard_link_spans_six_hours_before_to_one_after(say: Say) -> Non
     began = 1763694725500  # 2025-11-21T03:12:05.5Z
     assert times["from"] == [str(began - 6 * 3_600_000)]
     assert times["to"] == [str(began + 3_600_000)]
+
+
+NO_GRAFANA = partial(OnThisMachine, parts=frozenset({"exporter"}))
+
+
+@pytest.mark.parametrize("run", RUN_NAMES)
+def test_without_grafana_links_lead_to_the_page_of_the_run_exporter(
+    say: Say, render: Render, run: str
+) -> None:
+    folder = render("links: {exporter: 'https://e.example/base'}", place=NO_GRAFANA)
+    page = link(say(TEXT, alert(labels={"run": run}), folder=folder), "Dashboard")
+    about_all = alert(labels={"run": "", "topic": "stack"})
+
+    assert page.startswith("https://e.example/base/run/")
+    assert unquote(page.removeprefix("https://e.example/base/run/")) == run
+    assert re.fullmatch(r"[A-Za-z0-9:/%._~+-]+", page)
+    assert link(say(TEXT, about_all, folder=folder), "Dashboard") == "https://e.example/base/"
+
+
+def test_without_grafana_one_that_the_configuration_names_is_linked_all_the_same(
+    say: Say, render: Render
+) -> None:
+    folder = render("links: {grafana: 'https://g.example'}", place=NO_GRAFANA)
+
+    assert link(say(TEXT, alert(), folder=folder), "Dashboard").startswith("https://g.example/d/")
 
 
 @pytest.mark.parametrize(
