@@ -12,7 +12,12 @@ from exporter.options import Flags, cannot_listen, port, positive, stopped_by_si
 from exporter.routes import Routes
 from exporter.runs import arguments, site
 from exporter.runs.lifecycle import Silence
+from exporter.runs.notice import to_log
 from exporter.runs.raw import RawRule
+from exporter.runs.registered.api import Api
+from exporter.runs.registered.ledger import Ledger
+from exporter.runs.registered.registry import Registry
+from exporter.runs.registered.token import Token
 from exporter.runs.rollouts import ray, verl
 from exporter.runs.rollouts.address import Allowed
 from exporter.runs.rollouts.discovery import Discovery
@@ -35,14 +40,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = SettingsFile.named()
     options = _options(settings, argv)
     stop = stopped_by_signal()
-    watch = Watch(_settings(options), stopped=stop.is_set)
-    discovery = _discovery(options, watch)
+    registry = Registry(Ledger(options.state_dir, options.discovery_allow, to_log))
+    watch = Watch(_settings(options, registry), stopped=stop.is_set)
+    discovery = _discovery(options, watch, registry)
+    api = _api(options, registry)
     try:
-        server = Server((options.listen, options.port), _pages(watch, discovery), MOST_BODY)
+        server = Server((options.listen, options.port), _pages(watch, discovery, api), MOST_BODY)
     except OSError as error:
         print(cannot_listen(options, error), file=sys.stderr)
         return 2
-    watch.health.others += [server.samples, discovery.samples]
+    watch.health.others += [server.samples, discovery.samples, api.samples, registry.samples]
+    watch.health.others.append(watch.trainers.samples)
     serving = Serving(server)
     serving.start()
     watch.start()
@@ -53,28 +61,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     while not stop.is_set():
         more = watch.look()
+        registry.tend()
         stop.wait(0 if more else watch.settings.poll)
         if settings.changed() and _usable(settings, argv):
             watch.save()
+            registry.save()
             _start_again()
     watch.save()
+    registry.save()
     serving.stop()
     return 0
 
 
-def _pages(watch: Watch, discovery: Discovery) -> Routes:
-    return Routes({**site.table(watch.metrics, watch.mark), **discovery.routes()})
+def _pages(watch: Watch, discovery: Discovery, api: Api) -> Routes:
+    return Routes({**site.table(watch.metrics, watch.mark), **discovery.routes(), **api.routes()})
 
 
-def _discovery(options: argparse.Namespace, watch: Watch) -> Discovery:
+def _api(options: argparse.Namespace, registry: Registry) -> Api:
+    token = Token(options.token_file)
+    if problem := token.problem():
+        to_log(problem)
+    ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
+    return Api(registry, options.discovery_allow, token, ports)
+
+
+def _discovery(options: argparse.Namespace, watch: Watch, registry: Registry) -> Discovery:
     gate = Gate(options.discovery_allow)
     in_logs = InLogs(gate)
     watch.listeners.append(in_logs.take)
     files, folder = list(options.discovery_files), options.discovery_ray
     sources: list[Source] = [verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate)]
     sources += [ray.RayFile(folder / ray.USUAL, gate)] if folder else []
-    way = Way(options.loopback)
-    return Discovery([*sources, in_logs], gate, options.discovery_forget_after, way, lambda: watch.caught_up)
+    sources += [registry, in_logs]
+    way, forget_after = Way(options.loopback), options.discovery_forget_after
+    discovery = Discovery(sources, gate, forget_after, way, lambda: watch.caught_up)
+    registry.silence = discovery.silence
+    watch.listeners.append(lambda views, _: registry.heed(watch.trainers.shown(views)))
+    return discovery
 
 
 def _options(settings: SettingsFile, argv: Sequence[str] | None) -> argparse.Namespace:
@@ -97,7 +120,7 @@ def _start_again() -> None:
     os.execv(sys.executable, [sys.executable, "-m", "exporter.runs", *sys.argv[1:]])  # noqa: S606
 
 
-def _settings(options: argparse.Namespace) -> Settings:
+def _settings(options: argparse.Namespace, registry: Registry) -> Settings:
     return Settings(
         paths=tuple(options.path),
         state_folder=options.state_dir,
@@ -105,6 +128,8 @@ def _settings(options: argparse.Namespace) -> Settings:
         silence=Silence(options.silence, options.silence_intervals),
         options=Options(options.hold, options.signals, RawRule(options.raw_allow, options.raw_limit)),
         targets=(*options.pages, *options.mlflow),
+        trainers=registry.trainers,
+        reached=Way(options.loopback).of_prometheus,
         poll_targets=options.poll,
     )
 
@@ -150,6 +175,9 @@ def _add_discovery(flags: Flags) -> None:
     flags.add("discovery-ray", Path, None, "Ray's folder, such as /tmp/ray")
     flags.add("discovery-files", arguments.patterns, (), "files or globs of what verl writes, as JSON")
     flags.add("discovery-forget-after", positive, 600.0, "seconds after which a lost server leaves")
+    flags.add("token-file", Path, None, "file with the token that clients must show to register servers")
+    flags.add("prometheus-port", port, None, "port of Prometheus, which clients may ask for")
+    flags.add("grafana-port", port, None, "port of Grafana, which clients may ask for")
     flags.add("loopback", str, "", "the name by which containers reach the machine that they run on")
 
 

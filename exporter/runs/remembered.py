@@ -26,19 +26,19 @@ class Remembered:
         self, place: Path, source: str, options: Options, states: StateFolder, *, anew: bool
     ) -> None:
         self._place, self._states = place, states
-        self._saved: tuple[object, ...] = ()
         saved = states.load(place)
         before = saved.latest if saved and not anew else None
         watched, marks = (saved.watched, saved.marks) if saved else ((), None)
         self.roster = Roster(source, "", options, before, watched, marks=marks)
         self.roster.goes_on = True
         self.roster.recall()
+        self._saved = self._version()
 
     def save(self, health: Health, lock: Lock) -> None:
         """Keep what the next start could not ask for, if it changed since the last time."""
         roster = self.roster
         with lock:
-            version = (roster.version(), *roster.watched())
+            version = self._version()
             if version == self._saved:
                 return
             saved = Saved(None, roster.kept(), "", 0, roster.watched(), marks=roster.marks())
@@ -48,3 +48,6 @@ class Remembered:
             health.state_errors += 1
             return
         self._saved = version
+
+    def _version(self) -> tuple[object, ...]:
+        return self.roster.version(), *self.roster.watched()

@@ -21,6 +21,7 @@ from exporter.runs.marking import UnknownRunError
 from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
 from exporter.runs.polling import Polling
+from exporter.runs.registered.page import MonitorPage
 from exporter.runs.registered.trainers import Trainers
 from exporter.runs.run import Options, Run
 from exporter.runs.shown import Shown
@@ -43,7 +44,8 @@ class Settings:
     """What the exporter is told. All durations in seconds.
 
     ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``trainers``
-    gives, which may be others at each call. Logs are looked at every ``poll``.
+    gives, which may be others at each call; ``reached`` says what to write for an address. Logs are
+    looked at every ``poll``.
     """
 
     paths: tuple[str, ...]
@@ -53,6 +55,7 @@ class Settings:
     options: Options = field(default_factory=Options)
     targets: tuple[Target, ...] = ()
     trainers: Callable[[], Sequence[str]] = tuple
+    reached: Callable[[str], str] = str
     poll: float = 0.5
     poll_targets: float = 5.0
 
@@ -87,7 +90,14 @@ class Watch:
             stopped=stopped,
         )
         every, lock = settings.poll_targets, self._lock
-        self.trainers = Trainers(every, options, states, lock, forget_after=settings.forget_after)
+        self.trainers = Trainers(
+            every,
+            options,
+            states,
+            lock,
+            forget_after=settings.forget_after,
+            make=lambda address: MonitorPage(settings.reached(address)),
+        )
         self.feeds: list[Polling] = [
             *(Feed(target, every, options, states, lock) for target in settings.targets),
             self.trainers,
@@ -123,7 +133,8 @@ class Watch:
         for feed in self.feeds:
             feed.tell(to_log)
         self._hints.tell(self._views.values())
-        self._note_health()
+        with self._lock:
+            self._note_health()
         if self._is_due("save", SAVE_SECONDS):
             self.save()
         self.health.poll_seconds = time.monotonic() - started

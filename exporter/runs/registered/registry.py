@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from threading import Lock
 
 from exporter.exposition import Family, Sample
 from exporter.runs.registered.ledger import Ledger
 from exporter.runs.registered.order import TRAINERS, Order
 from exporter.runs.registered.table import GONE_SECONDS, Registration, Silence, Table
-from exporter.runs.rollouts.target import Target
+from exporter.runs.rollouts.target import ROLLOUT, TRAINER, Target
+from exporter.runs.views import View
 
 ENGINES = ("vllm", "sglang", "trtllm", "rollout")
 """How the jobs of rollout servers begin: verl registers them by the engine's name."""
@@ -22,14 +23,19 @@ TEND_SECONDS = 60.0
 
 
 class Registry:
-    """A source of targets. Each method may be called from any thread."""
+    """A source of targets. Each method may be called from any thread.
+
+    ``silence`` says which servers are gone; until somebody knows, none is.
+    """
 
     name = "registered"
 
-    def __init__(self, ledger: Ledger, silence: Silence) -> None:
-        self._ledger, self._silence = ledger, silence
+    def __init__(self, ledger: Ledger) -> None:
+        self.silence: Silence = lambda _: 0.0
+        self._runs: Mapping[str, View] = {}
+        self._ledger = ledger
         self._lock = Lock()
-        self._table = Table(silence, ledger.load())
+        self._table = Table(ledger.load())
         self.read = max((one.at for one in self._table), default=None)
         self._saved = 0
         self._tended = time.monotonic()
@@ -42,20 +48,24 @@ class Registry:
         """
         with self._lock:
             self.read = time.time()
-            self._table.add(order, self.read)
+            self._table.add(order, self.read, self.silence)
             return self._table.of_job(order.job)
+
+    def heed(self, runs: Mapping[str, View]) -> None:
+        """These are the runs of trainers' pages now."""
+        self._runs = runs
 
     def targets(self) -> list[Target]:
         """All servers, for Prometheus to read."""
         with self._lock:
-            return [_target(one) for one in self._table]
+            return [_target(one, self._runs.get(one.address)) for one in self._table]
 
     def trainers(self) -> list[str]:
         """Addresses of trainers' pages that live, the last one that was registered first."""
         with self._lock:
             pages = [one for one in self._table if one.job == TRAINERS]
         pages.sort(key=lambda one: -one.at)
-        return [one.address for one in pages if self._silence(one.address) < GONE_SECONDS]
+        return [one.address for one in pages if self.silence(one.address) < GONE_SECONDS]
 
     def tend(self) -> None:
         """Keep what changed, and forget what is gone for good; call it again and again."""
@@ -63,7 +73,7 @@ class Registry:
         with self._lock:
             if now - self._tended > TEND_SECONDS:
                 self._tended = now
-                self._table.forget()
+                self._table.forget(self.silence)
         self.save()
 
     def save(self) -> None:
@@ -82,6 +92,9 @@ class Registry:
         yield family, [({}, self._ledger.errors)]
 
 
-def _target(one: Registration) -> Target:
-    kind = "rollout" if one.job.startswith(ENGINES) else "trainer"
-    return Target(one.address, {**one.labels, JOB_LABEL: one.job, "job": kind, "role": kind})
+def _target(one: Registration, run: View | None) -> Target:
+    kind = ROLLOUT if one.job.startswith(ENGINES) else TRAINER
+    labels = {**one.labels, JOB_LABEL: one.job, "job": kind, "role": kind}
+    if run is None:
+        return Target(one.address, labels, source=Registry.name)
+    return Target(one.address, {**labels, "run": run.name}, source=Registry.name, over=run.state != "running")

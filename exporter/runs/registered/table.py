@@ -37,9 +37,8 @@ class Table:
     ``version`` rises with each change.
     """
 
-    def __init__(self, silence: Silence, known: Iterable[Registration] = ()) -> None:
+    def __init__(self, known: Iterable[Registration] = ()) -> None:
         self.version = 0
-        self._silence = silence
         self._known = {one.address: one for one in known}
 
     def __iter__(self) -> Iterator[Registration]:
@@ -52,7 +51,7 @@ class Table:
         """How many servers of a job there are."""
         return sum(one.job == job for one in self)
 
-    def add(self, order: Order, now: float) -> None:
+    def add(self, order: Order, now: float, silence: Silence) -> None:
         """Register all servers of an order, or none; ``now`` in seconds since the epoch.
 
         Raises:
@@ -61,32 +60,30 @@ class Table:
         new = {server.address for server in order.servers}
         others = [one for one in self if one.address not in new]
         of_job = [one for one in others if one.job == order.job]
-        leaving = self._leaving(of_job, len(new), MOST_OF_JOB, f" of the job {order.job!r}")
-        leaving |= self._leaving([one for one in others if one.address not in leaving], len(new), MOST, "")
+        leaving = _leaving(of_job, len(new), MOST_OF_JOB, silence)
+        leaving |= _leaving([one for one in others if one.address not in leaving], len(new), MOST, silence)
         kept = {one.address: one for one in others if one.address not in leaving}
-        added = {
+        self._known = kept | {
             server.address: Registration(server.address, order.job, server.labels, now)
             for server in order.servers
         }
-        self._known = kept | added
         self.version += 1
 
-    def forget(self) -> None:
+    def forget(self, silence: Silence) -> None:
         """Let go of those who will not come back."""
-        kept = {one.address: one for one in self if self._silence(one.address) < FORGOTTEN_SECONDS}
+        kept = {one.address: one for one in self if silence(one.address) < FORGOTTEN_SECONDS}
         if len(kept) < len(self):
             self._known = kept
             self.version += 1
 
-    def _leaving(self, others: list[Registration], new: int, most: int, which: str) -> set[str]:
-        """Those who make room: the longest silent, and never one that lives."""
-        surplus = max(0, len(others) + new - most)
-        silent = {one.address: self._silence(one.address) for one in others} if surplus else {}
-        gone = sorted(
-            (address for address, seconds in silent.items() if seconds >= GONE_SECONDS),
-            key=lambda address: -silent[address],
-        )
-        if len(gone) < surplus:
-            words = f"There is no room: {len(others)} servers{which} are known. Expected: at most {most}."
-            raise RefusedError("full", "503 Service Unavailable", words)
-        return set(gone[:surplus])
+
+def _leaving(others: list[Registration], new: int, most: int, silence: Silence) -> set[str]:
+    """Those who make room: the longest silent, and never one that lives."""
+    surplus = max(0, len(others) + new - most)
+    silent = {one.address: silence(one.address) for one in others} if surplus else {}
+    gone = [address for address, seconds in silent.items() if seconds >= GONE_SECONDS]
+    if len(gone) < surplus:
+        which = "in all" if most == MOST else "of one job"
+        words = f"There is no room: {len(others)} other servers are there. Expected: at most {most} {which}."
+        raise RefusedError("full", "503 Service Unavailable", words)
+    return set(sorted(gone, key=lambda address: -silent[address])[:surplus])

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
+from exporter.exposition import Family, Sample
 from exporter.runs.health import Health, Polled
 from exporter.runs.notice import Say
 from exporter.runs.polled import Target
 from exporter.runs.polled.poller import Poller
 from exporter.runs.presence import AWAY_SECONDS, Presence
 from exporter.runs.record import Event
-from exporter.runs.registered.page import MonitorPage
 from exporter.runs.remembered import Remembered
 from exporter.runs.run import Clock, Options, Run
 from exporter.runs.statefile import StateFolder
-from exporter.runs.views import Signs
+from exporter.runs.views import Signs, View
 
 MOST_PAGES = 32
 """Each has a thread of its own, since a request may hang."""
@@ -55,7 +55,7 @@ class Trainers:
         lock: Lock,
         *,
         forget_after: float,
-        make: Callable[[str], Target] = MonitorPage,
+        make: Callable[[str], Target],
     ) -> None:
         self.left_out = 0
         self._interval, self._lock, self._forget_after, self._make = interval, lock, forget_after, make
@@ -80,6 +80,16 @@ class Trainers:
                 self._pages[address] = page = _Page(address, self._make(address), self._interval, self._take)
                 page.poller.start()
         self._forget()
+
+    def shown(self, views: Iterable[View]) -> dict[str, View]:
+        """The run of each page, by its address, as it is shown; of pages that tell of one run only."""
+        of_run = {run.serial: view for view in views for run in (view.run, *view.twins)}
+        found = {page.address: self._only(page) for page in self._pages.values()}
+        return {address: of_run[run.serial] for address, run in found.items() if run and run.serial in of_run}
+
+    def _only(self, page: _Page) -> Run | None:
+        runs = [self.roster.runs[name] for name in page.names if name in self.roster.runs]
+        return runs[0] if len(runs) == 1 else None
 
     def _forget(self) -> None:
         now = time.monotonic()
@@ -116,6 +126,11 @@ class Trainers:
         telling = any(name in page.names for page in answering)
         pending = any(page.poller.answered is None for page in answering)
         return self._presence.signs(name, run, now, telling=telling, pending=pending)
+
+    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+        """How many pages are left out."""
+        text = "Registered pages of trainers that are not polled."
+        yield Family("stepwatch_registered_pages_left_out", "gauge", text), [({}, self.left_out)]
 
     def polled(self) -> list[Polled]:
         return [page.poller.polled() for page in self._pages.values()]
