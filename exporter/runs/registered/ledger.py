@@ -13,8 +13,8 @@ from exporter.runs.notice import Say
 from exporter.runs.registered.table import MOST, Registration
 from exporter.runs.rollouts.address import AddressError, Allowed
 
-NAME = "registrations.json"
-ASIDE = "registrations.unread"
+NAME = "registrations.state"
+ASIDE = "registrations.aside"
 TITLE = "stepwatch-registrations 1"
 
 MOST_BYTES = 8 * 1024 * 1024
