@@ -26,6 +26,8 @@ CONTAINER_PORTS = {
 """What each part listens on in its container, whatever port of the host leads there."""
 
 HOST = "host.docker.internal"
+HOST_FILES = "/host"
+"""Below that the run exporter sees a folder of this machine as it is."""
 _LOOPBACK = re.compile(r"^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(?=[:/]|$)")
 
 
@@ -101,8 +103,9 @@ class OnThisMachine:
 class InContainers:
     """The services of compose.yaml.
 
-    ``folders`` are those of this machine that containers see, and where they see them; ``ray`` is Ray's,
-    which the run exporter sees at the same path, since links in it name that.
+    ``folders`` are those of this machine that containers see, and where they see them. Of ``ray``, Ray's
+    folder, the run exporter sees the one above: Ray's own comes and goes, and a mount would stay with one
+    that was removed, or have Docker make it as root, so that Ray could not write there.
     """
 
     folders: dict[Path, str] = field(default_factory=dict)
@@ -126,7 +129,8 @@ class InContainers:
         return f"{scheme}://{_LOOPBACK.sub(HOST, rest, count=1)}"
 
     def left_file(self, path: Path) -> str:
-        return str(path) if self.ray and path.is_relative_to(self.ray) else self.file(path)
+        below = self.ray is not None and path.is_relative_to(self.ray.parent)
+        return f"{HOST_FILES}{path}" if below else self.file(path)
 
     def file(self, path: Path) -> str:
         for folder, seen in self.folders.items():

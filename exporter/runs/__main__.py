@@ -18,6 +18,7 @@ from exporter.runs.rollouts.address import Allowed
 from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.rollouts.gate import Gate
 from exporter.runs.rollouts.in_logs import InLogs
+from exporter.runs.rollouts.links import Root
 from exporter.runs.rollouts.target import Source
 from exporter.runs.rollouts.way import Way
 from exporter.runs.run import Options
@@ -67,12 +68,14 @@ def _pages(watch: Watch, discovery: Discovery) -> Routes:
 
 
 def _discovery(options: argparse.Namespace, watch: Watch) -> Discovery:
-    gate = Gate(options.discovery_allow)
+    gate, root = Gate(options.discovery_allow), Root(options.discovery_root)
     in_logs = InLogs(gate)
     watch.listeners.append(in_logs.take)
     files, folder = list(options.discovery_files), options.discovery_ray
-    sources: list[Source] = [verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate)]
-    sources += [ray.RayFile(folder / ray.USUAL, gate)] if folder else []
+    sources: list[Source] = [
+        verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate, root)
+    ]
+    sources += [ray.RayFile(folder / ray.USUAL, gate, root)] if folder else []
     way = Way(options.loopback)
     return Discovery([*sources, in_logs], gate, options.discovery_forget_after, way, lambda: watch.caught_up)
 
@@ -149,6 +152,7 @@ def _add_discovery(flags: Flags) -> None:
     flags.add("discovery-allow", arguments.networks, Allowed(), "networks that servers may lie in, as JSON")
     flags.add("discovery-ray", Path, None, "Ray's folder, such as /tmp/ray")
     flags.add("discovery-files", arguments.patterns, (), "files or globs of what verl writes, as JSON")
+    flags.add("discovery-root", Path, Path("/"), "where the file system is seen that links in those are of")
     flags.add("discovery-forget-after", positive, 600.0, "seconds after which a lost server leaves")
     flags.add("loopback", str, "", "the name by which containers reach the machine that they run on")
 
