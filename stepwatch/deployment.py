@@ -28,6 +28,12 @@ CONTAINER_PORTS = {
 HOST = "host.docker.internal"
 HOST_FILES = "/host"
 """Below that the run exporter sees a folder of this machine as it is."""
+
+TARGETS = "/etc/stepwatch/targets"
+"""Where compose.yaml shows Prometheus the folder of target files."""
+
+DISCOVERED = "discovered"
+"""The folder in there of what `generate.py --discover` writes, where no `*` of another job finds it."""
 _LOOPBACK = re.compile(r"^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(?=[:/]|$)")
 
 
@@ -67,6 +73,10 @@ class Deployment(Protocol):
     def containers(self) -> bool:
         """Whether the parts are the pinned versions in containers of their own."""
 
+    @property
+    def discovered(self) -> str | None:
+        """The folder of what `generate.py --discover` writes, as Prometheus sees it; ``None`` without one."""
+
 
 @dataclass(frozen=True)
 class OnThisMachine:
@@ -75,6 +85,7 @@ class OnThisMachine:
     config: Config
     parts: frozenset[str] = frozenset({"exporter", "gpu", "prometheus", "alertmanager", "grafana"})
     containers: bool = False
+    discovered: str | None = None
 
     def runs(self, part: str) -> bool:
         return part in self.parts
@@ -111,6 +122,7 @@ class InContainers:
     folders: dict[Path, str] = field(default_factory=dict)
     ray: Path | None = None
     containers: bool = True
+    discovered: str | None = f"{TARGETS}/{DISCOVERED}"
 
     def runs(self, part: str) -> bool:
         return part in CONTAINER_PORTS

@@ -49,7 +49,8 @@ class Processes:
     def deployment(self, config: Config) -> Deployment:
         """What files are rendered for: links lead to Grafana where there is one."""
         parts = OnThisMachine(config).parts
-        return OnThisMachine(config, parts if grafana.find() else parts - {"grafana"})
+        there = parts if grafana.find() else parts - {"grafana"}
+        return OnThisMachine(config, there, discovered=str(self.place.discovered))
 
     @property
     def rendered(self) -> Path:
