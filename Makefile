@@ -13,7 +13,7 @@ export RUNS CONFIG TO RUN NOTE FOR
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert mark silence alerts gpu-release inspect gpu-check backtest generate test check bench mutate formats judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence alerts discover gpu-release inspect gpu-check backtest generate test check bench mutate formats judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,9 @@ silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 
 alerts: runtime ## Show the limits that hold, for all runs or one: make alerts RUN=name
 	@$(STEPWATCH) alerts $(WITH) $${RUN:+-- "$$RUN"}
+
+discover: runtime ## Have Prometheus scrape running containers labelled stepwatch.scrape=PORT
+	@$(PY) generate.py --discover docker
 
 gpu-release: runtime ## Let go of the GPUs, to reset one or change MIG: make gpu-release FOR=60s
 	@$(STEPWATCH) gpu-release $(WITH) $${FOR:+"--for=$$FOR"}

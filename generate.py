@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Render config.yaml: `python generate.py [--config FILE] [--out DIR] [--check]`."""
+"""Render config.yaml: `python generate.py [--config FILE] [--out DIR] [--check | --discover docker]`."""
 
 import os
 import sys

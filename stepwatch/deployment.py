@@ -26,6 +26,14 @@ CONTAINER_PORTS = {
 """What each part listens on in its container, whatever port of the host leads there."""
 
 HOST = "host.docker.internal"
+HOST_FILES = "/host"
+"""Below that the run exporter sees a folder of this machine as it is."""
+
+TARGETS = "/etc/stepwatch/targets"
+"""Where compose.yaml shows Prometheus the folder of target files."""
+
+DISCOVERED = "discovered"
+"""The folder in there of what `generate.py --discover` writes, where no `*` of another job finds it."""
 _LOOPBACK = re.compile(r"^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(?=[:/]|$)")
 
 
@@ -65,6 +73,10 @@ class Deployment(Protocol):
     def containers(self) -> bool:
         """Whether the parts are the pinned versions in containers of their own."""
 
+    @property
+    def discovered(self) -> str | None:
+        """The folder of what `generate.py --discover` writes, as Prometheus sees it; ``None`` without one."""
+
 
 @dataclass(frozen=True)
 class OnThisMachine:
@@ -73,6 +85,7 @@ class OnThisMachine:
     config: Config
     parts: frozenset[str] = frozenset({"exporter", "gpu", "prometheus", "alertmanager", "grafana"})
     containers: bool = False
+    discovered: str | None = None
 
     def runs(self, part: str) -> bool:
         return part in self.parts
@@ -101,13 +114,15 @@ class OnThisMachine:
 class InContainers:
     """The services of compose.yaml.
 
-    ``folders`` are those of this machine that containers see, and where they see them; ``ray`` is Ray's,
-    which the run exporter sees at the same path, since links in it name that.
+    ``folders`` are those of this machine that containers see, and where they see them. Of ``ray``, Ray's
+    folder, the run exporter sees the one above: Ray's own comes and goes, and a mount would stay with one
+    that was removed, or have Docker make it as root, so that Ray could not write there.
     """
 
     folders: dict[Path, str] = field(default_factory=dict)
     ray: Path | None = None
     containers: bool = True
+    discovered: str | None = f"{TARGETS}/{DISCOVERED}"
 
     def runs(self, part: str) -> bool:
         return part in CONTAINER_PORTS
@@ -126,7 +141,8 @@ class InContainers:
         return f"{scheme}://{_LOOPBACK.sub(HOST, rest, count=1)}"
 
     def left_file(self, path: Path) -> str:
-        return str(path) if self.ray and path.is_relative_to(self.ray) else self.file(path)
+        below = self.ray is not None and path.is_relative_to(self.ray.parent)
+        return f"{HOST_FILES}{path}" if below else self.file(path)
 
     def file(self, path: Path) -> str:
         for folder, seen in self.folders.items():

@@ -10,7 +10,10 @@ from typing import Any, TextIO
 from stepwatch import annotations, check, dcgm, origin, output, promql
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
-from stepwatch.deployment import Deployment, InContainers, mounted
+from stepwatch.deployment import TARGETS, Deployment, InContainers, mounted
+from stepwatch.discovery.command import discover
+from stepwatch.discovery.targets import Found
+from stepwatch.native.state import State
 from stepwatch.reload import reload
 from stepwatch.render import SERVICES, render
 
@@ -19,6 +22,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 Place = Callable[[Config], Deployment]
 
 DONE, STALE, REFUSED, INTERRUPTED = 0, 1, 2, 130
+LEFT_OUT = 1
 SHOWN_CHANGES = 12
 
 # What a file that differs means to whoever generates, and to whoever only checks.
@@ -43,9 +47,15 @@ class Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0 when done, 1 when `--check` finds stale files, 2 when refused."""
+    """Run the command.
+
+    Returns:
+        0 done; 1 `--check` finds stale files, or `--discover` a container that cannot be a target; 2 refused.
+    """
     options = _parser().parse_args(arguments)
     try:
+        if options.discover:
+            return _report_found(*discover(State.chosen(CHECKOUT)))
         if options.check:
             return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
         outcome = generate(options.config, options.out, templates=CHECKOUT)
@@ -64,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def containers(config: Config) -> Deployment:
     """The services of compose.yaml, with the folders that they mount."""
     secrets, targets = mounted(CHECKOUT)
-    seen = {secrets: "/etc/stepwatch/secrets", targets: "/etc/stepwatch/targets"}
+    seen = {secrets: "/etc/stepwatch/secrets", targets: TARGETS}
     return InContainers(seen, config.discovery.ray)
 
 
@@ -157,7 +167,13 @@ def _parser() -> argparse.ArgumentParser:
         const="",
         help="have Alertmanager (at this address, or where config.yaml has it) read its new settings",
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if files are stale")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--check", action="store_true", help="write nothing; exit 1 if files are stale")
+    instead.add_argument(
+        "--discover",
+        choices=("docker",),
+        help="render nothing; have Prometheus scrape the running containers labelled stepwatch.scrape=PORT",
+    )
     return parser
 
 
@@ -188,6 +204,15 @@ def _report_stale(changes: output.Changes) -> int:
     lines = [f"{kind} {path}" for kind, path in changes]
     _say(sys.stdout, [*lines, "The files above are stale. Cure: run python generate.py."])
     return STALE
+
+
+def _report_found(file: Path, found: Found) -> int:
+    _say(
+        sys.stdout,
+        [*_few([str(target) for target in found.targets]), f"{len(found.targets)} targets in {file}."],
+    )
+    _say(sys.stderr, _few([*found.faults]))
+    return LEFT_OUT if found.faults else DONE
 
 
 def _few(lines: list[str]) -> list[str]:

@@ -23,6 +23,7 @@ from exporter.runs.rollouts.address import Allowed
 from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.rollouts.gate import Gate
 from exporter.runs.rollouts.in_logs import InLogs
+from exporter.runs.rollouts.links import Root
 from exporter.runs.rollouts.target import Source
 from exporter.runs.rollouts.way import Way
 from exporter.runs.run import Options
@@ -86,12 +87,14 @@ def _api(options: argparse.Namespace, registry: Registry) -> Api:
 
 
 def _discovery(options: argparse.Namespace, watch: Watch, registry: Registry) -> Discovery:
-    gate = Gate(options.discovery_allow)
+    gate, root = Gate(options.discovery_allow), Root(options.discovery_root)
     in_logs = InLogs(gate)
     watch.listeners.append(in_logs.take)
     files, folder = list(options.discovery_files), options.discovery_ray
-    sources: list[Source] = [verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate)]
-    sources += [ray.RayFile(folder / ray.USUAL, gate)] if folder else []
+    sources: list[Source] = [
+        verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate, root)
+    ]
+    sources += [ray.RayFile(folder / ray.USUAL, gate, root)] if folder else []
     sources += [registry, in_logs]
     way, forget_after = Way(options.loopback), options.discovery_forget_after
     discovery = Discovery(sources, gate, forget_after, way, lambda: watch.caught_up)
@@ -174,6 +177,7 @@ def _add_discovery(flags: Flags) -> None:
     flags.add("discovery-allow", arguments.networks, Allowed(), "networks that servers may lie in, as JSON")
     flags.add("discovery-ray", Path, None, "Ray's folder, such as /tmp/ray")
     flags.add("discovery-files", arguments.patterns, (), "files or globs of what verl writes, as JSON")
+    flags.add("discovery-root", Path, Path("/"), "where the file system is seen that links in those are of")
     flags.add("discovery-forget-after", positive, 600.0, "seconds after which a lost server leaves")
     flags.add("token-file", Path, None, "file with the token that clients must show to register servers")
     flags.add("prometheus-port", port, None, "port of Prometheus, which clients may ask for")

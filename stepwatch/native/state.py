@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from stepwatch.deployment import DISCOVERED
 from stepwatch.native.errors import StackError
 
 VARIABLE = "STEPWATCH_STATE"
@@ -53,6 +54,11 @@ class State:
     def data(self, name: str) -> Path:
         """What a part stores; it outlives `down`."""
         return self.folder / "data" / name
+
+    @property
+    def discovered(self) -> Path:
+        """Files of targets that are found by themselves."""
+        return self.folder / DISCOVERED
 
     @property
     def supervisor_config(self) -> Path:
@@ -105,6 +111,8 @@ class State:
         """
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
+            # Prometheus sees new files at once only in a folder that was there before.
+            self.discovered.mkdir(exist_ok=True)
             self.folder.chmod(0o700)
         except OSError as problem:
             raise StackError(

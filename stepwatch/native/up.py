@@ -49,7 +49,11 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = 
     parts, targets = _parts(stack, say)
     supervision.require_ports(parts, place)
     made = runfolder.make(stack.runs)
-    generate(config, stack.rendered, place=partial(OnThisMachine, parts=targets))
+    generate(
+        config,
+        stack.rendered,
+        place=partial(OnThisMachine, parts=targets, discovered=str(place.discovered)),
+    )
     remark = runfolder.remark(
         made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from exporter.runs.rollouts.gate import Gate
+from exporter.runs.rollouts.links import Root
 
 MOST_BYTES = 1 << 20
 
@@ -36,8 +37,11 @@ class Document:
     ``settle`` seconds old, which is for files that are written in place.
     """
 
-    def __init__(self, path: Path, source: str, parse: Parse, gate: Gate, settle: float = 0.0) -> None:
+    def __init__(
+        self, path: Path, source: str, parse: Parse, gate: Gate, root: Root, *, settle: float = 0.0
+    ) -> None:
         self.path = path
+        self._root = root
         self.addresses: tuple[str, ...] = ()
         self.there = False
         self.written = 0.0
@@ -48,22 +52,23 @@ class Document:
 
     def look(self) -> None:
         """Read it again if it changed."""
+        path = self._root.real(self.path)
         try:
-            status = self.path.stat()
+            status = path.stat()
         except _NOTHING_THERE:
             self._is_gone()
         except OSError as error:
             self._refuse((-1, -1, -1), "unreadable", _denied(error))
         else:
             self.there, self.written = True, status.st_mtime
-            self._judge(status)
+            self._judge(path, status)
 
     def _is_gone(self) -> None:
         if self.there:
             self._note("gone", "is gone, or a link that leads nowhere")
         self.there, self._good, self._judged = False, False, None
 
-    def _judge(self, status: os.stat_result) -> None:
+    def _judge(self, path: Path, status: os.stat_result) -> None:
         version = _version(status)
         if version == self._judged:
             self.read = time.time() if self._good else self.read
@@ -72,11 +77,11 @@ class Document:
         elif status.st_size > MOST_BYTES:
             self._refuse(version, "too_large", f"has more than {MOST_BYTES} bytes")
         elif not 0 <= time.time() - status.st_mtime < self._settle:
-            self._take(version)
+            self._take(path, version)
 
-    def _take(self, version: _Version) -> None:
+    def _take(self, path: Path, version: _Version) -> None:
         try:
-            addresses = self._parse(self._content(version))
+            addresses = self._parse(_content(path, version))
         except OSError as error:
             self._refuse(version, "unreadable", _denied(error))
         except DamagedError as problem:
@@ -86,13 +91,6 @@ class Document:
         else:
             self.addresses = self._gate.passed(self._source, self.path, addresses)
             self._judged, self._good, self.read = version, True, time.time()
-
-    def _content(self, version: _Version) -> bytes:
-        with self.path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-            if _version(os.fstat(file.fileno())) != version:
-                raise _ChangedError
-        return content
 
     def _refuse(self, version: _Version, reason: str, words: str) -> None:
         """Once for each content."""
@@ -106,6 +104,14 @@ class Document:
 
 class _ChangedError(Exception):
     """Raised when a file changes while it is read."""
+
+
+def _content(path: Path, version: _Version) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+        if _version(os.fstat(file.fileno())) != version:
+            raise _ChangedError
+    return content
 
 
 def _version(status: os.stat_result) -> _Version:

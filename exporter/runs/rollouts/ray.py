@@ -14,6 +14,7 @@ import orjson
 
 from exporter.runs.rollouts.document import DamagedError, Document
 from exporter.runs.rollouts.gate import Gate
+from exporter.runs.rollouts.links import Root
 from exporter.runs.rollouts.target import RAY, Target
 
 NAME = "ray_file"
@@ -31,8 +32,8 @@ class RayFile:
 
     name = NAME
 
-    def __init__(self, path: Path, gate: Gate) -> None:
-        self._document = Document(path, NAME, addresses, gate)
+    def __init__(self, path: Path, gate: Gate, root: Root) -> None:
+        self._document = Document(path, NAME, addresses, gate, root)
 
     @property
     def read(self) -> float | None:

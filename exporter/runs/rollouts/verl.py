@@ -13,6 +13,7 @@ from typing import Any
 
 from exporter.runs.rollouts.document import DamagedError, Document
 from exporter.runs.rollouts.gate import Gate
+from exporter.runs.rollouts.links import Root
 from exporter.runs.rollouts.target import ROLLOUT, Target
 
 NAME = "verl_file"
@@ -36,9 +37,9 @@ class VerlFiles:
 
     name = NAME
 
-    def __init__(self, patterns: Iterable[str], gate: Gate) -> None:
+    def __init__(self, patterns: Iterable[str], gate: Gate, root: Root) -> None:
         self._patterns = tuple(patterns)
-        self._gate = gate
+        self._gate, self._root = gate, root
         self._files: dict[str, _File] = {}
 
     @property
@@ -48,17 +49,23 @@ class VerlFiles:
 
     def targets(self) -> Iterator[Target]:
         for path in self._new():
-            self._files[path] = _File(Document(Path(path), NAME, addresses, self._gate, SETTLE_SECONDS))
+            document = Document(Path(path), NAME, addresses, self._gate, self._root, settle=SETTLE_SECONDS)
+            self._files[path] = _File(document)
         for file in self._files.values():
             yield from file.targets()
 
     def _new(self) -> Iterator[str]:
-        paths = {path for pattern in self._patterns for path in glob.iglob(pattern)}  # noqa: PTH207  (texts)
+        paths = {path for pattern in self._patterns for path in _paths(pattern)}
         for path in sorted(paths - self._files.keys()):
             if len(self._files) < MOST_FILES:
                 yield path
             else:
                 self._gate.note(NAME, "too_many", f"{path} is left out; {MOST_FILES} files are read")
+
+
+def _paths(pattern: str) -> Iterable[str]:
+    """What a pattern leads to; a single path is one, whether or not the file is there."""
+    return glob.iglob(pattern) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207  (texts)
 
 
 class _File:

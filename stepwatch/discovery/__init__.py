@@ -1,0 +1,1 @@
+"""Containers that become targets of Prometheus by their labels."""

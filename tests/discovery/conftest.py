@@ -1,0 +1,45 @@
+"""A Docker Engine, and containers on it that have a page for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.real import free_port
+from tests.real.docker import Docker, standins
+
+PAGE = "prom/node-exporter:v1.9.1"
+"""Any exporter would do; this one has its port and path by options."""
+
+Start = Callable[..., None]
+
+
+@pytest.fixture(scope="module", name="docker")
+def _docker() -> Iterator[Docker]:
+    with Docker() as docker:
+        docker.load(standins())
+        yield docker
+
+
+@pytest.fixture(name="start")
+def _start(docker: Docker) -> Iterator[Start]:
+    """Starts a container with a page at a port and path; those of a test are gone at its end."""
+    started: list[str] = []
+
+    def start(name: str, *options: str, listen: str = ":9100", page: str = "/metrics", **labels: str) -> None:
+        told = [f"--label=stepwatch.{key}={text}" for key, text in labels.items()]
+        words = (f"--web.listen-address={listen}", f"--web.telemetry-path={page}")
+        docker.docker(
+            "run", "--detach", f"--name={name}", *told, *options, PAGE, *words, "--collector.disable-defaults"
+        )
+        started.append(name)
+
+    yield start
+    for name in started:
+        docker.docker("rm", "--force", name)
+
+
+@pytest.fixture(name="port")
+def _port() -> int:
+    return free_port()
