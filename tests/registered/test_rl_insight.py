@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.exposition import CONTENT_TYPE
 from stepwatch import pages
 from tests.e2e.stack import PAIRS, Stack
 from tests.exporter.lines import append
@@ -35,7 +36,7 @@ class Engine(Listening):
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.send_response(200)
-                self.send_header("Content-Length", str(len(ENGINE_PAGE)))
+                self.send_header("Content-Type", CONTENT_TYPE)
                 self.end_headers()
                 self.wfile.write(ENGINE_PAGE)
 
