@@ -37,6 +37,19 @@ DISCOVERED = "discovered"
 _LOOPBACK = re.compile(r"^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(?=[:/]|$)")
 
 
+def above_ray(config: Config) -> Path:
+    """The folder above Ray's, which is the one to mount.
+
+    Ray's own comes and goes: a mount would stay with one that was removed, and one that is missing Docker
+    would make as root, where Ray could then not write.
+    """
+    usual: Path = Config.model_fields["discovery"].default.ray
+    return (config.discovery.ray or usual).parent
+
+
+_USUAL_ABOVE = above_ray(Config())
+
+
 class Deployment(Protocol):
     """What templates ask about the place that their output is for."""
 
@@ -114,13 +127,12 @@ class OnThisMachine:
 class InContainers:
     """The services of compose.yaml.
 
-    ``folders`` are those of this machine that containers see, and where they see them. Of ``ray``, Ray's
-    folder, the run exporter sees the one above: Ray's own comes and goes, and a mount would stay with one
-    that was removed, or have Docker make it as root, so that Ray could not write there.
+    ``folders`` are those of this machine that containers see, and where they see them; ``above`` is
+    the one that the run exporter sees besides.
     """
 
     folders: dict[Path, str] = field(default_factory=dict)
-    ray: Path | None = None
+    above: Path = _USUAL_ABOVE
     containers: bool = True
     discovered: str | None = f"{TARGETS}/{DISCOVERED}"
 
@@ -141,8 +153,7 @@ class InContainers:
         return f"{scheme}://{_LOOPBACK.sub(HOST, rest, count=1)}"
 
     def left_file(self, path: Path) -> str:
-        below = self.ray is not None and path.is_relative_to(self.ray.parent)
-        return f"{HOST_FILES}{path}" if below else self.file(path)
+        return f"{HOST_FILES}{path}" if path.is_relative_to(self.above) else self.file(path)
 
     def file(self, path: Path) -> str:
         for folder, seen in self.folders.items():

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from stepwatch import annotations, check, dcgm, origin, output, promql
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
-from stepwatch.deployment import TARGETS, Deployment, InContainers, mounted
+from stepwatch.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.discovery.command import discover
 from stepwatch.discovery.targets import Found
 from stepwatch.native.state import State
@@ -75,7 +75,7 @@ def containers(config: Config) -> Deployment:
     """The services of compose.yaml, with the folders that they mount."""
     secrets, targets = mounted(CHECKOUT)
     seen = {secrets: "/etc/stepwatch/secrets", targets: TARGETS}
-    return InContainers(seen, config.discovery.ray)
+    return InContainers(seen, above_ray(config))
 
 
 def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Place = containers) -> Outcome:

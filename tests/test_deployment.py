@@ -57,7 +57,7 @@ def test_a_file_elsewhere_is_refused_with_the_cure(containers, folder):
 
 def test_what_lies_beside_rays_folder_is_seen_by_the_run_exporter(containers, folder):
     ray = folder.__class__("/data/ray")
-    seeing = replace(containers, ray=ray)
+    seeing = replace(containers, above=ray.parent)
 
     assert seeing.left_file(ray / "session_latest/x.yml") == "/host/data/ray/session_latest/x.yml"
     assert seeing.left_file(ray.parent / "verl/*.yml") == "/host/data/verl/*.yml"
@@ -65,6 +65,7 @@ def test_what_lies_beside_rays_folder_is_seen_by_the_run_exporter(containers, fo
     for place in (seeing, containers):
         with pytest.raises(Refused, match="no container sees"):
             place.left_file(folder.__class__("/srv/verl.yml"))
+    assert containers.left_file(folder.__class__("/tmp/ray/x")) == "/host/tmp/ray/x"
     assert OnThisMachine(Config()).left_file(ray) == "/data/ray"
 
 

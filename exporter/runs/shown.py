@@ -57,8 +57,17 @@ class Shown:
     def _named(self, once: list[Told], logs: Mapping[Path, str]) -> dict[Place, View]:
         names = {one.at: _name(logs.get(one.at[0]), one) for one in once}
         taken = Counter(names.values())
+        # A log keeps its name when a page comes that has it too, and may tell of the same run.
+        taken_by_logs = Counter(name for at, name in names.items() if at[0] in logs)
         return {
-            one.at: View(_apart(one, names, taken), one.run, one.state, one.writer, one.twins) for one in once
+            one.at: View(
+                _apart(one, names, taken_by_logs if one.at[0] in logs else taken),
+                one.run,
+                one.state,
+                one.writer,
+                one.twins,
+            )
+            for one in once
         }
 
     def _of_log(self, log: Log) -> list[Told]:

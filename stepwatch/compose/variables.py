@@ -7,13 +7,10 @@ from pathlib import Path
 
 from stepwatch import readable
 from stepwatch.config import Config
-from stepwatch.deployment import mounted
+from stepwatch.deployment import above_ray, mounted
 
 PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 """The parts with a port of this machine."""
-
-USUAL_ABOVE = "/tmp"  # noqa: S108  a folder that is mounted, read-only
-"""The folder above Ray's, if nothing else is said."""
 
 _LINKED = ("prometheus", "alertmanager", "grafana")
 
@@ -26,7 +23,7 @@ def of_config(config: Config) -> dict[str, str]:
         **ports,
         **links,
         "STEPWATCH_LISTEN": f"[{config.listen}]" if ":" in config.listen else config.listen,
-        "STEPWATCH_RAY_ABOVE": str(config.discovery.ray.parent if config.discovery.ray else USUAL_ABOVE),
+        "STEPWATCH_RAY_ABOVE": str(above_ray(config)),
         "STEPWATCH_RETENTION_TIME": str(config.retention.time),
         "STEPWATCH_RETENTION_SIZE": str(config.retention.size),
     }

@@ -4,7 +4,9 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,18 +43,28 @@ def _write() -> Callable[[Path, str | bytes], None]:
 
 
 class Listener:
-    """A server that takes connections, and can go and come back."""
+    """A server that takes connections and says nothing, and can go and come back."""
 
     def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = 0
+        self.come_back()
         self.port = self._socket.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
 
-    def go(self) -> None:
-        self._socket.close()
-
     def come_back(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", self.port))
+        Thread(target=self._take, args=[self._socket], daemon=True).start()
+
+    def _take(self, server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                client.close()
+
+    def go(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
 
 
 @pytest.fixture(name="listener")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from exporter.runs.rollouts.book import PROVE_SECONDS, Book
+from exporter.runs.rollouts.callers import Outcome
 from exporter.runs.rollouts.gate import MOST
 from exporter.runs.rollouts.target import Target
 from stepwatch.config import Config
@@ -54,18 +55,18 @@ def test_what_no_source_tells_of_any_more_leaves_and_a_new_one_is_served_at_once
 
 def test_a_server_that_is_lost_leaves_after_a_time_and_comes_back(book, served):
     book.take([target()], 0)
-    book.tried(ADDRESS, 100, accepted=True)
-    book.tried(ADDRESS, 115, accepted=False)
+    book.tried(Outcome(ADDRESS, True), 100)
+    book.tried(Outcome(ADDRESS, False), 115)
 
     assert served(100 + FORGET - 1)
     assert not served(100 + FORGET)
-    book.tried(ADDRESS, 1000, accepted=True)
+    book.tried(Outcome(ADDRESS, True), 1000)
     assert served(1000)
 
 
 def test_one_that_never_took_a_connection_leaves_before_anybody_is_told(book, served):
     book.take([target()], 0)
-    book.tried(ADDRESS, 1, accepted=False)
+    book.tried(Outcome(ADDRESS, False), 1)
 
     assert served(PROVE_SECONDS - 1)
     assert not served(PROVE_SECONDS)
@@ -76,9 +77,9 @@ def test_one_that_never_took_a_connection_leaves_before_anybody_is_told(book, se
 @pytest.mark.parametrize("answers", [True, False])
 def test_one_whose_time_is_over_stays_only_while_it_answers(book, served, answers):
     book.take([target()], 0)
-    book.tried(ADDRESS, 1, accepted=True)
+    book.tried(Outcome(ADDRESS, True), 1)
     book.take([target(over=True)], 2)
-    book.tried(ADDRESS, 3, accepted=answers)
+    book.tried(Outcome(ADDRESS, answers), 3)
 
     assert bool(served(3)) == answers
 
@@ -87,7 +88,7 @@ def test_one_whose_time_is_over_when_it_is_first_told_of_has_to_answer_first(boo
     book.take([target(over=True)], 0)
 
     assert not served(0)
-    book.tried(ADDRESS, 1, accepted=True)
+    book.tried(Outcome(ADDRESS, True), 1)
     assert served(1)
 
 
@@ -111,7 +112,39 @@ def test_a_full_book_keeps_what_it_has_and_counts_the_rest(book, served, gate):
     assert gate.counts == {("verl_file", "too_many"): 2}
 
 
+def test_a_server_without_a_page_is_not_served_until_it_has_one(book, served, gate, said):
+    book.take([target("log", run="ppo")], 0)
+    assert book.path(ADDRESS) == "/metrics"
+    for now in (1, 2):
+        book.tried(Outcome(ADDRESS, True, 404), now)
+        assert not served(now)
+        assert book.path(ADDRESS) == "/metrics"
+
+    assert gate.counts == {("log", "no_page"): 1}
+    assert "servers of ppo have no page /metrics," in said[0]
+    book.tried(Outcome(ADDRESS, True, 200), 3)
+    assert served(3)
+    assert book.path(ADDRESS) == ""
+
+
+@pytest.mark.parametrize("status", [None, 302, 500, 503])
+def test_a_server_that_is_too_busy_to_show_its_page_is_served(book, served, status):
+    book.take([target()], 0)
+    book.tried(Outcome(ADDRESS, True, status), 1)
+
+    assert served(1)
+    assert book.path(ADDRESS) == "/metrics"
+
+
+def test_a_page_that_was_there_and_is_not_any_more_is_a_matter_for_alerts(book, served):
+    book.take([target()], 0)
+    book.tried(Outcome(ADDRESS, True, 200), 1)
+    book.tried(Outcome(ADDRESS, True, 404), 2)
+
+    assert served(2)
+
+
 def test_news_of_one_that_has_left_is_no_news(book, served):
-    book.tried(ADDRESS, 1, accepted=True)
+    book.tried(Outcome(ADDRESS, True), 1)
 
     assert not served(1)

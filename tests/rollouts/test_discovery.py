@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from exporter.message import Request
+from exporter.runs.rollouts import callers, rounds
 from exporter.runs.rollouts import discovery as module
-from exporter.runs.rollouts import rounds
 from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.rollouts.target import Target
 from exporter.runs.rollouts.way import Way
+from tests.rollouts.verl import Engine
 
 LABELS = {"job": "rollout", "role": "rollout"}
 
@@ -39,6 +40,7 @@ def _quick(monkeypatch):
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "TURN_SECONDS", 0.02)
     monkeypatch.setattr(rounds, "CALL_SECONDS", 0.01)
+    monkeypatch.setattr(callers, "PATIENCE_SECONDS", 0.2)
 
 
 @pytest.fixture(name="discover")
@@ -46,9 +48,13 @@ def _discover(gate, quick):
     """A discovery of some sources that is driven by hand."""
 
     def discover(*sources, forget_after=600.0, way=None, ready=lambda: True):
-        return Discovery(sources, gate, forget_after, way or Way(), ready)
+        made.append(Discovery(sources, gate, forget_after, way or Way(), ready))
+        return made[-1]
 
-    return discover
+    made = []
+    yield discover
+    for found in made:
+        found._callers.close()
 
 
 def answer(found):
@@ -86,10 +92,10 @@ def test_the_answer_is_http_sd_with_a_group_for_each_set_of_labels(discover):
     found = discover(
         Told(
             "a",
-            target("10.0.0.7:1"),
-            target("10.0.0.8:1"),
-            target("10.0.0.9:1", labels={"run": 'ppo/<b>"x" é'}),
-            target("10.0.0.9:2", path="/engine_metrics"),
+            target("127.0.0.7:1"),
+            target("127.0.0.8:1"),
+            target("127.0.0.9:1", labels={"run": 'ppo/<b>"x" é'}),
+            target("127.0.0.9:2", path="/engine_metrics"),
         )
     )
     found.turn()
@@ -97,9 +103,9 @@ def test_the_answer_is_http_sd_with_a_group_for_each_set_of_labels(discover):
     status, kind, body = answer(found)
     assert (status, kind) == ("200 OK", "application/json")
     assert json.loads(body) == [
-        {"targets": ["10.0.0.7:1", "10.0.0.8:1"], "labels": LABELS},
-        {"targets": ["10.0.0.9:1"], "labels": {**LABELS, "run": 'ppo/<b>"x" é'}},
-        {"targets": ["10.0.0.9:2"], "labels": {**LABELS, "__metrics_path__": "/engine_metrics"}},
+        {"targets": ["127.0.0.7:1", "127.0.0.8:1"], "labels": LABELS},
+        {"targets": ["127.0.0.9:1"], "labels": {**LABELS, "run": 'ppo/<b>"x" é'}},
+        {"targets": ["127.0.0.9:2"], "labels": {**LABELS, "__metrics_path__": "/engine_metrics"}},
     ]
 
 
@@ -112,32 +118,32 @@ def test_nothing_found_is_an_empty_list(discover):
 
 def test_no_answer_is_given_before_everything_was_read_so_that_prometheus_keeps_what_it_has(discover):
     read = False
-    found = discover(Told("a", target("10.0.0.7:1")), ready=lambda: read)
+    found = discover(Told("a", target("127.0.0.7:1")), ready=lambda: read)
     found.turn()
     assert answer(found)[0] == "503 Service Unavailable"
     read = True
     time.sleep(0.05)
     found.turn()
-    assert addresses(found) == {"10.0.0.7:1"}
+    assert addresses(found) == {"127.0.0.7:1"}
     read = False
     found.turn()
-    assert addresses(found) == {"10.0.0.7:1"}
+    assert addresses(found) == {"127.0.0.7:1"}
 
 
 def test_a_source_that_fails_keeps_its_last_answer_and_costs_no_other_its_targets(discover, gate, said):
-    first, second = Told("a", target("10.0.0.7:1")), Told("b", target("10.0.0.8:1", "b"))
+    first, second = Told("a", target("127.0.0.7:1")), Told("b", target("127.0.0.8:1", "b"))
     found = discover(first, second)
     found.turn()
     first.told = ValueError("of a kind that nobody thought of")
-    second.told.append(target("10.0.0.9:1", "b"))
+    second.told.append(target("127.0.0.9:1", "b"))
     found.turn()
 
-    assert addresses(found) == {"10.0.0.7:1", "10.0.0.8:1", "10.0.0.9:1"}
+    assert addresses(found) == {"127.0.0.7:1", "127.0.0.8:1", "127.0.0.9:1"}
     assert gate.counts == {("a", "fault"): 1}
     assert "Traceback" not in said[0]
     first.told = []
     found.turn()
-    assert addresses(found) == {"10.0.0.8:1", "10.0.0.9:1"}
+    assert addresses(found) == {"127.0.0.8:1", "127.0.0.9:1"}
 
 
 def test_a_server_that_is_lost_leaves_after_a_time_and_comes_back(discover, listener):
@@ -165,13 +171,40 @@ def test_the_servers_of_a_run_that_ended_leave_as_soon_as_they_are_gone(discover
     until(found, set())
 
 
+def test_a_server_without_a_page_of_metrics_is_left_out(discover):
+    with Engine() as engine:
+        found = discover(
+            Told("a", target(engine.address, path="/other"), target(engine.address, "a")),
+        )
+        until(found, set())
+        assert samples(found)["stepwatch_discovery_targets", "a", "pageless"] == 1
+
+
 def test_from_a_container_loopback_is_the_machine_around_it(discover, listener):
     there, gone = listener(), listener()
     gone.go()
-    told = Told("a", target(there.address, over=True), target(gone.address, over=True), target("10.0.0.7:1"))
-    found = discover(told, way=Way("localhost"))
+    found = discover(
+        Told("a", target(there.address, over=True), target(gone.address, over=True)), way=Way("localhost")
+    )
 
-    until(found, {f"localhost:{there.port}", "10.0.0.7:1"})
+    until(found, {f"localhost:{there.port}"})
+
+
+@pytest.mark.parametrize(
+    ("address", "shown", "called"),
+    [
+        ("127.0.0.1:80", "localhost:80", ("127.0.0.1", 80)),
+        ("127.8.0.1:80", "localhost:80", ("127.0.0.1", 80)),
+        ("[::1]:80", "localhost:80", ("127.0.0.1", 80)),
+        ("10.0.0.7:80", "10.0.0.7:80", ("10.0.0.7", 80)),
+        ("[fd00::7]:80", "[fd00::7]:80", ("fd00::7", 80)),
+    ],
+)
+def test_only_loopback_is_reached_in_another_way(address, shown, called):
+    way = Way("localhost")
+
+    assert (way.of_prometheus(address), way.of_ours(address)) == (shown, called)
+    assert Way().of_prometheus(address) == address
 
 
 def test_what_was_found_and_what_went_wrong_is_counted(discover, gate, listener):
@@ -184,8 +217,10 @@ def test_what_was_found_and_what_went_wrong_is_counted(discover, gate, listener)
     assert samples(found) == {
         ("stepwatch_discovery_targets", "a", "served"): 1,
         ("stepwatch_discovery_targets", "a", "silent"): 1,
+        ("stepwatch_discovery_targets", "a", "pageless"): 0,
         ("stepwatch_discovery_targets", "b", "served"): 1,
         ("stepwatch_discovery_targets", "b", "silent"): 0,
+        ("stepwatch_discovery_targets", "b", "pageless"): 0,
         ("stepwatch_discovery_errors_total", "a", "damaged"): 1,
         ("stepwatch_discovery_read_timestamp_seconds", "a"): 5.0,
         ("stepwatch_discovery_read_timestamp_seconds", "b"): 5.0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from exporter.runs.rollouts.callers import Outcome
 from exporter.runs.rollouts.gate import MOST, Gate
 from exporter.runs.rollouts.target import METRICS_PATH, Target
 
@@ -13,12 +14,17 @@ PROVE_SECONDS = 120.0
 names servers that are long gone."""
 
 
+OK = 200
+REFUSALS = range(400, 500)
+"""What a server answers that has no such page. A busy one may answer anything else, or not in time."""
+
+
 @dataclass(slots=True)
 class Entry:
     """A target as all its sources together tell of it; times in seconds of the steady clock.
 
     ``since`` is when it was first told of, ``accepted`` when it last took a connection, and ``answers``
-    whether it did the last time; ``None`` if it has not been tried.
+    whether it did the last time. ``page``: it has a page of metrics. ``None`` is what nobody knows yet.
     """
 
     address: str
@@ -29,6 +35,7 @@ class Entry:
     over: bool = False
     accepted: float | None = None
     answers: bool | None = None
+    page: bool | None = None
 
     def tell(self, told: list[Target]) -> None:
         """Heed what the sources say: of labels the last one counts, of the end who knows the run."""
@@ -38,7 +45,9 @@ class Entry:
         self.over = all(one.over for one in [one for one in told if "run" in one.labels] or told)
 
     def is_served(self, now: float, forget_after: float) -> bool:
-        """Is Prometheus to read it?"""
+        """Is Prometheus to read it? A server without a page is alive, and would seem to be lost."""
+        if self.page is False:
+            return False
         if self.over:
             return bool(self.answers)
         if self.accepted is None:
@@ -75,11 +84,23 @@ class Book:
             entry = self._entries[address] = Entry(address, now)
         entry.tell(told)
 
-    def tried(self, address: str, now: float, *, accepted: bool) -> None:
-        """Note how an attempt to connect went."""
-        if entry := self._entries.get(address):
-            entry.answers = accepted
-            entry.accepted = now if accepted else entry.accepted
+    def path(self, address: str) -> str:
+        """The page that is to be asked for; empty once it is known to be there."""
+        entry = self._entries.get(address)
+        return entry.path if entry and not entry.page else ""
+
+    def tried(self, outcome: Outcome, now: float) -> None:
+        """Note how a call went."""
+        entry = self._entries.get(outcome.name)
+        if entry is None:
+            return
+        entry.answers = outcome.taken
+        entry.accepted = now if outcome.taken else entry.accepted
+        if outcome.status == OK:
+            entry.page = True
+        elif outcome.status in REFUSALS and entry.page is None:
+            entry.page = False
+            self._gate.note(entry.sources[0], "no_page", f"{_pageless(entry)} (HTTP {outcome.status})")
 
     def silence(self, address: str, now: float) -> float:
         """Seconds since one last took a connection, or was first told of; 0 if nobody tells of it."""
@@ -91,3 +112,11 @@ class Book:
     def served(self, now: float) -> list[Entry]:
         """Those that Prometheus is to read."""
         return [entry for entry in self if entry.is_served(now, self._forget_after)]
+
+
+def _pageless(entry: Entry) -> str:
+    whose = entry.labels.get("run") or entry.address
+    return (
+        f"servers of {whose} have no page {entry.path}, so Prometheus is not sent there. Cure: under verl, "
+        "rollout.disable_log_stats=False for vLLM, rollout.prometheus.enable=True for SGLang"
+    )

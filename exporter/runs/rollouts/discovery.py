@@ -28,9 +28,9 @@ TURN_SECONDS = 1.0
 KIND = "application/json"
 """Prometheus demands exactly this."""
 
-STANDINGS = ("served", "silent")
+STANDINGS = ("served", "silent", "pageless")
 
-_TARGETS = Family("stepwatch_discovery_targets", "gauge", "Servers found: served to Prometheus, or silent.")
+_TARGETS = Family("stepwatch_discovery_targets", "gauge", "Servers found: served to Prometheus or not.")
 _ERRORS = Family(
     "stepwatch_discovery_errors_total", "counter", "What could not be read, or may be no target."
 )
@@ -104,10 +104,10 @@ class Discovery:
         if now >= self._next_look:
             self._look(now)
             self._next_look = now + (TURN_SECONDS if self._page is None else LOOK_SECONDS)
-        for address in list(self._rounds.due(now, self._callers.room)):
-            self._callers.call(address, *self._way.of_ours(address), now)
-        for address, accepted in self._callers.ended(TURN_SECONDS, now):
-            self._book.tried(address, now, accepted=accepted)
+        for address in self._rounds.due(now, self._callers.room):
+            self._callers.call(address, *self._way.of_ours(address), self._book.path(address), now)
+        for outcome in self._callers.ended(TURN_SECONDS, now):
+            self._book.tried(outcome, now)
 
     def _look(self, now: float) -> None:
         self._book.take(self._all_told(), now)
@@ -129,9 +129,7 @@ class Discovery:
     def _note(self, served: Iterable[Entry]) -> None:
         shown = {entry.address for entry in served}
         self._standing = Counter(
-            (source, STANDINGS[entry.address not in shown])
-            for entry in self._book
-            for source in entry.sources
+            (source, _standing(entry, shown)) for entry in self._book for source in entry.sources
         )
 
     def _groups(self, served: Iterable[Entry]) -> Iterator[dict[str, object]]:
@@ -143,3 +141,9 @@ class Discovery:
             groups.setdefault(labels, []).append(self._way.of_prometheus(entry.address))
         for labels, addresses in groups.items():
             yield {"targets": addresses, "labels": dict(labels)}
+
+
+def _standing(entry: Entry, shown: set[str]) -> str:
+    if entry.address in shown:
+        return "served"
+    return "pageless" if entry.page is False else "silent"

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from exporter.runs.notice import Say, to_log
 from exporter.runs.rollouts.address import AddressError, Allowed
 
-REASONS = ("address", "damaged", "gone", "too_large", "too_many", "unreadable")
-
 MOST = 5000
 """Addresses of one list, and targets in all: more than any cluster has."""
 
