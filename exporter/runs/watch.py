@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from urllib.parse import urlsplit
 
 from exporter.runs.exposition import RunText, page
 from exporter.runs.feed import Feed
@@ -102,6 +103,7 @@ class Watch:
             *(Feed(target, every, options, states, lock) for target in settings.targets),
             self.trainers,
         ]
+        self._named = frozenset(urlsplit(target.name).netloc for target in settings.targets)
         judge = Judge(settings.silence, settings.forget_after)
         self._shown = Shown(self.logs, self.feeds, self.holders, judge, time)
         self._texts: dict[Place, RunText] = {}
@@ -120,7 +122,7 @@ class Watch:
         Returns true if there is more to read at once.
         """
         started = time.monotonic()
-        self.trainers.heed(self.settings.trainers())
+        self.trainers.heed([address for address in self.settings.trainers() if not self._is_named(address)])
         for log in self.logs.look(self._lock):
             self.holders.forget(log.file)
         if self._is_due("holders", HOLDERS_SECONDS):
@@ -142,6 +144,10 @@ class Watch:
         more = any(log.more for log in self.logs)
         self.caught_up = self.caught_up or not more
         return more
+
+    def _is_named(self, address: str) -> bool:
+        """Is it a page that the settings name, and so polled anyway?"""
+        return self.settings.reached(address) in self._named
 
     def metrics(self) -> bytes:
         """The exposition page."""

@@ -251,6 +251,22 @@ def test_a_trainer_that_resumes_after_a_crash_is_one_run_with_one_resume(
     assert found.value("rl_records_total", run="ppo") == 7
 
 
+def test_the_next_job_on_the_same_page_is_another_run_and_the_old_one_is_gone(
+    folder: Path, start: Start, trainer: Trainer
+) -> None:
+    trainer.begins()
+    trainer.insight.labels("maths", "ppo").set(0.1)
+    exporter = start("--path", folder, *trainer.flags())
+    exporter.until(has("maths/ppo"))
+    trainer.insight.labels("maths", "ppo").set(0.2)
+    exporter.until(lambda found: found.state("maths/ppo") == "running")
+    trainer.begins()
+    trainer.insight.labels("maths", "sft").set(0.1)
+
+    found = exporter.until(lambda found: found.state("maths/ppo") == "stopped", seconds=50)
+    assert found.state("maths/sft") == "running"
+
+
 # signs of life
 
 
