@@ -43,10 +43,11 @@ def _options(settings: SettingsFile, argv: Sequence[str] | None) -> Namespace:
     return flags.parser({**settings.values(), **os.environ}).parse_args(argv)
 
 
-def _panels(options: Namespace, settings: SettingsFile) -> Path | None:
+def _panels(options: Namespace, settings: SettingsFile) -> Path:
     """The file of panels: the one that is named, or else the one beside the settings."""
-    beside = Path(settings.path).with_name(panelfile.NAME) if settings.path else None
-    return options.panels or beside
+    beside = Path(settings.path).with_name(panelfile.NAME) if settings.path else panelfile.USUAL
+    named: Path | None = options.panels
+    return named or beside
 
 
 def _usable(settings: SettingsFile, argv: Sequence[str] | None) -> bool:

@@ -36,10 +36,10 @@ MOST_BODY = 1 << 16
 class Service:
     """Watches runs, finds servers, and answers; ``look`` is called again and again.
 
-    ``panels`` is the file of panels, if there is one. Raises ``OSError`` if it cannot listen.
+    ``panels`` is the file of panels. Raises ``OSError`` if it cannot listen.
     """
 
-    def __init__(self, options: Namespace, panels: Path | None, stopped: Callable[[], bool]) -> None:
+    def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
         self._registry = Registry(Ledger(options.state_dir, options.discovery_allow, to_log))
         self._watch = Watch(_settings(options, self._registry), stopped=stopped)
         self._story = Story(self._watch.views, panels, options.prometheus_url)

@@ -26,12 +26,11 @@ class Ledger:
     def __init__(self, folder: Path | None, allowed: Allowed, say: Say) -> None:
         self.errors = 0
         self._folder, self._allowed, self._say = folder, allowed, say
-        self._failing = False
+        self._failing = self._told = False
 
     def load(self) -> list[Registration]:
         """What was registered. A file that is not as it was written is kept aside, and all begins anew."""
         if self._folder is None:
-            self._say("Registrations are kept in memory only. Cure: name a folder with --state-dir.")
             return []
         try:
             body = sealed.read(self._folder / NAME, TITLE, MOST_BYTES)
@@ -50,6 +49,7 @@ class Ledger:
     def save(self, known: Iterable[Registration]) -> bool:
         """Write what is registered now; returns whether that worked."""
         if self._folder is None:
+            self._tell_that_nothing_is_kept()
             return True
         body = json.dumps([asdict(one) for one in known]).encode()
         try:
@@ -64,6 +64,11 @@ class Ledger:
             return False
         self._failing = False
         return True
+
+    def _tell_that_nothing_is_kept(self) -> None:
+        if not self._told:
+            self._say("Registrations are kept in memory only. Cure: name a folder with --state-dir.")
+        self._told = True
 
     def _allowed_ones(self, kept: list[dict[str, Any]]) -> Iterator[Registration]:
         """Those that may be read by the settings of today, which may be others than before."""
