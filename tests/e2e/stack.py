@@ -59,7 +59,8 @@ class Stack:
     def _configure(self, settings: dict[str, Any]) -> Config:
         ports = {name: free_port() for name in (*self.names, "grafana")}
         receiver = {"name": "sink", "webhook": {"url": self.sink.url}}
-        config = {"runs": {"path": str(self.runs)}, "ports": ports, "receivers": [receiver], **settings}
+        ours = {"runs": {"path": str(self.runs)}, "ports": ports, "receivers": [receiver]}
+        config = {**ours, "discovery": {"ray": None}, **settings}  # no Ray of this machine
         path = self.folder / "config.yaml"
         path.write_text(yaml.safe_dump(config))
         generate(path, self.folder, place=partial(OnThisMachine, parts=frozenset(self.names)))

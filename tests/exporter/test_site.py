@@ -16,8 +16,8 @@ import pytest
 from exporter.exposition import CONTENT_TYPE
 from exporter.routes import Routes
 from exporter.runs import site
-from exporter.runs.__main__ import MOST_BODY
 from exporter.runs.marking import MOST_BYTES, NO_NOTE, NOTE_CHARACTERS, UnknownRunError
+from exporter.runs.service import MOST_BODY
 from exporter.runs.serving import Serving
 from exporter.runs.watch import Settings, Watch
 from exporter.server import Server

@@ -32,7 +32,7 @@ EVERY_LIMIT = (
 
 def run(records: Iterable[Values], first: int = 1, *, into: Run | None = None, **about: bool) -> Run:
     """A run that logged these records, a step each, now or (``live=False``) before anybody looked."""
-    made = into or Run("flat_jsonl", "verl", Options())
+    made = into or Run("flat_jsonl", "", Options())
     for step, values in enumerate(records, first):
         clock = Clock(1_700_000_000.0 + step, float(step), live=about.get("live", True))
         made.take(Record(step, values), clock)
