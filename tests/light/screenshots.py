@@ -66,7 +66,7 @@ def take(browser: Browser, url: str) -> None:
     for name, scheme in (("light", "light"), ("light-dark", "dark")):
         browser.prefer(scheme)
         browser.open(url)
-        keep(browser, name, 900)
+        keep(browser, name, 790)
     browser.prefer("light")
     browser.open(f"{url}/{links.page(SICK)}")
     keep(browser, "light-run", 1500)
