@@ -26,12 +26,11 @@ class Ledger:
     def __init__(self, folder: Path | None, allowed: Allowed, say: Say) -> None:
         self.errors = 0
         self._folder, self._allowed, self._say = folder, allowed, say
-        self._failing = False
+        self._told = False
 
     def load(self) -> list[Registration]:
         """What was registered. A file that is not as it was written is kept aside, and all begins anew."""
         if self._folder is None:
-            self._say("Registrations are kept in memory only. Cure: name a folder with --state-dir.")
             return []
         try:
             body = sealed.read(self._folder / NAME, TITLE, MOST_BYTES)
@@ -50,20 +49,26 @@ class Ledger:
     def save(self, known: Iterable[Registration]) -> bool:
         """Write what is registered now; returns whether that worked."""
         if self._folder is None:
+            self._tell_forgetful()
             return True
         body = json.dumps([asdict(one) for one in known]).encode()
         try:
             sealed.write(self._folder / NAME, TITLE, body)
         except OSError as problem:
-            if not self._failing:
+            if not self._told:
                 self._failed(
                     f"{self._folder / NAME} cannot be written: {problem.strerror}. "
                     "A restart forgets what is registered. It is tried again."
                 )
-            self._failing = True
+            self._told = True
             return False
-        self._failing = False
+        self._told = False
         return True
+
+    def _tell_forgetful(self) -> None:
+        if not self._told:
+            self._say("What is registered is kept in memory only. Cure: name a folder with --state-dir.")
+        self._told = True
 
     def _allowed_ones(self, kept: list[dict[str, Any]]) -> Iterator[Registration]:
         """Those that may be read by the settings of today, which may be others than before."""
