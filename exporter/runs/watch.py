@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -155,6 +156,12 @@ class Watch:
         with self._lock:
             chunks = [self._text(place).chunks(view, now) for place, view in self._views.items()]
             return page(chunks, self.health.samples())
+
+    @contextmanager
+    def views(self) -> Iterator[Collection[View]]:
+        """The runs that are shown; nothing of them changes while they are looked at."""
+        with self._lock:
+            yield self._views.values()
 
     def mark(self, name: str, note: str) -> None:
         """Have a run measured anew from its next step on.

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from exporter.routes import Routes
-from exporter.runs.__main__ import MOST_BODY
 from exporter.runs.registered.api import RESULTS, Api
 from exporter.runs.registered.ledger import Ledger
 from exporter.runs.registered.registry import Registry
 from exporter.runs.registered.token import Token
 from exporter.runs.rollouts.address import Allowed
+from exporter.runs.service import MOST_BODY
 from exporter.runs.serving import Serving
 from exporter.server import Server
 

@@ -26,7 +26,7 @@ class Ledger:
     def __init__(self, folder: Path | None, allowed: Allowed, say: Say) -> None:
         self.errors = 0
         self._folder, self._allowed, self._say = folder, allowed, say
-        self._told = False
+        self._failing = self._told = False
 
     def load(self) -> list[Registration]:
         """What was registered. A file that is not as it was written is kept aside, and all begins anew."""
@@ -49,25 +49,25 @@ class Ledger:
     def save(self, known: Iterable[Registration]) -> bool:
         """Write what is registered now; returns whether that worked."""
         if self._folder is None:
-            self._tell_forgetful()
+            self._tell_that_nothing_is_kept()
             return True
         body = json.dumps([asdict(one) for one in known]).encode()
         try:
             sealed.write(self._folder / NAME, TITLE, body)
         except OSError as problem:
-            if not self._told:
+            if not self._failing:
                 self._failed(
                     f"{self._folder / NAME} cannot be written: {problem.strerror}. "
                     "A restart forgets what is registered. It is tried again."
                 )
-            self._told = True
+            self._failing = True
             return False
-        self._told = False
+        self._failing = False
         return True
 
-    def _tell_forgetful(self) -> None:
+    def _tell_that_nothing_is_kept(self) -> None:
         if not self._told:
-            self._say("What is registered is kept in memory only. Cure: name a folder with --state-dir.")
+            self._say("Registrations are kept in memory only. Cure: name a folder with --state-dir.")
         self._told = True
 
     def _allowed_ones(self, kept: list[dict[str, Any]]) -> Iterator[Registration]:
