@@ -11,6 +11,7 @@ from typing import Any
 from exporter.runs.attempt import Kind, Progress, Stream
 from exporter.runs.contract import Hold, Statistic
 from exporter.runs.held import Held
+from exporter.runs.history.history import History
 from exporter.runs.lifecycle import Pace
 from exporter.runs.marks import Mark, Marks, Place
 from exporter.runs.owners import Owners
@@ -49,6 +50,10 @@ class Clock:
     wall: float
     steady: float
     live: bool
+
+    def of(self, record: Record) -> float | None:
+        """When the record was logged, if that is known."""
+        return self.wall if self.live and record.time is None else record.time
 
 
 @dataclass(slots=True)
@@ -134,6 +139,7 @@ class Run:
         self.parts: dict[tuple[str, str], float] = {}
         self.held: dict[Statistic, Held] = {}
         self.trace = Trace()
+        self.history = History()
         self.records = 0
         self.lost: int | None = None
 
@@ -187,6 +193,7 @@ class Run:
         self.lost = self.progress.step - step + 1
         self.progress.resume()
         self.held.clear()
+        self.history.resume()
         for statistics in self.statistics.values():
             statistics.resume()
 
@@ -208,7 +215,7 @@ class Run:
     def _time(self, record: Record, found: dict[str, float], clock: Clock, *, advanced: bool) -> None:
         if clock.live:
             self.watched, self.moved = True, clock.steady
-        time = clock.wall if clock.live and record.time is None else record.time
+        time = clock.of(record)
         if time is None:
             self.times.replayed(found.get("step_seconds"))
         else:
@@ -228,6 +235,7 @@ class Run:
         moved = [signal for signal in new if signal in self.statistics]
         for signal in moved:
             self.statistics[signal].add(new[signal], record.step)
+        self.history.note(record.step, clock.of(record), new, self.statistics)
         if clock.live:
             for signal in moved:  # a statistic may span two signals: all have moved by now
                 self._hold(self.statistics[signal], clock.steady)
@@ -257,6 +265,7 @@ class Run:
             "owners": self.owners.kept(),
             "start": self.times.start,
             "last": self.times.last,
+            "trace": self.trace.kept(),
         }
 
     def restore(self, kept: dict[str, Any]) -> None:
@@ -267,5 +276,6 @@ class Run:
             setattr(self, name, kept[name])
         self.owners.take(kept["owners"])
         self.times.start, self.times.last = kept["start"], kept["last"]
+        self.trace.restore(kept.get("trace", ()))  # older states hold none
         for name in self.statistics.keys() & kept["statistics"].keys():
             self.statistics[name].take(kept["statistics"][name])

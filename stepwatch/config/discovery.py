@@ -13,6 +13,7 @@ from stepwatch.config.errors import Fault
 from stepwatch.config.places import FolderOrGlob
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan
+from stepwatch.config.secret import SecretFile
 from stepwatch.config.section import Section
 
 
@@ -37,3 +38,4 @@ class Discovery(Section):
     ray: FolderOrGlob | None = Field(default=Path("/tmp/ray"))  # noqa: S108  Ray's own default
     files: tuple[FolderOrGlob, ...] = ()
     forget_after: PositiveSpan = Duration.parse("10m")
+    token_file: SecretFile | None = None

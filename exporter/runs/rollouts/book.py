@@ -102,6 +102,13 @@ class Book:
             entry.page = False
             self._gate.note(entry.sources[0], "no_page", f"{_pageless(entry)} (HTTP {outcome.status})")
 
+    def silence(self, address: str, now: float) -> float:
+        """Seconds since one last took a connection, or was first told of; 0 if nobody tells of it."""
+        entry = self._entries.get(address)
+        if entry is None or entry.answers:
+            return 0.0
+        return now - (entry.since if entry.accepted is None else entry.accepted)
+
     def served(self, now: float) -> list[Entry]:
         """Those that Prometheus is to read."""
         return [entry for entry in self if entry.is_served(now, self._forget_after)]

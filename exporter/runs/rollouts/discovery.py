@@ -83,6 +83,10 @@ class Discovery:
         yield _ERRORS, [({"source": name, "reason": reason}, count) for (name, reason), count in errors]
         yield _READ, [({"source": each.name}, each.read) for each in self._sources if each.read is not None]
 
+    def silence(self, address: str) -> float:
+        """For how many seconds a server has taken no connection; may be asked from any thread."""
+        return self._book.silence(address, time.monotonic())
+
     def _answer(self, _: Request) -> Answer:
         page = self._page
         if page is None:
