@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stepwatch.config import Config
 from stepwatch.deployment import Deployment, OnThisMachine
-from stepwatch.native import demo, down, processes, status, up
+from stepwatch.native import demo, down, grafana, processes, status, up
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 from stepwatch.testalert import journal
@@ -47,8 +47,10 @@ class Processes:
         return str(self.place.log(part))
 
     def deployment(self, config: Config) -> Deployment:
-        """What files are rendered for."""
-        return OnThisMachine(config, discovered=str(self.place.discovered))
+        """What files are rendered for: links lead to Grafana where there is one."""
+        parts = OnThisMachine(config).parts
+        known = parts if grafana.find() else parts - {"grafana"}
+        return OnThisMachine(config, known, discovered=str(self.place.discovered))
 
     @property
     def rendered(self) -> Path:
