@@ -49,8 +49,8 @@ class Processes:
     def deployment(self, config: Config) -> Deployment:
         """What files are rendered for: links lead to Grafana where there is one."""
         parts = OnThisMachine(config).parts
-        known = parts if grafana.find() else parts - {"grafana"}
-        return OnThisMachine(config, known, discovered=str(self.place.discovered))
+        there = parts if grafana.find() else parts - {"grafana"}
+        return OnThisMachine(config, there, discovered=str(self.place.discovered))
 
     @property
     def rendered(self) -> Path:
