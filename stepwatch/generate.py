@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
@@ -10,10 +11,12 @@ from typing import Any, TextIO
 from stepwatch import annotations, check, dcgm, origin, output, promql
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
-from stepwatch.deployment import TARGETS, Deployment, InContainers, mounted
+from stepwatch.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.discovery.command import discover
 from stepwatch.discovery.targets import Found
 from stepwatch.native.state import State
+from stepwatch.panels import document
+from stepwatch.panels.dashboard import TRAINING
 from stepwatch.reload import reload
 from stepwatch.render import SERVICES, render
 
@@ -71,10 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def containers(_: Config) -> Deployment:
+def containers(config: Config) -> Deployment:
     """The services of compose.yaml, with the folders that they mount."""
     secrets, targets = mounted(CHECKOUT)
-    return InContainers({secrets: "/etc/stepwatch/secrets", targets: TARGETS})
+    seen = {secrets: "/etc/stepwatch/secrets", targets: TARGETS}
+    return InContainers(seen, above_ray(config))
 
 
 def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Place = containers) -> Outcome:
@@ -92,7 +96,7 @@ def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Plac
     """
     settings = load(config)
     context = _context(settings, place)
-    files = render(templates, context)
+    files = _rendered(templates, context)
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
         checks = _check(staging.rendered(), templates, context)
@@ -126,7 +130,18 @@ def render_all(
     Raises:
         Refused: A template fails, or a file that the configuration names cannot be seen.
     """
-    return render(templates, _context(config, place), services)
+    return _rendered(templates, _context(config, place), services)
+
+
+def _rendered(
+    templates: Path, context: Mapping[str, Any], services: Collection[str] = SERVICES
+) -> dict[PurePosixPath, bytes]:
+    """Every file of the services, and the one that is made of other files."""
+    files = render(templates, context, services)
+    if "exporter" in services and TRAINING in files:
+        with suppress(ValueError):  # promtool tells of a rule that is no PromQL, by template and line
+            files[document.PANELS] = document.document(files)
+    return files
 
 
 def _context(config: Config, place: Place) -> dict[str, Any]:

@@ -16,6 +16,10 @@ from exporter.runs.contract import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
 from exporter.runs.exposition import FAMILIES, RunText, page
 from exporter.runs.health import Health, Polled
 from exporter.runs.record import Record, TotalSteps
+from exporter.runs.rollouts.address import Allowed
+from exporter.runs.rollouts.discovery import Discovery
+from exporter.runs.rollouts.gate import Gate
+from exporter.runs.rollouts.way import Way
 from exporter.runs.run import Clock, Options, Run
 from exporter.runs.views import View
 from stepwatch import logfiles, pages
@@ -198,8 +202,20 @@ def _exported(run: Run) -> str:
     health = Health()
     health.files["log"] += 1
     health.unstarted = {"ppo/train.log": 1e9}
+    gate = Gate(Allowed(), lambda _: None)
+    gate.note("ray_file", "damaged", "")
+    health.others.append(Discovery([_Source()], gate, 600.0, Way()).samples)
     health.targets.append(Polled("http://127.0.0.1:9092/metrics", "prometheus_page", True, 1, 0.0))
     return page([RunText().chunks(view, 73.0)], health.samples()).decode()
+
+
+class _Source:
+    """A source of servers that was read once."""
+
+    name, read = "ray_file", 1.0
+
+    def targets(self) -> tuple[()]:
+        return ()
 
 
 def test_a_resume_empties_what_the_cases_of_rules_take_it_to_empty() -> None:

@@ -6,9 +6,12 @@ import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from exporter.runs.polled.mlflow import Mlflow
 from exporter.runs.polled.page import Page
+from exporter.runs.polled.web import shown
+from exporter.runs.rollouts.address import Allowed
 from exporter.runs.signals import NAMES
 
 T = TypeVar("T")
@@ -34,6 +37,18 @@ def patterns(text: str) -> tuple[str, ...]:
         ArgumentTypeError: it is no list of texts.
     """
     return _texts(_json(text, list, "a list of patterns"))
+
+
+def networks(text: str) -> Allowed:
+    """The networks that targets may lie in.
+
+    Raises:
+        ArgumentTypeError: it is no list of networks.
+    """
+    try:
+        return Allowed(_texts(_json(text, list, "a list of networks")))
+    except ValueError as problem:
+        raise ArgumentTypeError(f"{text!r}: {problem}") from problem
 
 
 def count(text: str) -> int:
@@ -63,6 +78,24 @@ def servers(text: str) -> tuple[Mlflow, ...]:
         ArgumentTypeError: it is no list of servers.
     """
     return _targets(text, Mlflow)
+
+
+def address(text: str) -> str:
+    """The address of a server.
+
+    Raises:
+        ArgumentTypeError: it is none, or holds a user name.
+    """
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ArgumentTypeError(
+            f"{shown(text)} is no address. Expected one such as http://127.0.0.1:9090, without a user name."
+        )
+    return text
 
 
 def _targets(text: str, make: Callable[..., T]) -> tuple[T, ...]:

@@ -12,11 +12,11 @@ from exporter.runs.contract import (
     STATES,
     STATISTIC_HELP,
     STATISTICS,
-    ZERO_MEANS_NOT_MEASURED,
     Hold,
     Statistic,
 )
 from exporter.runs.run import Run
+from exporter.runs.statistics import is_measured
 from exporter.runs.views import View
 
 FAMILIES: tuple[Family, ...] = (
@@ -80,23 +80,18 @@ def _render(view: View, now: float) -> tuple[Chunks, float]:
 def latest(run: Run) -> Iterator[tuple[str, float]]:
     """The metric and the last value of each signal that the trainer measures."""
     for signal, value in run.latest.items():
-        if _measured(run, signal):
+        if is_measured(signal, run.statistics):
             yield f"rl_{signal}", value
 
 
 def statistics(run: Run) -> Iterator[tuple[Statistic, float]]:
     """The statistics of the signals that the trainer measures, as they are now."""
     for signal, of_signal in run.statistics.items():
-        if of_signal.readers and _measured(run, signal):
+        if of_signal.readers and is_measured(signal, run.statistics):
             for statistic, read in of_signal.readers:
                 present = read()
                 if present is not None:
                     yield statistic, present
-
-
-def _measured(run: Run, signal: str) -> bool:
-    """A constant 0 of some signals means that the trainer does not measure them."""
-    return signal not in ZERO_MEANS_NOT_MEASURED or run.statistics[signal].measured
 
 
 def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:

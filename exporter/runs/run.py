@@ -11,15 +11,19 @@ from typing import Any
 from exporter.runs.attempt import Kind, Progress, Stream
 from exporter.runs.contract import Hold, Statistic
 from exporter.runs.held import Held
+from exporter.runs.history.history import History
 from exporter.runs.lifecycle import Pace
 from exporter.runs.marks import Mark, Marks, Place
 from exporter.runs.owners import Owners
 from exporter.runs.raw import RawKeys, RawRule
-from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
+from exporter.runs.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.truncation import drop_batch_relative_truncation
 from exporter.runs.statistics import SignalStatistics, anew, by_signal
 from exporter.runs.trace import Trace
+
+MOST_SERVER_LINES = 100
+"""Of one start: each kind of model may have servers of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class Clock:
     wall: float
     steady: float
     live: bool
+
+    def of(self, record: Record) -> float | None:
+        """When the record was logged, if that is known."""
+        return self.wall if self.live and record.time is None else record.time
 
 
 @dataclass(slots=True)
@@ -98,7 +106,8 @@ class Run:
     that rules look at first exist only then, since a replay of an old log must raise nothing.
     ``moved`` is when that was last, in seconds of the steady clock. ``serial`` is no other run's.
     ``restarts`` counts all starts but the first, ``resumes`` those that did not begin from scratch;
-    the last of these ``lost`` so many steps, which are made a second time.
+    the last of these ``lost`` so many steps, which are made a second time. ``servers`` are those of the
+    last start.
     """
 
     _serials = count()
@@ -116,6 +125,8 @@ class Run:
         self.moved: float | None = None
         self.resumes = self.restarts = 0
         self.marks = Marks()
+        self.servers: tuple[Servers, ...] = ()
+        self._stepped = False
         self.version = 0
         self._start_over()
 
@@ -128,6 +139,7 @@ class Run:
         self.parts: dict[tuple[str, str], float] = {}
         self.held: dict[Statistic, Held] = {}
         self.trace = Trace()
+        self.history = History()
         self.records = 0
         self.lost: int | None = None
 
@@ -141,11 +153,20 @@ class Run:
                 self.total = steps
             case ResponseLimit(tokens):
                 self.response_limit = tokens
+            case Servers():
+                self._meet(event)
             case Ended() if event.certain or self.ended is None:
                 self.ended = event
 
+    def _meet(self, told: Servers) -> None:
+        """Servers that are told of without a step between them are of one start; later ones replace them."""
+        kept = () if self._stepped else self.servers
+        if told not in kept and len(kept) < MOST_SERVER_LINES:
+            self.servers = (*kept, told)
+        self._stepped = False
+
     def _record(self, record: Record, clock: Clock) -> None:
-        self.ended = None
+        self.ended, self._stepped = None, True
         kind, before = self.progress.kind(record), self.place
         self._begin(kind, record)
         advanced = record.step > self.progress.step
@@ -172,6 +193,7 @@ class Run:
         self.lost = self.progress.step - step + 1
         self.progress.resume()
         self.held.clear()
+        self.history.resume()
         for statistics in self.statistics.values():
             statistics.resume()
 
@@ -193,7 +215,7 @@ class Run:
     def _time(self, record: Record, found: dict[str, float], clock: Clock, *, advanced: bool) -> None:
         if clock.live:
             self.watched, self.moved = True, clock.steady
-        time = clock.wall if clock.live and record.time is None else record.time
+        time = clock.of(record)
         if time is None:
             self.times.replayed(found.get("step_seconds"))
         else:
@@ -213,6 +235,7 @@ class Run:
         moved = [signal for signal in new if signal in self.statistics]
         for signal in moved:
             self.statistics[signal].add(new[signal], record.step)
+        self.history.note(record.step, clock.of(record), new, self.statistics)
         if clock.live:
             for signal in moved:  # a statistic may span two signals: all have moved by now
                 self._hold(self.statistics[signal], clock.steady)
@@ -242,6 +265,7 @@ class Run:
             "owners": self.owners.kept(),
             "start": self.times.start,
             "last": self.times.last,
+            "trace": self.trace.kept(),
         }
 
     def restore(self, kept: dict[str, Any]) -> None:
@@ -252,5 +276,6 @@ class Run:
             setattr(self, name, kept[name])
         self.owners.take(kept["owners"])
         self.times.start, self.times.last = kept["start"], kept["last"]
+        self.trace.restore(kept.get("trace", ()))  # older states hold none
         for name in self.statistics.keys() & kept["statistics"].keys():
             self.statistics[name].take(kept["statistics"][name])

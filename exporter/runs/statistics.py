@@ -38,7 +38,7 @@ from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean, median
 from typing import Any, TypeVar, cast
 
-from exporter.runs.contract import STATISTICS, Statistic
+from exporter.runs.contract import STATISTICS, ZERO_MEANS_NOT_MEASURED, Statistic
 from exporter.runs.trackers import (
     WINDOW,
     Confirmed,
@@ -178,6 +178,11 @@ def _trend_reader(trend: Trend, name: str, alpha: str) -> Read:
         "drawdown_min_over_steps": lambda: trend.drawdown_min(alpha),
     }
     return readers[name]
+
+
+def is_measured(signal: str, statistics: Mapping[str, SignalStatistics]) -> bool:
+    """A constant 0 of some signals means that the trainer does not measure them."""
+    return signal not in ZERO_MEANS_NOT_MEASURED or statistics[signal].measured
 
 
 def anew(old: Mapping[str, SignalStatistics]) -> dict[str, SignalStatistics]:

@@ -1,30 +1,17 @@
-"""What the panels show of a run: its curves, its limits and when its alerts fired."""
+"""What the panels show of a run, drawn from what a Prometheus holds of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stepwatch.backtest.curve import Curve, curve
-from stepwatch.backtest.expression import signals, ways
-from stepwatch.backtest.panels import Panel, Query
+from exporter.drawing.chart import Band, Chart
+from exporter.drawing.curve import Curve, curve
 from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Alert, Judged
-from stepwatch.backtest.rules import Rule
 from stepwatch.backtest.server import Prometheus, side_by_side
 from stepwatch.backtest.tape import START, Replayed
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A panel filled with a run from its ``first`` to its ``last`` step, and the alerts that are shaded."""
-
-    panel: Panel
-    first: int
-    last: int
-    curves: tuple[Curve, ...]
-    limits: tuple[Curve, ...]
-    alerts: tuple[Alert, ...]
+from stepwatch.panels.dashboard import Panel, Query
 
 
 @dataclass(frozen=True)
@@ -47,16 +34,20 @@ class Draughtsman:
         shown = frozenset().union(*(panel.signals for panel, _ in filled))
         charts = [
             Chart(
-                panel,
+                panel.title,
+                "",
+                panel.unit,
+                panel.low,
+                panel.high,
                 min(run.steps),
                 max(run.steps),
                 curves,
                 self._lines(panel.limits, run),
-                tuple(alert for alert in judged.alerts if self._concerns(alert, panel, shown)),
+                tuple(_band(alert) for alert in judged.alerts if self._concerns(alert, panel, shown)),
             )
             for panel, curves in filled
         ]
-        return tuple(sorted(charts, key=lambda chart: not chart.alerts))
+        return tuple(sorted(charts, key=lambda chart: not chart.bands))
 
     def _lines(self, queries: Sequence[Query], run: Replayed) -> tuple[Curve, ...]:
         return tuple(line for query in queries if (line := self._line(query, run)).pieces)
@@ -72,10 +63,5 @@ class Draughtsman:
         return bool(panel.signals & about) or not shown & about
 
 
-def subjects(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
-    """The signals that each alert compares with a limit first, by its name."""
-    found: dict[str, frozenset[str]] = {}
-    for rule in rules:
-        compared = [signals(way.value) for way in ways(rule.expression)]
-        found[rule.alert] = found.get(rule.alert, frozenset()).union(*compared)
-    return found
+def _band(alert: Alert) -> Band:
+    return Band(alert.alert, alert.severity, alert.first_step, alert.last_step)

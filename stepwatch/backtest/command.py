@@ -7,13 +7,14 @@ import os
 from pathlib import Path
 
 from stepwatch.backtest.page import page
-from stepwatch.backtest.panels import Panel, training
+from stepwatch.backtest.panels import training
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.report import DOCUMENT, PAGE, Report, make, write
 from stepwatch.backtest.table import lines
 from stepwatch.backtest.work import prepared
 from stepwatch.config import Config
 from stepwatch.config.changes import load_changed
+from stepwatch.panels.dashboard import Panel
 from stepwatch.tables import Say
 
 FAILING = {"warning": ("warning", "critical"), "critical": ("critical",)}

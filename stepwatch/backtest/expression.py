@@ -7,7 +7,15 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import promql_parser
-from promql_parser import AggregateExpr, BinaryExpr, Call, MatrixSelector, ParenExpr, VectorSelector
+from promql_parser import (
+    AggregateExpr,
+    BinaryExpr,
+    Call,
+    MatrixSelector,
+    NumberLiteral,
+    ParenExpr,
+    VectorSelector,
+)
 
 COMPARISONS = frozenset({">", ">=", "<", "<=", "==", "!="})
 
@@ -23,6 +31,25 @@ class Way(NamedTuple):
     value: str
     limits: tuple[str, ...]
     over: bool
+
+
+class Comparison(NamedTuple):
+    """A ``value`` (PromQL) that must be above a number, or below it."""
+
+    value: str
+    number: float
+    over: bool
+
+
+def comparisons(expression: str) -> Iterator[Comparison]:
+    """Whatever an expression compares with a number, wherever in it."""
+    for node in _nodes(expression):
+        if (
+            isinstance(node, BinaryExpr)
+            and str(node.op) in COMPARISONS
+            and isinstance(node.rhs, NumberLiteral)
+        ):
+            yield Comparison(str(node.lhs), node.rhs.val, over=">" in str(node.op))
 
 
 def reads(expression: str) -> frozenset[str]:
@@ -58,9 +85,10 @@ def _nodes(expression: str) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def ways(expression: str) -> Iterator[Way]:
+@lru_cache(maxsize=1024)
+def ways(expression: str) -> tuple[Way, ...]:
     """Each alternative of an alert's condition, with what it compares first."""
-    yield from _ways(promql_parser.parse(expression))
+    return tuple(_ways(promql_parser.parse(expression)))
 
 
 def _ways(node: Any) -> Iterator[Way]:

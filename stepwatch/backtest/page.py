@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
 
+from exporter.drawing import pages
+from exporter.drawing.chart import Chart, by_alert
+from exporter.drawing.severity import SEVERITIES
 from stepwatch.annotations import runbook_url
-from stepwatch.backtest import advice, axis, svg
-from stepwatch.backtest.charts import Chart
-from stepwatch.backtest.curve import Curve
+from stepwatch.backtest import advice
 from stepwatch.backtest.report import Report
-from stepwatch.backtest.results import SEVERITIES, Alert, Judged, Unjudged
+from stepwatch.backtest.results import Alert, Judged, Unjudged
 from stepwatch.backtest.table import extent, number
 from stepwatch.config import Config
 from stepwatch.generate import CHECKOUT
 
 TEMPLATES = Path(__file__).with_name("templates")
-
-MOST_SPANS = 3
 
 
 @dataclass(frozen=True)
@@ -69,21 +66,10 @@ def page(report: Report, charts: Mapping[str, tuple[Chart, ...]], config: Config
 
 
 def _environment(config: Config) -> jinja2.Environment:
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-    )
+    environment = pages.environment(TEMPLATES)
     environment.globals |= {
         "advice": advice,
-        "draw": lambda chart: Markup(svg.draw(chart)),  # noqa: S704  (it escapes what it is given)
-        "limits": _limits,
-        "look": svg.look,
-        "by_alert": by_alert,
         "extent": extent,
-        "spans": spans,
         "runbook": lambda alert: _runbook(config, alert),
     }
     environment.filters["number"] = number
@@ -108,32 +94,6 @@ def _summary(entries: Sequence[Entry]) -> str:
     }
     parts = [f"{count} {kind}" for kind, count in kinds.items() if count]
     return f"{len(entries)} run{'s' * (len(entries) != 1)}: {', '.join(parts)}."
-
-
-def by_alert(alerts: Iterable[Alert]) -> list[tuple[Alert, ...]]:
-    """The times of each alert, the worst severity first, then the earliest."""
-
-    def key(alert: Alert) -> tuple[int, str]:
-        return SEVERITIES.index(alert.severity), alert.alert
-
-    together = [tuple(times) for _, times in groupby(sorted(alerts, key=key), key=key)]
-    return sorted(together, key=lambda times: (key(times[0])[0], times[0].first_record))
-
-
-def spans(times: Sequence[Alert]) -> str:
-    """From which steps to which an alert lasted, in words."""
-    shown = [f"{alert.first_step} to {alert.last_step}" for alert in times[:MOST_SPANS]]
-    more = len(times) - len(shown)
-    return f"steps {', '.join(shown)}" + (f" and {more} times more" if more else "")
-
-
-def _limits(chart: Chart) -> Iterator[tuple[Curve, str]]:
-    """Each limit, and where it is at the end."""
-    at = svg.scale(chart)
-    for limit in chart.limits:
-        last = limit.values[-1]
-        place = "" if any(map(at.shows, limit.values)) else ", off the chart"
-        yield limit, f"{axis.written(last, chart.panel.unit)}{place}"
 
 
 def _runbook(config: Config, alert: str) -> str:

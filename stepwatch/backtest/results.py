@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SEVERITIES = ("critical", "warning", "info")
-"""The worst first."""
-
 
 @dataclass(frozen=True)
 class Alert:

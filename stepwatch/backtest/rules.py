@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from exporter.runs.exposition import FAMILIES
-from stepwatch.backtest.expression import counts_time, reads
+from stepwatch.backtest.expression import counts_time, reads, signals, ways
 
 RULES = PurePosixPath("prometheus/generated/rules")
 
@@ -45,14 +45,15 @@ class Catalogue:
 
 def catalogue(files: Mapping[PurePosixPath, bytes]) -> Catalogue:
     """The alert rules of rendered files."""
-    found = list(_alerts(files))
+    found = list(alerts(files))
     judged = tuple(_rule(each) for each in found if _is_told(each))
     names = {rule.alert for rule in judged}
     left = dict.fromkeys(each["alert"] for each in found if each["alert"] not in names)
     return Catalogue(judged, tuple(left))
 
 
-def _alerts(files: Mapping[PurePosixPath, bytes]) -> Iterator[dict[str, Any]]:
+def alerts(files: Mapping[PurePosixPath, bytes]) -> Iterator[dict[str, Any]]:
+    """Every alert rule as its file has it."""
     for path, content in sorted(files.items()):
         if path.parent == RULES:
             for group in yaml.load(content, Loader=yaml.CSafeLoader)["groups"]:
@@ -74,3 +75,12 @@ def _rule(rule: Mapping[str, Any]) -> Rule:
 def metrics(expressions: Iterable[str]) -> frozenset[str]:
     """The metrics that must be replayed for these expressions."""
     return frozenset().union(*map(reads, expressions)) - {STATE}
+
+
+def subjects(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
+    """The signals that each alert compares with a limit first, by its name."""
+    found: dict[str, frozenset[str]] = {}
+    for rule in rules:
+        compared = [signals(way.value) for way in ways(rule.expression)]
+        found[rule.alert] = found.get(rule.alert, frozenset()).union(*compared)
+    return found

@@ -10,18 +10,18 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
+from exporter.drawing.chart import Chart
 from exporter.runs.raw import RawRule
 from exporter.runs.run import Options
 from stepwatch import programs
 from stepwatch.backtest import server
-from stepwatch.backtest.charts import Chart, Draughtsman, subjects
+from stepwatch.backtest.charts import Draughtsman
 from stepwatch.backtest.episodes import inhibitions
 from stepwatch.backtest.limits import limits
-from stepwatch.backtest.panels import Panel
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.replay import SAMPLES, Recording, Replays, find, replay
 from stepwatch.backtest.results import Judged, Results, Unjudged
-from stepwatch.backtest.rules import Catalogue, Rule, catalogue, metrics
+from stepwatch.backtest.rules import Catalogue, Rule, catalogue, metrics, subjects
 from stepwatch.backtest.server import Prometheus
 from stepwatch.backtest.suggestions import Suggestion, Trial
 from stepwatch.backtest.tape import Replayed
@@ -29,6 +29,7 @@ from stepwatch.backtest.verdict import Judge
 from stepwatch.config import Config
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, render_all
+from stepwatch.panels.dashboard import Panel
 from stepwatch.programs import Program
 
 ROUTING = PurePosixPath("alertmanager/generated/alertmanager.yml")

@@ -51,7 +51,14 @@ def shown(url: str) -> str:
         return "an address that cannot be read"
 
 
-def get(url: str, headers: Mapping[str, str], seconds: float, body: bytes | None = None) -> Answer:
+def get(
+    url: str,
+    headers: Mapping[str, str],
+    seconds: float,
+    body: bytes | None = None,
+    *,
+    most: int = LIMIT,
+) -> Answer:
     """GET an address, or POST to it if there is a body.
 
     Args:
@@ -59,6 +66,7 @@ def get(url: str, headers: Mapping[str, str], seconds: float, body: bytes | None
         headers: Of the request; never sent to another host.
         seconds: That the whole answer may take.
         body: What to post.
+        most: Bytes of the largest answer that is read, unpacked.
 
     Raises:
         RefusedError: the server answered with an error.
@@ -70,7 +78,7 @@ def get(url: str, headers: Mapping[str, str], seconds: float, body: bytes | None
             url, body, {"Accept-Encoding": "gzip", **headers}
         )
         with _opener(url).open(request, timeout=seconds) as answer:
-            data = _unpacked(answer, _body(answer, deadline, seconds))
+            data = _unpacked(answer, _body(answer, deadline, seconds, most), most)
             kind = answer.headers.get_content_type() if "Content-Type" in answer.headers else ""
             return Answer(data, kind)
     except urllib.error.HTTPError as refusal:
@@ -132,14 +140,14 @@ def _elsewhere(url: str, new: str) -> NoReturn:
     )
 
 
-def _body(answer: Any, deadline: float, seconds: float) -> bytes:
+def _body(answer: Any, deadline: float, seconds: float, most: int) -> bytes:
     """The body as it came; a server that sends a byte now and then does not get round the deadline."""
     parts, size = [], 0
     while part := answer.read1(_BLOCK):
         parts.append(part)
         size += len(part)
-        if size > LIMIT:
-            raise _too_large()
+        if size > most:
+            raise _too_large(most)
         if time.monotonic() > deadline:
             raise TimeoutError(f"it was not complete after {seconds:g} s")
     if answer.length:
@@ -147,7 +155,7 @@ def _body(answer: Any, deadline: float, seconds: float) -> bytes:
     return b"".join(parts)
 
 
-def _unpacked(answer: Any, data: bytes) -> bytes:
+def _unpacked(answer: Any, data: bytes, most: int) -> bytes:
     packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if packing == "identity":
         return data
@@ -155,18 +163,18 @@ def _unpacked(answer: Any, data: bytes) -> bytes:
         raise ValueError(f"it is packed as {packing[:20]!r}, which was not asked for")
     unpacker = zlib.decompressobj(_GZIP)
     try:
-        plain = unpacker.decompress(data, LIMIT + 1)
+        plain = unpacker.decompress(data, most + 1)
     except zlib.error:
         raise ValueError("its gzip data is broken") from None
-    if len(plain) > LIMIT:
-        raise _too_large()
+    if len(plain) > most:
+        raise _too_large(most)
     if not unpacker.eof:
         raise ValueError("its gzip data is cut off")
     return plain
 
 
-def _too_large() -> ValueError:
-    return ValueError(f"it is larger than {LIMIT // 1024**2} MiB")
+def _too_large(most: int) -> ValueError:
+    return ValueError(f"it is larger than {most // 1024**2} MiB")
 
 
 def _reason(problem: Exception) -> str:

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from stepwatch.backtest import axis
-from stepwatch.backtest.curve import MOST_POINTS, curve
+from exporter.drawing import axis
+from exporter.drawing.curve import MOST_POINTS, Curve, curve, thinned
 
 
 def points(values: list[float]) -> list[tuple[int, float]]:
@@ -80,3 +80,20 @@ def test_bytes_are_round_in_the_unit_that_is_written() -> None:
 )
 def test_numbers_are_written_as_people_do(value: float, unit: str, expected: str) -> None:
     assert axis.written(value, unit) == expected
+
+
+def test_thinning_again_keeps_what_stands_out_and_where_the_curve_is_broken() -> None:
+    rising = tuple((step, float(step)) for step in range(1, 1001))
+    again = tuple((step, 0.0) for step in range(500, 1501))
+    found = thinned(Curve("a", (rising, again), "critical"))
+    assert (found.name, found.severity) == ("a", "critical")
+    assert len(found.values) <= MOST_POINTS
+    assert [(piece[0], piece[-1]) for piece in found.pieces] == [
+        ((1, 1.0), (1000, 1000.0)),
+        ((500, 0.0), found.pieces[1][-1]),
+    ]
+
+
+def test_a_curve_that_is_a_number_at_every_other_record_only_is_thinned_too() -> None:
+    pieces = tuple(((step, float(step % 7)),) for step in range(0, 20_000, 2))
+    assert len(thinned(Curve("a", pieces)).values) <= MOST_POINTS

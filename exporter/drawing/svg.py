@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from stepwatch.backtest import axis
-from stepwatch.backtest.charts import Chart
-from stepwatch.backtest.curve import Curve
-from stepwatch.backtest.results import SEVERITIES
+from exporter.drawing import axis, severity
+from exporter.drawing.chart import Chart
+from exporter.drawing.curve import Curve
 
 WIDTH, HEIGHT = 720, 320
 LEFT, RIGHT, TOP, BOTTOM = 104, 684, 16, 280
@@ -62,10 +61,9 @@ def _spread(values: list[float], chart: Chart) -> tuple[float, float]:
     """Lowest and highest, with some air where the panel sets no end."""
     low, high = min(values), max(values)
     air = 0.05 * (high - low) or 0.5 * abs(high) or 1
-    panel = chart.panel
     return (
-        low - air if panel.low is None else min(panel.low, low),
-        high + air if panel.high is None else max(panel.high, high),
+        low - air if chart.low is None else min(chart.low, low),
+        high + air if chart.high is None else max(chart.high, high),
     )
 
 
@@ -77,7 +75,7 @@ def look(number: int) -> str:
 def draw(chart: Chart) -> str:
     """The picture of a chart, as an element of a page."""
     at = scale(chart)
-    title = quoteattr(f"{chart.panel.title} over training steps {chart.first} to {chart.last}")
+    title = quoteattr(f"{chart.title} over training steps {chart.first} to {chart.last}")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f"aria-label={title}>{''.join(_parts(chart, at))}</svg>"
@@ -90,27 +88,27 @@ def _parts(chart: Chart, at: Scale) -> Iterator[str]:
     for number, curve in enumerate(chart.curves):
         yield _line(curve, look(number), at)
     for limit in chart.limits:
-        yield _line(limit, f"limit {limit.severity}", at)
+        yield _line(limit, f"limit {severity.look(limit.severity)}", at)
 
 
 def _bands(chart: Chart, at: Scale) -> Iterator[str]:
     # the worst on top, and without letting anything through: colours that mix mean nothing
-    for alert in sorted(chart.alerts, key=lambda alert: -SEVERITIES.index(alert.severity)):
-        begin, end = sorted((at.x(alert.first_step), at.x(alert.last_step)))
+    for band in sorted(chart.bands, key=lambda band: -severity.rank(band.severity)):
+        begin, end = sorted((at.x(band.first_step), at.x(band.last_step)))
         begin = min(begin, RIGHT - LEAST_SPAN)
         width = max(end - begin, LEAST_SPAN)
-        told = escape(f"{alert.alert}, {alert.severity}: steps {alert.first_step} to {alert.last_step}")
+        told = escape(f"{band.alert}, {band.severity}: steps {band.first_step} to {band.last_step}")
         yield (
-            f'<rect class="band {alert.severity}" x="{begin}" y="{TOP}" width="{width}" '
+            f'<rect class="band {severity.look(band.severity)}" x="{begin}" y="{TOP}" width="{width}" '
             f'height="{BOTTOM - TOP}"><title>{told}</title></rect>'
         )
 
 
 def _grid(chart: Chart, at: Scale) -> Iterator[str]:
-    for value in axis.values(at.low, at.high, chart.panel.unit, 3):
+    for value in axis.values(at.low, at.high, chart.unit, 3):
         y = at.y(value)
         yield f'<path class="grid" d="M{LEFT} {y}H{RIGHT}"/>'
-        yield _text(axis.written(value, chart.panel.unit), LEFT - 8, y + 8, "end")
+        yield _text(axis.written(value, chart.unit), LEFT - 8, y + 8, "end")
     for step in axis.steps(chart.first, chart.last, 3):
         x = at.x(step)
         yield f'<path class="grid" d="M{x} {BOTTOM}v8"/>'

@@ -35,20 +35,31 @@ class Curve:
 
 def curve(name: str, values: Mapping[int, float], steps: Sequence[int], severity: str = "") -> Curve:
     """The curve of values by record (the first is 1), of which these are the steps."""
-    return Curve(name, tuple(_pieces(_thinned(values, steps))), severity)
+    points = [_finite(step, values.get(record, math.nan)) for record, step in enumerate(steps, 1)]
+    return Curve(name, tuple(_pieces(_thinned(points))), severity)
 
 
-def _thinned(values: Mapping[int, float], steps: Sequence[int]) -> Iterator[Point | None]:
-    """The lowest and the highest of each stretch of records, in their order; None where nothing is finite."""
-    width = 1 if len(steps) <= MOST_POINTS else math.ceil(2 * len(steps) / MOST_POINTS)
-    for start in range(1, len(steps) + 1, width):
-        stretch = range(start, min(start + width, len(steps) + 1))
-        shown = [record for record in stretch if abs(values.get(record, math.nan)) < LARGEST]
-        if not shown:
-            yield None
-            continue
-        for record in sorted({min(shown, key=values.__getitem__), max(shown, key=values.__getitem__)}):
-            yield steps[record - 1], values[record]
+def thinned(curve: Curve) -> Curve:
+    """The same curve with at most ``MOST_POINTS`` points; what stands out is kept."""
+    points = [point for piece in curve.pieces for point in (*(_finite(*each) for each in piece), None)]
+    return Curve(curve.name, tuple(_pieces(_thinned(points))), curve.severity)
+
+
+def _finite(step: int, value: float) -> Point | None:
+    return (step, value) if abs(value) < LARGEST else None
+
+
+def _thinned(points: Sequence[Point | None]) -> Iterator[Point | None]:
+    """The lowest and the highest of each stretch of points, in their order; None where nothing is finite."""
+    width = 1 if len(points) <= MOST_POINTS else math.ceil(2 * len(points) / MOST_POINTS)
+    for start in range(0, len(points), width):
+        shown = [point for point in points[start : start + width] if point is not None]
+        yield from _extremes(shown) if shown else [None]
+
+
+def _extremes(points: Sequence[Point]) -> list[Point]:
+    values = [value for _, value in points]
+    return [points[place] for place in sorted({values.index(min(values)), values.index(max(values))})]
 
 
 def _pieces(points: Iterable[Point | None]) -> Iterator[tuple[Point, ...]]:

@@ -1,0 +1,45 @@
+"""What stands below a chart: the name of each line and shaded span, and where each limit is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from exporter.drawing import axis, severity, svg
+from exporter.drawing.chart import Band, Chart, by_alert
+
+MOST_SPANS = 3
+
+
+class Entry(NamedTuple):
+    """Words, and the class of the line or span that they are about."""
+
+    look: str
+    words: str
+
+
+def legend(chart: Chart) -> Iterator[Entry]:
+    """First the curves, then the limits with their values at the end, then the alerts."""
+    for number, curve in enumerate(chart.curves):
+        yield Entry(svg.look(number), curve.name)
+    yield from _limits(chart)
+    for times in by_alert(chart.bands):
+        first = times[0]
+        words = f"{first.alert}, {first.severity}: {spans(times)}"
+        yield Entry(f"band {severity.look(first.severity)}", words)
+
+
+def _limits(chart: Chart) -> Iterator[Entry]:
+    at = svg.scale(chart)
+    for limit in chart.limits:
+        name = f"limit of {limit.name}" if limit.name else "limit"
+        value = axis.written(limit.values[-1], chart.unit)
+        place = "" if any(map(at.shows, limit.values)) else ", off the chart"
+        yield Entry(f"limit {severity.look(limit.severity)}", f"{name}: {value}{place} ({limit.severity})")
+
+
+def spans(times: Sequence[Band]) -> str:
+    """From which steps to which an alert lasted, in words."""
+    shown = [f"{band.first_step} to {band.last_step}" for band in times[:MOST_SPANS]]
+    more = len(times) - len(shown)
+    return f"steps {', '.join(shown)}" + (f" and {more} times more" if more else "")

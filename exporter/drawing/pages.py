@@ -1,0 +1,31 @@
+"""Pages made of templates: everything that they show is escaped, and what is missing is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from exporter.drawing import svg
+from exporter.drawing.chart import Chart
+from exporter.drawing.legend import legend
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+def environment(folder: Path) -> jinja2.Environment:
+    """Templates of a folder, which may use those of charts as well: ``chart.html.j2``, ``*.css``."""
+    made = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FileSystemLoader([folder, TEMPLATES]),
+    )
+    made.globals |= {"draw": _drawn, "legend": legend}
+    return made
+
+
+def _drawn(chart: Chart) -> Markup:
+    return Markup(svg.draw(chart))  # noqa: S704  (it escapes what it is given)

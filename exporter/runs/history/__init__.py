@@ -1,0 +1,1 @@
+"""What became of each run over its steps, how its core signals are, and which alerts Prometheus knows."""

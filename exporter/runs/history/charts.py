@@ -1,0 +1,115 @@
+"""The panels, filled with the history of a run."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from exporter.drawing.chart import Band, Chart
+from exporter.drawing.curve import Curve, Point, curve
+from exporter.runs.history.formula import Formula, values
+from exporter.runs.history.history import Kept
+from exporter.runs.history.panels import Limit, Line, Panel, Panels
+from exporter.runs.history.questions import Past
+from exporter.runs.history.shapes import Episode
+
+
+@dataclass(frozen=True)
+class Draughtsman:
+    """Draws one run: ``panels`` are those of the run."""
+
+    kept: Kept
+    panels: Panels
+    past: Past
+
+    def charts(self, episodes: Sequence[Episode]) -> tuple[Chart, ...]:
+        """Panels without a curve are left out; those with an alert that fires come first."""
+        drawn = [(panel, curves) for panel in self.panels.panels if (curves := self._curves(panel))]
+        shown = frozenset().union(*(panel.signals for panel, _ in drawn))
+        steps = [step for _, curves in drawn for each in curves for piece in each.pieces for step, _ in piece]
+        charts = [
+            (self._chart(panel, curves, mine, min(steps), max(steps)), any(each.firing for each in mine))
+            for panel, curves in drawn
+            for mine in [[each for each in episodes if self._concerns(each, panel, shown)]]
+        ]
+        return tuple(chart for chart, _ in sorted(charts, key=lambda each: not each[1]))
+
+    def _chart(
+        self, panel: Panel, curves: tuple[Curve, ...], mine: Iterable[Episode], first: int, last: int
+    ) -> Chart:
+        bands = (Band(each.name, each.severity, each.first_step, each.last_step) for each in mine)
+        return Chart(
+            panel.title,
+            panel.description,
+            panel.unit,
+            panel.low,
+            panel.high,
+            first,
+            last,
+            curves,
+            self._limits(panel, {each.name for each in curves}),
+            tuple(bands),
+        )
+
+    def _curves(self, panel: Panel) -> tuple[Curve, ...]:
+        own = (self._line(line) for line in panel.curves)
+        others = (_through(asked.name, self.past.curves.get(asked.name, ())) for asked in panel.asked)
+        return tuple(each for each in (*own, *others) if each.pieces)
+
+    def _line(self, line: Line) -> Curve:
+        if line.signal is None:
+            return self._sampled(line.name, line.formula)
+        logged = self.kept.curves.get(line.signal)
+        return Curve(line.name, logged.pieces() if logged else ())
+
+    def _limits(self, panel: Panel, shown: Iterable[str]) -> tuple[Curve, ...]:
+        """Those of what the run logs, or Prometheus tells."""
+        there = {*self.kept.curves, *shown}
+        limits = (limit for limit in panel.limits if limit.signal in there)
+        drawn = (self._sampled(limit.name, limit.formula, limit.severity) for limit in limits)
+        return tuple(each for each in drawn if each.pieces)
+
+    def _sampled(self, name: str, formula: Formula, severity: str = "") -> Curve:
+        found = enumerate(values(formula, self.kept.table), 1)
+        there = {record: value for record, value in found if value is not None}
+        return curve(name, there, self.kept.table.steps, severity)
+
+    def limit_points(self, limit: Limit) -> tuple[Point, ...]:
+        """Where a limit was, by step."""
+        return _flat(self._sampled(limit.name, limit.formula, limit.severity))
+
+    def points(self, signal: str, smooth: Line | None = None) -> tuple[Point, ...]:
+        """What a signal was, or its smoothed curve."""
+        if smooth is not None:
+            return _flat(self._line(smooth))
+        logged = self.kept.curves.get(signal)
+        return tuple(point for piece in logged.pieces() for point in piece) if logged else ()
+
+    def since(self, signal: str, smooth: Line | None, limit: Limit) -> int | None:
+        """From which step on the signal is beyond the limit; ``None`` if it is not now."""
+        bounds, begun = self.limit_points(limit), None
+        steps = [step for step, _ in bounds]
+        for step, value in reversed(self.points(signal, smooth) if bounds else ()):
+            at = bounds[min(bisect_left(steps, step), len(bounds) - 1)][1]
+            if not limit.is_passed(value, at):
+                break
+            begun = step
+        return begun
+
+    def _concerns(self, episode: Episode, panel: Panel, shown: frozenset[str]) -> bool:
+        """Does the panel show what the alert looks at? One that no panel shows is shaded in all of them."""
+        if any(limit.alert == episode.name for limit in panel.limits):
+            return True
+        about = self.panels.about.get(episode.name)
+        return about is not None and (bool(panel.signals & about) or not shown & about)
+
+
+def _flat(drawn: Curve) -> tuple[Point, ...]:
+    return tuple(point for piece in drawn.pieces for point in piece)
+
+
+def _through(name: str, points: Sequence[Point]) -> Curve:
+    return curve(
+        name, {place: value for place, (_, value) in enumerate(points, 1)}, [step for step, _ in points]
+    )

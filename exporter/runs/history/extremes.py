@@ -1,0 +1,127 @@
+"""One signal over all steps of a run, in as little memory for a million steps as for a thousand."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+from exporter.drawing.curve import LARGEST
+from exporter.runs.history.shapes import Point
+
+MOST_STRETCHES = 512
+"""Once there are as many, each two become one: a curve takes at most 17 kB."""
+
+
+class Extremes:
+    """The lowest and the highest value of each stretch of measurements, and at which steps they were.
+
+    A stretch is one measurement wide at first; the width doubles whenever there are too many. The curve
+    is broken before a stretch if a value that is no number came before it, or another attempt began.
+    """
+
+    __slots__ = (
+        "_breaks",
+        "_broken",
+        "_high",
+        "_high_steps",
+        "_highs",
+        "_low",
+        "_low_steps",
+        "_lows",
+        "_room",
+        "_width",
+    )
+
+    def __init__(self) -> None:
+        self._lows, self._highs = array("d"), array("d")
+        self._low_steps, self._high_steps = array("q"), array("q")
+        self._breaks = bytearray()
+        self._width, self._room = 1, 0
+        self._low = self._high = 0.0
+        self._broken = False
+
+    def add(self, step: int, value: float) -> None:
+        """Take the value of a step."""
+        if self._room and self._low <= value <= self._high:  # as most are, which is what this costs
+            self._room -= 1
+        elif not abs(value) < LARGEST:
+            self._broken = True
+        elif not self._room:
+            self._begin(step, value)
+        else:
+            self._widen(step, value)
+
+    def breaks(self) -> None:
+        """What comes next does not go on from what was last."""
+        self._broken, self._room = True, 0
+
+    def pieces(self) -> tuple[tuple[Point, ...], ...]:
+        """The curve: the extremes in the order of their steps."""
+        return tuple(map(tuple, self._pieces()))
+
+    def copy(self) -> Extremes:
+        """The same, which stays as it is."""
+        twin = Extremes()
+        for name in self.__slots__:
+            own = getattr(self, name)
+            setattr(twin, name, own[:] if isinstance(own, array | bytearray) else own)
+        return twin
+
+    def _widen(self, step: int, value: float) -> None:
+        self._room -= 1
+        if value < self._low:
+            self._low = self._lows[-1] = value
+            self._low_steps[-1] = step
+        else:
+            self._high = self._highs[-1] = value
+            self._high_steps[-1] = step
+
+    def _begin(self, step: int, value: float) -> None:
+        if len(self._lows) == MOST_STRETCHES:
+            self._fold()
+        self._low = self._high = value
+        self._lows.append(value)
+        self._highs.append(value)
+        self._low_steps.append(step)
+        self._high_steps.append(step)
+        self._breaks.append(self._broken)
+        self._broken, self._room = False, self._width - 1
+
+    def _fold(self) -> None:
+        """Make one stretch of each two; a break between them is drawn before both."""
+        lows, highs = _paired(self._lows, self._low_steps), _paired(self._highs, self._high_steps)
+        lowest, highest = [min(pair) for pair in lows], [max(pair) for pair in highs]
+        self._lows, self._low_steps = array("d", _first(lowest)), array("q", _second(lowest))
+        self._highs, self._high_steps = array("d", _first(highest)), array("q", _second(highest))
+        self._breaks = bytearray(map(max, self._breaks[::2], self._breaks[1::2]))
+        self._width *= 2
+
+    def _pieces(self) -> Iterator[list[Point]]:
+        piece: list[Point] = []
+        stretches = zip(self._breaks, self._low_steps, self._lows, self._high_steps, self._highs, strict=True)
+        for broken, low_step, low, high_step, high in stretches:
+            points = (
+                [(low_step, low)] if low_step == high_step else sorted([(low_step, low), (high_step, high)])
+            )
+            if piece and (broken or points[0][0] < piece[-1][0]):
+                yield piece
+                piece = []
+            piece += points
+        if piece:
+            yield piece
+
+
+_Pair = tuple[tuple[float, int], tuple[float, int]]
+
+
+def _paired(values: array[float], steps: array[int]) -> list[_Pair]:
+    both = list(zip(values, steps, strict=True))
+    return list(zip(both[::2], both[1::2], strict=True))
+
+
+def _first(pairs: list[tuple[float, int]]) -> list[float]:
+    return [value for value, _ in pairs]
+
+
+def _second(pairs: list[tuple[float, int]]) -> list[int]:
+    return [step for _, step in pairs]

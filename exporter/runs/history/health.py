@@ -1,0 +1,186 @@
+"""How the core signals of a run are: within their limits, beyond them, or nobody knows.
+
+What Prometheus says wins: its rules look at more than one value. Without it a smoothed value is held
+against the limits, since the rules ask for several steps as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from exporter.drawing import axis
+from exporter.runs.history.formula import values
+from exporter.runs.history.glance import Glance
+from exporter.runs.history.panels import Limit, Line, Panel, Panels
+from exporter.runs.history.prometheus import Said
+from exporter.runs.history.shapes import Firing, Health, Range, State
+
+GPU = "gpu_utilization_ratio"
+
+
+class Core(NamedTuple):
+    """A signal that everybody looks at first. ``topic`` is that of alerts whose rule names no signal."""
+
+    signal: str
+    title: str
+    topic: str
+
+
+CORES = (
+    Core("reward", "Reward", "reward"),
+    Core("kl", "KL", "kl"),
+    Core("policy_loss", "Policy loss", "loss"),
+    Core("response_length", "Response length", "length"),
+    Core(GPU, "GPU utilisation", "gpu"),
+    Core("entropy", "Entropy", "entropy"),
+    Core("grad_norm", "Gradient norm", "gradient"),
+)
+
+Since = Callable[[str, Line | None, Limit], int | None]
+"""From which step on a signal, or its smoothed curve, is beyond a limit."""
+
+
+class Bound(NamedTuple):
+    """A limit, and where it lies now."""
+
+    limit: Limit
+    at: float
+
+    def is_passed(self, value: float | None) -> bool:
+        """Is the value beyond it, as far as this limit alone says so?"""
+        return value is not None and self.limit.alone and self.limit.is_passed(value, self.at)
+
+
+class Patient(NamedTuple):
+    """One core signal of a run: its values, its limits, and the alerts about it."""
+
+    core: Core
+    unit: str
+    advice: str
+    value: float | None
+    judged: float | None
+    smooth: Line | None
+    bounds: tuple[Bound, ...]
+    alerts: tuple[Firing, ...]
+    absence: str
+
+    @property
+    def passed(self) -> list[Bound]:
+        """The limits that it is beyond, the worst first."""
+        beyond = [bound for bound in self.bounds if bound.is_passed(self.judged)]
+        return sorted(beyond, key=lambda bound: bound.limit.severity)  # critical comes before warning
+
+    def range(self, severity: str) -> Range:
+        """What it may not leave: the tightest limits, of those that stand alone if there are any."""
+        own = [bound for bound in self.bounds if bound.limit.severity == severity]
+        own = [bound for bound in own if bound.limit.alone] or own
+        low = [bound.at for bound in own if bound.limit.side == "low"]
+        high = [bound.at for bound in own if bound.limit.side == "high"]
+        return Range(max(low, default=None), min(high, default=None))
+
+    @property
+    def state(self) -> State:
+        """The worst that anybody says."""
+        told = {alert.severity for alert in self.alerts} or {bound.limit.severity for bound in self.passed}
+        if "critical" in told:
+            return "critical"
+        if "warning" in told or (self.value is not None and not math.isfinite(self.value)):
+            return "warning"
+        return "unknown" if self.value is None or not self.bounds else "ok"
+
+    def diagnosis(self, since: int | None) -> str:
+        """What is to be said about it."""
+        if self.alerts:
+            told = (f"{alert.name}: {alert.summary} {alert.description}" for alert in self.alerts)
+            return " ".join(told).strip()
+        if self.value is None:
+            return self.absence
+        if not math.isfinite(self.value):
+            return f"The last value is no finite number. {self.advice}"
+        if self.passed:
+            return f"{self._beyond(self.passed[0], since)} {self.advice}"
+        if not self.bounds:
+            return f"No alert has a limit for it. {self.advice}"
+        names = " and ".join(dict.fromkeys(bound.limit.alert for bound in self.bounds))
+        alone = any(bound.limit.alone for bound in self.bounds)
+        return f"Within the limits of {names}." if alone else f"{names} looks at it together with more."
+
+    def _beyond(self, bound: Bound, since: int | None) -> str:
+        side = "above" if bound.limit.side == "high" else "below"
+        judged = axis.written(self.judged or 0.0, self.unit)
+        limit = axis.written(bound.at, self.unit)
+        begun = "" if since is None else f" since step {since}"
+        return f"Smoothed {judged}, {side} {limit}, the limit of {bound.limit.name}{begun}."
+
+
+def healths(glance: Glance, panels: Panels, said: Said, since: Since) -> tuple[Health, ...]:
+    """How each core signal of a run is. ``panels`` are those of the run."""
+    alerts = said.firing.get(glance.name, ())
+    return tuple(_health(_patient(core, glance, panels, said, alerts), since) for core in CORES)
+
+
+def _health(patient: Patient, since: Since) -> Health:
+    core, passed = patient.core, patient.passed
+    begun = since(core.signal, patient.smooth, passed[0].limit) if passed else None
+    return Health(
+        core.signal,
+        core.title,
+        patient.value,
+        patient.judged,
+        patient.unit,
+        patient.state,
+        patient.range("warning"),
+        patient.range("critical"),
+        patient.diagnosis(begun),
+        begun,
+    )
+
+
+def _patient(core: Core, glance: Glance, panels: Panels, said: Said, alerts: Sequence[Firing]) -> Patient:
+    about = tuple(alert for alert in alerts if _concerns(alert, core, panels.about))
+    if core.signal == GPU:
+        return _of_gpus(core, glance, panels, said, about)
+    panel = panels.of(core.signal)
+    if panel is None:
+        return Patient(core, "short", "", None, None, None, (), about, "No panel shows it.")
+    smooth = next((line for line in panel.curves if line.is_mean_of(core.signal)), None)
+    mean = values(smooth.formula, glance.table)[-1:] if smooth else []
+    judged = next((value for value in mean if value is not None), glance.usual.get(core.signal))
+    return Patient(
+        core,
+        panel.unit,
+        panel.description,
+        glance.latest.get(core.signal),
+        judged,
+        smooth,
+        _bounds(panel, core.signal, glance),
+        about,
+        "The trainer does not log it.",
+    )
+
+
+def _of_gpus(core: Core, glance: Glance, panels: Panels, said: Said, alerts: tuple[Firing, ...]) -> Patient:
+    absence = said.problem or "Prometheus knows of no GPU."
+    for panel in panels.panels:
+        for asked in panel.asked:
+            if core.signal in asked.promql:
+                value = said.now.get(asked.name)
+                bounds = _bounds(panel, asked.name, glance)
+                return Patient(
+                    core, panel.unit, panel.description, value, value, None, bounds, alerts, absence
+                )
+    return Patient(core, "percentunit", "", None, None, None, (), alerts, absence)
+
+
+def _bounds(panel: Panel, signal: str, glance: Glance) -> tuple[Bound, ...]:
+    limits = [limit for limit in panel.limits if limit.signal == signal]
+    now = [(limit, values(limit.formula, glance.table)[-1:]) for limit in limits]
+    return tuple(Bound(limit, at[0]) for limit, at in now if at and at[0] is not None)
+
+
+def _concerns(alert: Firing, core: Core, about: Mapping[str, frozenset[str]]) -> bool:
+    if alert.severity not in ("critical", "warning"):
+        return False
+    return core.signal in about[alert.name] if alert.name in about else alert.topic == core.topic

@@ -1,0 +1,74 @@
+"""The file of panels, taken up anew whenever it is replaced."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from exporter.runs.history.panels import BARE, Panels, read
+from exporter.runs.notice import Say, to_log
+
+NAME = "panels.json"
+"""It lies beside the settings."""
+
+USUAL = Path(__file__).parents[2] / "generated" / NAME
+"""Of a checkout; an image holds none, since the settings come from outside."""
+
+LARGEST_FILE = 4 * 1024 * 1024
+
+Mark = tuple[int, int, int] | None
+
+
+class PanelFile:
+    """Gives the panels of today. What cannot be read is told once, and the last good ones stay.
+
+    ``errors`` counts the files that could not be used.
+    """
+
+    def __init__(self, path: Path, say: Say = to_log) -> None:
+        self.path = path
+        self.errors = 0
+        self._say = say
+        self._panels = BARE
+        self._seen: Mark | str = "never"
+
+    def panels(self) -> Panels:
+        """The panels, read again if the file is another one."""
+        mark = self._mark()
+        if mark != self._seen:
+            self._seen = mark
+            self._take(mark)
+        return self._panels
+
+    def _mark(self) -> Mark:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def _take(self, mark: Mark) -> None:
+        if mark is None:
+            self._lack()
+            return
+        try:
+            self._panels = read(_content(self.path))
+        except (OSError, ValueError) as problem:
+            self.errors += 1
+            reason = os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else problem
+            self._say(
+                f"{self.path}: cannot be used: {reason}. The limits of before stay. "
+                "Expected the panels that generate.py writes. Cure: run python generate.py."
+            )
+
+    def _lack(self) -> None:
+        left = "curves are shown without limits" if self._panels is BARE else "the panels of before stay"
+        self._say(f"{self.path} is not there: {left}. Cure: run python generate.py, which writes it.")
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise ValueError(f"it is larger than {LARGEST_FILE // 1024**2} MiB")
+    return content

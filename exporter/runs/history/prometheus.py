@@ -1,0 +1,143 @@
+"""A thread that keeps asking Prometheus, so that no page waits for it; the last good answers stay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Event as Flag
+from threading import Thread
+from typing import Any
+
+from exporter.runs.history.panels import Asked
+from exporter.runs.history.questions import Past, Questions, Span
+from exporter.runs.history.shapes import Firing
+from exporter.runs.notice import Say, to_log
+from exporter.runs.polled.web import PollError
+
+INTERVAL_SECONDS = 5.0
+"""Between two rounds of questions."""
+
+LONGEST_PAUSE = 30.0
+"""Between two attempts at one that does not answer."""
+
+LOOKED_AT_SECONDS = 300.0
+"""So long after somebody looked at a run its past is asked for in each round; of the others, one in turn."""
+
+MOST_LOOKED_AT = 8
+
+NOTHING = Past((), {})
+
+
+@dataclass(frozen=True)
+class Said:
+    """The last good answers, by run, and of curves that are of no run by name; and when they came.
+
+    ``answered`` in seconds since the epoch, ``None`` before the first. ``problem`` says why the last
+    question got no answer.
+    """
+
+    firing: Mapping[str, tuple[Firing, ...]] = field(default_factory=dict)
+    now: Mapping[str, float] = field(default_factory=dict)
+    pasts: Mapping[str, Past] = field(default_factory=dict)
+    answered: float | None = None
+    problem: str | None = None
+
+    def trouble(self, now: float) -> str:
+        """What keeps Prometheus from telling more, and how old its answers are; empty if nothing does."""
+        if self.problem is None or self.answered is None:
+            return self.problem or ""
+        minutes = max(0.0, now - self.answered) // 60
+        age = f"{minutes:.0f} min ago" if minutes else "less than a minute ago"
+        return f"Prometheus last answered {age}; alerts are as they were then. {self.problem}"
+
+
+UNASKED = Said(problem="No Prometheus is named (--prometheus-url): nothing is known of alerts and GPUs.")
+
+
+class Prometheus:
+    """Asks from ``start`` on.
+
+    Args:
+        url: Of the Prometheus; without one, nothing is ever asked.
+        asked: Gives the curves that only it knows.
+        spans: Gives the runs that are shown, and since when they are.
+        say: Gets a line when it stops answering.
+
+    ``errors`` counts the rounds that failed.
+    """
+
+    def __init__(
+        self,
+        url: str | None,
+        asked: Callable[[], Sequence[Asked]],
+        spans: Callable[[], Sequence[Span]],
+        say: Say = to_log,
+    ) -> None:
+        self.errors = 0
+        self.said = Said() if url else UNASKED
+        self._questions = Questions(url) if url else None
+        self._asked, self._spans, self._say = asked, spans, say
+        self._looked: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
+        self._wake = Flag()
+        self._pause = INTERVAL_SECONDS
+
+    def start(self) -> None:
+        """Begin to ask, in the background."""
+        if self._questions:
+            # A daemon: a question that hangs must not keep the exporter from ending.
+            Thread(target=self._run, args=(self._questions,), name="prometheus", daemon=True).start()
+
+    def look_at(self, run: str) -> Past:
+        """What is known of a run's past; it is asked for again at once, and for some minutes."""
+        is_new = time.monotonic() - self._looked.get(run, 0.0) > LOOKED_AT_SECONDS
+        self._looked[run] = time.monotonic()
+        if is_new and self.said.problem is None:
+            self._wake.set()
+        return self.said.pasts.get(run, NOTHING)
+
+    def _run(self, questions: Questions) -> None:
+        while True:
+            self._round(questions)
+            self._wake.wait(self._pause)
+            self._wake.clear()
+
+    def _round(self, questions: Questions) -> None:
+        try:
+            self._ask(questions)
+        except PollError as problem:
+            self._failed(str(problem))
+        except Exception as fault:  # noqa: BLE001  (an answer that nobody thought of must not end the thread)
+            self._failed(f"{questions.name}: {type(fault).__name__}, which is a fault of Stepwatch.")
+        else:
+            self._pause = INTERVAL_SECONDS
+
+    def _ask(self, questions: Questions) -> None:
+        asked, spans = self._asked(), {span.run: span for span in self._spans()}
+        firing, now = questions.firing(), questions.now(asked)
+        pasts = {run: past for run, past in self.said.pasts.items() if run in spans}
+        self._answer(firing=firing, now=now, pasts=pasts)
+        for run in self._due(spans):
+            self._asked_at[run] = time.monotonic()
+            pasts = {**pasts, run: questions.past(spans[run], asked)}
+            self._answer(pasts=pasts)
+
+    def _answer(self, **new: Any) -> None:
+        self.said = replace(self.said, answered=time.time(), problem=None, **new)
+
+    def _due(self, spans: Mapping[str, Span]) -> list[str]:
+        """Those that are looked at, and the one that was not asked for the longest."""
+        now = time.monotonic()
+        self._looked = {run: at for run, at in self._looked.items() if now - at < LOOKED_AT_SECONDS}
+        self._asked_at = {run: at for run, at in self._asked_at.items() if run in spans}
+        looked = sorted(self._looked.keys() & spans.keys(), key=self._looked.__getitem__)[-MOST_LOOKED_AT:]
+        others = sorted(spans.keys() - set(looked), key=lambda run: self._asked_at.get(run, 0.0))
+        return [*looked, *others[:1]]
+
+    def _failed(self, problem: str) -> None:
+        if self.said.problem is None:
+            self._say(f"{problem} Alerts are shown as they were last known.")
+        self.errors += 1
+        self.said = replace(self.said, problem=problem)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)

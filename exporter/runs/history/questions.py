@@ -1,0 +1,180 @@
+"""What Prometheus is asked, and what its answers say: the alerts that fire, and the past of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import orjson
+
+from exporter.drawing.severity import rank
+from exporter.exposition import escape
+from exporter.runs.history.panels import Asked
+from exporter.runs.history.shapes import Episode, Firing, Point
+from exporter.runs.polled import web
+from exporter.runs.polled.web import PollError
+
+LARGEST_ANSWER = 2 * 1024 * 1024
+"""Bytes; as Python's objects they take ten times as much."""
+
+SECONDS = 5.0
+"""That an answer may take."""
+
+CURVE_POINTS = 200
+"""Of a curve that Prometheus is asked for."""
+
+FINEST, COARSEST = 5.0, 300.0
+"""Seconds between two looks at whether an alert fired: each stays for twice the longest."""
+
+MOST_POINTS = 10_000
+"""Prometheus answers at most 11,000 points a series."""
+
+_CURVE = "curve"
+_STEP = "step"
+
+
+class Span(NamedTuple):
+    """From when to when a run is looked at."""
+
+    run: str
+    start: float
+    end: float
+
+    def every(self, points: int) -> float:
+        """Seconds between two of so many points."""
+        return max(FINEST, (self.end - self.start) / points)
+
+
+class Past(NamedTuple):
+    """What Prometheus knows of a run's past: curves by name, by step."""
+
+    episodes: tuple[Episode, ...]
+    curves: Mapping[str, tuple[Point, ...]]
+
+
+class Questions:
+    """Asks a Prometheus.
+
+    All of these raise ``PollError`` if there is no answer, or none that can be read.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.name = web.shown(url)
+        self._url = url.rstrip("/")
+
+    def firing(self) -> dict[str, tuple[Firing, ...]]:
+        """The alerts about runs that fire now, by run, the worst first."""
+        found: dict[str, list[Firing]] = {}
+        with self._understood():
+            for alert in self._asked("alerts", {})["alerts"]:
+                if alert["state"] == "firing" and (run := alert["labels"].get("run")):
+                    found.setdefault(run, []).append(_firing(alert))
+        return {run: tuple(sorted(alerts, key=_urgency)) for run, alerts in found.items()}
+
+    def now(self, asked: Sequence[Asked]) -> dict[str, float]:
+        """The values of curves that only Prometheus knows, by name."""
+        with self._understood():
+            found = self._asked("query", {"query": _union(asked)})["result"] if asked else []
+            values = {each["metric"][_CURVE]: float(each["value"][1]) for each in found}
+            return {asked[int(index)].name: value for index, value in values.items() if math.isfinite(value)}
+
+    def past(self, span: Span, asked: Sequence[Asked]) -> Past:
+        """When alerts fired for a run, and what those curves were meanwhile, by its steps."""
+        with self._understood():
+            return Past(tuple(self._episodes(span)), self._curves(span, asked) if asked else {})
+
+    def _episodes(self, span: Span) -> Iterator[Episode]:
+        run = f'run="{escape(span.run)}"'
+        promql = (
+            f"max by (run) (rl_step{{{run}}}) * on (run) group_right () "
+            f'max by (run, alertname, severity) (ALERTS{{alertstate="firing",{run}}})'
+        )
+        every = max(span.every(MOST_POINTS), min(span.every(CURVE_POINTS), COARSEST))
+        for series in self._over(promql, span, every):
+            labels, values = series["metric"], _numbers(series["values"])
+            yield from _split(labels["alertname"], labels["severity"], values, every, span.end)
+
+    def _curves(self, span: Span, asked: Sequence[Asked]) -> dict[str, tuple[Point, ...]]:
+        steps = Asked(_STEP, f'max (rl_step{{run="{escape(span.run)}"}})')
+        found = {
+            series["metric"][_CURVE]: dict(_numbers(series["values"]))
+            for series in self._over(_union([*asked, steps]), span, span.every(CURVE_POINTS))
+        }
+        at = found.pop(str(len(asked)), {})
+        return {asked[int(index)].name: _by_step(values, at) for index, values in found.items()}
+
+    def _over(self, promql: str, span: Span, every: float) -> list[Any]:
+        # Prometheus looks at whole steps from the start on: the end is to be one of them.
+        start = span.end - every * math.floor((span.end - span.start) / every)
+        form = {"query": promql, "start": f"{start:.3f}", "end": f"{span.end:.3f}", "step": f"{every:.3f}"}
+        result: list[Any] = self._asked("query_range", form)["result"]
+        return result
+
+    def _asked(self, what: str, form: Mapping[str, str]) -> Any:
+        body = urlencode(form).encode() if form else None
+        answer = web.get(f"{self._url}/api/v1/{what}", {}, SECONDS, body, most=LARGEST_ANSWER)
+        return orjson.loads(answer.body)["data"]
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, LookupError, TypeError, AttributeError) as problem:
+            raise PollError(
+                f"{self.name} answers in another way than Prometheus does ({type(problem).__name__}). "
+                "Cure: name the address of a Prometheus, such as http://127.0.0.1:9090."
+            ) from None
+
+
+def _firing(alert: Mapping[str, Any]) -> Firing:
+    labels, notes, value = alert["labels"], alert["annotations"], float(alert["value"])
+    return Firing(
+        name=labels["alertname"],
+        severity=labels.get("severity", ""),
+        topic=labels.get("topic", ""),
+        summary=notes.get("summary", ""),
+        description=notes.get("description", ""),
+        runbook=notes.get("runbook_url", ""),
+        dashboard=notes.get("dashboard_url", ""),
+        value=value if math.isfinite(value) else None,
+        # To the second, in UTC: Python 3.10 reads no nanoseconds.
+        since=datetime.fromisoformat(f"{alert['activeAt'][:19]}+00:00").timestamp(),
+    )
+
+
+def _urgency(alert: Firing) -> tuple[int, str]:
+    return rank(alert.severity), alert.name
+
+
+def _union(asked: Sequence[Asked]) -> str:
+    """All of them in one query, told apart by a label."""
+    return " or ".join(
+        f'label_replace({each.promql}, "{_CURVE}", "{index}", "", "")' for index, each in enumerate(asked)
+    )
+
+
+def _numbers(values: Sequence[Sequence[Any]]) -> list[tuple[float, float]]:
+    """The times and what was there, where it is a number."""
+    read = ((float(time), float(text)) for time, text in values)
+    return [(time, value) for time, value in read if math.isfinite(value)]
+
+
+def _split(
+    name: str, severity: str, steps: Sequence[tuple[float, float]], every: float, end: float
+) -> Iterator[Episode]:
+    """The times at which an alert fired, as episodes: from one step to another."""
+    episode: list[tuple[float, float]] = []
+    for point in (*steps, (math.inf, 0.0)):
+        if episode and point[0] - episode[-1][0] > 1.5 * every:
+            made = [int(step) for _, step in episode]
+            yield Episode(name, severity, min(made), max(made), end - episode[-1][0] < every, "")
+            episode = []
+        episode.append(point)
+
+
+def _by_step(values: Mapping[float, float], steps: Mapping[float, float]) -> tuple[Point, ...]:
+    return tuple((int(steps[time]), value) for time, value in values.items() if time in steps)

@@ -1,0 +1,141 @@
+"""What is told of runs: curves with their limits, how each core signal is, and the alerts.
+
+Steps are the trainer's, times are seconds since the epoch, values are in the unit of their panel.
+Nothing here changes any more once it was made: it may be shown in any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from exporter.drawing.chart import Band, Chart
+from exporter.drawing.curve import Curve, Point
+
+__all__ = [
+    "Band",
+    "Chart",
+    "Curve",
+    "Episode",
+    "Firing",
+    "Health",
+    "Point",
+    "Range",
+    "Row",
+    "RunStory",
+    "RunSummary",
+    "Series",
+    "State",
+]
+
+State = Literal["ok", "warning", "critical", "unknown"]
+"""How a signal is. ``unknown``: it is not logged, or nobody knows a limit of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a value may not leave; ``None`` where there is no limit on that side."""
+
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How one core signal is.
+
+    ``signal`` is its name in the metrics, ``title`` the name for people. ``value`` is the last one,
+    ``judged`` the smoothed one that is held against the limits; ``None`` where there is none. ``unit``
+    is Grafana's name for it. ``warning`` and ``critical`` are the ranges beyond which it is so.
+    ``diagnosis`` is a sentence or more; ``since`` is the step from which on the value is out of range.
+    """
+
+    signal: str
+    title: str
+    value: float | None
+    judged: float | None
+    unit: str
+    state: State
+    warning: Range
+    critical: Range
+    diagnosis: str
+    since: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """An alert that fires now, as Prometheus tells of it; ``since`` is when it began."""
+
+    name: str
+    severity: str
+    topic: str
+    summary: str
+    description: str
+    runbook: str
+    dashboard: str
+    value: float | None
+    since: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """An alert that fired from one step to another; ``summary`` is empty once it is over."""
+
+    name: str
+    severity: str
+    first_step: int
+    last_step: int
+    firing: bool
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One of the last steps: what was measured in it, by signal. ``time`` is ``None`` where it is unknown."""
+
+    step: int
+    time: float | None
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A run in one line: ``age_seconds`` since its last step, ``total`` the steps it is to make.
+
+    ``restarts`` counts its starts but the first, ``resumes`` those that went on from a later step.
+    """
+
+    name: str
+    state: str
+    framework: str
+    step: int | None
+    total: int | None
+    age_seconds: float | None
+    restarts: int
+    resumes: int
+    healths: tuple[Health, ...]
+    firing: tuple[Firing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStory:
+    """All of a run. Charts are in the order of the dashboard, those with a firing alert first."""
+
+    summary: RunSummary
+    charts: tuple[Chart, ...]
+    episodes: tuple[Episode, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A signal over the steps: the lowest and the highest value of each stretch of records.
+
+    ``limits`` are the same for its limits, by alert; of one that has several, the worst first.
+    """
+
+    signal: str
+    unit: str
+    points: tuple[Point, ...]
+    limits: Mapping[str, tuple[Point, ...]]

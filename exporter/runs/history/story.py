@@ -1,0 +1,166 @@
+"""What is told of the runs: to be asked from any thread, and never waiting for disk or network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+from exporter.exposition import Family, Sample
+from exporter.runs.history.charts import Draughtsman
+from exporter.runs.history.glance import Glance
+from exporter.runs.history.health import GPU, healths
+from exporter.runs.history.panelfile import PanelFile
+from exporter.runs.history.panels import Limit, Line, Panels
+from exporter.runs.history.prometheus import NOTHING, Prometheus, Said
+from exporter.runs.history.questions import Past, Span
+from exporter.runs.history.shapes import Episode, Firing, Point, RunStory, RunSummary, Series
+from exporter.runs.views import View
+
+Views = Callable[[], AbstractContextManager[Collection[View]]]
+"""What is shown now; nothing of it changes while it is looked at."""
+
+MONTH = 31 * 24 * 3600.0
+"""No further back is Prometheus asked about a run."""
+
+
+class Story:
+    """Of all runs that are shown.
+
+    Args:
+        views: Gives them.
+        panels: The file of panels.
+        url: Of the Prometheus that watches them, if there is one.
+    """
+
+    def __init__(self, views: Views, panels: Path, url: str | None) -> None:
+        self._views = views
+        self._file = PanelFile(panels)
+        self._prometheus = Prometheus(url, lambda: self._file.panels().asked, self._spans)
+        self._glances: dict[int, tuple[object, Glance]] = {}
+        self._narrowed: tuple[Panels, dict[str, Panels]] = (self._file.panels(), {})
+
+    def start(self) -> None:
+        """Begin to ask Prometheus, in the background."""
+        self._prometheus.start()
+
+    @property
+    def prometheus(self) -> str:
+        """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
+        return self._prometheus.said.trouble(time.time())
+
+    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+        """How it goes with Prometheus and with the file of panels, as metrics."""
+        answered, asking = self._prometheus.said.answered, self._prometheus.errors
+        when: list[Sample] = [] if answered is None else [({}, answered)]
+        yield (
+            Family("stepwatch_prometheus_errors_total", "counter", "Questions not answered."),
+            [({}, asking)],
+        )
+        yield Family("stepwatch_prometheus_answered_timestamp_seconds", "gauge", "When it last did."), when
+        files = self._file.errors
+        yield Family("stepwatch_panels_errors_total", "counter", "Files of panels not usable."), [({}, files)]
+
+    def runs(self) -> list[RunSummary]:
+        """All runs."""
+        said = self._prometheus.said
+        return [self._summary(glance, said) for glance in self._look()]
+
+    def run(self, name: str) -> RunStory | None:
+        """One of them; ``None`` if there is none of that name."""
+        found = self._draughtsman(name)
+        if found is None:
+            return None
+        glance, drawn = found
+        said = self._prometheus.said
+        episodes = _episodes(drawn.past, said.firing.get(name, ()), glance.step)
+        own = healths(glance, drawn.panels, said, drawn.since)
+        summary = glance.summary(own, said.firing.get(name, ()))
+        return RunStory(summary, drawn.charts(episodes), episodes, drawn.kept.rows)
+
+    def series(self, name: str, signal: str) -> Series | None:
+        """A signal of a run; ``None`` if there is no such run, or it does not log the signal."""
+        found = self._draughtsman(name)
+        if found is None:
+            return None
+        drawn = found[1]
+        points = _of_gpus(drawn) if signal == GPU else drawn.points(signal)
+        panel = drawn.panels.of(signal)
+        limits: dict[str, tuple[Point, ...]] = {}
+        for limit in sorted(panel.limits if panel else (), key=lambda limit: limit.severity):
+            if limit.signal == signal and (at := drawn.limit_points(limit)):
+                limits.setdefault(limit.alert, at)
+        return Series(signal, panel.unit if panel else "percentunit", points, limits) if points else None
+
+    def _summary(self, glance: Glance, said: Said) -> RunSummary:
+        def since(signal: str, smooth: Line | None, limit: Limit) -> int | None:
+            found = self._drawn(glance.name, NOTHING)
+            return found[1].since(signal, smooth, limit) if found else None
+
+        own = healths(glance, self._panels(glance.name), said, since)
+        return glance.summary(own, said.firing.get(glance.name, ()))
+
+    def _draughtsman(self, name: str) -> tuple[Glance, Draughtsman] | None:
+        """Who draws a run; its past is asked for the more often, the later somebody looked."""
+        found = self._drawn(name, NOTHING)
+        return found and (found[0], replace(found[1], past=self._prometheus.look_at(name)))
+
+    def _drawn(self, name: str, past: Past) -> tuple[Glance, Draughtsman] | None:
+        with self._views() as views:
+            for view in views:
+                if view.name == name:
+                    kept = view.run.history.kept(name, view.run.statistics)
+                    return Glance.of(view), Draughtsman(kept, self._panels(name), past)
+        return None
+
+    def _look(self) -> list[Glance]:
+        """Each run as it is now; those that did not change are not looked at again."""
+        with self._views() as views:
+            self._glances = {view.run.serial: self._glance(view) for view in views}
+            return [glance for _, glance in self._glances.values()]
+
+    def _glance(self, view: View) -> tuple[object, Glance]:
+        key = view.name, view.state, view.run.version, view.run.times.last
+        known = self._glances.get(view.run.serial)
+        return known if known and known[0] == key else (key, Glance.of(view))
+
+    def _panels(self, run: str) -> Panels:
+        panels = self._file.panels()
+        if self._narrowed[0] is not panels or len(self._narrowed[1]) > MOST_KNOWN:
+            self._narrowed = panels, {}
+        known = self._narrowed[1]
+        return known.get(run) or known.setdefault(run, panels.of_run(run))
+
+    def _spans(self) -> list[Span]:
+        now = time.time()
+        begun = ((glance.name, glance.start) for glance in self._look())
+        return [Span(name, max(start, now - MONTH), now) for name, start in begun if start is not None]
+
+
+MOST_KNOWN = 1000
+"""Names whose limits are remembered."""
+
+
+def _episodes(past: Past, firing: tuple[Firing, ...], step: int | None) -> tuple[Episode, ...]:
+    """Those of the past; one that fires now has its words, and one that just began is among them too."""
+    words = {(alert.name, alert.severity): alert.summary for alert in firing}
+    found = [
+        replace(each, summary=words[each.name, each.severity], last_step=max(each.last_step, step or 0))
+        if each.firing and (each.name, each.severity) in words
+        else replace(each, firing=False)
+        for each in past.episodes
+    ]
+    known = {(each.name, each.severity) for each in found if each.firing}
+    new = [
+        Episode(name, severity, step, step, firing=True, summary=summary)
+        for (name, severity), summary in words.items()
+        if (name, severity) not in known and step is not None
+    ]
+    return tuple(sorted([*found, *new], key=lambda each: (each.first_step, each.name)))
+
+
+def _of_gpus(drawn: Draughtsman) -> tuple[Point, ...]:
+    names = (asked.name for asked in drawn.panels.asked if GPU in asked.promql)
+    return next((drawn.past.curves.get(name, ()) for name in names), ())

@@ -1,0 +1,1 @@
+"""What the Training dashboard shows of a run, for those who draw it without Grafana."""

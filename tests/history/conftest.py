@@ -1,0 +1,59 @@
+"""Runs as a log tells them, and the panels of the default configuration."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from exporter.runs.history.panels import Panels, read
+from exporter.runs.record import Record
+from exporter.runs.run import Clock, Options, Run
+from stepwatch.config import Config
+from stepwatch.config.changes import load_changed
+from stepwatch.deployment import OnThisMachine
+from stepwatch.generate import CHECKOUT, render_all
+from stepwatch.panels.document import PANELS
+
+Values = Mapping[str, float]
+
+EVERY_LIMIT = (
+    "alerts.KL.warning.above=0.1",
+    "alerts.KL.critical.above=15",
+    "alerts.Reward.warning.below_mean=0.2",
+    "alerts.Reward.critical.below_mean=0.4",
+    "alerts.GradNormHigh.above=10",
+    "alerts.LengthRunaway.warning.above=4000",
+)
+"""Those that are off by default."""
+
+
+def run(records: Iterable[Values], first: int = 1, *, into: Run | None = None, **about: bool) -> Run:
+    """A run that logged these records, a step each, now or (``live=False``) before anybody looked."""
+    made = into or Run("flat_jsonl", "", Options())
+    for step, values in enumerate(records, first):
+        clock = Clock(1_700_000_000.0 + step, float(step), live=about.get("live", True))
+        made.take(Record(step, values), clock)
+    return made
+
+
+@functools.cache
+def config(*changes: str) -> Config:
+    """The defaults, with these changes."""
+    return load_changed(CHECKOUT / "config.yaml", list(changes))
+
+
+@functools.cache
+def panels(*changes: str) -> Panels:
+    """What the exporter draws by a configuration."""
+    return read(render_all(config(*changes), CHECKOUT, OnThisMachine)[PANELS])
+
+
+@pytest.fixture
+def panel_file(tmp_path: Path) -> Path:
+    """The file of panels of the default configuration."""
+    path = tmp_path / "panels.json"
+    path.write_bytes(render_all(config(), CHECKOUT, OnThisMachine)[PANELS])
+    return path

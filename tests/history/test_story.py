@@ -1,0 +1,222 @@
+"""The story of runs, as a watched folder and a file of panels tell it; nobody is asked about alerts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from exporter.exposition import Family
+from exporter.runs import watch as watch_module
+from exporter.runs.history.story import Story
+from tests.backtest.conftest import exploding_kl, log, wavering
+from tests.exporter.conftest import Clock, Watched
+
+
+FORMULA_OF_ANOTHER_KIND = json.dumps(
+    {
+        "about": {},
+        "panels": [
+            {
+                **{"title": "KL", "description": "", "unit": "short", "low": None, "high": None},
+                **{"curves": [{"name": "KL", "formula": ["eval", "rl_kl"]}], "asked": [], "limits": []},
+            }
+        ],
+    }
+)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    passing = Clock()
+    monkeypatch.setattr(watch_module, "time", passing)
+    return passing
+
+
+@pytest.fixture
+def watched(clock: Clock, tmp_path: Path) -> Watched:
+    (tmp_path / "runs").mkdir()
+    return Watched(clock, tmp_path / "runs")
+
+
+def story(watched: Watched, panels: Path | None = None) -> Story:
+    watched.discover()
+    return Story(watched.watch.views, panels, None)
+
+
+def value(told: Story, name: str) -> list[float]:
+    return [sample for family, samples in told.samples() if family.name == name for _, sample in samples]
+
+
+def test_a_run_is_told_of_in_a_line_and_in_full(watched: Watched, panel_file: Path):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    told = story(watched, panel_file)
+    (summary,) = told.runs()
+    whole = told.run("ppo")
+
+    assert (summary.name, summary.state, summary.step) == ("ppo", "running", 30)
+    assert {health.signal: health.state for health in summary.healths}["kl"] == "critical"
+    assert whole is not None
+    assert [chart.title for chart in whole.charts] == ["Reward", "KL"]
+    kl = whole.charts[1]
+    assert (kl.first, kl.last, kl.unit) == (1, 30, "short")
+    assert [len(piece) for curve in kl.curves for piece in curve.pieces] == [30]
+    assert [limit.name for limit in kl.limits] == ["KLHigh", "KLExplosion"]
+    assert [row.step for row in whole.rows] == list(range(11, 31))
+    assert whole.rows[-1].values == {"reward": pytest.approx(0.51), "kl": pytest.approx(2.051)}
+    assert told.prometheus.startswith("No Prometheus is named (--prometheus-url)")
+
+
+def test_what_is_not_there_is_not_told(watched: Watched, panel_file: Path):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    told = story(watched, panel_file)
+
+    assert told.run("other") is None
+    assert told.series("other", "kl") is None
+    assert told.series("ppo", "entropy") is None
+    assert told.series("ppo", "no/such") is None
+
+
+def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panel_file: Path):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    series = story(watched, panel_file).series("ppo", "kl")
+
+    assert series is not None
+    assert [step for step, _ in series.points] == list(range(1, 31))
+    assert list(series.limits) == ["KLExplosion", "KLHigh"]
+    # known with the start, which takes five values, and the noise, which takes six differences
+    assert [step for step, _ in series.limits["KLHigh"]] == list(range(7, 31))
+
+
+def test_the_curve_breaks_where_the_run_was_resumed_and_begins_anew_with_the_run(
+    watched: Watched, panel_file: Path
+):
+    path = log(watched.folder / "ppo.jsonl", exploding_kl(calm=20, high=0))
+    told = story(watched, panel_file)
+    resumed = "".join(f'{{"step": {step}, "reward": 0.4{step}, "kl": 0.05}}\n' for step in range(15, 31))
+    with path.open("a") as file:
+        file.write(resumed)
+    watched.look(1.0)
+    whole = told.run("ppo")
+    with path.open("a") as file:
+        file.write("".join(f'{{"step": {step}, "reward": 0.{step}, "kl": 0.05}}\n' for step in range(1, 4)))
+    watched.look(1.0)
+    again = told.run("ppo")
+
+    assert whole is not None
+    assert again is not None
+    assert [(piece[0][0], piece[-1][0]) for piece in whole.charts[0].curves[0].pieces] == [(1, 20), (21, 30)]
+    assert (whole.summary.restarts, whole.summary.resumes) == (1, 1)
+    assert [(piece[0][0], piece[-1][0]) for piece in again.charts[0].curves[0].pieces] == [(1, 3)]
+
+
+def test_new_limits_hold_for_the_whole_past_at_once(watched: Watched, panel_file: Path):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    told = story(watched, panel_file)
+    before = told.series("ppo", "kl")
+    changed = json.loads(panel_file.read_text().replace("0.5", "7.5"))
+    fresh = panel_file.with_name("fresh")
+    fresh.write_text(json.dumps(changed))
+    fresh.replace(panel_file)
+    after = told.series("ppo", "kl")
+
+    assert before is not None
+    assert after is not None
+    assert after.points == before.points
+    assert after.limits["KLHigh"][0][1] == pytest.approx(before.limits["KLHigh"][0][1] + 7)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"panels": 3, "about": {}}',
+        '{"panels": [{}], "about": {}}',
+        '{"panels": [], "about": []}',
+        '{"panels": [], "about": {"KLHigh": 3}}',
+        FORMULA_OF_ANOTHER_KIND,
+        "[" * 5000 + "]" * 5000,
+        " " * (5 * 1024 * 1024),
+    ],
+)
+def test_a_file_that_is_none_leaves_the_last_good_one_is_told_once_and_counted(
+    watched: Watched, panel_file: Path, capfd: pytest.CaptureFixture[str], content: str
+):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    told = story(watched, panel_file)
+    assert told.series("ppo", "kl") is not None
+    panel_file.write_text(content)
+    for _ in range(3):
+        series = told.series("ppo", "kl")
+        assert series is not None
+        assert series.limits
+
+    said = capfd.readouterr().err
+    assert said.count(str(panel_file)) == 1
+    assert "The limits of before stay. Expected the panels that generate.py writes" in said
+    assert value(told, "stepwatch_panels_errors_total") == [1]
+
+
+def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
+    watched: Watched, panel_file: Path, capfd: pytest.CaptureFixture[str]
+):
+    content = panel_file.read_bytes()
+    panel_file.unlink()
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    told = story(watched, panel_file)
+    whole = told.run("ppo")
+    told.runs()
+
+    assert whole is not None
+    assert [chart.title for chart in whole.charts] == ["reward", "kl"]
+    assert whole.charts[0].description.startswith("Mean score of the batch")
+    assert not any(chart.limits for chart in whole.charts)
+    assert capfd.readouterr().err.count("curves are shown without limits") == 1
+    panel_file.write_bytes(content)
+    found = told.run("ppo")
+    assert found is not None
+    assert found.charts[1].limits, "a file that comes later is taken up"
+
+
+def test_a_file_that_goes_leaves_its_panels(watched: Watched, panel_file: Path):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    told = story(watched, panel_file)
+    told.runs()
+    panel_file.unlink()
+
+    found = told.run("ppo")
+    assert found is not None
+    assert found.charts[1].limits
+
+
+def test_a_long_run_keeps_its_shape_in_bounded_space(watched: Watched, panel_file: Path):
+    values = [{"reward": 0.5, "kl": kl} for kl in wavering(0.05, 3000, 0.001)]
+    values[1234]["kl"] = 9.0
+    log(watched.folder / "ppo.jsonl", values)
+    series = story(watched, panel_file).series("ppo", "kl")
+
+    assert series is not None
+    assert (1235, 9.0) in series.points
+    assert len(series.points) <= 1024
+    assert len(series.limits["KLHigh"]) <= 257
+
+
+def test_a_start_of_the_exporter_rebuilds_it_from_the_log(clock: Clock, watched: Watched, panel_file: Path):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    before = story(watched, panel_file).run("ppo")
+    again = story(Watched(clock, watched.folder), panel_file).run("ppo")
+
+    assert before is not None
+    assert again is not None
+    assert again.charts == before.charts
+
+
+def test_metrics_of_the_story_are_those_that_the_docs_list(watched: Watched):
+    families = [family for family, _ in story(watched).samples()]
+
+    assert all(isinstance(family, Family) and family.name.startswith("stepwatch_") for family in families)
+    docs = (Path(__file__).parents[2] / "docs/metrics.md").read_text()
+    assert all(f"`{family.name}`" in docs for family in families)
