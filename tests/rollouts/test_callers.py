@@ -128,6 +128,19 @@ def test_new_ones_are_called_at_once_and_all_in_turn(monkeypatch):
     assert set(order.due(2 * CALL_SECONDS, 9)) == {"a", "c", "d"}
 
 
+def test_when_one_leaves_the_next_is_still_the_one_that_has_waited_longest(monkeypatch):
+    pauses = iter([1, 5, 2])
+    monkeypatch.setattr(rounds, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(rounds.random, "uniform", lambda *_: next(pauses))
+    order = Rounds()
+    order.meet({"a", "b", "c"}, 0.0)
+    assert list(order.due(0.0, 3)) == ["a", "b", "c"]
+    order.meet({"b", "c"}, 0.0)
+    monkeypatch.setattr(rounds.random, "uniform", lambda *_: 9)
+
+    assert list(order.due(3.0, 9)) == ["c"]
+
+
 def test_who_cannot_be_called_for_lack_of_room_is_next(monkeypatch):
     monkeypatch.setattr(rounds, "CALL_SECONDS", 1.0)
     order = Rounds()
