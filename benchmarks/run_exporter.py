@@ -13,18 +13,18 @@ ROOT = Path(__file__).parents[1]
 
 
 class RunExporter(Server):
-    """The exporter of one folder, up while the ``with`` block runs."""
+    """The exporter of one folder, up while the ``with`` block runs; ``flags`` are more of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *flags: str) -> None:
         self._port = free_port()
-        command = [sys.executable, "-m", "exporter.runs", f"--path={folder}", f"--port={self._port}"]
+        command = [sys.executable, "-m", "exporter.runs", f"--path={folder}", f"--port={self._port}", *flags]
         super().__init__(command, f"http://127.0.0.1:{self._port}/-/healthy", cwd=ROOT)
 
-    def page(self) -> bytes:
-        """The page, on a new connection."""
+    def page(self, path: str = "/metrics") -> bytes:
+        """A page, on a new connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         try:
-            connection.request("GET", "/metrics")
+            connection.request("GET", path)
             return connection.getresponse().read()
         finally:
             connection.close()

@@ -26,6 +26,8 @@ CONTAINER_PORTS = {
 """What each part listens on in its container, whatever port of the host leads there."""
 
 HOST = "host.docker.internal"
+HOST_FILES = "/host"
+"""Below that the run exporter sees a folder of this machine as it is."""
 
 TARGETS = "/etc/stepwatch/targets"
 """Where compose.yaml shows Prometheus the folder of target files."""
@@ -33,6 +35,19 @@ TARGETS = "/etc/stepwatch/targets"
 DISCOVERED = "discovered"
 """The folder in there of what `generate.py --discover` writes, where no `*` of another job finds it."""
 _LOOPBACK = re.compile(r"^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(?=[:/]|$)")
+
+
+def above_ray(config: Config) -> Path:
+    """The folder above Ray's, which is the one to mount.
+
+    Ray's own comes and goes: a mount would stay with one that was removed, and one that is missing Docker
+    would make as root, where Ray could then not write.
+    """
+    usual: Path = Config.model_fields["discovery"].default.ray
+    return (config.discovery.ray or usual).parent
+
+
+_USUAL_ABOVE = above_ray(Config())
 
 
 class Deployment(Protocol):
@@ -55,6 +70,13 @@ class Deployment(Protocol):
 
     def file(self, path: Path) -> str:
         """A file that config.yaml names, as the part that reads it sees it.
+
+        Raises:
+            Refused: it cannot see it.
+        """
+
+    def left_file(self, path: Path) -> str:
+        """A file that trainers write, as the run exporter sees it.
 
         Raises:
             Refused: it cannot see it.
@@ -97,15 +119,20 @@ class OnThisMachine:
     def file(self, path: Path) -> str:
         return str(path)
 
+    def left_file(self, path: Path) -> str:
+        return str(path)
+
 
 @dataclass(frozen=True)
 class InContainers:
     """The services of compose.yaml.
 
-    ``folders`` are those of this machine that containers see, and where they see them.
+    ``folders`` are those of this machine that containers see, and where they see them; ``above`` is
+    the one that the run exporter sees besides.
     """
 
     folders: dict[Path, str] = field(default_factory=dict)
+    above: Path = _USUAL_ABOVE
     containers: bool = True
     discovered: str | None = f"{TARGETS}/{DISCOVERED}"
 
@@ -124,6 +151,9 @@ class InContainers:
     def url(self, url: str) -> str:
         scheme, _, rest = url.partition("://")
         return f"{scheme}://{_LOOPBACK.sub(HOST, rest, count=1)}"
+
+    def left_file(self, path: Path) -> str:
+        return f"{HOST_FILES}{path}" if path.is_relative_to(self.above) else self.file(path)
 
     def file(self, path: Path) -> str:
         for folder, seen in self.folders.items():

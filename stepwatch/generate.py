@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from stepwatch import annotations, check, dcgm, origin, output, promql
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
-from stepwatch.deployment import TARGETS, Deployment, InContainers, mounted
+from stepwatch.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.discovery.command import discover
 from stepwatch.discovery.targets import Found
 from stepwatch.native.state import State
@@ -74,10 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def containers(_: Config) -> Deployment:
+def containers(config: Config) -> Deployment:
     """The services of compose.yaml, with the folders that they mount."""
     secrets, targets = mounted(CHECKOUT)
-    return InContainers({secrets: "/etc/stepwatch/secrets", targets: TARGETS})
+    seen = {secrets: "/etc/stepwatch/secrets", targets: TARGETS}
+    return InContainers(seen, above_ray(config))
 
 
 def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Place = containers) -> Outcome:

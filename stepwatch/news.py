@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from stepwatch import firing, pages
 from stepwatch.tables import Say
 
+_DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
+"""Of what config.yaml names; pages that are registered come and go."""
+
 _FIRST_LOOK = 3
 """Seconds that an exporter which has just started gets to look at its files."""
 
@@ -57,7 +60,7 @@ class News:
             )
 
     def _tell_silent(self, page: str | None, say: Say) -> None:
-        for name in re.findall(r'^stepwatch_target_up\{name="(.+)"\} 0\.0$', page or "", re.MULTILINE):
+        for name in re.findall(_DOWN, page or "", re.MULTILINE):
             say(f"{name} gives no answer that can be read; {self.log} says why.")
 
     def _tell_unjudged(self, page: str | None, say: Say) -> None:

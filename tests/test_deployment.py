@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
@@ -51,6 +53,20 @@ def test_a_file_elsewhere_is_refused_with_the_cure(containers, folder):
         Refused, match=rf"/home/me/token: no container sees .* below {folder}\. Cure: move it"
     ):
         containers.file(folder.__class__("/home/me/token"))
+
+
+def test_what_lies_beside_rays_folder_is_seen_by_the_run_exporter(containers, folder):
+    ray = folder.__class__("/data/ray")
+    seeing = replace(containers, above=ray.parent)
+
+    assert seeing.left_file(ray / "session_latest/x.yml") == "/host/data/ray/session_latest/x.yml"
+    assert seeing.left_file(ray.parent / "verl/*.yml") == "/host/data/verl/*.yml"
+    assert seeing.left_file(folder / "verl.yml") == "/etc/stepwatch/secrets/verl.yml"
+    for place in (seeing, containers):
+        with pytest.raises(Refused, match="no container sees"):
+            place.left_file(folder.__class__("/srv/verl.yml"))
+    assert containers.left_file(folder.__class__("/tmp/ray/x")) == "/host/tmp/ray/x"
+    assert OnThisMachine(Config()).left_file(ray) == "/data/ray"
 
 
 def test_the_ports_in_containers_are_those_that_compose_publishes():

@@ -115,14 +115,16 @@ def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_cur
 
 
 def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
-    up = 'stepwatch_target_up{name="http://10.0.0.7:9092/metrics"} 1.0\n'
-    down = 'stepwatch_target_up{name="http://10.0.0.8:5000"} 0.0\n'
-    exporter = serve({"/metrics": [RUNS + up + down]})
+    sample = 'stepwatch_target_up{{name="{}",source="{}"}} {}\n'
+    up = sample.format("http://10.0.0.7:9092/metrics", "prometheus_page", 1.0)
+    down = sample.format("http://10.0.0.8:5000", "mlflow", 0.0)
+    registered = sample.format("http://10.0.0.9:9092/metrics", "rl_insight", 0.0)
+    exporter = serve({"/metrics": [RUNS + up + down + registered]})
     lines: list[str] = []
     News(exporter, "", "the runs in runs", "exporter.log").tell(lines.append)
 
     assert lines[-1] == "http://10.0.0.8:5000 gives no answer that can be read; exporter.log says why."
-    assert not any("10.0.0.7" in line for line in lines)
+    assert not any("10.0.0.7" in line or "10.0.0.9" in line for line in lines)
 
 
 def test_runs_that_no_rule_can_judge_are_counted_with_the_cure(serve: Serve) -> None:

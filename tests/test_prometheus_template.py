@@ -75,8 +75,11 @@ def test_the_stacks_own_addresses_stand_only_in_the_files_of_targets(rendered):
         "prometheus": ["10.0.0.5:9090"],
         "alertmanager": ["10.0.0.5:9093"],
     }
-    assert files["prometheus.yml"] == rendered()["prometheus.yml"]
-    assert not re.search(r"[0-9.]+:[0-9]{4}", files["prometheus.yml"])
+    # Servers that come and go are asked for by URL, and Prometheus has no file for that.
+    asked = prometheus(files)
+    (url,) = (found.pop("url") for job in asked["scrape_configs"] for found in job.get("http_sd_configs", ()))
+    assert url == "http://10.0.0.5:9419/sd/rollout"
+    assert not re.search(r"[0-9.]+:[0-9]{4}", yaml.safe_dump(asked))
 
 
 def test_paths_are_relative_so_that_the_folder_can_be_mounted_anywhere(rendered):
@@ -86,9 +89,19 @@ def test_paths_are_relative_so_that_the_folder_can_be_mounted_anywhere(rendered)
     assert config["alerting"]["alertmanagers"] == [
         {"file_sd_configs": [{"files": ["targets/alertmanager.yml"]}]}
     ]
-    assert {job["job_name"]: job["file_sd_configs"] for job in config["scrape_configs"]} == {
-        name: [{"files": [f"targets/{name}.yml"]}] for name in OWN_JOBS
+    found = {job["job_name"]: job.get("file_sd_configs") for job in config["scrape_configs"]}
+    assert found == {
+        "rollouts": None,
+        **{name: [{"files": [f"targets/{name}.yml"]}] for name in OWN_JOBS},
     }
+
+
+def test_servers_that_come_and_go_are_asked_for_at_the_exporter(rendered, containers):
+    (here,) = job(rendered("intervals: {runs: 3s}"), "rollouts")["http_sd_configs"]
+    (there,) = job(rendered(place=containers), "rollouts")["http_sd_configs"]
+
+    assert here == {"url": "http://127.0.0.1:9410/sd/rollout", "refresh_interval": "3s"}
+    assert there["url"] == "http://exporter:9410/sd/rollout"
 
 
 def test_containers_are_reached_by_their_service_names_whatever_the_ports_of_the_host(rendered, containers):
@@ -180,7 +193,7 @@ def test_every_job_is_guarded_against_floods_of_series(rendered):
     jobs = prometheus(rendered('scrape: [{job: a, targets: ["a:1"]}]'))["scrape_configs"]
 
     assert all(job["sample_limit"] > 0 for job in jobs)
-    assert all("label_limit" in job for job in jobs if job["job_name"] in ("runs", "a"))
+    assert all("label_limit" in job for job in jobs if job["job_name"] in ("runs", "rollouts", "a"))
 
 
 def test_only_keys_that_the_oldest_prometheus_knows_are_used(rendered):

@@ -8,9 +8,7 @@ from itertools import groupby
 from typing import Protocol, TypeVar
 
 from exporter.drawing.curve import Curve
-
-SEVERITIES = ("critical", "warning", "info")
-"""The worst first."""
+from exporter.drawing.severity import rank
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ Some = TypeVar("Some", bound=Fired)
 def by_alert(fired: Iterable[Some]) -> list[tuple[Some, ...]]:
     """The times of each alert, the worst severity first, then the earliest."""
 
-    def key(alert: Some) -> tuple[int, str]:
-        return SEVERITIES.index(alert.severity), alert.alert
+    def key(alert: Some) -> tuple[int, str, str]:
+        return rank(alert.severity), alert.severity, alert.alert
 
     together = [tuple(times) for _, times in groupby(sorted(fired, key=key), key=key)]
     return sorted(together, key=lambda times: (key(times[0])[0], times[0].first_step))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from exporter.drawing import axis, svg
+from exporter.drawing import axis, severity, svg
 from exporter.drawing.chart import Band, Chart, by_alert
 
 MOST_SPANS = 3
@@ -24,8 +24,9 @@ def legend(chart: Chart) -> Iterator[Entry]:
         yield Entry(svg.look(number), curve.name)
     yield from _limits(chart)
     for times in by_alert(chart.bands):
-        alert, severity = times[0].alert, times[0].severity
-        yield Entry(f"band {severity}", f"{alert}, {severity}: {spans(times)}")
+        first = times[0]
+        words = f"{first.alert}, {first.severity}: {spans(times)}"
+        yield Entry(f"band {severity.look(first.severity)}", words)
 
 
 def _limits(chart: Chart) -> Iterator[Entry]:
@@ -34,7 +35,7 @@ def _limits(chart: Chart) -> Iterator[Entry]:
         name = f"limit of {limit.name}" if limit.name else "limit"
         value = axis.written(limit.values[-1], chart.unit)
         place = "" if any(map(at.shows, limit.values)) else ", off the chart"
-        yield Entry(f"limit {limit.severity}", f"{name}: {value}{place} ({limit.severity})")
+        yield Entry(f"limit {severity.look(limit.severity)}", f"{name}: {value}{place} ({limit.severity})")
 
 
 def spans(times: Sequence[Band]) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from exporter.drawing import axis
-from exporter.drawing.chart import SEVERITIES, Chart
+from exporter.drawing import axis, severity
+from exporter.drawing.chart import Chart
 from exporter.drawing.curve import Curve
 
 WIDTH, HEIGHT = 720, 320
@@ -88,18 +88,18 @@ def _parts(chart: Chart, at: Scale) -> Iterator[str]:
     for number, curve in enumerate(chart.curves):
         yield _line(curve, look(number), at)
     for limit in chart.limits:
-        yield _line(limit, f"limit {limit.severity}", at)
+        yield _line(limit, f"limit {severity.look(limit.severity)}", at)
 
 
 def _bands(chart: Chart, at: Scale) -> Iterator[str]:
     # the worst on top, and without letting anything through: colours that mix mean nothing
-    for band in sorted(chart.bands, key=lambda band: -SEVERITIES.index(band.severity)):
+    for band in sorted(chart.bands, key=lambda band: -severity.rank(band.severity)):
         begin, end = sorted((at.x(band.first_step), at.x(band.last_step)))
         begin = min(begin, RIGHT - LEAST_SPAN)
         width = max(end - begin, LEAST_SPAN)
         told = escape(f"{band.alert}, {band.severity}: steps {band.first_step} to {band.last_step}")
         yield (
-            f'<rect class="band {band.severity}" x="{begin}" y="{TOP}" width="{width}" '
+            f'<rect class="band {severity.look(band.severity)}" x="{begin}" y="{TOP}" width="{width}" '
             f'height="{BOTTOM - TOP}"><title>{told}</title></rect>'
         )
 

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
-from exporter.options import Flags, cannot_listen, port, positive, stopped_by_signal
-from exporter.routes import Routes
-from exporter.runs import arguments, site
+from exporter.options import cannot_listen, stopped_by_signal
+from exporter.runs import flags
 from exporter.runs.history import panelfile
-from exporter.runs.history.story import Story
-from exporter.runs.lifecycle import Silence
-from exporter.runs.raw import RawRule
-from exporter.runs.run import Options
-from exporter.runs.serving import Serving
-from exporter.runs.watch import Settings, Watch
-from exporter.server import Server
+from exporter.runs.service import Service
 from exporter.settings import SettingsFile
-
-MOST_BODY = 1 << 16
-"""Bytes of a request."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,45 +20,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = SettingsFile.named()
     options = _options(settings, argv)
     stop = stopped_by_signal()
-    watch = Watch(_settings(options), stopped=stop.is_set)
     try:
-        server = Server((options.listen, options.port), _pages(watch), MOST_BODY)
+        service = Service(options, _panels(options, settings), stop.is_set)
     except OSError as error:
         print(cannot_listen(options, error), file=sys.stderr)
         return 2
-    story = Story(watch.views, _panels(options, settings), options.prometheus_url)
-    watch.health.others += [server.samples, story.samples]
-    serving = Serving(server)
-    serving.start()
-    watch.start()
-    story.start()
+    service.start()
     print(
-        f"http://{options.listen}:{options.port}/metrics shows the runs of {', '.join(options.path)}",
+        f"http://{options.listen}:{options.port}/ shows the runs of {', '.join(options.path)}",
         flush=True,
     )
     while not stop.is_set():
-        more = watch.look()
-        stop.wait(0 if more else watch.settings.poll)
+        stop.wait(service.look())
         if settings.changed() and _usable(settings, argv):
-            watch.save()
+            service.save()
             _start_again()
-    watch.save()
-    serving.stop()
+    service.stop()
     return 0
 
 
-def _panels(options: argparse.Namespace, settings: SettingsFile) -> Path | None:
+def _options(settings: SettingsFile, argv: Sequence[str] | None) -> Namespace:
+    return flags.parser({**settings.values(), **os.environ}).parse_args(argv)
+
+
+def _panels(options: Namespace, settings: SettingsFile) -> Path:
     """The file of panels: the one that is named, or else the one beside the settings."""
-    beside = Path(settings.path).with_name(panelfile.NAME) if settings.path else None
-    return options.panels or beside
-
-
-def _pages(watch: Watch) -> Routes:
-    return Routes(site.table(watch.metrics, watch.mark))
-
-
-def _options(settings: SettingsFile, argv: Sequence[str] | None) -> argparse.Namespace:
-    return _parser({**settings.values(), **os.environ}).parse_args(argv)
+    beside = Path(settings.path).with_name(panelfile.NAME) if settings.path else panelfile.USUAL
+    named: Path | None = options.panels
+    return named or beside
 
 
 def _usable(settings: SettingsFile, argv: Sequence[str] | None) -> bool:
@@ -85,55 +64,6 @@ def _start_again() -> None:
     # A state file and the logs hold all that matters, so that a fresh start is the simplest change.
     print("New settings: starting again with them.", flush=True)
     os.execv(sys.executable, [sys.executable, "-m", "exporter.runs", *sys.argv[1:]])  # noqa: S606
-
-
-def _settings(options: argparse.Namespace) -> Settings:
-    return Settings(
-        paths=tuple(options.path),
-        state_folder=options.state_dir,
-        forget_after=options.forget_after,
-        silence=Silence(options.silence, options.silence_intervals),
-        options=Options(options.hold, options.signals, RawRule(options.raw_allow, options.raw_limit)),
-        targets=(*options.pages, *options.mlflow),
-        poll_targets=options.poll,
-    )
-
-
-def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m exporter.runs",
-        description="Serve statistics over training steps to Prometheus. "
-        "Each flag is also a variable: STEPWATCH_PATH, STEPWATCH_PORT, ... The file that STEPWATCH_SETTINGS "
-        "names may give them as well, in lines NAME=value; it is heeded again when it changes.",
-    )
-    flags = Flags(parser, "STEPWATCH_", variables)
-    flags.add("path", str, "./runs", "run folders, log files or globs to read", nargs="+")
-    flags.add("port", port, 9410, "port to serve on")
-    flags.add("listen", str, "127.0.0.1", "address to serve on")
-    flags.add("state-dir", Path, None, "folder that keeps what a restart could not rebuild")
-    flags.add("hold", positive, 15.0, "seconds for which extremes are held: three scrape intervals")
-    flags.add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")
-    _add_meanings(flags)
-    _add_targets(flags)
-    flags.add("prometheus-url", arguments.address, None, "the Prometheus that watches the runs")
-    flags.add("panels", Path, None, f"what is drawn; by default {panelfile.NAME} beside the settings")
-    flags.add("silence", positive, 600.0, "least seconds without a step that count as silence")
-    flags.add("silence-intervals", positive, 5.0, "typical step intervals that count as silence")
-    return parser
-
-
-def _add_meanings(flags: Flags) -> None:
-    flags.add("signals", arguments.signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
-    flags.add("raw-allow", arguments.patterns, ("*",), "keys that may be shown as they are, as JSON")
-    flags.add("raw-limit", arguments.count, 40, "how many of them a run may have")
-
-
-def _add_targets(flags: Flags) -> None:
-    page = '[{"url": "http://host:9092/metrics"}]'
-    server = '[{"url": "http://host:5000", "experiments": ["ppo"]}]'
-    flags.add("poll", positive, 5.0, "seconds between two looks at pages and servers")
-    flags.add("pages", arguments.pages, (), f"trainers' pages, as JSON: {page}")
-    flags.add("mlflow", arguments.servers, (), f"tracking servers, as JSON: {server}")
 
 
 if __name__ == "__main__":

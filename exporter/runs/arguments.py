@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from exporter.runs.polled.mlflow import Mlflow
 from exporter.runs.polled.page import Page
 from exporter.runs.polled.web import shown
+from exporter.runs.rollouts.address import Allowed
 from exporter.runs.signals import NAMES
 
 T = TypeVar("T")
@@ -36,6 +37,18 @@ def patterns(text: str) -> tuple[str, ...]:
         ArgumentTypeError: it is no list of texts.
     """
     return _texts(_json(text, list, "a list of patterns"))
+
+
+def networks(text: str) -> Allowed:
+    """The networks that targets may lie in.
+
+    Raises:
+        ArgumentTypeError: it is no list of networks.
+    """
+    try:
+        return Allowed(_texts(_json(text, list, "a list of networks")))
+    except ValueError as problem:
+        raise ArgumentTypeError(f"{text!r}: {problem}") from problem
 
 
 def count(text: str) -> int:

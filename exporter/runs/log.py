@@ -10,10 +10,12 @@ from exporter.runs.health import Health
 from exporter.runs.readers import Reader, reader_of
 from exporter.runs.readers.block import Block
 from exporter.runs.readers.content import content
+from exporter.runs.record import Servers
 from exporter.runs.refusal import Refusal
 from exporter.runs.roster import Roster, Rosters
-from exporter.runs.run import Clock, Options
+from exporter.runs.run import MOST_SERVER_LINES, Clock, Options
 from exporter.runs.sources import Source, recognise_first
+from exporter.runs.sources.servers import servers
 from exporter.runs.statefile import Kept, Saved, StateFolder
 
 IDLE_SECONDS = 2.0
@@ -32,7 +34,8 @@ class Log:
     looked at, in seconds since the epoch.
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
-    writer there, as last known; ``None`` if none was ever seen.
+    writer there, as last known; ``None`` if none was ever seen. ``servers``: those that a text tells of
+    before its first record, or beside a log that has the records.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Log:
         self.problem: str | None = None
         self.refusal: Refusal | None = None
         self.writer: bool | None = None
+        self.servers: tuple[Servers, ...] = ()
         self._found = found
         self._reader: Reader | None = None
         self._source: Source | None = None
@@ -193,6 +197,7 @@ class Log:
         reader = self._reader
         source = recognise_first(block.lines, self.kind)
         if source is None or reader is None:
+            self._meet_servers(block)
             if reader and reader.offset > GIVE_UP_BYTES:
                 self.kind = "no_records"
             return False
@@ -203,6 +208,12 @@ class Log:
         reader.rewind()
         block.more = True
         return False
+
+    def _meet_servers(self, block: Block) -> None:
+        """A run's servers are there long before its first step."""
+        told = () if block.restarted else self.servers
+        found = filter(None, map(servers, block.lines)) if self.kind == "text" else ()
+        self.servers = tuple(dict.fromkeys((*told, *found)))[-MOST_SERVER_LINES:]
 
     def _known(self, source: Source, reader: Reader, *, live: bool) -> Roster:
         """The runs of the log, with what was known of them before."""

@@ -53,6 +53,15 @@ class Ended:
     run: str = ""
 
 
+@dataclass(slots=True, frozen=True)
+class Servers:
+    """The log says where the run's rollout servers listen: addresses as written, and the path of metrics."""
+
+    addresses: tuple[str, ...]
+    path: str = "/metrics"
+    run: str = ""
+
+
 STEP_LIMIT = 10**15
 """No step number is that high; digits that several writers mixed up are."""
 
@@ -62,4 +71,4 @@ def is_step(raw: Any) -> bool:
     return type(raw) is int and 0 <= raw < STEP_LIMIT
 
 
-Event = Record | TotalSteps | ResponseLimit | Ended
+Event = Record | TotalSteps | ResponseLimit | Ended | Servers

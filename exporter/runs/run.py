@@ -16,11 +16,14 @@ from exporter.runs.lifecycle import Pace
 from exporter.runs.marks import Mark, Marks, Place
 from exporter.runs.owners import Owners
 from exporter.runs.raw import RawKeys, RawRule
-from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
+from exporter.runs.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.truncation import drop_batch_relative_truncation
 from exporter.runs.statistics import SignalStatistics, anew, by_signal
 from exporter.runs.trace import Trace
+
+MOST_SERVER_LINES = 100
+"""Of one start: each kind of model may have servers of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ class Run:
     that rules look at first exist only then, since a replay of an old log must raise nothing.
     ``moved`` is when that was last, in seconds of the steady clock. ``serial`` is no other run's.
     ``restarts`` counts all starts but the first, ``resumes`` those that did not begin from scratch;
-    the last of these ``lost`` so many steps, which are made a second time.
+    the last of these ``lost`` so many steps, which are made a second time. ``servers`` are those of the
+    last start.
     """
 
     _serials = count()
@@ -121,6 +125,8 @@ class Run:
         self.moved: float | None = None
         self.resumes = self.restarts = 0
         self.marks = Marks()
+        self.servers: tuple[Servers, ...] = ()
+        self._stepped = False
         self.version = 0
         self._start_over()
 
@@ -147,11 +153,20 @@ class Run:
                 self.total = steps
             case ResponseLimit(tokens):
                 self.response_limit = tokens
+            case Servers():
+                self._meet(event)
             case Ended() if event.certain or self.ended is None:
                 self.ended = event
 
+    def _meet(self, told: Servers) -> None:
+        """Servers that are told of without a step between them are of one start; later ones replace them."""
+        kept = () if self._stepped else self.servers
+        if told not in kept and len(kept) < MOST_SERVER_LINES:
+            self.servers = (*kept, told)
+        self._stepped = False
+
     def _record(self, record: Record, clock: Clock) -> None:
-        self.ended = None
+        self.ended, self._stepped = None, True
         kind, before = self.progress.kind(record), self.place
         self._begin(kind, record)
         advanced = record.step > self.progress.step
@@ -250,6 +265,7 @@ class Run:
             "owners": self.owners.kept(),
             "start": self.times.start,
             "last": self.times.last,
+            "trace": self.trace.kept(),
         }
 
     def restore(self, kept: dict[str, Any]) -> None:
@@ -260,5 +276,6 @@ class Run:
             setattr(self, name, kept[name])
         self.owners.take(kept["owners"])
         self.times.start, self.times.last = kept["start"], kept["last"]
+        self.trace.restore(kept.get("trace", ()))  # older states hold none
         for name in self.statistics.keys() & kept["statistics"].keys():
             self.statistics[name].take(kept["statistics"][name])

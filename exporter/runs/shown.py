@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
-from exporter.runs.feed import Feed
 from exporter.runs.holders import Holders
 from exporter.runs.log import Log
 from exporter.runs.logs import Logs, Time
 from exporter.runs.names import run_name, run_names
+from exporter.runs.polling import Polling
 from exporter.runs.run import Run
 from exporter.runs.twins import Place, Told, Twins
 from exporter.runs.views import SHOWN, Judge, Signs, View
@@ -23,7 +23,9 @@ class Shown:
     a name another one has, ``twins`` logs that tell of a run which another one tells of better.
     """
 
-    def __init__(self, logs: Logs, feeds: Sequence[Feed], holders: Holders, judge: Judge, time: Time) -> None:
+    def __init__(
+        self, logs: Logs, feeds: Sequence[Polling], holders: Holders, judge: Judge, time: Time
+    ) -> None:
         self.dormant = 0
         self.collisions = 0
         self.twins = 0
@@ -55,8 +57,17 @@ class Shown:
     def _named(self, once: list[Told], logs: Mapping[Path, str]) -> dict[Place, View]:
         names = {one.at: _name(logs.get(one.at[0]), one) for one in once}
         taken = Counter(names.values())
+        # A log keeps its name when a page comes that has it too, and may tell of the same run.
+        taken_by_logs = Counter(name for at, name in names.items() if at[0] in logs)
         return {
-            one.at: View(_apart(one, names, taken), one.run, one.state, one.writer, one.twins) for one in once
+            one.at: View(
+                _apart(one, names, taken_by_logs if one.at[0] in logs else taken),
+                one.run,
+                one.state,
+                one.writer,
+                one.twins,
+            )
+            for one in once
         }
 
     def _of_log(self, log: Log) -> list[Told]:
@@ -77,11 +88,11 @@ class Shown:
         now = self._time.monotonic()
         for feed in self._feeds:
             for key, run in feed.roster.runs.items():
-                signs = feed.signs(run, now)
+                signs = feed.signs(key, run, now)
                 state = self._judge.state(run, signs)
                 if self._is_shown(state):
-                    at = (feed.place, key or feed.target.name)
-                    yield Told(at, PurePath(feed.target.name), run, state, signs.writer)
+                    at = (feed.place, key or feed.name)
+                    yield Told(at, PurePath(feed.name), run, state, signs.writer)
 
     def _is_shown(self, state: str) -> bool:
         self.dormant += state == "dormant"

@@ -13,8 +13,6 @@ Metrics = Callable[[], bytes]
 MarkRun = Callable[[str, str], None]
 """Gets a run's name and a note; may raise ``marking.RefusedError``."""
 
-INDEX = "Stepwatch run exporter. Metrics: /metrics  Health: /-/healthy  POST a mark: /-/mark\n"
-
 
 def table(metrics: Metrics, mark: MarkRun) -> Table:
     """Metrics, health, and marks."""
@@ -22,7 +20,6 @@ def table(metrics: Metrics, mark: MarkRun) -> Table:
         "/metrics": {"GET": lambda _: Answer("200 OK", CONTENT_TYPE, metrics())},
         "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
         "/-/mark": {"POST": lambda request: _mark(request, mark)},
-        "/": {"GET": lambda _: text("200 OK", INDEX)},
     }
 
 

@@ -14,7 +14,9 @@ from typing import Any
 
 import orjson
 
-FORMAT = 4
+from exporter.runs import sealed
+
+TITLE = "stepwatch-state 4"
 
 Kept = dict[str, dict[str, Any]]
 """What must survive, as plain JSON values, by run."""
@@ -56,25 +58,19 @@ class StateFolder:
         if self.folder is None:
             return None
         try:
-            seal, _, body = self._file(self.folder, log).read_bytes().partition(b"\n")
+            body = sealed.read(self._file(self.folder, log), TITLE)
         except OSError:
             return None
-        return Saved(**orjson.loads(body)) if seal == _seal(body) else None
+        return Saved(**orjson.loads(body)) if body is not None else None
 
     def save(self, log: Path, saved: Saved) -> None:
-        """Write atomically: a reader, or a crash, finds the old state or the new one.
+        """Keep it in place of what was saved before.
 
         Raises:
             OSError: the state folder cannot be written.
         """
-        if self.folder is None:
-            return
-        body = orjson.dumps(asdict(saved))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        target = self._file(self.folder, log)
-        scratch = target.with_suffix(".new")
-        scratch.write_bytes(_seal(body) + b"\n" + body)
-        scratch.replace(target)
+        if self.folder is not None:
+            sealed.write(self._file(self.folder, log), TITLE, orjson.dumps(asdict(saved)))
 
     def forget(self, log: Path) -> None:
         """The log is gone for good.
@@ -88,8 +84,3 @@ class StateFolder:
     @staticmethod
     def _file(folder: Path, log: Path) -> Path:
         return folder / f"{sha256(os.fsencode(log.absolute())).hexdigest()[:32]}.state"
-
-
-def _seal(body: bytes) -> bytes:
-    """The first line of a state file: its format, and what its content must add up to."""
-    return f"stepwatch-state {FORMAT} {sha256(body).hexdigest()}".encode()

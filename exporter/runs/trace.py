@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from typing import Any
 
 STEPS = 32
 SIGNALS = ("reward", "entropy", "grad_norm", "response_length", "policy_loss", "kl", "learning_rate")
@@ -33,6 +35,17 @@ class Trace:
         self._steps.setdefault(step, {}).update(telling)
         if len(self._steps) > STEPS:
             del self._steps[next(iter(self._steps))]
+
+    def kept(self) -> list[list[Any]]:
+        """What it holds, as plain JSON values: a page does not tell its steps a second time."""
+        return [
+            [step, {name: each for name, each in found.items() if isfinite(each)}]
+            for step, found in self._steps.items()
+        ]
+
+    def restore(self, kept: Iterable[tuple[int, dict[str, float]]]) -> None:
+        """Start from what ``kept`` returned."""
+        self._steps = {step: dict(found) for step, found in kept}
 
     def is_same(self, other: Trace) -> bool | None:
         """Is it one run? ``None``: there is too little to tell."""

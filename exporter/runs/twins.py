@@ -27,7 +27,10 @@ LAGGING = "trainer_state"
 """Written after the steps that it holds, and dated by that."""
 
 BEST = ("tensorboard", "verl_jsonl", "scoped_jsonl", "mlflow", "prometheus_page", "flat_jsonl")
-"""Exact numbers first, then what is live; text and what is written now and then come last."""
+"""Exact numbers first, then what is live; text and what is written now and then come after these."""
+
+LAST = "rl_insight"
+"""A page comes by itself, and later than the log beside it, whose run must not change its name then."""
 
 TELLING = ("finished", "failed", "running", "vanished", "stopped")
 """What one log knows of the end, the others may not."""
@@ -141,4 +144,5 @@ def _one(group: list[Told]) -> Told:
 
 def _rank(told: Told) -> tuple[int, str]:
     source = told.run.source
-    return BEST.index(source) if source in BEST else len(BEST), str(told.place)
+    known = BEST.index(source) if source in BEST else len(BEST)
+    return known + (source == LAST), str(told.place)

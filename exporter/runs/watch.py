@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from urllib.parse import urlsplit
 
 from exporter.runs.exposition import RunText, page
 from exporter.runs.feed import Feed
@@ -16,16 +17,23 @@ from exporter.runs.health import Health
 from exporter.runs.hints import Hints
 from exporter.runs.holders import Holders
 from exporter.runs.lifecycle import Silence
+from exporter.runs.log import Log
 from exporter.runs.logs import Logs
 from exporter.runs.marking import UnknownRunError
 from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
+from exporter.runs.polling import Polling
+from exporter.runs.registered.page import MonitorPage
+from exporter.runs.registered.trainers import Trainers
 from exporter.runs.run import Options, Run
 from exporter.runs.shown import Shown
 from exporter.runs.statefile import StateFolder
 from exporter.runs.twins import Place
 from exporter.runs.unstarted import unstarted
 from exporter.runs.views import Judge, View
+
+Listener = Callable[[Iterable[View], Iterable[Log]], None]
+"""Gets the runs that are shown and all logs, after each look, while the lock is held."""
 
 HOLDERS_SECONDS = 1.0
 SAVE_SECONDS = 10.0
@@ -37,7 +45,9 @@ WRITER_SECONDS = 24 * 3600.0
 class Settings:
     """What the exporter is told. All durations in seconds.
 
-    ``targets`` are polled every ``poll_targets``, logs are looked at every ``poll``.
+    ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``trainers``
+    gives, which may be others at each call; ``reached`` says what to write for an address. Logs are
+    looked at every ``poll``.
     """
 
     paths: tuple[str, ...]
@@ -46,6 +56,8 @@ class Settings:
     silence: Silence = field(default_factory=Silence)
     options: Options = field(default_factory=Options)
     targets: tuple[Target, ...] = ()
+    trainers: Callable[[], Sequence[str]] = tuple
+    reached: Callable[[str], str] = str
     poll: float = 0.5
     poll_targets: float = 5.0
 
@@ -53,7 +65,8 @@ class Settings:
 class Watch:
     """All runs. ``look`` is called again and again; ``metrics`` from any thread.
 
-    A look that is under way reads no further once ``stopped`` says true.
+    A look that is under way reads no further once ``stopped`` says true. ``listeners`` are told of each
+    look. ``caught_up``: all that was there at the start has been read.
     """
 
     def __init__(
@@ -64,6 +77,8 @@ class Watch:
     ) -> None:
         self.settings = settings
         self.health = Health()
+        self.listeners: list[Listener] = []
+        self.caught_up = False
         self.holders = holders or Holders()
         self._lock = Lock()
         states, options = StateFolder(settings.state_folder), settings.options
@@ -76,9 +91,20 @@ class Watch:
             time=time,
             stopped=stopped,
         )
-        self.feeds = [
-            Feed(target, settings.poll_targets, options, states, self._lock) for target in settings.targets
+        every, lock = settings.poll_targets, self._lock
+        self.trainers = Trainers(
+            every,
+            options,
+            states,
+            lock,
+            forget_after=settings.forget_after,
+            make=lambda address: MonitorPage(settings.reached(address)),
+        )
+        self.feeds: list[Polling] = [
+            *(Feed(target, every, options, states, lock) for target in settings.targets),
+            self.trainers,
         ]
+        self._named = frozenset(urlsplit(target.name).netloc for target in settings.targets)
         judge = Judge(settings.silence, settings.forget_after)
         self._shown = Shown(self.logs, self.feeds, self.holders, judge, time)
         self._texts: dict[Place, RunText] = {}
@@ -97,6 +123,7 @@ class Watch:
         Returns true if there is more to read at once.
         """
         started = time.monotonic()
+        self.trainers.heed([address for address in self.settings.trainers() if not self._is_named(address)])
         for log in self.logs.look(self._lock):
             self.holders.forget(log.file)
         if self._is_due("holders", HOLDERS_SECONDS):
@@ -104,15 +131,24 @@ class Watch:
         with self._lock:
             self._views = self._shown.now()
             self._texts = {place: text for place, text in self._texts.items() if place in self._views}
+            for listener in self.listeners:
+                listener(self._views.values(), self.logs)
         for feed in self.feeds:
             feed.tell(to_log)
         self._hints.tell(self._views.values())
-        self._note_health()
+        with self._lock:
+            self._note_health()
         if self._is_due("save", SAVE_SECONDS):
             self.save()
         self.health.poll_seconds = time.monotonic() - started
         self.health.polled = time.time()
-        return any(log.more for log in self.logs)
+        more = any(log.more for log in self.logs)
+        self.caught_up = self.caught_up or not more
+        return more
+
+    def _is_named(self, address: str) -> bool:
+        """Is it a page that the settings name, and so polled anyway?"""
+        return self.settings.reached(address) in self._named
 
     def metrics(self) -> bytes:
         """The exposition page."""
@@ -173,7 +209,7 @@ class Watch:
         health.unstarted = self._unstarted(run for roster in rosters for run in roster.runs.values())
         health.unread_bytes = sum(log.unread for log in self.logs)
         health.runs = Counter(view.state for view in self._views.values())
-        health.targets = [feed.polled() for feed in self.feeds]
+        health.targets = [polled for feed in self.feeds for polled in feed.polled()]
 
     def _unstarted(self, runs: Iterable[Run]) -> Mapping[str, float]:
         """A run that is running explains the logs beside it, however long its steps take."""

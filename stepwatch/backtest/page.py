@@ -9,7 +9,8 @@ from pathlib import Path
 import jinja2
 
 from exporter.drawing import pages
-from exporter.drawing.chart import SEVERITIES, Chart, by_alert
+from exporter.drawing.chart import Chart, by_alert
+from exporter.drawing.severity import SEVERITIES
 from stepwatch.annotations import runbook_url
 from stepwatch.backtest import advice
 from stepwatch.backtest.report import Report

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stepwatch import readable
 from stepwatch.config import Config
-from stepwatch.deployment import mounted
+from stepwatch.deployment import above_ray, mounted
 
 PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 """The parts with a port of this machine."""
@@ -23,6 +23,7 @@ def of_config(config: Config) -> dict[str, str]:
         **ports,
         **links,
         "STEPWATCH_LISTEN": f"[{config.listen}]" if ":" in config.listen else config.listen,
+        "STEPWATCH_RAY_ABOVE": str(above_ray(config)),
         "STEPWATCH_RETENTION_TIME": str(config.retention.time),
         "STEPWATCH_RETENTION_SIZE": str(config.retention.size),
     }

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from exporter.runs.signals.key import normal
 from stepwatch.config import explain
 from stepwatch.config.alerts import Alerts
+from stepwatch.config.discovery import Discovery
 from stepwatch.config.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
 from stepwatch.config.gpus import Gpus
 from stepwatch.config.overrides import Override, Variant
@@ -82,6 +83,7 @@ class Config(Section):
     runs: Runs = Runs()
     signals: Signals = Field(default_factory=dict)
     gpus: Gpus = Gpus()
+    discovery: Discovery = Discovery()
     scrape: tuple[Job, ...] = ()
     receivers: tuple[Receiver, ...] = ()
     notify: Notify = Notify()
@@ -100,6 +102,7 @@ class Config(Section):
             *_shared_keys(self.signals),
             *_override_faults(self),
             *_unseen_readings(self),
+            *_untold_losses(self),
         ]:
             raise Faults(faults)
         return self
@@ -178,6 +181,19 @@ def _unseen_readings(config: Config) -> Iterator[Fault]:
             cure="shorten it, or lengthen intervals.scrape",
             at=("gpus", "interval"),
             value=str(config.gpus.interval),
+        )
+
+
+def _untold_losses(config: Config) -> Iterator[Fault]:
+    """Yield a fault if lost servers leave before EngineGone has told of them."""
+    gone = config.alerts.EngineGone
+    if gone.enabled and config.discovery.forget_after <= gone.for_:
+        yield Fault(
+            f"is not longer than alerts.EngineGone.for, {gone.for_}",
+            expected="time for EngineGone to tell of a lost server",
+            cure="lengthen it, or shorten alerts.EngineGone.for",
+            at=("discovery", "forget_after"),
+            value=str(config.discovery.forget_after),
         )
 
 

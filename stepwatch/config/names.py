@@ -10,7 +10,7 @@ from pydantic import PlainValidator
 from stepwatch.config.errors import Fault
 from stepwatch.globs import to_re2
 
-OWN_JOBS = ("runs", "gpu", "node", "prometheus", "alertmanager", "docker")
+OWN_JOBS = ("runs", "rollouts", "gpu", "node", "prometheus", "alertmanager", "docker")
 OWN_LABELS = ("run", "job", "instance", "role", "severity", "topic")
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -41,11 +41,18 @@ def ask() -> Answer:
     """
     docker = _sdk()
     try:
-        with closing(docker.from_env(timeout=_ANSWER_SECONDS)) as client:
+        with closing(_client(docker)) as client:
             _require_local(client.api.base_url)
             return Answer(tuple(told(client.api.containers())), frozenset(_direct(client.api)))
-    # Of what it is told by DOCKER_HOST or a context the SDK also stumbles in ways of Python's own.
     except (docker.errors.DockerException, OSError, ValueError) as error:
+        raise _no_answer(error) from error
+
+
+def _client(docker: Any) -> Any:
+    try:
+        return docker.from_env(timeout=_ANSWER_SECONDS)
+    except Exception as error:
+        # Over variables and a ~/.docker/config.json that are odd the SDK stumbles in any way.
         raise _no_answer(error) from error
 
 
@@ -78,7 +85,7 @@ def _direct(api: Any) -> Iterator[str]:
 
 def _no_answer(error: Exception) -> Refused:
     system = next((each for each in _causes(error) if type(each) in _CURES), None)
-    why = getattr(system, "strerror", None) or _LOGIN.sub("//", str(error)).partition("\n")[0]
+    why = getattr(system, "strerror", None) or _LOGIN.sub("//", str(error)).partition("\n")[0].rstrip(".")
     cure = _CURES[type(system)] if system else "see whether `docker version` answers"
     return Refused(
         f"No Docker daemon answers at {_host()}: {why}. Expected: a Docker Engine that this user may ask. "

@@ -85,7 +85,7 @@ def default(key):
     if isinstance(value, Duration | Size):
         return str(value)
     if isinstance(value, Path):
-        return f"./{value}"
+        return str(value) if value.is_absolute() else f"./{value}"
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
@@ -125,7 +125,7 @@ def is_right(key, word):
     right = {
         "true": key.endswith((".enabled", "gpus.serial", "gpus.links", "gpus.pcie")),
         "[1]": key.startswith("alerts.GPUXid.") or key == "alerts.GPURecoveryNeeded.critical",
-        '"x y"': key == "runs.path",
+        '"x y"': key in ("runs.path", "discovery.ray"),
     }
     return right.get(word, False)
 

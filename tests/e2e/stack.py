@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from typing_extensions import Self
@@ -44,6 +44,8 @@ class Stack:
         settings: More of config.yaml, over what the stack needs.
     """
 
+    names: ClassVar[tuple[str, ...]] = PARTS
+
     def __init__(self, folder: Path, versions: tuple[str, str], **settings: Any) -> None:
         self.folder, self.runs = folder, folder / "runs"
         self.runs.mkdir(parents=True)
@@ -51,16 +53,17 @@ class Stack:
         self.config = self._configure(settings)
         stack = native.Stack(self.config, ROOT, folder, State(folder / "state"), self.runs)
         self.parts = {part.name: part for part in stack.parts(*_programs(*versions))}
-        self.exporter, self.prometheus, self.alertmanager = (_server(self.parts[name]) for name in PARTS)
+        self.exporter, self.prometheus, self.alertmanager = (server(self.parts[name]) for name in PARTS)
         self._open = ExitStack()
 
     def _configure(self, settings: dict[str, Any]) -> Config:
-        ports = {name: free_port() for name in ("exporter", "prometheus", "alertmanager", "grafana")}
+        ports = {name: free_port() for name in (*self.names, "grafana")}
         receiver = {"name": "sink", "webhook": {"url": self.sink.url}}
-        config = {"runs": {"path": str(self.runs)}, "ports": ports, "receivers": [receiver], **settings}
+        ours = {"runs": {"path": str(self.runs)}, "ports": ports, "receivers": [receiver]}
+        config = {**ours, "discovery": {"ray": None}, **settings}  # no Ray of this machine
         path = self.folder / "config.yaml"
         path.write_text(yaml.safe_dump(config))
-        generate(path, self.folder, place=partial(OnThisMachine, parts=frozenset(PARTS)))
+        generate(path, self.folder, place=partial(OnThisMachine, parts=frozenset(self.names)))
         return load(path)
 
     def query(self, promql: str) -> list[dict[str, Any]]:
@@ -117,7 +120,7 @@ def _program(tool: Tool) -> Program:
     return Program(tool.server, (major, minor, patch), tool.options)
 
 
-def _server(part: Part) -> Server:
+def server(part: Part) -> Server:
     """The part as ``make up`` starts it."""
     assert part.web, f"{part.name} has no pages"
     ready = part.web.page(part.web.ready)

@@ -251,6 +251,22 @@ def test_a_trainer_that_resumes_after_a_crash_is_one_run_with_one_resume(
     assert found.value("rl_records_total", run="ppo") == 7
 
 
+def test_the_next_job_on_the_same_page_is_another_run_and_the_old_one_is_gone(
+    folder: Path, start: Start, trainer: Trainer
+) -> None:
+    trainer.begins()
+    trainer.insight.labels("maths", "ppo").set(0.1)
+    exporter = start("--path", folder, *trainer.flags())
+    exporter.until(has("maths/ppo"))
+    trainer.insight.labels("maths", "ppo").set(0.2)
+    exporter.until(lambda found: found.state("maths/ppo") == "running")
+    trainer.begins()
+    trainer.insight.labels("maths", "sft").set(0.1)
+
+    found = exporter.until(lambda found: found.state("maths/ppo") == "stopped", seconds=50)
+    assert found.state("maths/sft") == "running"
+
+
 # signs of life
 
 
@@ -260,6 +276,7 @@ class Told:
     name = "told"
     source = "prometheus_page"
     has_history = False
+    telling = frozenset({"ppo"})
 
     def __init__(self, *, is_trainer: bool) -> None:
         self.is_trainer = is_trainer
@@ -300,8 +317,8 @@ def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
     target.failing = failing
     wait_for(lambda: not failing or feed.poller.problem is not None)
     feed.stop()
-    (run,) = feed.roster.runs.values()
+    ((name, run),) = feed.roster.runs.items()
     judge, now = Judge(Silence(), 12 * 3600.0), time.monotonic()
 
     assert run.watched
-    assert [judge.state(run, feed.signs(run, now + later)) for later in (5.0, 60.0, 3600.0)] == states
+    assert [judge.state(run, feed.signs(name, run, now + later)) for later in (5.0, 60.0, 3600.0)] == states

@@ -106,7 +106,7 @@ def test_flags_say_what_is_read_and_where_it_is_served(folder: Path, start: Call
     exporter = start("--path", folder, "--port", port, "--listen", "127.0.0.1", port=port, STEPWATCH_PORT="1")
 
     exporter.until(has("a"))
-    assert exporter.end() == (0, f"http://127.0.0.1:{port}/metrics shows the runs of {folder}\n", "")
+    assert exporter.end() == (0, f"http://127.0.0.1:{port}/ shows the runs of {folder}\n", "")
 
 
 def test_variables_say_it_as_well(tmp_path: Path, start: Callable[..., Exporter]) -> None:

@@ -104,7 +104,7 @@ def test_a_file_of_another_version_counts_as_none(
     states: StateFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states.save(LOG, SAVED)
-    monkeypatch.setattr(statefile, "FORMAT", statefile.FORMAT + 1)
+    monkeypatch.setattr(statefile, "TITLE", "stepwatch-state 0")
 
     assert states.load(LOG) is None
 

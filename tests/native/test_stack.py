@@ -57,6 +57,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     assert installation.pids() == set()
     assert sorted(path.name for path in installation.state.iterdir()) == [
         "data",
+        "discovered",
         "logs",
         "remembered.json",
         "rendered",

@@ -3,14 +3,14 @@
 import sys
 import unittest
 
-from tests.real import distribution, docker, mlflow
+from tests.real import distribution, docker, mlflow, rl_insight
 from tests.real.tools import EVERYTHING
 
 try:
     distribution.install()
 except RuntimeError as problem:
     sys.exit(f"{problem}")
-for get in (*EVERYTHING, docker.prepare, mlflow.environment):
+for get in (*EVERYTHING, docker.prepare, mlflow.environment, rl_insight.environment):
     try:
         get()
     except unittest.SkipTest as reason:

@@ -9,6 +9,8 @@ import sys
 
 PACKAGES = {
     "busybox": "busybox-static",
+    "chromedriver": "chromium-driver",
+    "chromium": "chromium",
     "debootstrap": "debootstrap",
     "docker": "docker.io",
     "dockerd": "docker.io",

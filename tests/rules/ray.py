@@ -10,8 +10,9 @@ NODE = {"job": "ray", "instance": "c:44217"}
 OTHER_NODE = {"job": "ray", "instance": "d:44217"}
 
 
-def node_up(labels: Labels = NODE) -> str:
-    return selector("up", **labels, role="other")
+def node_up(labels: Labels = NODE, role: str = "other") -> str:
+    """Whether a part of Ray answers; ``role`` is ``ray`` if discovery found it."""
+    return selector("up", **labels, role=role)
 
 
 def killed(kind: str, name: str, labels: Labels = NODE) -> str:
@@ -85,9 +86,34 @@ LEAVES = (
         {11: [], 12: [NODE], 67: [NODE], 78: [NODE], 81: [], 140: []},
     ),
     by_the_minute(
-        "does not answer: TargetDown's",
+        "one of a job in config.yaml does not answer: TargetDown's",
         {node_up(): "1+0x9 0+0x100", MEMORY: "1e12+0x9 stale", RUN: LONG},
         {12: [], 60: []},
+    ),
+    by_the_minute(
+        "one of two that were found does not answer",
+        {node_up(role="ray"): "1+0x9 0+0x20 1+0x60", node_up(OTHER_NODE, role="ray"): LONG, RUN: LONG},
+        {11: [], 12: [NODE], 29: [NODE], 45: []},
+    ),
+    by_the_minute(
+        "all that were found end with their run",
+        {node_up(role="ray"): "1+0x9 0+0x60", RUN: "1+0x9 0+0x60"},
+        {12: [], 40: []},
+    ),
+    by_the_minute(
+        "one that was found does not answer, and the runs are never heard of again",
+        {node_up(role="ray"): "0+0x60", RUN: "1+0x5 stale"},
+        {2: [NODE], 15: [NODE], 27: []},
+    ),
+    by_the_minute(
+        "one that was found does not answer when a run begins",
+        {node_up(role="ray"): "0+0x60", RUN: "0+0x5 1+0x60"},
+        {7: [], 8: [NODE]},
+    ),
+    by_the_minute(
+        "one that was found does not answer, and the runs are not scraped for a minute",
+        {node_up(role="ray"): "0+0x60", RUN: "1 stale 1+0x60"},
+        {1: [], 2: [NODE]},
     ),
     by_the_minute("another target leaves", {node_up(): GONE, RUN: LONG}, {12: [], 60: []}),
     by_the_minute(

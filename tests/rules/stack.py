@@ -75,6 +75,10 @@ ONE_FAILURE = "0+0x11 1+0x200"
 """A counter that rises by one at second 60: it fires from 120 on, and is forgotten five minutes later."""
 
 
+def _up_of(role: str) -> str:
+    return selector("up", **ROLLOUT, role=role)
+
+
 def _instance(labels: Labels, **more: str) -> Labels:
     return {"instance": labels["instance"], **more}
 
@@ -125,7 +129,15 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
         ),
         Scenario("flaps", {NODE_UP: "0+0x50 1+0x1 0+0x50"}, {257: [], 502: []}),
         Scenario("the exporter has its own alert", {EXPORTER_UP: DOWN, POLLED: DOWN}, {602: []}),
-        Scenario("a rollout server has an alert of its own", {ROLLOUT_UP: DOWN, RUNNING: UP}, {602: []}),
+        *(
+            Scenario(
+                f"what has the role {role} has an alert of its own",
+                {_up_of(role): DOWN, RUNNING: UP},
+                {602: []},
+            )
+            for role in ("rollout", "ray", "trainer")
+        ),
+        Scenario("a role of the user's", {_up_of("other"): DOWN}, {302: [ROLLOUT]}),
     ),
     "RuleFailures": (
         Scenario("healthy", {FAILED_RULES: "3+0x200", MISSED: "2+0x200"}, {122: [], 602: []}),

@@ -11,6 +11,9 @@ from exporter.runs.notice import Say, to_log
 NAME = "panels.json"
 """It lies beside the settings."""
 
+USUAL = Path(__file__).parents[2] / "generated" / NAME
+"""Of a checkout; an image holds none, since the settings come from outside."""
+
 LARGEST_FILE = 4 * 1024 * 1024
 
 Mark = tuple[int, int, int] | None
@@ -19,10 +22,10 @@ Mark = tuple[int, int, int] | None
 class PanelFile:
     """Gives the panels of today. What cannot be read is told once, and the last good ones stay.
 
-    ``errors`` counts the files that could not be used. ``path``: ``None`` if no file is named.
+    ``errors`` counts the files that could not be used.
     """
 
-    def __init__(self, path: Path | None, say: Say = to_log) -> None:
+    def __init__(self, path: Path, say: Say = to_log) -> None:
         self.path = path
         self.errors = 0
         self._say = say
@@ -39,13 +42,13 @@ class PanelFile:
 
     def _mark(self) -> Mark:
         try:
-            status = self.path.stat() if self.path else None
+            status = self.path.stat()
         except OSError:
             return None
-        return (status.st_ino, status.st_mtime_ns, status.st_size) if status else None
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _take(self, mark: Mark) -> None:
-        if mark is None or self.path is None:
+        if mark is None:
             self._lack()
             return
         try:
@@ -59,9 +62,8 @@ class PanelFile:
             )
 
     def _lack(self) -> None:
-        where = f"{self.path} is not there" if self.path else "no file of panels is named (--panels)"
         left = "curves are shown without limits" if self._panels is BARE else "the panels of before stay"
-        self._say(f"{where}: {left}. Cure: run python generate.py, which writes it.")
+        self._say(f"{self.path} is not there: {left}. Cure: run python generate.py, which writes it.")
 
 
 def _content(path: Path) -> bytes:

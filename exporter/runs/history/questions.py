@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from exporter.drawing.chart import SEVERITIES
+from exporter.drawing.severity import rank
 from exporter.exposition import escape
 from exporter.runs.history.panels import Asked
 from exporter.runs.history.shapes import Episode, Firing, Point
@@ -150,8 +150,7 @@ def _firing(alert: Mapping[str, Any]) -> Firing:
 
 
 def _urgency(alert: Firing) -> tuple[int, str]:
-    known = alert.severity in SEVERITIES
-    return SEVERITIES.index(alert.severity) if known else len(SEVERITIES), alert.name
+    return rank(alert.severity), alert.name
 
 
 def _union(asked: Sequence[Asked]) -> str:

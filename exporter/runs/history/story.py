@@ -31,11 +31,11 @@ class Story:
 
     Args:
         views: Gives them.
-        panels: The file of panels, if there is one.
+        panels: The file of panels.
         url: Of the Prometheus that watches them, if there is one.
     """
 
-    def __init__(self, views: Views, panels: Path | None, url: str | None) -> None:
+    def __init__(self, views: Views, panels: Path, url: str | None) -> None:
         self._views = views
         self._file = PanelFile(panels)
         self._prometheus = Prometheus(url, lambda: self._file.panels().asked, self._spans)

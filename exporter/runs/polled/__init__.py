@@ -11,13 +11,15 @@ class Target(Protocol):
     """What is polled. ``name`` is the user's word for it, ``source`` the label of its runs.
 
     ``has_history``: the first poll brings all that was ever logged. ``is_trainer``: it is the trainer
-    itself that answers, so that its silence means something.
+    itself that answers, so that its silence means something. ``telling``: the runs that a trainer's
+    last answer told of.
     """
 
     name: str
     source: str
     has_history: bool
     is_trainer: bool
+    telling: frozenset[str]
 
     def poll(self) -> list[Event]:
         """What is new since the last call that succeeded.

@@ -16,9 +16,13 @@ _ACCEPT = "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.9,text/plain;versio
 
 @dataclass(slots=True)
 class _Seen:
-    """What a page said of a run at its last step. ``totals``: ``None`` before the first look."""
+    """What a page said of a run at its last step. ``totals``: ``None`` before the first look.
+
+    ``told``: the page counts the steps, not we.
+    """
 
     step: int = 0
+    told: bool = False
     fingerprint: dict[str, str] = field(default_factory=dict)
     totals: dict[str, Total] | None = None
 
@@ -49,6 +53,7 @@ class Page:
         self.name = web.shown(url)
         self._url, self._step, self._timeout = url, step, timeout
         self._run = run or urlsplit(self.name).netloc
+        self.telling: frozenset[str] = frozenset()
         self._seen: dict[str, _Seen] = {}
 
     def poll(self) -> list[Event]:
@@ -57,14 +62,18 @@ class Page:
         Raises:
             PollError: there is no such page now, or no such step metric on it.
         """
-        runs = self._found(web.get(self._url, {"Accept": _ACCEPT}, self._timeout))
+        runs = self._read()
         if runs and self._step and not any(found.counter(self._step) for found in runs.values()):
             raise PollError(
                 f"{self.name} has a trainer's metrics, but no {self._step!r}, which is to count the steps. "
                 "Cure: name a metric of that page, or none."
             )
+        self.telling = frozenset(runs)
         records = (self._record(run, found) for run, found in runs.items())
         return [record for record in records if record is not None]
+
+    def _read(self) -> dict[str, Found]:
+        return self._found(web.get(self._url, {"Accept": _ACCEPT}, self._timeout))
 
     def _found(self, answer: Answer) -> dict[str, Found]:
         try:
@@ -82,10 +91,10 @@ class Page:
         step = self._counted(found, seen) if counter is None else _step(found.values.pop(counter))
         if seen.totals is None and not step:
             seen.totals = found.totals
-        if not step or (counter is not None and step == seen.step):
+        if not step or (counter is not None and seen.told and step == seen.step):
             return None
         values = found.values | _means(found.totals, seen.totals)
-        seen.step, seen.totals = step, found.totals
+        seen.step, seen.told, seen.totals = step, counter is not None, found.totals
         return Record(step, values, run=run)
 
     def _counted(self, found: Found, seen: _Seen) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from threading import Event as Flag
 from threading import Thread
 
+from exporter.runs.health import Polled
+from exporter.runs.notice import Say
 from exporter.runs.polled import Target
 from exporter.runs.polled.web import PollError
 from exporter.runs.record import Event
@@ -19,7 +21,7 @@ class Poller:
     """Polls from ``start`` until ``stop``.
 
     ``problem`` says why the last attempt failed, ``answered`` is when one last succeeded, in seconds
-    of the steady clock, ``answered_at`` the same since the epoch, and ``errors`` counts the failures.
+    of the steady clock, ``answered_at`` the same since the epoch. ``answers`` and ``errors`` count both.
 
     Args:
         target: What is polled.
@@ -32,7 +34,8 @@ class Poller:
         self.problem: str | None = None
         self.answered: float | None = None
         self.answered_at: float | None = None
-        self.errors = 0
+        self.answers = self.errors = 0
+        self._told: str | None = None
         self._interval = interval
         self._take = take
         self._stop = Flag()
@@ -46,6 +49,18 @@ class Poller:
     def stop(self) -> None:
         """Have it end, at once; a request that is under way ends by itself, and what it brings is dropped."""
         self._stop.set()
+
+    def polled(self) -> Polled:
+        """How the polls went so far."""
+        target = self.target
+        return Polled(target.name, target.source, self.problem is None, self.errors, self.answered_at)
+
+    def tell(self, say: Say) -> None:
+        """Tell why the target gives no answer, once for each reason."""
+        problem = self.problem
+        if problem is not None and problem != self._told:
+            say(problem)
+        self._told = problem
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -63,6 +78,7 @@ class Poller:
             if not self._stop.is_set():
                 self.problem, self._pause = None, self._interval
                 self.answered, self.answered_at = time.monotonic(), time.time()
+                self.answers += 1
                 self._take(events)
 
     def _failed(self, problem: str) -> None:

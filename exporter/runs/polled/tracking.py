@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from exporter.runs import tokenfile
 from exporter.runs.polled import web
 from exporter.runs.polled.web import PollError, RefusedError
+from exporter.runs.tokenfile import TokenFileError
 
 _PAGE = 500
 """Entries asked for at a time."""
@@ -147,15 +149,9 @@ class Tracking:
 
     def _token(self) -> str:
         try:
-            token = Path(self._token_file or "").read_text("ascii").strip()
-        except OSError as problem:
-            reason = problem.strerror or type(problem).__name__
-            raise PollError(f"The token file {self._token_file} cannot be read: {reason}.") from None
-        except ValueError:
-            token = ""
-        if not token.isprintable() or not token or " " in token:
-            raise PollError(f"The token file {self._token_file} holds no token. Expected one word.")
-        return token
+            return tokenfile.read(Path(self._token_file or ""))
+        except TokenFileError as problem:
+            raise PollError(str(problem)) from None
 
 
 def _next_page(answer: Mapping[str, Any], page: str) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from exporter.runs.record import Event, Record
 from exporter.runs.sources.endings import ending
 from exporter.runs.sources.python_dict import Dicts, Values
+from exporter.runs.sources.servers import servers
 from exporter.runs.sources.terminal import pieces
 from exporter.runs.sources.whole import Whole
 
@@ -44,6 +45,8 @@ class Slime(Whole):
                 found = _LINE.search(before)
                 if found and any(key.startswith(_KEYS) for key in values):
                     yield self._record(found[1], int(found[2]), values)
+        if told := servers(line):
+            yield told
         if ended := ending(line):
             yield ended
 

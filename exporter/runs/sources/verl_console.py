@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
 from exporter.runs.sources.endings import HINTS, ending
+from exporter.runs.sources.servers import servers
 from exporter.runs.sources.whole import Whole
 
 TERMINAL_CUT = 4096
@@ -50,6 +51,8 @@ class VerlConsole(Whole):
             line = line[: found.start()] + line[end:]
         if _WORTH_A_LOOK.search(line):
             yield from _said(line)
+        if told := servers(line):
+            yield told
 
 
 def _end(found: re.Match[bytes]) -> int:

@@ -1,0 +1,24 @@
+"""The light page: runs, curves and alerts for those without Grafana. No script, nothing from elsewhere."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from exporter.runs.history.shapes import RunStory, RunSummary, Series
+
+
+class Story(Protocol):
+    """What is known of the runs; asked in the server's thread, so that it must never wait."""
+
+    @property
+    def prometheus(self) -> str:
+        """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
+
+    def runs(self) -> list[RunSummary]:
+        """All that are shown."""
+
+    def run(self, name: str) -> RunStory | None:
+        """One of them; ``None`` if there is none of that name."""
+
+    def series(self, name: str, signal: str) -> Series | None:
+        """A signal of a run; ``None`` if there is no such run, or it does not log the signal."""

@@ -1,0 +1,116 @@
+"""A run as the pages show it: how bad it is, and what is to be said about that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from exporter.drawing.severity import SEVERITIES, rank
+from exporter.runs.history.shapes import Firing, Health, RunSummary
+from exporter.runs.light import words
+
+ENDED_BADLY = {
+    "failed": ("critical", "Its log holds the error that ended it."),
+    "vanished": ("critical", "Its process is gone before the end."),
+    "stopped": ("warning", "It is silent, and nothing says how it ended."),
+}
+"""States that are bad whether or not Prometheus could tell of it: how bad, and why."""
+
+
+ALSO = " Also firing: "
+"""So begins what a message says at its end and a page shows itself: the run's other alerts."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A run, and how long ago its last step was, in words: as long as they are the same nothing changed."""
+
+    run: RunSummary
+    age: str
+
+    @classmethod
+    def of(cls, run: RunSummary) -> Card:
+        """The card of a run as it is told now."""
+        age = "" if run.age_seconds is None else words.span(run.age_seconds)
+        return cls(replace(run, age_seconds=None), age)
+
+    @property
+    def calm(self) -> bool:
+        """Nobody need look at a run that came to its end."""
+        return self.run.state == "finished"
+
+    @property
+    def severity(self) -> str:
+        """The worst that is to be said of it; empty if nothing is."""
+        if self.calm:
+            return ""
+        told = {alert.severity for alert in self.run.firing} | {health.state for health in self.run.healths}
+        told.add(ENDED_BADLY.get(self.run.state, ("", ""))[0])
+        return next((severity for severity in SEVERITIES if severity in told), "")
+
+    @property
+    def ending(self) -> str:
+        """How it came to a bad end, in words; empty if it did not, or an alert tells of it."""
+        told = any(alert.name == f"Run{self.run.state.title()}" for alert in self.run.firing)
+        return "" if told else ENDED_BADLY.get(self.run.state, ("", ""))[1]
+
+    @property
+    def firing(self) -> list[Firing]:
+        """Its alerts, the worst first; those that outlast a run that came to its end are no news any more."""
+        news = (alert for alert in self.run.firing if not self.calm or alert.severity == "info")
+        return sorted(news, key=lambda alert: (rank(alert.severity), alert.name))
+
+    def told(self, *, whole: bool) -> list[Firing]:
+        """Those told in full: the worst, or ``whole`` all that no worse one of their topic mutes."""
+        if whole:
+            return [alert for alert in self.firing if not self._is_muted(alert)]
+        worst = min((rank(alert.severity) for alert in self.firing), default=0)
+        return [alert for alert in self.firing if rank(alert.severity) == worst]
+
+    def named(self, *, whole: bool) -> str:
+        """The names of all others."""
+        told = self.told(whole=whole)
+        return ", ".join(dict.fromkeys(alert.name for alert in self.firing if alert not in told))
+
+    def _is_muted(self, alert: Firing) -> bool:
+        worse = (other for other in self.firing if rank(other.severity) < rank(alert.severity))
+        return any(other.topic == alert.topic for other in worse)
+
+    @property
+    def diagnoses(self) -> list[Health]:
+        """Signals out of range that none of its alerts has told of."""
+        bad = [health for health in self.run.healths if health.state in SEVERITIES and not self.calm]
+        return sorted(
+            (health for health in bad if not self._is_told(health)), key=lambda bad: rank(bad.state)
+        )
+
+    def _is_told(self, health: Health) -> bool:
+        return any(alert.summary and alert.summary in health.diagnosis for alert in self.run.firing)
+
+
+def description(alert: Firing) -> str:
+    """What the alert says of itself."""
+    return alert.description.partition(ALSO)[0]
+
+
+def ordered(runs: Iterable[RunSummary]) -> list[Card]:
+    """The worst first, then what goes well, then what is finished, the latest of these first."""
+
+    def key(run: RunSummary) -> tuple[bool, int, float, str]:
+        card = Card.of(run)
+        return card.calm, rank(card.severity), (run.age_seconds or 0.0) * card.calm, run.name
+
+    return [Card.of(run) for run in sorted(runs, key=key)]
+
+
+def counted(cards: Iterable[Card]) -> str:
+    """How many there are of each kind, in words."""
+    told = [("finished" if card.calm else card.severity) for card in cards]
+    kinds = {
+        "critical": told.count("critical"),
+        "with a warning": told.count("warning"),
+        "fine": told.count("info") + told.count(""),
+        "finished": told.count("finished"),
+    }
+    parts = [f"{count} {kind}" for kind, count in kinds.items() if count]
+    return f"{words.count(len(told), 'run')}: {', '.join(parts)}."

@@ -1,0 +1,90 @@
+"""The pages as HTML, from their templates."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from exporter.drawing import pages, severity
+from exporter.drawing.chart import Chart
+from exporter.drawing.curve import thinned
+from exporter.runs.history.shapes import RunStory
+from exporter.runs.light import links, words
+from exporter.runs.light.card import Card, counted, description
+from exporter.runs.light.gauge import gauge
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+SECONDS = 10
+"""Between two looks at a page that refreshes itself: time to read, and soon enough for steps of seconds."""
+
+
+class Pages:
+    """Makes pages. ``watched`` are the folders in which runs are looked for."""
+
+    def __init__(self, watched: Sequence[str]) -> None:
+        self._environment = pages.environment(TEMPLATES)
+        self._environment.globals |= {
+            "links": links,
+            "words": words,
+            "gauge": gauge,
+            "description": description,
+            "look": severity.look,
+            "watched": watched,
+            "seconds": SECONDS,
+        }
+        style = self._environment.get_template("style.css.j2").render()
+        self._environment.globals["style"] = Markup(style)  # noqa: S704  (nothing in it is from outside)
+        digest = b64encode(sha256(style.encode()).digest()).decode()
+        self.style, self.seconds = f"sha256-{digest}", SECONDS
+
+    def runs(self, cards: Sequence[Card], trouble: str, as_of: str) -> bytes:
+        """All runs; ``trouble`` is what keeps Prometheus from telling of alerts.
+
+        ``as_of`` is the time in words, for a page that does not refresh itself.
+        """
+        return self._made("runs", "./", cards=cards, counted=counted(cards), trouble=trouble, as_of=as_of)
+
+    def run(self, card: Card, story: RunStory, trouble: str, as_of: str) -> bytes:
+        """One run, with its curves."""
+        return self._made(
+            "run",
+            "../",
+            card=card,
+            charts=[drawn for chart in story.charts if (drawn := drawable(chart)).curves],
+            episodes=story.episodes,
+            rows=story.rows,
+            signals=signals(story),
+            trouble=trouble,
+            as_of=as_of,
+        )
+
+    def unknown(self, name: str, near: Sequence[str]) -> bytes:
+        """There is no run of that name."""
+        return self._made("unknown", "../", name=name, near=near)
+
+    def _made(self, template: str, root: str, **told: Any) -> bytes:
+        page = self._environment.get_template(f"{template}.html.j2").render(told, root=root)
+        return page.encode("utf-8", "backslashreplace")
+
+
+def drawable(chart: Chart) -> Chart:
+    """With as many points as can be seen, and without lines that have none."""
+    curves, limits = (
+        tuple(line for each in lines if (line := thinned(each)).pieces)
+        for lines in (chart.curves, chart.limits)
+    )
+    return replace(chart, curves=curves, limits=limits)
+
+
+def signals(story: RunStory) -> list[str]:
+    """All that any of the last steps tells, what everybody looks at first."""
+    told = {signal for row in story.rows for signal in row.values}
+    first = [health.signal for health in story.summary.healths if health.signal in told]
+    return [*first, *sorted(told - set(first))]

@@ -1,0 +1,97 @@
+"""What is answered to those who look at runs, by path."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, unquote
+
+from exporter.message import Answer, Request, text
+from exporter.routes import Table
+from exporter.runs.light import Story, links, words
+from exporter.runs.light.api import Api
+from exporter.runs.light.card import Card, ordered
+from exporter.runs.light.headers import headers
+from exporter.runs.light.kept import Kept
+from exporter.runs.names import nearest
+
+if TYPE_CHECKING:
+    from exporter.runs.light.pages import Pages
+
+ICON = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
+    b'<path d="M1 12h4V8h4V4h6" fill="none" stroke="#1a6fc0" stroke-width="3"/></svg>'
+)
+
+
+class Light:
+    """The pages and their JSON. ``watched`` are the folders in which runs are looked for."""
+
+    def __init__(self, story: Story, watched: Sequence[str]) -> None:
+        self._story = story
+        self._watched = watched
+        self._kept = Kept()
+
+    def routes(self) -> Table:
+        """By path."""
+        return {
+            "/": {"GET": self._runs},
+            "/run/*": {"GET": self._run},
+            "/icon.svg": {"GET": lambda _: Answer("200 OK", "image/svg+xml", ICON, headers())},
+            **Api(self._story).routes(),
+        }
+
+    @cached_property
+    def _pages(self) -> Pages:
+        # templates weigh 8 MB, which nobody need pay who looks at no page
+        made: Pages = import_module("exporter.runs.light.pages").Pages(self._watched)
+        return made
+
+    def _runs(self, request: Request) -> Answer:
+        cards, trouble, as_of = ordered(self._story.runs()), self._story.prometheus, _as_of(request)
+
+        def make() -> Answer:
+            return self._html("200 OK", self._pages.runs(cards, trouble, as_of), refreshed=not as_of)
+
+        return self._kept.answer(("", not as_of), (cards, trouble, as_of), make)
+
+    def _run(self, request: Request) -> Answer:
+        if "/" in request.name:
+            return _whole(request)
+        name, trouble, as_of = unquote(request.name), self._story.prometheus, _as_of(request)
+        story = self._story.run(name)
+        if story is None:
+            return self._unknown(name)
+        card = Card.of(story.summary)
+
+        def make() -> Answer:
+            return self._html("200 OK", self._pages.run(card, story, trouble, as_of), refreshed=not as_of)
+
+        basis = card, story.episodes, story.rows, trouble, as_of
+        return self._kept.answer((name, not as_of), basis, make)
+
+    def _unknown(self, name: str) -> Answer:
+        near = nearest(name, [run.name for run in self._story.runs()])
+        return self._html("404 Not Found", self._pages.unknown(name, near), refreshed=False)
+
+    def _html(self, status: str, page: bytes, *, refreshed: bool) -> Answer:
+        told = headers(self._pages.style)
+        if refreshed:
+            told = (*told, ("Refresh", str(self._pages.seconds)))
+        return Answer(status, "text/html; charset=utf-8", page, told)
+
+
+def _whole(request: Request) -> Answer:
+    """Leads to the same run with its slashes escaped, since links are relative to the page."""
+    up = "../" * (request.name.count("/") + 1)
+    query = f"?{request.query}" if request.query else ""
+    link = f"{up}{links.page(unquote(request.name))}{query}"
+    return text("302 Found", f"{link}\n", ("Location", link), *headers())
+
+
+def _as_of(request: Request) -> str:
+    """The time, if the page shall not refresh itself."""
+    return words.clock(time.time()) if parse_qs(request.query).get("refresh") == ["off"] else ""

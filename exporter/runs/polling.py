@@ -1,0 +1,35 @@
+"""What watches runs that are polled: one page or server, or pages that come and go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from exporter.runs.health import Health, Polled
+from exporter.runs.notice import Say
+from exporter.runs.roster import Roster
+from exporter.runs.run import Run
+from exporter.runs.views import Signs
+
+
+class Polling(Protocol):
+    """Runs that are polled: what tells of them is called ``name``, and its ``place`` is no file."""
+
+    name: str
+    place: Path
+    roster: Roster
+
+    def start(self) -> None:
+        """Begin to poll."""
+
+    def signs(self, name: str, run: Run, now: float) -> Signs:
+        """Signs of life of a run; ``now`` in seconds of the steady clock."""
+
+    def polled(self) -> list[Polled]:
+        """How the polls went so far."""
+
+    def tell(self, say: Say) -> None:
+        """Tell what gives no answer, once for each reason."""
+
+    def save(self, health: Health) -> None:
+        """Keep what the next start could not ask for, if it changed since the last time."""

@@ -1,0 +1,60 @@
+"""Labels that a client gives its servers: few, short, and none of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from exporter.runs.registered.refusal import RefusedError
+
+OURS = frozenset({"job", "instance", "role", "severity", "topic"})
+"""Rules and messages tell servers apart by these."""
+
+MOST = 8
+LONGEST_NAME = 64
+LONGEST_VALUE = 100
+"""Characters; Prometheus keeps each label's text for as long as the series."""
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def checked(found: Any, where: str) -> dict[str, str]:
+    """The labels of an object in the body; numbers become text.
+
+    Args:
+        found: What stands in the body; ``None`` is no labels.
+        where: Its place there.
+
+    Raises:
+        RefusedError: it is no object, or holds what a label may not.
+    """
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise _refused(f"{where} is no object", 'an object such as {"replica": "0"}')
+    if len(found) > MOST:
+        raise _refused(f"{where} has {len(found)} labels", f"at most {MOST}")
+    return {_name(name, where): _value(value, f"{where}.{name}") for name, value in found.items()}
+
+
+def _name(name: str, where: str) -> str:
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name) or name.startswith("__"):
+        raise _refused(
+            f"{where} has a label {name[:LONGEST_NAME]!r}",
+            f"names of letters, digits and _, at most {LONGEST_NAME}, that begin with no digit and no __",
+        )
+    if name in OURS:
+        raise _refused(f"{where} has a label {name!r}, which Stepwatch gives", "another name")
+    return name
+
+
+def _value(value: Any, where: str) -> str:
+    text = value if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else None
+    if text is None or not text.isprintable() or len(text) > LONGEST_VALUE:
+        raise _refused(f"{where} is no label", f"at most {LONGEST_VALUE} printable characters, or a number")
+    return text
+
+
+def _refused(fault: str, expected: str) -> RefusedError:
+    return RefusedError("labels", "400 Bad Request", f"{fault}. Expected: {expected}.")

@@ -1,0 +1,99 @@
+"""The file that keeps registrations over a restart, since clients register once and never again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from exporter.runs import sealed
+from exporter.runs.notice import Say
+from exporter.runs.registered.table import MOST, Registration
+from exporter.runs.rollouts.address import AddressError, Allowed
+
+NAME = "registrations.state"
+ASIDE = "registrations.aside"
+TITLE = "stepwatch-registrations 1"
+
+MOST_BYTES = 8 * 1024 * 1024
+
+
+class Ledger:
+    """Loads and saves; ``None`` as folder keeps nothing. ``errors`` counts what could not be."""
+
+    def __init__(self, folder: Path | None, allowed: Allowed, say: Say) -> None:
+        self.errors = 0
+        self._folder, self._allowed, self._say = folder, allowed, say
+        self._failing = self._told = False
+
+    def load(self) -> list[Registration]:
+        """What was registered. A file that is not as it was written is kept aside, and all begins anew."""
+        if self._folder is None:
+            return []
+        try:
+            body = sealed.read(self._folder / NAME, TITLE, MOST_BYTES)
+        except FileNotFoundError:
+            return []
+        except OSError as problem:
+            self._failed(
+                f"{self._folder / NAME} cannot be read: {problem.strerror}. Registrations begin anew."
+            )
+            return []
+        if body is None:
+            self._lay_aside(self._folder)
+            return []
+        return list(self._allowed_ones(json.loads(body)))
+
+    def save(self, known: Iterable[Registration]) -> bool:
+        """Write what is registered now; returns whether that worked."""
+        if self._folder is None:
+            self._tell_that_nothing_is_kept()
+            return True
+        body = json.dumps([asdict(one) for one in known]).encode()
+        try:
+            sealed.write(self._folder / NAME, TITLE, body)
+        except OSError as problem:
+            if not self._failing:
+                self._failed(
+                    f"{self._folder / NAME} cannot be written: {problem.strerror}. "
+                    "A restart forgets what is registered. It is tried again."
+                )
+            self._failing = True
+            return False
+        self._failing = False
+        return True
+
+    def _tell_that_nothing_is_kept(self) -> None:
+        if not self._told:
+            self._say("Registrations are kept in memory only. Cure: name a folder with --state-dir.")
+        self._told = True
+
+    def _allowed_ones(self, kept: list[dict[str, Any]]) -> Iterator[Registration]:
+        """Those that may be read by the settings of today, which may be others than before."""
+        ones = [Registration(**fields) for fields in kept[:MOST]]
+        yield from (one for one in ones if self._is_allowed(one.address))
+
+    def _is_allowed(self, address: str) -> bool:
+        try:
+            self._allowed.checked(address)
+        except AddressError as problem:
+            self._say(f"A registered server is left out: {problem}.")
+            return False
+        return True
+
+    def _lay_aside(self, folder: Path) -> None:
+        aside = folder / ASIDE
+        try:
+            (folder / NAME).replace(aside)
+        except OSError:
+            aside = folder / NAME
+        self._failed(
+            f"{folder / NAME} is not as Stepwatch wrote it. It is kept as {aside}, "
+            "and registrations begin anew. Cure: none is needed for jobs that start from now on."
+        )
+
+    def _failed(self, words: str) -> None:
+        self.errors += 1
+        self._say(words)

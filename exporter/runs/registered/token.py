@@ -1,0 +1,65 @@
+"""The token that clients must show to register, where one is asked for."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Mapping
+from pathlib import Path
+
+from exporter.runs import tokenfile
+from exporter.runs.registered.refusal import RefusedError
+from exporter.runs.tokenfile import TokenFileError
+
+ASK = ("WWW-Authenticate", 'Basic realm="Stepwatch"')
+
+
+class Token:
+    """The one in a file, which is read at each request: a new one holds at once.
+
+    A client shows it as ``Authorization: Bearer``, or as the password of ``Basic``, which is what
+    becomes of ``http://any:TOKEN@host``. Without a file everybody is let in.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def require(self, headers: Mapping[str, str]) -> None:
+        """Let a request pass.
+
+        Raises:
+            RefusedError: it shows no such token, or the file cannot be used.
+        """
+        if self.path is None:
+            return
+        try:
+            token = tokenfile.read(self.path)
+        except TokenFileError as problem:
+            words = f"{problem} Nobody can register meanwhile."
+            raise RefusedError("token_file", "503 Service Unavailable", words) from None
+        if not hmac.compare_digest(_shown(headers.get("authorization", "")), token.encode()):
+            words = "A token is asked for. Expected: http://any:TOKEN@host:port as the server's address."
+            raise RefusedError("token", "401 Unauthorized", words, ASK)
+
+    def problem(self) -> str | None:
+        """What is wrong with the file now, in words."""
+        if self.path is None:
+            return None
+        try:
+            tokenfile.read(self.path)
+        except TokenFileError as problem:
+            return f"{problem} Nobody can register meanwhile."
+        return tokenfile.open_to_all(self.path)
+
+
+def _shown(authorization: str) -> bytes:
+    """The token that a header shows; empty if none."""
+    scheme, _, word = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return word.strip().encode()
+    if scheme.lower() != "basic":
+        return b""
+    try:
+        return base64.b64decode(word.strip(), validate=True).partition(b":")[2]
+    except ValueError:
+        return b""

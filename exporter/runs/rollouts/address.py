@@ -1,0 +1,66 @@
+"""Which addresses Prometheus may be sent to: an IP address and a port, within the allowed networks.
+
+No names: what a name stands for can change after it was checked. No scheme and no path either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+USUAL = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+"""Loopback and private networks (RFC 1918, RFC 4193).
+
+Link-local addresses are no part of it, since clouds answer there with a machine's credentials, nor is
+100.64.0.0/10 (RFC 6598), which belongs to the provider of a network and not to its user.
+"""
+
+LOCALHOST = "127.0.0.1"
+LONGEST = 60
+"""Characters: an IPv6 address has at most 39, in brackets and with a port 47."""
+
+_SHAPE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
+
+
+class AddressError(ValueError):
+    """Raised for what is no address, or none that is allowed; its text says what was expected."""
+
+
+class Allowed:
+    """The networks that targets may lie in."""
+
+    def __init__(self, networks: Iterable[str] = USUAL) -> None:
+        self._networks = tuple(map(ip_network, networks))
+
+    def checked(self, text: str) -> str:
+        """The address and port in their one usual spelling.
+
+        Raises:
+            AddressError: it is none, or lies in no allowed network.
+        """
+        host, port = _parts(text)
+        if not any(host in network for network in self._networks):
+            raise AddressError(
+                f"{text} lies in none of the allowed networks. "
+                "Cure: add its network to discovery.allow in config.yaml, if it is yours"
+            )
+        return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
+
+
+def _parts(text: str) -> tuple[IPv4Address | IPv6Address, int]:
+    found = _SHAPE.fullmatch(text) if len(text) <= LONGEST else None
+    try:
+        host = _host(found[1] or found[2]) if found else None
+    except ValueError:
+        host = None
+    port = int(found[3]) if found else 0
+    if host is None or host.is_unspecified or host.is_multicast or not 0 < port < 65536:
+        raise AddressError(f"{text[:LONGEST]!r} is no IP address with a port, such as 10.0.0.7:8000")
+    return host, port
+
+
+def _host(text: str) -> IPv4Address | IPv6Address:
+    host = ip_address(LOCALHOST if text == "localhost" else text)
+    mapped = host.ipv4_mapped if isinstance(host, IPv6Address) else None
+    return mapped or host

@@ -1,0 +1,44 @@
+"""Lets pass what may become a target. What goes wrong in finding servers is counted, and told once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from exporter.runs.notice import Say, to_log
+from exporter.runs.rollouts.address import AddressError, Allowed
+
+MOST = 5000
+"""Addresses of one list, and targets in all: more than any cluster has."""
+
+MOST_TOLD = 1000
+"""Texts that are remembered as told: whoever makes up addresses without end fills no memory."""
+
+
+class Gate:
+    """``counts`` what was refused, by source and reason."""
+
+    def __init__(self, allowed: Allowed, say: Say = to_log) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._allowed, self._say = allowed, say
+        self._told: set[str] = set()
+
+    def passed(self, source: str, place: object, addresses: Sequence[str]) -> tuple[str, ...]:
+        """Those of a list that are allowed, each once. ``place`` is where the list stands."""
+        if len(addresses) > MOST:
+            self.note(source, "too_many", f"{place} lists {len(addresses)} servers; the first {MOST} count")
+        return tuple(dict.fromkeys(self._allowed_of(source, place, addresses[:MOST])))
+
+    def _allowed_of(self, source: str, place: object, addresses: Iterable[str]) -> Iterable[str]:
+        for address in addresses:
+            try:
+                yield self._allowed.checked(address)
+            except AddressError as problem:  # noqa: PERF203  (one bad address must not end the list)
+                self.note(source, "address", f"{place}: {problem}")
+
+    def note(self, source: str, reason: str, words: str) -> None:
+        """Count it; ``words`` say where, what, and the cure."""
+        self.counts[source, reason] += 1
+        if words not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(words)
+            self._say(f"{source}: {words}.")

@@ -1,0 +1,68 @@
+"""Ray's own list of its targets: nodes, autoscaler and dashboard.
+
+The dashboard of the head node writes it every five seconds, by renaming; since some release the path in
+Ray's folder is a link into the folder of the session.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from exporter.runs.rollouts.document import DamagedError, Document
+from exporter.runs.rollouts.gate import Gate
+from exporter.runs.rollouts.links import Root
+from exporter.runs.rollouts.target import RAY, Target
+
+NAME = "ray_file"
+USUAL = "prom_metrics_service_discovery.json"
+"""Its name in Ray's folder."""
+
+STALE_SECONDS = 60.0
+"""A list that was not written for that long is that of a cluster which has ended."""
+
+_LABELS = {"job": RAY, "role": RAY}
+
+
+class RayFile:
+    """The list in Ray's folder."""
+
+    name = NAME
+
+    def __init__(self, path: Path, gate: Gate, root: Root) -> None:
+        self._document = Document(path, NAME, addresses, gate, root)
+
+    @property
+    def read(self) -> float | None:
+        """When it was last in good order."""
+        return self._document.read
+
+    def targets(self) -> Iterator[Target]:
+        self._document.look()
+        over = not self._document.there or time.time() - self._document.written > STALE_SECONDS
+        for address in self._document.addresses:
+            yield Target(address, _LABELS, source=NAME, over=over)
+
+
+def addresses(content: bytes) -> list[str]:
+    """The targets of all groups.
+
+    Raises:
+        DamagedError: it is no list of targets, or only a part of one.
+    """
+    if not content.strip():
+        raise DamagedError("is empty")
+    try:
+        groups = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise DamagedError(f"is no JSON ({error})") from error
+    try:
+        found = [target for group in groups for target in group["targets"]]
+    except (TypeError, KeyError) as error:
+        raise DamagedError('is no list of targets, such as [{"targets": ["10.0.0.7:8080"]}]') from error
+    if not all(isinstance(target, str) for target in found):
+        raise DamagedError("lists a target that is no text")
+    return found

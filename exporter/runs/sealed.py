@@ -1,0 +1,39 @@
+"""Small files of Stepwatch's own: written as a whole, and believed only as they were written."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+
+def write(path: Path, title: str, body: bytes) -> None:
+    """Write atomically: a reader, or a crash, finds the old content or the new one.
+
+    Args:
+        path: Of the file; its folder is made if need be.
+        title: What the file is, and in which format.
+        body: What it holds.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".new")
+    scratch.write_bytes(_seal(title, body) + b"\n" + body)
+    scratch.replace(path)
+
+
+def read(path: Path, title: str, most: int = -1) -> bytes | None:
+    """What the file holds; ``None`` if it is not as it was written, or longer than ``most`` bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        seal, _, body = file.read(most).partition(b"\n")
+    return body if seal == _seal(title, body) else None
+
+
+def _seal(title: str, body: bytes) -> bytes:
+    """The first line: what the file is, and what its content must add up to."""
+    return f"{title} {sha256(body).hexdigest()}".encode()

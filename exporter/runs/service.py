@@ -1,0 +1,114 @@
+"""The run exporter as a whole: its parts, put together as the options say."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from exporter.routes import Routes
+from exporter.runs import site
+from exporter.runs.history.story import Story
+from exporter.runs.lifecycle import Silence
+from exporter.runs.light.site import Light
+from exporter.runs.notice import to_log
+from exporter.runs.raw import RawRule
+from exporter.runs.registered.api import Api
+from exporter.runs.registered.ledger import Ledger
+from exporter.runs.registered.registry import Registry
+from exporter.runs.registered.token import Token
+from exporter.runs.rollouts import ray, verl
+from exporter.runs.rollouts.discovery import Discovery
+from exporter.runs.rollouts.gate import Gate
+from exporter.runs.rollouts.in_logs import InLogs
+from exporter.runs.rollouts.links import Root
+from exporter.runs.rollouts.target import Source
+from exporter.runs.rollouts.way import Way
+from exporter.runs.run import Options
+from exporter.runs.serving import Serving
+from exporter.runs.watch import Settings, Watch
+from exporter.server import Server
+
+MOST_BODY = 1 << 16
+"""Bytes of a request."""
+
+
+class Service:
+    """Watches runs, finds servers, and answers; ``look`` is called again and again.
+
+    ``panels`` is the file of panels. Raises ``OSError`` if it cannot listen.
+    """
+
+    def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
+        self._registry = Registry(Ledger(options.state_dir, options.discovery_allow, to_log))
+        self._watch = Watch(_settings(options, self._registry), stopped=stopped)
+        self._story = Story(self._watch.views, panels, options.prometheus_url)
+        self._discovery = _discovery(options, self._watch, self._registry)
+        api = _api(options, self._registry)
+        light = Light(self._story, options.path)
+        own = site.table(self._watch.metrics, self._watch.mark)
+        routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
+        server = Server((options.listen, options.port), routes, MOST_BODY)
+        told = (server, self._story, self._discovery, api, self._registry, self._watch.trainers)
+        self._watch.health.others += [part.samples for part in told]
+        self._serving = Serving(server)
+
+    def start(self) -> None:
+        """Begin what goes on in the background."""
+        for part in (self._serving, self._watch, self._story, self._discovery):
+            part.start()
+
+    def look(self) -> float:
+        """Read what is new; returns for how many seconds nothing more is to be done."""
+        more = self._watch.look()
+        self._registry.tend()
+        return 0 if more else self._watch.settings.poll
+
+    def save(self) -> None:
+        """Keep what a restart could not rebuild."""
+        self._watch.save()
+        self._registry.save()
+
+    def stop(self) -> None:
+        """Save, and answer no more."""
+        self.save()
+        self._serving.stop()
+
+
+def _settings(options: Namespace, registry: Registry) -> Settings:
+    return Settings(
+        paths=tuple(options.path),
+        state_folder=options.state_dir,
+        forget_after=options.forget_after,
+        silence=Silence(options.silence, options.silence_intervals),
+        options=Options(options.hold, options.signals, RawRule(options.raw_allow, options.raw_limit)),
+        targets=(*options.pages, *options.mlflow),
+        trainers=registry.trainers,
+        reached=Way(options.loopback).of_prometheus,
+        poll_targets=options.poll,
+    )
+
+
+def _api(options: Namespace, registry: Registry) -> Api:
+    token = Token(options.token_file)
+    if problem := token.problem():
+        to_log(problem)
+    ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
+    return Api(registry, options.discovery_allow, token, ports)
+
+
+def _discovery(options: Namespace, watch: Watch, registry: Registry) -> Discovery:
+    gate, root = Gate(options.discovery_allow), Root(options.discovery_root)
+    in_logs = InLogs(gate)
+    watch.listeners.append(in_logs.take)
+    files, folder = list(options.discovery_files), options.discovery_ray
+    sources: list[Source] = [
+        verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate, root)
+    ]
+    sources += [ray.RayFile(folder / ray.USUAL, gate, root)] if folder else []
+    sources += [registry, in_logs]
+    way, forget_after = Way(options.loopback), options.discovery_forget_after
+    discovery = Discovery(sources, gate, forget_after, way, lambda: watch.caught_up)
+    registry.silence = discovery.silence
+    watch.listeners.append(lambda views, _: registry.heed(watch.trainers.shown(views)))
+    return discovery

@@ -1,0 +1,81 @@
+"""Runs as JSON: stable names, and errors in words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from exporter.message import Answer, Request
+from exporter.routes import Routes
+from exporter.runs.light.site import Light
+from tests.light.stories import EXPLOSION, HEALTHS, Told, sick, summary
+
+
+def ask(told: Told, target: str) -> tuple[str, Any]:
+    path, _, query = target.partition("?")
+    answer = Routes(Light(told, []).routes())(Request("GET", path, query))
+    assert isinstance(answer, Answer)
+    assert answer.kind == "application/json"
+    return answer.code, json.loads(answer.body)
+
+
+def test_runs_are_told_with_all_that_the_page_shows() -> None:
+    code, told = ask(Told([summary(), sick()], prometheus="away"), "/api/v1/runs")
+    assert (code, told["prometheus"]) == ("200", "away")
+    bad, good = told["runs"]
+    assert (bad["run"], bad["state"], bad["severity"], bad["framework"]) == (
+        *("ppo/sick", "running", "critical", "verl"),
+    )
+    assert (bad["step"], bad["total_steps"], bad["age_seconds"]) == (204, 435, 12.0)
+    assert bad["page"] == "/run/ppo%2Fsick"
+    (alert,) = bad["alerts"]
+    assert (alert["alert"], alert["summary"], alert["value"]) == ("KLExplosion", EXPLOSION.summary, 1.62)
+    kl = next(signal for signal in bad["signals"] if signal["signal"] == "kl")
+    assert (kl["value"], kl["judged"], kl["state"], kl["since_step"]) == (1.62, 1.5, "critical", 1198)
+    assert kl["critical"] == {"low": None, "high": 1.02}
+    assert (good["severity"], good["alerts"]) == ("", [])
+
+
+def test_a_series_is_points_of_step_and_value_with_limits_by_alert() -> None:
+    code, told = ask(Told([sick()]), "/api/v1/runs/ppo%2Fsick/series?signal=kl")
+    assert code == "200"
+    assert told == {
+        "run": "ppo/sick",
+        "signal": "kl",
+        "unit": "short",
+        "points": [[1, 0.02], [2, 0.03]],
+        "limits": {"KLHigh": [[2, 0.52]]},
+    }
+
+
+def test_a_slash_may_be_sent_as_it_is() -> None:
+    assert ask(Told([sick()]), "/api/v1/runs/ppo/sick/series?signal=kl")[0] == "200"
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "words", "nearest"),
+    [
+        ("/api/v1/runs/ppo%2Fsic/series?signal=kl", "404", "There is no run named ppo/sic.", "ppo/sick"),
+        ("/api/v1/runs/ppo%2Fsick/series?signal=rewards", "404", "has no signal named rewards", "reward"),
+        ("/api/v1/runs/ppo%2Fsick/series", "400", "?signal=", "entropy"),
+        ("/api/v1/runs/ppo%2Fsick/series?signal=", "400", "?signal=", "entropy"),
+    ],
+)
+def test_errors_are_json_with_words_and_the_nearest_names(
+    target: str, code: str, words: str, nearest: str
+) -> None:
+    found, told = ask(Told([sick()]), target)
+    assert found == code
+    assert words in told["error"]
+    assert told["nearest"][0] == nearest
+
+
+def test_names_and_numbers_that_json_lacks_are_told_all_the_same() -> None:
+    name = '<script>"\\\n\u202e🦜</script>'
+    health = replace(HEALTHS[0], value=float("nan"), judged=float("inf"))
+    _, told = ask(Told([summary(name, healths=(health,))]), "/api/v1/runs")
+    assert told["runs"][0]["run"] == name
+    assert told["runs"][0]["signals"][0]["value"] is None

@@ -1,0 +1,280 @@
+"""The pages as text: what they tell, in which order, and that names are only ever shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urljoin
+
+import pytest
+
+from exporter.drawing.chart import Band
+from exporter.drawing.curve import Curve
+from exporter.message import Answer, Request
+from exporter.routes import Routes
+from exporter.runs.history.shapes import Firing, Range
+from exporter.runs.light import links
+from exporter.runs.light.card import ALSO
+from exporter.runs.light.site import Light
+from tests.light.stories import EXPLOSION, HEALTHS, Told, chart, sick, summary
+
+NAMES = (
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(2)'>",
+    "javascript:alert(3)",
+    "a b?c#d%2F&amp;e+f",
+    "two\nlines\tand a tab",
+    "🦜/zażółć/训练",
+    "\u202eright to left\u2066",
+    "x/../../y",
+    "a" * 300,
+)
+VOID = {"br", "hr", "img", "input", "link", "meta", "wbr"}
+TAGS = {
+    *("html", "head", "meta", "title", "link", "style", "body", "header", "main", "footer", "section"),
+    *("h1", "h2", "p", "a", "b", "i", "bdi", "code", "small", "span", "div", "ul", "li", "dl", "dt", "dd"),
+    *("table", "thead", "tbody", "tr", "th", "td", "progress", "figure", "figcaption"),
+    *("svg", "path", "rect", "text"),
+}
+
+
+class Page(HTMLParser):
+    """A page taken apart; fails where a tag is not closed in its turn, or says something twice."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text, self.words = text, ""
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), attrs
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        self._open += [] if tag in VOID else [tag]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag, self.get_starttag_text()
+
+    def handle_data(self, data: str) -> None:
+        self.words += "" if self._open[-1:] in (["style"], ["title"]) else data
+
+    def attributes(self, *names: str) -> list[str]:
+        return [value for _, found in self.tags for name, value in found.items() if name in names]
+
+    @property
+    def names(self) -> list[str]:
+        """The runs that are listed."""
+        return [unquote(link.partition("run/")[2]) for link in self.attributes("href") if "/run/" in link]
+
+
+def ask(told: Told, target: str = "/") -> Answer:
+    path, _, query = target.partition("?")
+    answer = Routes(Light(told, ["/logs/<rl>"]).routes())(Request("GET", path, query))
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def page(told: Told, target: str = "/") -> Page:
+    return Page(ask(told, target).body.decode())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_shown_and_not_run(name: str) -> None:
+    evil = replace(EXPLOSION, name=name, summary=name, description=name, severity=name, runbook=name)
+    health = replace(HEALTHS[1], title=name, diagnosis=name, state="warning")
+    run = summary(name, state="running", framework=name, firing=(evil,), healths=(health,))
+    drawn = chart(
+        name,
+        description=name,
+        curves=(Curve(name, (((1, 1.0), (2, 2.0)),)),),
+        limits=(Curve(name, (((1, 1.5), (2, 1.5)),), name),),
+        bands=(Band(name, name, 1, 2),),
+    )
+    told = Told([run], (drawn,), prometheus=name)
+    for target in ("/", f"/{links.page(name)}", "/run/gone"):
+        found = page(told, target)
+        assert {tag for tag, _ in found.tags} <= TAGS
+        assert name in found.words
+        assert not [each for _, tells in found.tags for each in tells if each.startswith("on")]
+        targets = found.attributes("href", "src")
+        assert all(target.startswith(("./", "../", "http://127.0.0.1:3000/")) for target in targets)
+    assert page(told).names == [name]
+    assert ask(told, f"/{links.page(name)}").code == "200"
+
+
+def test_the_worst_runs_come_first_and_finished_ones_last() -> None:
+    fine, low = summary("fine"), summary("low", healths=(replace(HEALTHS[0], state="warning"),))
+    ended = [
+        summary(name, state="finished", age_seconds=age) for name, age in (("old", 99.0), ("a-new", 0.0))
+    ]
+    calm = sick("was-sick", state="finished", age_seconds=50.0)
+    told = Told([*ended, calm, fine, low, summary("failed", state="failed"), sick("sick")])
+    found = page(told)
+    assert found.names == ["failed", "sick", "low", "fine", "a-new", "was-sick", "old"]
+    assert "7 runs: 2 critical, 1 with a warning, 1 fine, 3 finished." in found.words
+
+
+def test_an_alert_is_told_with_its_text_and_what_leads_on() -> None:
+    found = page(Told([sick()]))
+    for words in (EXPLOSION.name, EXPLOSION.summary, EXPLOSION.description, "since step 1198"):
+        assert words in found.words
+    assert {EXPLOSION.runbook, EXPLOSION.dashboard} <= set(found.attributes("href"))
+
+
+def test_what_is_out_of_range_is_told_once() -> None:
+    told = replace(HEALTHS[1], state="critical", diagnosis=f"{EXPLOSION.summary} More.")
+    untold = replace(HEALTHS[0], state="warning", diagnosis="The reward is low.")
+    found = page(Told([summary(healths=(told, untold), firing=(EXPLOSION,))]))
+    assert found.words.count(EXPLOSION.summary) == 1
+    assert "The reward is low." in found.words
+
+
+def test_a_run_that_ended_badly_says_how_unless_an_alert_does() -> None:
+    assert "Its process is gone before the end." in page(Told([summary(state="vanished")])).words
+    alert = replace(EXPLOSION, name="RunVanished")
+    assert "Its process is gone" not in page(Told([summary(state="vanished", firing=(alert,))])).words
+
+
+def test_a_finished_run_is_calm() -> None:
+    found = page(Told([sick(state="finished")]))
+    assert "critical" not in found.words
+    assert "calm" in " ".join(found.attributes("class"))
+
+
+def test_a_runbook_that_is_a_path_is_told_and_no_link() -> None:
+    alert = replace(EXPLOSION, runbook="docs/runbook.md#klexplosion", dashboard="javascript:alert(1)")
+    found = page(Told([summary(firing=(alert,))]))
+    assert "docs/runbook.md#klexplosion" in found.words
+    assert not [link for link in found.attributes("href") if "://" in link or "alert" in link]
+
+
+def test_without_a_run_it_says_what_to_do_next() -> None:
+    found = page(Told())
+    assert "/logs/<rl>" in found.words
+    assert "make up DEMO=1" in found.words
+
+
+def test_a_run_without_a_step_has_no_curve_yet() -> None:
+    run = summary("new", step=None, age_seconds=None, total=None, healths=(), framework="")
+    assert "no step yet" in page(Told([run])).words
+    assert "No curve yet" in page(Told([run]), "/run/new").words
+
+
+def test_what_keeps_prometheus_from_telling_is_said_on_both_pages() -> None:
+    told = Told([summary()], prometheus="http://127.0.0.1:9090 does not answer.")
+    for target in ("/", "/run/ppo%2Fgsm8k"):
+        assert told.prometheus in page(told, target).words
+
+
+def test_the_page_of_a_run_has_its_charts_alerts_and_last_steps_the_newest_on_top() -> None:
+    found = page(Told([sick(step=204)], (chart("KL"), chart("Reward"))), "/run/ppo%2Fsick")
+    assert [tag for tag, _ in found.tags].count("figure") == 2
+    assert "limit of KLExplosion: 1.02 (critical)" in found.words
+    assert "KLHigh, warning: steps 235 to 435" in found.words
+    steps = [int(step) for step in re.findall(r'<tr><td class="n">(\d+)</td>', found.text)]
+    assert steps == list(range(204, 184, -1))
+    assert f"../{links.series('ppo/sick', 'kl')}" in found.attributes("href")
+
+
+def test_curves_of_ten_thousand_steps_fit_a_page() -> None:
+    charts = [chart(title, 10_000) for title in "abcdefgh"]
+    assert len(ask(Told([sick()], tuple(charts)), "/run/ppo%2Fsick").body) < 200_000
+
+
+def test_a_panel_without_a_point_is_left_out() -> None:
+    nothing = chart("Entropy", curves=(Curve("entropy", (((1, float("nan")),),)),), limits=())
+    found = page(Told([summary()], (nothing, chart("KL"))), "/run/ppo%2Fgsm8k")
+    assert [tag for tag, _ in found.tags].count("figure") == 1
+
+
+def test_an_unknown_run_is_not_found_and_the_nearest_is_named() -> None:
+    told = Told([summary("ppo/gsm8k"), summary("grpo/math")])
+    assert ask(told, "/run/ppo%2Fgsm8").code == "404"
+    assert page(told, "/run/ppo%2Fgsm8").names[0] == "ppo/gsm8k"
+
+
+@pytest.mark.parametrize("target", ["/", "/run/ppo%2Fgsm8k", "/run/gone", "/icon.svg", "/api/v1/runs"])
+def test_every_answer_forbids_what_it_does_not_need(target: str) -> None:
+    told = dict(ask(Told([summary()]), target).headers)
+    policy = dict(rule.strip().split(" ", 1) for rule in told["Content-Security-Policy"].split(";"))
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert policy["form-action"] == "'none'"
+    assert "unsafe" not in told["Content-Security-Policy"]
+    assert policy.keys() <= {
+        *("default-src", "frame-ancestors", "base-uri"),
+        "form-action",
+        "style-src",
+        "img-src",
+    }
+    assert told["Cache-Control"] == "no-store"
+    assert told["Referrer-Policy"] == "no-referrer"
+    assert told["X-Content-Type-Options"] == "nosniff"
+    assert not {"Set-Cookie", "Access-Control-Allow-Origin"} & told.keys()
+
+
+def test_a_page_refreshes_itself_unless_it_is_told_not_to() -> None:
+    told = Told([summary()])
+    assert dict(ask(told).headers)["Refresh"] == "10"
+    assert "Refreshed every 10 s." in page(told).words
+    assert "Refresh" not in dict(ask(told, "/?refresh=off").headers)
+    assert re.search(r"As of \d\d:\d\d:\d\d", page(told, "/?refresh=off").words)
+    assert page(told, "/?refresh=off").attributes("href")[1:3] == ["./", "./run/ppo%2Fgsm8k?refresh=off"]
+
+
+def test_numbers_that_are_none_are_told() -> None:
+    healths = (
+        replace(HEALTHS[0], value=float("nan"), judged=float("nan")),
+        replace(HEALTHS[1], value=float("-inf"), judged=float("inf"), critical=Range(None, float("inf"))),
+    )
+    words = page(Told([summary(healths=healths)])).words
+    assert "NaN" in words
+    assert "-Inf" in words
+
+
+def test_an_alert_without_grafana_has_no_link_to_where_the_reader_is() -> None:
+    alert = replace(EXPLOSION, dashboard="http://127.0.0.1:9410/run/ppo%2Fgsm8k")
+    assert "Dashboard" not in page(Told([summary(firing=(alert,))])).words
+
+
+@pytest.mark.parametrize("path", ["ppo/gsm8k", "a/b/c", "x%2Fy/z", "..%2F/%20"])
+def test_slashes_that_were_not_escaped_lead_to_the_page_all_the_same(path: str) -> None:
+    told = Told([summary(unquote(path))])
+    answer = ask(told, f"/run/{path}?refresh=off")
+    assert answer.code == "302"
+    there = urljoin(f"http://host/base/run/{path}", dict(answer.headers)["Location"])
+    assert there.startswith("http://host/base/run/")
+    assert ask(told, there.removeprefix("http://host/base")).code == "200"
+
+
+def fires(name: str, severity: str, topic: str) -> Firing:
+    words = f"{name} in words. Also firing: others."
+    return replace(EXPLOSION, name=name, severity=severity, topic=topic, summary="", description=words)
+
+
+def test_the_list_tells_the_worst_alerts_in_full_and_names_the_others() -> None:
+    alerts = (fires("KLHigh", "warning", "kl"), fires("Slow", "warning", "progress"), EXPLOSION)
+    told = Told([summary(firing=alerts)])
+    found = page(told)
+    assert EXPLOSION.description in found.words
+    assert "in words" not in found.words
+    assert "Also firing: KLHigh, Slow" in found.words
+
+    # the page of the run leaves out only what a worse alert of the same topic mutes
+    found = page(told, "/run/ppo%2Fgsm8k")
+    assert "Slow in words." in found.words
+    assert "others" not in found.words
+    assert "Also firing: KLHigh" in found.words
+
+
+def test_what_messages_say_at_their_end_is_cut_off_as_the_rules_write_it() -> None:
+    rules = (Path(__file__).parents[2] / "prometheus/generated/rules/rl.yml").read_text()
+    assert ALSO.strip() in rules

@@ -1,0 +1,107 @@
+"""The page of real runs, as the real stack shows it in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from exporter.runs.light import links
+from tests.e2e.stack import CONSOLE, PAIRS, Stack
+from tests.e2e.writer import writing
+from tests.light.browser import PHONE, Browser
+from tests.real.waiting import eventually
+
+pytestmark = pytest.mark.e2e
+
+SICK, HEALTHY = "opd/short-answers", "<b>opd</b>/healthy"
+LOGS = {
+    SICK: ("opd_gjvwlq13_length_and_reward_collapse.log", "--rate=4"),
+    HEALTHY: ("opd_ry3hgbx5_healthy_180steps.log", "--rate=12"),
+}
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: pair[0])
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A stack that has seen one run go wrong and one go well."""
+    with Stack(tmp_path_factory.mktemp("stack"), request.param) as stack:
+        (sick, rate), (well, faster) = LOGS.values()
+        with (
+            writing(CONSOLE / sick, stack.runs / f"{SICK}.log", rate, "--stay"),
+            writing(CONSOLE / well, stack.runs / f"{HEALTHY}.log", faster, "--stay"),
+        ):
+            stack.wait_step(SICK, 59)
+            stack.wait_step(HEALTHY, 179)
+            eventually(lambda: len(asked(stack, "api/v1/runs")["runs"][0]["alerts"]) >= 2, 60)
+            yield stack
+
+
+def address(stack: Stack) -> str:
+    return f"http://{stack.config.address('exporter')}"
+
+
+def asked(stack: Stack, path: str) -> Any:
+    with urllib.request.urlopen(f"{address(stack)}/{path}", timeout=10) as answer:
+        return json.load(answer)
+
+
+def words(browser: Browser) -> str:
+    told: str = browser.tell("document.body.innerText")
+    return told
+
+
+def test_the_sick_run_stands_on_top_with_what_prometheus_says(stack: Stack, browser: Browser) -> None:
+    browser.open(address(stack))
+    names = browser.tell("[...document.querySelectorAll('h2')].map(each => each.textContent)")
+    assert names == [SICK, HEALTHY]
+    cards = browser.tell("[...document.querySelectorAll('.card')].map(each => each.innerText)")
+    assert "LengthCollapse" in cards[0]
+    assert "critical" in cards[0]
+    assert "critical" not in cards[1]
+    assert browser.complaints() == []
+
+
+def test_its_page_shades_the_steps_at_which_the_alert_fired(stack: Stack, browser: Browser) -> None:
+    browser.open(f"{address(stack)}/{links.page(SICK)}")
+    legend = browser.tell("[...document.querySelectorAll('.legend')].map(each => each.innerText).join(' ')")
+    found = re.search(r"LengthCollapse, \w+: steps (\d+) to (\d+)", legend)
+    assert found, legend
+    first, last = map(int, found.groups())
+    # responses halve within the five steps after step 33 (what the log's label says)
+    assert 33 <= first <= last <= 59
+    assert re.search(r"limit of LengthCollapse", legend)
+    assert browser.tell("document.querySelectorAll('figure .band').length") > 0
+    # what fired comes first
+    assert browser.tell("document.querySelector('figure .band') !== null")
+
+
+def test_a_curve_is_what_the_log_says(stack: Stack) -> None:
+    series = asked(stack, links.series(SICK, "response_length"))
+    told = re.findall(
+        rb"step:(\d+) .*?response_length/mean:(?:np\.float64\()?([\d.]+)",
+        (CONSOLE / LOGS[SICK][0]).read_bytes(),
+    )
+    assert series["points"] == [[int(step), pytest.approx(float(value))] for step, value in told]
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(stack: Stack, browser: Browser) -> None:
+    browser.size(*PHONE)
+    for page in ("", links.page(SICK), links.page(HEALTHY)):
+        browser.open(f"{address(stack)}/{page}")
+        assert browser.tell("document.documentElement.scrollWidth") == PHONE[0]
+        assert browser.complaints() == []
+    assert {request.split("/")[2] for request in browser.requests()} == {stack.config.address("exporter")}
+
+
+def test_without_prometheus_the_runs_are_shown_and_it_is_said(stack: Stack, browser: Browser) -> None:
+    stack.prometheus.kill()
+    try:
+        browser.open(address(stack))
+        eventually(lambda: "Prometheus" in words(browser), 60)
+        assert {SICK, HEALTHY} <= set(words(browser).splitlines())
+    finally:
+        stack.prometheus.start()

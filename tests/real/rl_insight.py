@@ -1,0 +1,91 @@
+"""A real Ray, and jobs on it that log by rl-insight's own client, in an environment of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from tests.real import environments
+from tests.real.server import Server, free_port
+
+CLIENT = Path(__file__).with_name("rl_insight_client.py")
+
+NODE = "127.0.0.2"
+"""Ray takes 127.0.0.1 for a wrong address of a node, and would look for the machine's own."""
+
+
+def environment() -> Path:
+    """The programs of the environment."""
+    return environments.programs("rl-insight")
+
+
+class RayCluster(Server):
+    """One node with its dashboard, which writes the list of targets; its folder is ``temp``."""
+
+    def __init__(self) -> None:
+        dashboard, quiet = free_port(), {"RAY_USAGE_STATS_ENABLED": "0"}
+        own = {"AUTOSCALER_METRIC_PORT": str(free_port()), "DASHBOARD_METRIC_PORT": str(free_port())}
+        super().__init__(
+            [], f"http://127.0.0.1:{dashboard}/api/version", env={**os.environ, **quiet, **own}, patience=120
+        )
+        self.address = f"{NODE}:{free_port()}"
+        self.temp = self.folder / "ray"
+        self.command = [
+            *(str(environment() / "ray"), "start", "--head", "--block", "--disable-usage-stats"),
+            *(f"--node-ip-address={NODE}", f"--port={self.address.partition(':')[2]}"),
+            *("--num-cpus=2", "--object-store-memory=100000000", f"--temp-dir={self.temp}"),
+            *("--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"),
+            *(f"--dashboard-agent-listen-port={free_port()}", f"--ray-client-server-port={free_port()}"),
+        ]
+
+
+class Job:
+    """A job on a cluster while the ``with`` block runs, which does what verl's logger does.
+
+    Args:
+        cluster: Where it runs.
+        url: Of rl-insight's server.
+        port: Where its page is served, at the node's address.
+    """
+
+    def __init__(self, cluster: RayCluster, url: str, port: int) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (as long-lived as the process)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            [environment() / "python", "-I", CLIENT, cluster.address, str(port)],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, "RL_INSIGHT_SERVER_URL": url, "RAY_USAGE_STATS_ENABLED": "0"},
+        )
+        self.page = f"{NODE}:{port}"
+
+    def __call__(self, method: str, *arguments: Any) -> None:
+        """Call a function of the script by name."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline(), f"rl-insight's client: {self.said()}"
+
+    def said(self) -> str:
+        """What it wrote to its log."""
+        self._errors.seek(0)
+        return self._errors.read()[-5000:]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
+        self._errors.close()

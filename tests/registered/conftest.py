@@ -1,0 +1,1 @@
+from tests.exporter import conftest  # noqa: F401  (its profile of generated tests)

@@ -1,0 +1,102 @@
+"""The token that a client shows, and the file that it stands in."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+
+from exporter.runs.registered.refusal import RefusedError
+from exporter.runs.registered.token import Token
+
+SECRET = "open:sesame"
+
+
+@pytest.fixture(name="file")
+def _file(tmp_path: Path) -> Path:
+    file = tmp_path / "token"
+    file.write_text(f"{SECRET}\n")
+    file.chmod(0o640)
+    return file
+
+
+def basic(text: str) -> dict[str, str]:
+    return {"authorization": f"Basic {base64.b64encode(text.encode()).decode()}"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"authorization": f"Bearer {SECRET}"}, {"authorization": f"bearer  {SECRET}"}, basic(f"any:{SECRET}")],
+)
+def test_the_token_is_taken_as_bearer_and_as_password(file: Path, headers: dict[str, str]) -> None:
+    Token(file).require(headers)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": ""},
+        {"authorization": SECRET},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer open"},
+        {"authorization": f"Bearer {SECRET}s"},
+        {"authorization": f"Digest {SECRET}"},
+        {"authorization": "Basic ???"},
+        {"authorization": "Basic ÿ"},
+        {"authorization": "Bearer ÿ"},
+        basic(SECRET),
+        basic(f"{SECRET}:any"),
+    ],
+)
+def test_anything_else_is_refused(file: Path, headers: dict[str, str]) -> None:
+    with pytest.raises(RefusedError) as refused:
+        Token(file).require(headers)
+
+    assert refused.value.result == "token"
+    assert refused.value.status == "401 Unauthorized"
+    assert "sesame" not in str(refused.value)
+
+
+def test_without_a_file_everybody_is_let_in() -> None:
+    Token(None).require({})
+    assert Token(None).problem() is None
+
+
+def test_a_new_token_holds_at_once(file: Path) -> None:
+    token = Token(file)
+    file.write_text("another")
+
+    token.require({"authorization": "Bearer another"})
+    with pytest.raises(RefusedError):
+        token.require({"authorization": f"Bearer {SECRET}"})
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"two words", b"\xff\xfe", b"x" * 10_000, b"a\nb"])
+def test_a_file_without_a_token_lets_nobody_in_and_says_so(file: Path, content: bytes | None) -> None:
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    token = Token(file)
+    with pytest.raises(RefusedError, match=str(file)) as refused:
+        token.require({"authorization": "Bearer "})
+
+    assert refused.value.result == "token_file"
+    assert token.problem() == str(refused.value)
+
+
+def test_a_pipe_in_the_file_s_place_holds_nobody_up(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+    assert "it is no file" in (Token(file).problem() or "")
+
+
+def test_a_file_that_everybody_may_read_is_told_of_with_the_cure(file: Path) -> None:
+    assert Token(file).problem() is None
+    file.chmod(0o644)
+
+    assert f"chmod o-rwx {file}" in (Token(file).problem() or "")
+    Token(file).require({"authorization": f"Bearer {SECRET}"})

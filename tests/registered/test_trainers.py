@@ -1,0 +1,266 @@
+"""Pages of trainers that come and go, and whose runs they tell of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+
+import pytest
+
+from exporter.runs.health import Health
+from exporter.runs.lifecycle import Silence
+from exporter.runs.polled.web import PollError
+from exporter.runs.presence import AWAY_SECONDS
+from exporter.runs.record import Event, Record
+from exporter.runs.registered.trainers import MOST_PAGES, Trainers
+from exporter.runs.run import Options
+from exporter.runs.statefile import StateFolder
+from exporter.runs.views import Judge, View
+from tests.real import eventually
+
+HOUR = 3600.0
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+    def time(self) -> float:
+        return time.time() + self.ahead
+
+
+@pytest.fixture(name="clock")
+def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in ("registered.trainers", "presence"):
+        monkeypatch.setattr(f"exporter.runs.{module}.time", clock)
+    return clock
+
+
+class Page:
+    """Tells what it is told to tell, as a trainer's page does."""
+
+    source = "rl_insight"
+    has_history = False
+    is_trainer = True
+
+    def __init__(self, address: str) -> None:
+        self.name = f"http://{address}/metrics"
+        self.telling: frozenset[str] = frozenset()
+        self.away = False
+        self.events: list[Event] = []
+        self.polls = 0
+
+    def tells(self, run: str, *steps: int) -> None:
+        """Of this run and no other from now on."""
+        self.telling = frozenset({run})
+        self.events += [Record(step, {"critic/score/mean": step / 10}, run=run) for step in steps]
+
+    def poll(self) -> list[Event]:
+        self.polls += 1
+        if self.away:
+            raise PollError(f"{self.name} gives no answer.")
+        events, self.events = self.events, []
+        return events
+
+
+class Cluster:
+    """Pages by address, and what the exporter makes of them."""
+
+    def __init__(self, clock: Clock, folder: Path | None = None) -> None:
+        self.clock = clock
+        self.pages: dict[str, Page] = {}
+        self.registered: tuple[str, ...] = ()
+        states = StateFolder(folder)
+        self.trainers = Trainers(
+            0.01, Options(), states, Lock(), forget_after=12 * HOUR, make=self.pages.__getitem__
+        )
+
+    def has(self, *addresses: str) -> list[Page]:
+        """These pages are registered, and no others."""
+        for address in addresses:
+            self.pages.setdefault(address, Page(address))
+        self.registered = addresses
+        self.trainers.heed(addresses)
+        return [self.pages[address] for address in addresses]
+
+    def read(self) -> None:
+        """Wait until all that the pages tell is taken in."""
+        for page in [self.pages[address] for address in self.registered]:
+            if page.away:
+                continue
+            eventually(lambda page=page: not page.events)  # type: ignore[misc]
+            seen = page.polls
+            eventually(lambda page=page, seen=seen: page.polls > seen + 1)  # type: ignore[misc]
+
+    def states(self) -> dict[str, str]:
+        judge, now = Judge(Silence(), 12 * HOUR), self.clock.monotonic()
+        runs = self.trainers.roster.runs.items()
+        return {name: judge.state(run, self.trainers.signs(name, run, now)) for name, run in runs}
+
+    def steps(self) -> dict[str, int]:
+        return {name: run.progress.step for name, run in self.trainers.roster.runs.items()}
+
+
+@pytest.fixture(name="cluster")
+def _cluster(clock: Clock) -> Iterator[Cluster]:
+    cluster = Cluster(clock)
+    yield cluster
+    cluster.trainers.heed(())
+
+
+def test_a_page_is_a_run_from_its_registration_on(cluster: Cluster) -> None:
+    (page,) = cluster.has("10.0.0.7:9092")
+    cluster.read()
+    page.tells("maths/ppo", 1, 2, 3)
+    cluster.read()
+
+    assert cluster.steps() == {"maths/ppo": 3}
+    assert cluster.states() == {"maths/ppo": "running"}
+    assert cluster.trainers.roster.runs["maths/ppo"].watched
+
+
+def test_a_page_that_is_no_trainers_is_no_run(cluster: Cluster) -> None:
+    cluster.has("10.0.0.7:9092")
+    cluster.read()
+
+    assert cluster.steps() == {}
+
+
+def test_the_next_job_on_the_same_address_is_a_new_run_and_the_old_one_is_gone(
+    cluster: Cluster, clock: Clock
+) -> None:
+    (page,) = cluster.has("10.0.0.7:9092")
+    page.tells("maths/ppo", 1, 2, 3)
+    cluster.read()
+    page.tells("maths/sft", 1)
+    cluster.read()
+    assert cluster.states() == {"maths/ppo": "running", "maths/sft": "running"}
+    clock.ahead += AWAY_SECONDS + 1
+    cluster.read()
+
+    assert cluster.states() == {"maths/ppo": "stopped", "maths/sft": "running"}
+
+
+def test_a_page_that_is_gone_stops_its_run_whether_or_not_it_is_still_registered(
+    cluster: Cluster, clock: Clock
+) -> None:
+    gone, dropped = cluster.has("10.0.0.7:9092", "10.0.0.8:9092")
+    gone.tells("maths/ppo", 1)
+    dropped.tells("maths/sft", 1)
+    cluster.read()
+    gone.away = True
+    cluster.has("10.0.0.7:9092")
+    assert cluster.states() == {"maths/ppo": "running", "maths/sft": "running"}
+    clock.ahead += AWAY_SECONDS + 1
+
+    eventually(lambda: cluster.states() == {"maths/ppo": "stopped", "maths/sft": "stopped"})
+
+
+def test_a_run_that_goes_on_at_another_address_is_the_same_run(cluster: Cluster, clock: Clock) -> None:
+    (first,) = cluster.has("10.0.0.7:9092")
+    first.tells("maths/ppo", *range(1, 9))
+    cluster.read()
+    first.away = True
+    clock.ahead += AWAY_SECONDS + 1
+    _, second = cluster.has("10.0.0.7:9092", "10.0.0.8:9092")
+    cluster.read()
+    second.tells("maths/ppo", 6, 7, 8, 9)
+    cluster.read()
+
+    assert cluster.steps() == {"maths/ppo": 9}
+    assert cluster.states() == {"maths/ppo": "running"}
+    assert cluster.trainers.roster.runs["maths/ppo"].resumes == 1
+    assert cluster.trainers.roster.runs["maths/ppo"].records == 9
+
+
+def test_two_runs_of_one_name_at_once_are_told_apart(cluster: Cluster) -> None:
+    first, second = cluster.has("10.0.0.7:9092", "10.0.0.8:9092")
+    first.tells("maths/ppo", 5)
+    cluster.read()
+    second.tells("maths/ppo", 1, 2)
+    cluster.read()
+    first.tells("maths/ppo", 6)
+    cluster.read()
+
+    assert cluster.steps() == {"maths/ppo": 6, "maths/ppo (10.0.0.8:9092)": 2}
+
+
+def test_so_many_pages_are_polled_and_no_more_and_who_leaves_makes_room(cluster: Cluster) -> None:
+    addresses = [f"10.0.0.{number}:9092" for number in range(MOST_PAGES + 3)]
+    cluster.has(*addresses)
+    assert cluster.trainers.left_out == 3
+    assert {polled.name for polled in cluster.trainers.polled()} == {
+        f"http://{address}/metrics" for address in addresses[:MOST_PAGES]
+    }
+    cluster.has(*addresses[3:])
+
+    assert cluster.trainers.left_out == 0
+    eventually(lambda: cluster.pages[addresses[-1]].polls > 0)
+
+
+def test_a_run_that_nobody_tells_of_is_forgotten_after_its_time(cluster: Cluster, clock: Clock) -> None:
+    old, young = cluster.has("10.0.0.7:9092", "10.0.0.8:9092")
+    old.tells("maths/ppo", 1)
+    young.tells("maths/sft", 1)
+    cluster.read()
+    cluster.has("10.0.0.8:9092")
+    clock.ahead += 13 * HOUR
+    cluster.read()
+    cluster.has("10.0.0.8:9092")
+
+    assert cluster.steps() == {"maths/sft": 1}
+
+
+def test_a_restart_of_the_exporter_forgets_nothing(clock: Clock, tmp_path: Path) -> None:
+    before = Cluster(clock, tmp_path)
+    (page,) = before.has("10.0.0.7:9092")
+    before.read()
+    page.tells("maths/ppo", *range(1, 9))
+    before.read()
+    before.trainers.save(Health())
+    before.trainers.heed(())
+
+    after = Cluster(clock, tmp_path)
+    assert after.steps() == {"maths/ppo": 8}
+    (page,) = after.has("10.0.0.7:9092")
+    page.tells("maths/ppo", 8)
+    after.read()
+    page.tells("maths/ppo", 9)
+    after.read()
+    run = after.trainers.roster.runs["maths/ppo"]
+    assert (run.progress.step, run.records, run.resumes, run.watched) == (9, 9, 0, True)
+    assert run.trace.is_same(before.trainers.roster.runs["maths/ppo"].trace)
+    after.trainers.heed(())
+
+
+def test_a_page_s_run_is_known_by_the_name_that_it_is_shown_with(cluster: Cluster) -> None:
+    one, two = cluster.has("10.0.0.7:9092", "10.0.0.8:9092")
+    one.tells("maths/ppo", 1)
+    two.tells("maths/sft", 1)
+    cluster.read()
+    runs = cluster.trainers.roster.runs
+    shown = View("console", runs["maths/sft"], "running", None, twins=(runs["maths/ppo"],))
+
+    assert {address: view.name for address, view in cluster.trainers.shown([shown]).items()} == {
+        "10.0.0.7:9092": "console",
+        "10.0.0.8:9092": "console",
+    }
+
+
+def test_a_page_that_gives_no_answer_is_told_of_once(cluster: Cluster) -> None:
+    (page,) = cluster.has("10.0.0.7:9092")
+    page.away = True
+    said: list[str] = []
+    eventually(lambda: cluster.trainers.tell(said.append) or bool(said))  # type: ignore[func-returns-value]
+    eventually(lambda: page.polls > 3)
+    cluster.trainers.tell(said.append)
+
+    assert said == ["http://10.0.0.7:9092/metrics gives no answer."]
