@@ -72,7 +72,8 @@ class Service:
     def stop(self) -> None:
         """Save, and answer no more."""
         self.save()
-        self._serving.stop()
+        for part in (self._serving, self._story, self._discovery):
+            part.stop()
 
 
 def _settings(options: Namespace, registry: Registry) -> Settings:

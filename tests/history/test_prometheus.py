@@ -216,6 +216,7 @@ def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_nobody_wai
         server.start()
         eventually(lambda: prometheus.said.problem is None)
         assert prometheus.said.trouble(time.time()) == ""
+        prometheus.stop()
 
 
 def test_a_server_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyPatch):
@@ -230,6 +231,7 @@ def test_a_server_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyP
         assert time.monotonic() - begun < 0.1, "what is looked at is what is known"
         eventually(lambda: prometheus.errors > 0)
         assert "gives no answer" in prometheus.said.trouble(time.time())
+        prometheus.stop()
 
 
 def test_runs_that_are_looked_at_are_asked_about_each_time_and_the_others_in_turn():

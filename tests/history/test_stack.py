@@ -42,6 +42,7 @@ def telling(stack: Stack) -> Iterator[Story]:
         yield story
     finally:
         stop.set()
+        story.stop()
         thread.join()
 
 

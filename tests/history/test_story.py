@@ -47,7 +47,7 @@ def watched(clock: Clock, tmp_path: Path) -> Watched:
 
 def story(watched: Watched, panels: Path | None = None) -> Story:
     watched.discover()
-    return Story(watched.watch.views, panels, None)
+    return Story(watched.watch.views, panels or Path("no-panels.json"), None)
 
 
 def value(told: Story, name: str) -> list[float]:

@@ -80,7 +80,7 @@ class Prometheus:
         self._asked, self._spans, self._say = asked, spans, say
         self._looked: dict[str, float] = {}
         self._asked_at: dict[str, float] = {}
-        self._wake = Flag()
+        self._wake, self._stop = Flag(), Flag()
         self._pause = INTERVAL_SECONDS
 
     def start(self) -> None:
@@ -88,6 +88,11 @@ class Prometheus:
         if self._questions:
             # A daemon: a question that hangs must not keep the exporter from ending.
             Thread(target=self._run, args=(self._questions,), name="prometheus", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask no more; a question that is under way ends by itself."""
+        self._stop.set()
+        self._wake.set()
 
     def look_at(self, run: str) -> Past:
         """What is known of a run's past; it is asked for again at once, and for some minutes."""
@@ -98,7 +103,7 @@ class Prometheus:
         return self.said.pasts.get(run, NOTHING)
 
     def _run(self, questions: Questions) -> None:
-        while True:
+        while not self._stop.is_set():
             self._round(questions)
             self._wake.wait(self._pause)
             self._wake.clear()
@@ -136,7 +141,7 @@ class Prometheus:
         return [*looked, *others[:1]]
 
     def _failed(self, problem: str) -> None:
-        if self.said.problem is None:
+        if self.said.problem is None and not self._stop.is_set():
             self._say(f"{problem} Alerts are shown as they were last known.")
         self.errors += 1
         self.said = replace(self.said, problem=problem)

@@ -46,6 +46,10 @@ class Story:
         """Begin to ask Prometheus, in the background."""
         self._prometheus.start()
 
+    def stop(self) -> None:
+        """Ask no more."""
+        self._prometheus.stop()
+
     @property
     def prometheus(self) -> str:
         """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
