@@ -226,7 +226,7 @@ def _of_parts() -> Iterator[Samples]:
     server.answered["200"] = 1
     server.close()
     yield Story(watch.views, USUAL, None).samples
-    yield Api(registry, Allowed(), Token(None), {}).samples
+    yield Api(registry, Allowed(), Token(None, print), {}).samples
     yield from (registry.samples, watch.trainers.samples, server.samples)
 
 

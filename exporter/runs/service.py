@@ -70,10 +70,10 @@ class Service:
         self._registry.save()
 
     def stop(self) -> None:
-        """Save, and answer no more."""
-        self.save()
+        """Answer no more, and save what was taken until then."""
         for part in (self._serving, self._story, self._discovery):
             part.stop()
+        self.save()
 
 
 def _settings(options: Namespace, registry: Registry) -> Settings:
@@ -91,11 +91,8 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
 
 
 def _api(options: Namespace, registry: Registry) -> Api:
-    token = Token(options.token_file)
-    if problem := token.problem():
-        to_log(problem)
     ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
-    return Api(registry, options.discovery_allow, token, ports)
+    return Api(registry, options.discovery_allow, Token(options.token_file, to_log), ports)
 
 
 def _discovery(options: Namespace, watch: Watch, registry: Registry) -> Discovery:

@@ -69,7 +69,7 @@ def _serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
 
     def serve(token: Path | None = None) -> Client:
         registry = Registry(Ledger(tmp_path / "state", Allowed(), print))
-        api = Api(registry, Allowed(), Token(token), {"prometheus_port": 9090, "grafana_port": None})
+        api = Api(registry, Allowed(), Token(token, print), {"prometheus_port": 9090, "grafana_port": None})
         server = Server(("127.0.0.1", 0), Routes(api.routes()), MOST_BODY)
         running.append(Serving(server))
         running[-1].start()

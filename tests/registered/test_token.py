@@ -31,7 +31,7 @@ def basic(text: str) -> dict[str, str]:
     [{"authorization": f"Bearer {SECRET}"}, {"authorization": f"bearer  {SECRET}"}, basic(f"any:{SECRET}")],
 )
 def test_the_token_is_taken_as_bearer_and_as_password(file: Path, headers: dict[str, str]) -> None:
-    Token(file).require(headers)
+    Token(file, print).require(headers)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_token_is_taken_as_bearer_and_as_password(file: Path, headers: dict[
 )
 def test_anything_else_is_refused(file: Path, headers: dict[str, str]) -> None:
     with pytest.raises(RefusedError) as refused:
-        Token(file).require(headers)
+        Token(file, print).require(headers)
 
     assert refused.value.result == "token"
     assert refused.value.status == "401 Unauthorized"
@@ -61,12 +61,11 @@ def test_anything_else_is_refused(file: Path, headers: dict[str, str]) -> None:
 
 
 def test_without_a_file_everybody_is_let_in() -> None:
-    Token(None).require({})
-    assert Token(None).problem() is None
+    Token(None, print).require({})
 
 
 def test_a_new_token_holds_at_once(file: Path) -> None:
-    token = Token(file)
+    token = Token(file, print)
     file.write_text("another")
 
     token.require({"authorization": "Bearer another"})
@@ -75,28 +74,48 @@ def test_a_new_token_holds_at_once(file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"two words", b"\xff\xfe", b"x" * 10_000, b"a\nb"])
-def test_a_file_without_a_token_lets_nobody_in_and_says_so(file: Path, content: bytes | None) -> None:
+def test_a_file_without_a_token_lets_nobody_in_and_the_log_says_why_once(
+    file: Path, content: bytes | None
+) -> None:
     file.unlink()
     if content is not None:
         file.write_bytes(content)
-    token = Token(file)
-    with pytest.raises(RefusedError, match=str(file)) as refused:
+        file.chmod(0o600)
+    said: list[str] = []
+    token = Token(file, said.append)
+    with pytest.raises(RefusedError) as refused:
         token.require({"authorization": "Bearer "})
 
     assert refused.value.result == "token_file"
-    assert token.problem() == str(refused.value)
+    assert str(file) not in str(refused.value)
+    assert len(said) == 1
+    assert str(file) in said[0]
+
+
+def test_a_file_that_goes_is_told_of_when_somebody_registers(file: Path) -> None:
+    said: list[str] = []
+    token = Token(file, said.append)
+    assert said == []
+    file.unlink()
+    with pytest.raises(RefusedError):
+        token.require({})
+
+    assert "No such file" in said[0]
 
 
 def test_a_pipe_in_the_file_s_place_holds_nobody_up(file: Path) -> None:
     file.unlink()
     os.mkfifo(file)
+    said: list[str] = []
+    Token(file, said.append)
 
-    assert "it is no file" in (Token(file).problem() or "")
+    assert "it is no file" in said[0]
 
 
 def test_a_file_that_everybody_may_read_is_told_of_with_the_cure(file: Path) -> None:
-    assert Token(file).problem() is None
     file.chmod(0o644)
+    said: list[str] = []
+    token = Token(file, said.append)
 
-    assert f"chmod o-rwx {file}" in (Token(file).problem() or "")
-    Token(file).require({"authorization": f"Bearer {SECRET}"})
+    assert f"chmod o-rwx {file}" in said[0]
+    token.require({"authorization": f"Bearer {SECRET}"})

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.runs import tokenfile
+from exporter.runs.notice import Say
 from exporter.runs.registered.refusal import RefusedError
 from exporter.runs.tokenfile import TokenFileError
 
@@ -21,8 +22,11 @@ class Token:
     becomes of ``http://any:TOKEN@host``. Without a file everybody is let in.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, say: Say) -> None:
+        self._path, self._say = path, say
+        self._told: str | None = None
+        if path is not None:
+            self._tell(_fault(path) or tokenfile.open_to_all(path))
 
     def require(self, headers: Mapping[str, str]) -> None:
         """Let a request pass.
@@ -30,26 +34,33 @@ class Token:
         Raises:
             RefusedError: it shows no such token, or the file cannot be used.
         """
-        if self.path is None:
+        if self._path is None:
             return
         try:
-            token = tokenfile.read(self.path)
+            token = tokenfile.read(self._path)
         except TokenFileError as problem:
-            words = f"{problem} Nobody can register meanwhile."
+            self._tell(str(problem))
+            words = (
+                "The file with the token cannot be used. Cure: the run exporter's log says what to change."
+            )
             raise RefusedError("token_file", "503 Service Unavailable", words) from None
         if not hmac.compare_digest(_shown(headers.get("authorization", "")), token.encode()):
             words = "A token is asked for. Expected: http://any:TOKEN@host:port as the server's address."
             raise RefusedError("token", "401 Unauthorized", words, ASK)
 
-    def problem(self) -> str | None:
-        """What is wrong with the file now, in words."""
-        if self.path is None:
-            return None
-        try:
-            tokenfile.read(self.path)
-        except TokenFileError as problem:
-            return f"{problem} Nobody can register meanwhile."
-        return tokenfile.open_to_all(self.path)
+    def _tell(self, problem: str | None) -> None:
+        """Tell once what is wrong with the file, which strangers need not know."""
+        if problem is not None and problem != self._told:
+            self._say(problem)
+        self._told = problem
+
+
+def _fault(path: Path) -> str | None:
+    try:
+        tokenfile.read(path)
+    except TokenFileError as problem:
+        return str(problem)
+    return None
 
 
 def _shown(authorization: str) -> bytes:
