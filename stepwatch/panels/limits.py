@@ -100,6 +100,7 @@ def of_another(query: Query, rules: Sequence[Mapping[str, Any]]) -> list[dict[st
 
     None of them stands alone: that a GPU idles says nothing unless a run is to use it.
     """
+    metrics = reads(query.expression)
     found = [
         {
             "name": rule["alert"],
@@ -111,7 +112,8 @@ def of_another(query: Query, rules: Sequence[Mapping[str, Any]]) -> list[dict[st
             "formula": comparison.number,
         }
         for rule in rules
+        if all(metric in rule["expr"] for metric in metrics)  # to parse hundreds of rules takes seconds
         for comparison in comparisons(rule["expr"])
-        if reads(comparison.value) == reads(query.expression)
+        if reads(comparison.value) == metrics
     ]
     return [limit for index, limit in enumerate(found) if limit not in found[:index]]

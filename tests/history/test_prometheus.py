@@ -95,6 +95,7 @@ def test_a_real_prometheus_tells_of_alerts_their_steps_and_gpus(
     eventually(lambda: RUN in questions.firing())
     (alert,) = questions.firing()[RUN]
     eventually(lambda: RUN not in questions.firing())
+    time.sleep(0.5)  # it is over for the next question, too
     past = questions.past(Span(RUN, begun, time.time()), asked)
 
     assert (alert.name, alert.severity, alert.topic, alert.value) == ("KLHigh", "critical", "kl", 5.0)

@@ -174,7 +174,7 @@ def _split(
     for point in (*steps, (math.inf, 0.0)):
         if episode and point[0] - episode[-1][0] > 1.5 * every:
             made = [int(step) for _, step in episode]
-            yield Episode(name, severity, min(made), max(made), end - episode[-1][0] < every, "")
+            yield Episode(name, severity, min(made), max(made), end - episode[-1][0] < 0.5 * every, "")
             episode = []
         episode.append(point)
 
