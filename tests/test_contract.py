@@ -11,17 +11,26 @@ from typing import Any
 
 import pytest
 
+from exporter.routes import Routes
 from exporter.runs import exposition, signals
 from exporter.runs.contract import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
 from exporter.runs.exposition import FAMILIES, RunText, page
-from exporter.runs.health import Health, Polled
+from exporter.runs.health import Health, Polled, Samples
+from exporter.runs.history.panelfile import USUAL
+from exporter.runs.history.story import Story
 from exporter.runs.record import Record, TotalSteps
+from exporter.runs.registered.api import Api
+from exporter.runs.registered.ledger import Ledger
+from exporter.runs.registered.registry import Registry
+from exporter.runs.registered.token import Token
 from exporter.runs.rollouts.address import Allowed
 from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.rollouts.gate import Gate
 from exporter.runs.rollouts.way import Way
 from exporter.runs.run import Clock, Options, Run
 from exporter.runs.views import View
+from exporter.runs.watch import Settings, Watch
+from exporter.server import Server
 from stepwatch import logfiles, pages
 from tests.formats import real_logs
 from tests.lacking import lacking
@@ -204,9 +213,21 @@ def _exported(run: Run) -> str:
     health.unstarted = {"ppo/train.log": 1e9}
     gate = Gate(Allowed(), lambda _: None)
     gate.note("ray_file", "damaged", "")
-    health.others.append(Discovery([_Source()], gate, 600.0, Way()).samples)
+    health.others += [Discovery([_Source()], gate, 600.0, Way()).samples, *_of_parts()]
     health.targets.append(Polled("http://127.0.0.1:9092/metrics", "prometheus_page", True, 1, 0.0))
     return page([RunText().chunks(view, 73.0)], health.samples()).decode()
+
+
+def _of_parts() -> Iterator[Samples]:
+    """What the other parts of the exporter tell of themselves."""
+    watch = Watch(Settings(("runs",)))
+    registry = Registry(Ledger(None, Allowed(), lambda _: None))
+    server = Server(("127.0.0.1", 0), Routes({}))
+    server.answered["200"] = 1
+    server.close()
+    yield Story(watch.views, USUAL, None).samples
+    yield Api(registry, Allowed(), Token(None), {}).samples
+    yield from (registry.samples, watch.trainers.samples, server.samples)
 
 
 class _Source:

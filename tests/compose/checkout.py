@@ -25,7 +25,8 @@ PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 class Checkout:
     """A fresh clone in a folder, driven by the commands that users have.
 
-    Its config.yaml gets free ports, and ``settings`` in place of the shipped ones.
+    Its config.yaml gets free ports, a place for a Ray that is not this machine's, and ``settings`` in place
+    of the shipped ones.
     """
 
     def __init__(self, folder: Path, docker: Client, settings: dict[str, Any] | None = None) -> None:
@@ -33,12 +34,15 @@ class Checkout:
         _copy(folder)
         self.ports = {part: free_port() for part in (*PUBLISHED, "node")}
         self.config = folder / "config.yaml"
+        self.ray = folder.parent / "above" / "ray"
+        self.ray.parent.mkdir(mode=0o755)
         self._shipped = yaml.safe_load(self.config.read_text())
         self.write(settings or {})
 
     def write(self, settings: dict[str, Any]) -> None:
         """Edit config.yaml: what is shipped, these settings, and free ports."""
-        self.config.write_text(yaml.safe_dump({**self._shipped, **settings, "ports": self.ports}))
+        ours = {"ports": self.ports, "discovery": {"ray": str(self.ray)}}
+        self.config.write_text(yaml.safe_dump({**self._shipped, **settings, **ours}))
 
     def run(self, *words: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         """Run a command in the checkout."""

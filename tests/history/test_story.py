@@ -13,14 +13,19 @@ from exporter.runs.history.story import Story
 from tests.backtest.conftest import exploding_kl, log, wavering
 from tests.exporter.conftest import Clock, Watched
 
-
 FORMULA_OF_ANOTHER_KIND = json.dumps(
     {
         "about": {},
         "panels": [
             {
-                **{"title": "KL", "description": "", "unit": "short", "low": None, "high": None},
-                **{"curves": [{"name": "KL", "formula": ["eval", "rl_kl"]}], "asked": [], "limits": []},
+                "title": "KL",
+                "description": "",
+                "unit": "short",
+                "low": None,
+                "high": None,
+                "curves": [{"name": "KL", "formula": ["eval", "rl_kl"]}],
+                "asked": [],
+                "limits": [],
             }
         ],
     }

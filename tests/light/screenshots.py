@@ -32,7 +32,7 @@ LOGS = {
 }
 """The runs: their logs, and how many steps a second of them are written."""
 
-COLOURS = 128
+COLOURS = 256
 
 
 class Scene(Stack):
@@ -66,10 +66,10 @@ def take(browser: Browser, url: str) -> None:
     for name, scheme in (("light", "light"), ("light-dark", "dark")):
         browser.prefer(scheme)
         browser.open(url)
-        keep(browser, name, 900)
+        keep(browser, name, 790)
     browser.prefer("light")
     browser.open(f"{url}/{links.page(SICK)}")
-    keep(browser, "light-run", 1150)
+    keep(browser, "light-run", 1500)
     browser.size(*PHONE)
     browser.open(url)
     keep(browser, "light-phone", 1100)
@@ -80,7 +80,8 @@ def keep(browser: Browser, name: str, height: int) -> None:
     path = DOCS / f"{name}.png"
     browser.picture(path, height)
     with Image.open(path) as picture:
-        picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+        few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(path, optimize=True)
     sys.stderr.write(f"{path}: {path.stat().st_size / 1000:.0f} kB\n")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import unquote, urljoin
 
 import pytest
@@ -13,8 +14,9 @@ from exporter.drawing.chart import Band
 from exporter.drawing.curve import Curve
 from exporter.message import Answer, Request
 from exporter.routes import Routes
-from exporter.runs.history.shapes import Range
+from exporter.runs.history.shapes import Firing, Range
 from exporter.runs.light import links
+from exporter.runs.light.card import ALSO
 from exporter.runs.light.site import Light
 from tests.light.stories import EXPLOSION, HEALTHS, Told, chart, sick, summary
 
@@ -123,7 +125,7 @@ def test_the_worst_runs_come_first_and_finished_ones_last() -> None:
 
 def test_an_alert_is_told_with_its_text_and_what_leads_on() -> None:
     found = page(Told([sick()]))
-    for words in (EXPLOSION.name, EXPLOSION.summary, EXPLOSION.description, "critical since step 1198"):
+    for words in (EXPLOSION.name, EXPLOSION.summary, EXPLOSION.description, "since step 1198"):
         assert words in found.words
     assert {EXPLOSION.runbook, EXPLOSION.dashboard} <= set(found.attributes("href"))
 
@@ -251,3 +253,28 @@ def test_slashes_that_were_not_escaped_lead_to_the_page_all_the_same(path: str) 
     there = urljoin(f"http://host/base/run/{path}", dict(answer.headers)["Location"])
     assert there.startswith("http://host/base/run/")
     assert ask(told, there.removeprefix("http://host/base")).code == "200"
+
+
+def fires(name: str, severity: str, topic: str) -> Firing:
+    words = f"{name} in words. Also firing: others."
+    return replace(EXPLOSION, name=name, severity=severity, topic=topic, summary="", description=words)
+
+
+def test_the_list_tells_the_worst_alerts_in_full_and_names_the_others() -> None:
+    alerts = (fires("KLHigh", "warning", "kl"), fires("Slow", "warning", "progress"), EXPLOSION)
+    told = Told([summary(firing=alerts)])
+    found = page(told)
+    assert EXPLOSION.description in found.words
+    assert "in words" not in found.words
+    assert "Also firing: KLHigh, Slow" in found.words
+
+    # the page of the run leaves out only what a worse alert of the same topic mutes
+    found = page(told, "/run/ppo%2Fgsm8k")
+    assert "Slow in words." in found.words
+    assert "others" not in found.words
+    assert "Also firing: KLHigh" in found.words
+
+
+def test_what_messages_say_at_their_end_is_cut_off_as_the_rules_write_it() -> None:
+    rules = (Path(__file__).parents[2] / "prometheus/generated/rules/rl.yml").read_text()
+    assert ALSO.strip() in rules

@@ -42,6 +42,7 @@ def test_the_token_is_taken_as_bearer_and_as_password(file: Path, headers: dict[
         {"authorization": SECRET},
         {"authorization": "Bearer"},
         {"authorization": "Bearer open"},
+        {"authorization": f"Bearer {SECRET}s"},
         {"authorization": f"Digest {SECRET}"},
         {"authorization": "Basic ???"},
         {"authorization": "Basic ÿ"},

@@ -61,7 +61,7 @@ class Page:
     def tells(self, run: str, *steps: int) -> None:
         """Of this run and no other from now on."""
         self.telling = frozenset({run})
-        self.events += [Record(step, {"critic/score/mean": step / 100}, run=run) for step in steps]
+        self.events += [Record(step, {"critic/score/mean": step / 10}, run=run) for step in steps]
 
     def poll(self) -> list[Event]:
         self.polls += 1
@@ -237,7 +237,7 @@ def test_a_restart_of_the_exporter_forgets_nothing(clock: Clock, tmp_path: Path)
     after.read()
     run = after.trainers.roster.runs["maths/ppo"]
     assert (run.progress.step, run.records, run.resumes, run.watched) == (9, 9, 0, True)
-    assert run.trace.is_same(before.trainers.roster.runs["maths/ppo"].trace) is not False
+    assert run.trace.is_same(before.trainers.roster.runs["maths/ppo"].trace)
     after.trainers.heed(())
 
 

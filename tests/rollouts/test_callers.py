@@ -27,6 +27,10 @@ def outcome(calls, count, patience=10.0):
     return ended
 
 
+def outcome_now(calls):
+    return list(calls.ended(0.1, time.monotonic()))
+
+
 def test_a_server_that_listens_takes_the_call_and_one_that_does_not_refuses(calls, listener):
     there, gone = listener(), listener()
     gone.go()
@@ -83,7 +87,7 @@ def test_without_files_to_spare_nothing_is_known_of_a_server(calls, monkeypatch)
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na_total 1", 200),
         (b"HTTP/1.0 404 Not Found\r\n\r\n", 404),
         (b"SSH-2.0-OpenSSH_9.2\r\n", None),
-        (b"", None),
+        (b"nothing", None),
     ],
 )
 def test_a_page_that_is_asked_for_has_a_status_if_it_is_one(calls, answer, status):
@@ -93,9 +97,15 @@ def test_a_page_that_is_asked_for_has_a_status_if_it_is_one(calls, answer, statu
         client, _ = server.accept()
         request = client.recv(1000)
         client.sendall(answer)
+        for part in range(3):
+            assert outcome_now(calls) == [], part
+            client.sendall(b"x" * 100_000)
         client.close()
+        found = []
+        while not found:
+            found = outcome_now(calls)
 
-        assert list(calls.ended(5, time.monotonic())) == [Outcome("10.0.0.7:1", True, status)]
+        assert found == [Outcome("10.0.0.7:1", True, status)]
         assert request == b"GET /metrics HTTP/1.1\r\nHost: 10.0.0.7:1\r\nConnection: close\r\n\r\n"
 
 
@@ -116,6 +126,19 @@ def test_new_ones_are_called_at_once_and_all_in_turn(monkeypatch):
     order.meet({"a", "c", "d"}, 1.0)
     assert list(order.due(1.0, 9)) == ["d"]
     assert set(order.due(2 * CALL_SECONDS, 9)) == {"a", "c", "d"}
+
+
+def test_when_one_leaves_the_next_is_still_the_one_that_has_waited_longest(monkeypatch):
+    pauses = iter([1, 5, 2])
+    monkeypatch.setattr(rounds, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(rounds.random, "uniform", lambda *_: next(pauses))
+    order = Rounds()
+    order.meet({"a", "b", "c"}, 0.0)
+    assert list(order.due(0.0, 3)) == ["a", "b", "c"]
+    order.meet({"b", "c"}, 0.0)
+    monkeypatch.setattr(rounds.random, "uniform", lambda *_: 9)
+
+    assert list(order.due(3.0, 9)) == ["c"]
 
 
 def test_who_cannot_be_called_for_lack_of_room_is_next(monkeypatch):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 
 SETTINGS = {
     "alerts": {"EngineGone": {"for": "30s"}},
-    "intervals": {"runs": "1s", "scrape": "1s", "stack_rules": "1s"},
+    "intervals": {"runs": "2s", "scrape": "2s", "stack_rules": "2s"},
 }
 FORGET = "45s"
 
@@ -76,11 +76,11 @@ def test_targets_and_rules_live_on_when_verl_rewrites_its_file(stack, file, engi
     prometheus = f"http://{stack.config.address('prometheus')}"
     files, judged = rendered(stack), rules(stack)
 
-    with Trainer(stack.runs / "one.log", [a, b]) as one:
+    with Trainer(stack.runs / "one.log", [a, b], reward=0.1) as one:
         update_prometheus_config(file, [a, b], prometheus)
         wait_until(lambda: up(stack) == {(a, "one"), (b, "one")}, 40)
 
-        with Trainer(stack.runs / "two.log", [c]):
+        with Trainer(stack.runs / "two.log", [c], reward=0.5):
             update_prometheus_config(file, [c], prometheus)
             wait_until(lambda: up(stack) == {(a, "one"), (b, "one"), (c, "two")}, 40)
 

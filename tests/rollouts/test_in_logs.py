@@ -136,13 +136,13 @@ def test_servers_of_a_run_that_ended_are_over(watched, source, folder):
 
 
 def test_of_an_address_that_two_runs_had_the_one_that_goes_on_counts_last(watched, source, folder):
-    append(folder / "b.log", f"LLMServerManager: ['{A}']\n", console(1, measured(1)))
+    for name, reward in (("a", 0.1), ("b", 0.5)):
+        append(folder / f"{name}.log", f"LLMServerManager: ['{A}']\n", console(1, measured(1, reward=reward)))
     watched.discover()
     append(folder / "b.log", "Final validation metrics: {}\n")
-    append(folder / "a.log", f"LLMServerManager: ['{A}']\n", console(1, measured(1)))
-    watched.discover()
+    watched.look(1)
 
-    assert [target.labels["run"] for target in source.targets()] == ["b", "a"]
+    assert [(target.labels["run"], target.over) for target in source.targets()] == [("b", True), ("a", False)]
 
 
 def test_a_router_of_slime_is_asked_for_the_metrics_of_its_engines(watched, source, folder):

@@ -46,8 +46,8 @@ class _Page(BaseHTTPRequestHandler):
 class Trainer:
     """A run that prints its servers and then a step twice a second, until the ``with`` block ends."""
 
-    def __init__(self, log: Path, servers: Sequence[str]) -> None:
-        self._log, self._servers = log, servers
+    def __init__(self, log: Path, servers: Sequence[str], reward: float) -> None:
+        self._log, self._servers, self._reward = log, servers, reward
         self._stop = Event()
         self._thread = Thread(target=self._run)
 
@@ -56,7 +56,10 @@ class Trainer:
         step = 0
         while not self._stop.wait(0.5):
             step += 1
-            append(self._log, console(step, measured(step), "(TaskRunner pid=7) "))
+            append(
+                self._log,
+                console(step, measured(step, reward=self._reward + step / 100), "(TaskRunner pid=7) "),
+            )
 
     def finish(self) -> None:
         """Say that it is done, and end."""

@@ -27,6 +27,9 @@ SECONDS = 5.0
 CURVE_POINTS = 200
 """Of a curve that Prometheus is asked for."""
 
+EPISODE_POINTS = 1000
+"""Looks at whether an alert fired: it may be over within minutes."""
+
 FINEST, COARSEST = 5.0, 300.0
 """Seconds between two looks at whether an alert fired: each stays for twice the longest."""
 
@@ -93,7 +96,7 @@ class Questions:
             f"max by (run) (rl_step{{{run}}}) * on (run) group_right () "
             f'max by (run, alertname, severity) (ALERTS{{alertstate="firing",{run}}})'
         )
-        every = max(span.every(MOST_POINTS), min(span.every(CURVE_POINTS), COARSEST))
+        every = max(span.every(MOST_POINTS), min(span.every(EPISODE_POINTS), COARSEST))
         for series in self._over(promql, span, every):
             labels, values = series["metric"], _numbers(series["values"])
             yield from _split(labels["alertname"], labels["severity"], values, every, span.end)

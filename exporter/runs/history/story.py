@@ -13,7 +13,7 @@ from exporter.runs.history.charts import Draughtsman
 from exporter.runs.history.glance import Glance
 from exporter.runs.history.health import GPU, healths
 from exporter.runs.history.panelfile import PanelFile
-from exporter.runs.history.panels import Limit, Line, Panels
+from exporter.runs.history.panels import BARE, Limit, Line, Panels
 from exporter.runs.history.prometheus import NOTHING, Prometheus, Said
 from exporter.runs.history.questions import Past, Span
 from exporter.runs.history.shapes import Episode, Firing, Point, RunStory, RunSummary, Series
@@ -40,7 +40,7 @@ class Story:
         self._file = PanelFile(panels)
         self._prometheus = Prometheus(url, lambda: self._file.panels().asked, self._spans)
         self._glances: dict[int, tuple[object, Glance]] = {}
-        self._narrowed: tuple[Panels, dict[str, Panels]] = (self._file.panels(), {})
+        self._narrowed: tuple[Panels, dict[str, Panels]] = (BARE, {})
 
     def start(self) -> None:
         """Begin to ask Prometheus, in the background."""

@@ -17,6 +17,10 @@ ENDED_BADLY = {
 """States that are bad whether or not Prometheus could tell of it: how bad, and why."""
 
 
+ALSO = " Also firing: "
+"""So begins what a message says at its end and a page shows itself: the run's other alerts."""
+
+
 @dataclass(frozen=True)
 class Card:
     """A run, and how long ago its last step was, in words: as long as they are the same nothing changed."""
@@ -56,6 +60,22 @@ class Card:
         news = (alert for alert in self.run.firing if not self.calm or alert.severity == "info")
         return sorted(news, key=lambda alert: (rank(alert.severity), alert.name))
 
+    def told(self, *, whole: bool) -> list[Firing]:
+        """Those told in full: the worst, or ``whole`` all that no worse one of their topic mutes."""
+        if whole:
+            return [alert for alert in self.firing if not self._is_muted(alert)]
+        worst = min((rank(alert.severity) for alert in self.firing), default=0)
+        return [alert for alert in self.firing if rank(alert.severity) == worst]
+
+    def named(self, *, whole: bool) -> str:
+        """The names of all others."""
+        told = self.told(whole=whole)
+        return ", ".join(dict.fromkeys(alert.name for alert in self.firing if alert not in told))
+
+    def _is_muted(self, alert: Firing) -> bool:
+        worse = (other for other in self.firing if rank(other.severity) < rank(alert.severity))
+        return any(other.topic == alert.topic for other in worse)
+
     @property
     def diagnoses(self) -> list[Health]:
         """Signals out of range that none of its alerts has told of."""
@@ -66,6 +86,11 @@ class Card:
 
     def _is_told(self, health: Health) -> bool:
         return any(alert.summary and alert.summary in health.diagnosis for alert in self.run.firing)
+
+
+def description(alert: Firing) -> str:
+    """What the alert says of itself."""
+    return alert.description.partition(ALSO)[0]
 
 
 def ordered(runs: Iterable[RunSummary]) -> list[Card]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,9 +14,9 @@ from markupsafe import Markup
 from exporter.drawing import pages, severity
 from exporter.drawing.chart import Chart
 from exporter.drawing.curve import thinned
-from exporter.runs.history.shapes import Row, RunStory
+from exporter.runs.history.shapes import RunStory
 from exporter.runs.light import links, words
-from exporter.runs.light.card import Card, counted
+from exporter.runs.light.card import Card, counted, description
 from exporter.runs.light.gauge import gauge
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -34,6 +34,7 @@ class Pages:
             "links": links,
             "words": words,
             "gauge": gauge,
+            "description": description,
             "look": severity.look,
             "watched": watched,
             "seconds": SECONDS,
@@ -59,7 +60,7 @@ class Pages:
             charts=[drawn for chart in story.charts if (drawn := drawable(chart)).curves],
             episodes=story.episodes,
             rows=story.rows,
-            signals=signals(story.rows),
+            signals=signals(story),
             trouble=trouble,
             as_of=as_of,
         )
@@ -82,7 +83,8 @@ def drawable(chart: Chart) -> Chart:
     return replace(chart, curves=curves, limits=limits)
 
 
-def signals(rows: Sequence[Row]) -> list[str]:
-    """All that any of the rows tells, in the order in which it is first told."""
-    found: Mapping[str, None] = dict.fromkeys(signal for row in rows for signal in row.values)
-    return list(found)
+def signals(story: RunStory) -> list[str]:
+    """All that any of the last steps tells, what everybody looks at first."""
+    told = {signal for row in story.rows for signal in row.values}
+    first = [health.signal for health in story.summary.healths if health.signal in told]
+    return [*first, *sorted(told - set(first))]

@@ -15,6 +15,8 @@ MOST = 128
 
 PATIENCE_SECONDS = 3.0
 
+BLOCK = 65536
+
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 
@@ -28,12 +30,17 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class _Call:
-    """A call under way; ``request`` is still to be sent, ``taken`` says that somebody is at the other end."""
+    """A call under way: ``request`` is what to ask for, ``taken`` says that somebody is at the other end."""
 
     name: str
     until: float
     request: bytes
     taken: bool = False
+    status: int | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(self.name, self.taken, self.status)
 
 
 class Callers:
@@ -68,31 +75,30 @@ class Callers:
         for key, _ in self._selector.select(seconds):
             if isinstance(key.fileobj, socket.socket):
                 yield from self._go_on(key.fileobj, self._calls[key.fileobj])
-        for sock, call in list(self._calls.items()):
-            if call.until < now:
-                yield self._end(sock, Outcome(call.name, call.taken))
+        for sock in [sock for sock, call in self._calls.items() if call.until < now]:
+            yield self._end(sock)
 
     def close(self) -> None:
         """End all calls."""
-        for sock, call in list(self._calls.items()):
-            self._end(sock, Outcome(call.name, call.taken))
+        for sock in list(self._calls):
+            self._end(sock)
         self._selector.close()
 
     def _go_on(self, sock: socket.socket, call: _Call) -> Iterator[Outcome]:
         if call.taken:
-            yield self._end(sock, Outcome(call.name, taken=True, status=_status(sock)))
-            return
-        call.taken = _is_taken(sock)
-        if call.taken and call.request and _sent(sock, call.request):
-            self._selector.modify(sock, selectors.EVENT_READ)
+            goes_on = _read(sock, call)
         else:
-            yield self._end(sock, Outcome(call.name, call.taken))
+            call.taken = _is_taken(sock)
+            goes_on = call.taken and bool(call.request) and _sent(sock, call.request)
+            if goes_on:
+                self._selector.modify(sock, selectors.EVENT_READ)
+        if not goes_on:
+            yield self._end(sock)
 
-    def _end(self, sock: socket.socket, outcome: Outcome) -> Outcome:
+    def _end(self, sock: socket.socket) -> Outcome:
         self._selector.unregister(sock)
-        del self._calls[sock]
         sock.close()
-        return outcome
+        return self._calls.pop(sock).outcome
 
 
 def _is_taken(sock: socket.socket) -> bool:
@@ -108,9 +114,11 @@ def _sent(sock: socket.socket, request: bytes) -> bool:
     return False
 
 
-def _status(sock: socket.socket) -> int | None:
-    """The first line is all that is read: the page itself is for Prometheus."""
+def _read(sock: socket.socket, call: _Call) -> bool:
+    """Is there more to come? All is read: a server complains in its log if a client leaves in the middle."""
     with suppress(OSError):
-        found = _STATUS.match(sock.recv(64))
-        return int(found[1]) if found else None
-    return None
+        block = sock.recv(BLOCK)
+        found = None if call.status else _STATUS.match(block)
+        call.status = int(found[1]) if found else call.status
+        return bool(block)
+    return False

@@ -55,6 +55,8 @@ class Discovery:
         self._sources, self._gate, self._way, self._ready = sources, gate, way, ready
         self._book, self._callers, self._rounds = Book(forget_after, gate), Callers(), Rounds()
         self._told: dict[str, list[Target]] = {}
+        self._heard: list[Target] = []
+        self._served: list[str] = []
         self._page: bytes | None = None
         self._standing: Counter[tuple[str, str]] = Counter()
         self._next_look = 0.0
@@ -110,11 +112,22 @@ class Discovery:
             self._book.tried(outcome, now)
 
     def _look(self, now: float) -> None:
-        self._book.take(self._all_told(), now)
-        self._rounds.meet({entry.address for entry in self._book}, now)
-        served = self._book.served(now)
+        told = list(self._all_told())
+        changed = told != self._heard
+        if changed:
+            self._heard = told
+            self._book.take(told, now)
+            self._rounds.meet({entry.address for entry in self._book}, now)
+        self._serve(self._book.served(now), changed=changed)
+
+    def _serve(self, served: list[Entry], *, changed: bool) -> None:
+        """Write the answer anew if anything changed: with thousands of servers that takes its time."""
         self._note(served)
-        if self._page is not None or self._ready():
+        addresses = [entry.address for entry in served]
+        if self._page is None and not self._ready():
+            return
+        if changed or self._page is None or addresses != self._served:
+            self._served = addresses
             self._page = json.dumps(list(self._groups(served))).encode()
 
     def _all_told(self) -> Iterator[Target]:

@@ -1,0 +1,103 @@
+"""Containers find the servers of a machine, whenever Ray's folder comes and goes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from tests.compose.checkout import Checkout, until
+from tests.compose.conftest import NETWORK
+from tests.exporter.lines import console, measured
+from tests.real.docker import PYTHON, Docker
+
+pytestmark = pytest.mark.e2e
+
+ENGINE = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(b"vllm_requests 3\\n")
+HTTPServer(("0.0.0.0", 8000), Page).serve_forever()
+"""
+
+
+@pytest.fixture(scope="module", name="stack")
+def _stack(checkout: Checkout) -> Iterator[Checkout]:
+    done = checkout.stepwatch("up")
+    try:
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield checkout
+    finally:
+        checkout.run("docker", "compose", "down", "--volumes", "--timeout=5")
+
+
+@pytest.fixture(scope="module", name="engines")
+def _engines(docker: Docker, stack: Checkout) -> Iterator[list[str]]:
+    """Addresses of servers beside the containers."""
+    names = [f"engine-{number}" for number in range(2)]
+    for name in names:
+        docker.docker(
+            "run", "--detach", f"--name={name}", f"--network={NETWORK}", PYTHON, "python3", "-c", ENGINE
+        )
+    told = json.loads(docker.docker("inspect", *names))
+    yield [f"{each['NetworkSettings']['Networks'][NETWORK]['IPAddress']}:8000" for each in told]
+    docker.docker("rm", "--force", *names)
+
+
+def session(stack: Checkout, number: int, rollout: list[str], ray: list[str]) -> None:
+    """What Ray and verl leave in Ray's folder: a session, links with whole paths, and their files."""
+    folder = stack.ray / f"session_{number}"
+    (folder / "metrics" / "prometheus").mkdir(parents=True)
+    stack.ray.chmod(0o777)
+    (stack.ray / "session_latest").symlink_to(folder)
+    (folder / "list.json").write_text(json.dumps([{"labels": {"job": "ray"}, "targets": ray}]))
+    (stack.ray / "prom_metrics_service_discovery.json").symlink_to(folder / "list.json")
+    job = {"job_name": "rollout", "static_configs": [{"targets": rollout}]}
+    written = folder / "metrics" / "prometheus" / "prometheus.yml"
+    written.write_text(yaml.dump({"scrape_configs": [job]}, default_flow_style=False, indent=2))
+
+
+def found(stack: Checkout) -> set[tuple[str, str]]:
+    """Address and role of each target that the exporter names."""
+    groups = stack.page("exporter", "/sd/rollout")
+    return {(address, group["labels"]["role"]) for group in groups for address in group["targets"]}
+
+
+def test_rays_folder_is_not_made_by_docker(stack):
+    until(lambda: found(stack) == set(), 30, "an answer")
+    assert not stack.ray.exists()
+    assert stack.ray.parent.exists()
+
+
+def test_servers_are_found_once_ray_has_started_and_after_its_folder_was_made_anew(stack, engines):
+    first, second = engines
+    session(stack, 1, [first, "127.0.0.1:9"], [second])
+    here = ("host.docker.internal:9", "rollout")
+    until(lambda: found(stack) == {(first, "rollout"), (second, "ray"), here}, 40, "both servers")
+    until(lambda: _up(stack) == {first, second}, 60, "both scraped")
+
+    shutil.rmtree(stack.ray)
+    session(stack, 2, [second], [])
+    until(lambda: (second, "rollout") in found(stack), 40, "the server of the new session")
+
+
+def test_a_line_of_a_log_gives_the_server_its_run(stack, engines):
+    lines = [f"(TaskRunner pid=1) LLMServerManager: ['{engines[0]}']\n", console(1, measured(1))]
+    (stack.folder / "runs" / "ppo.log").write_text("".join(lines))
+
+    until(
+        lambda: {each["metric"].get("run") for each in stack.query('up{role="rollout"} == 1')} >= {"ppo"},
+        60,
+        "run",
+    )
+
+
+def _up(stack: Checkout) -> set[str]:
+    return {each["metric"]["instance"] for each in stack.query('up{role=~"rollout|ray"} == 1')}

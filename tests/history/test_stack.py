@@ -1,0 +1,103 @@
+"""A sick run on the whole stack: its story has the alerts, their words, and the steps at which they fired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from exporter.runs.history.panelfile import NAME
+from exporter.runs.history.shapes import RunStory
+from exporter.runs.history.story import Story
+from exporter.runs.watch import Settings, Watch
+from tests.e2e.stack import PAIRS, Stack
+from tests.e2e.test_delivery import PAGES, SICK
+from tests.e2e.writer import writing
+from tests.real import eventually
+
+pytestmark = pytest.mark.e2e
+
+
+@contextmanager
+def telling(stack: Stack) -> Iterator[Story]:
+    """An exporter that begins now, beside the one that Prometheus asks."""
+    watch, stop = Watch(Settings(paths=(str(stack.runs),))), Event()
+    story = Story(
+        watch.views,
+        stack.folder / "exporter/generated" / NAME,
+        f"http://{stack.config.address('prometheus')}",
+    )
+
+    def look() -> None:
+        while not stop.wait(0.2):
+            watch.look()
+
+    thread = Thread(target=look)
+    thread.start()
+    story.start()
+    try:
+        yield story
+    finally:
+        stop.set()
+        thread.join()
+
+
+def told(story: Story, names: set[str]) -> RunStory:
+    """The story of the sick run, once it has episodes of these alerts."""
+
+    def has_them() -> bool:
+        found = story.run("ppo/sick")
+        if found is None:
+            return False
+        # one that is only known to fire is taken to begin at the last step
+        begun = {each.name for each in found.episodes if each.first_step < (found.summary.step or 0)}
+        return names <= begun
+
+    eventually(has_them, 60)
+    found = story.run("ppo/sick")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("versions", PAIRS, ids=lambda versions: "prometheus-" + versions[0])
+def test_alerts_and_their_steps_are_told_also_by_an_exporter_that_was_not_there(
+    tmp_path: Path, versions: tuple[str, str]
+):
+    with (
+        Stack(tmp_path, versions) as stack,
+        writing(SICK, stack.runs / "ppo/sick.log", "--rate", "3", "--stay"),
+    ):
+        with telling(stack) as story:
+            stack.wait_sent("ppo/sick", PAGES, timeout=90)
+            eventually(
+                lambda: {("RewardCollapse", "ppo/sick"), ("KLExplosion", "ppo/sick")} <= stack.firing(), 90
+            )
+            first = told(story, PAGES)
+            assert story.prometheus == ""
+        with telling(stack) as story:
+            again = told(story, PAGES)
+
+    for found in (first, again):
+        by_name = {each.name: each for each in found.episodes}
+        kl = by_name["KLExplosion"]
+        assert kl.firing
+        assert kl.summary
+        assert 38 <= kl.first_step < kl.last_step == found.summary.step
+        health = next(each for each in found.summary.healths if each.signal == "kl")
+        assert health.state == "critical"
+        assert health.diagnosis.startswith("KLExplosion: ")
+        assert "limit" in health.diagnosis
+        assert found.summary.firing[0].severity == "critical"
+        drawn = {chart.title: chart for chart in found.charts}
+        assert {band.alert for band in drawn["KL"].bands} >= {"KLExplosion"}
+        assert "KLExplosion" not in {band.alert for band in drawn["Reward"].bands}
+        firing = [chart.title for chart in found.charts if chart.bands]
+        assert list(drawn)[: len(firing)] == firing, "charts with an alert that fires come first"
+    steps = [
+        [each.first_step for each in found.episodes if each.name == "KLExplosion"] for found in (first, again)
+    ]
+    # asked again later, over a longer time and so at other moments: a look of some 6 s apart, 3 steps each
+    assert abs(steps[0][0] - steps[1][0]) <= 30
