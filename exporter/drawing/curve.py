@@ -49,12 +49,18 @@ def _finite(step: int, value: float) -> Point | None:
     return (step, value) if abs(value) < LARGEST else None
 
 
-def _thinned(points: Sequence[Point | None]) -> Iterator[Point | None]:
+def _thinned(points: Sequence[Point | None]) -> Iterable[Point | None]:
     """The lowest and the highest of each stretch of points, in their order; None where nothing is finite."""
-    width = 1 if len(points) <= MOST_POINTS else math.ceil(2 * len(points) / MOST_POINTS)
-    for start in range(0, len(points), width):
-        shown = [point for point in points[start : start + width] if point is not None]
-        yield from _extremes(shown) if shown else [None]
+    if len(points) <= MOST_POINTS:
+        return points
+    width = math.ceil(2 * len(points) / MOST_POINTS)
+    stretches = (points[start : start + width] for start in range(0, len(points), width))
+    return (point for stretch in stretches for point in _shown(stretch))
+
+
+def _shown(stretch: Sequence[Point | None]) -> Sequence[Point | None]:
+    there = [point for point in stretch if point is not None]
+    return _extremes(there) if there else [None]
 
 
 def _extremes(points: Sequence[Point]) -> list[Point]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from prometheus_client import Metric
-from prometheus_client.parser import text_string_to_metric_families
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 MONITOR = "rl_insight_monitor_"
 """What rl-insight puts before the trainer's own key."""
@@ -102,6 +103,10 @@ def _taken_from(labels: dict[str, str]) -> str:
 
 
 def _series(text: str) -> Iterator[tuple[str, dict[str, str], float | Total]]:
+    from prometheus_client.parser import (  # noqa: PLC0415  (6 MB that are due only where a page is polled)
+        text_string_to_metric_families,
+    )
+
     lines = list(_lines(text))
     if len(lines) > SERIES_LIMIT:
         raise ValueError(f"it has more than {SERIES_LIMIT} series")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-BLOCK = 4 * 1024 * 1024
-"""Bytes read at a time, and the longest line that is read at all."""
+BLOCK = 2 * 1024 * 1024
+"""Bytes read at a time, and the longest line that is read at all. Twice that weighs 6 MB more, for good."""
 
 HEAD = 256
 """Bytes at the start of a file by which it is known again."""
