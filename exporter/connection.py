@@ -50,9 +50,9 @@ class Connection:
         return self._later is not None
 
     def go_on(self) -> int:
-        """Read or write what is possible. Returns the event to wait for, 0 when it is over."""
+        """Read or write what is possible, one answer at most. Returns the event to wait for, 0 at the end."""
         self.active = time.monotonic()
-        if not self._outgoing and not self._receive():
+        if not self._outgoing and not self._has_next and not self._receive():
             return 0
         self._proceed()
         while self._outgoing:
@@ -62,8 +62,15 @@ class Connection:
                 return selectors.EVENT_WRITE
             if not self._outgoing:
                 self._sent()
-                self._proceed()
-        return 0 if self._is_over() else selectors.EVENT_READ
+        if self._is_over():
+            return 0
+        # who asks for many pages at once takes turns with the others
+        return selectors.EVENT_WRITE if self._has_next else selectors.EVENT_READ
+
+    @property
+    def _has_next(self) -> bool:
+        """Did the next request come already, at least its head?"""
+        return self._head is None and not self._last and b"\r\n\r\n" in self._incoming
 
     def _is_over(self) -> bool:
         return self._last and self._head is None and self._unheard is None

@@ -67,12 +67,14 @@ class Server:
         self._listener.close()
 
     def _accept(self) -> None:
-        with suppress(OSError):  # it went away again, or there are no more descriptors
-            sock, (client, *_) = self._listener.accept()
-            sock.settimeout(0)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._clients[sock] = Connection(sock, client, self._pages, self._most_body)
-            self._selector.register(sock, selectors.EVENT_READ)
+        """Take in all that wait at the door: one at a time, the last would wait for as many rounds."""
+        with suppress(OSError):  # there are no more, it went away again, or descriptors have run out
+            for _ in range(MOST_CLIENTS):
+                sock, (client, *_) = self._listener.accept()
+                sock.settimeout(0)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._clients[sock] = Connection(sock, client, self._pages, self._most_body)
+                self._selector.register(sock, selectors.EVENT_READ)
 
     def _attend(self, client: Connection) -> None:
         try:

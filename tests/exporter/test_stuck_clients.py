@@ -1,7 +1,8 @@
-"""A hundred clients that hang, each in its own way, leave the exporter responsive."""
+"""Clients that hang, each in its own way, leave the exporter responsive."""
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,52 +10,49 @@ from pathlib import Path
 
 import pytest
 
-from exporter.message import Answer, Request
-from exporter.routes import Routes
-from exporter.runs import site
-from exporter.runs.serving import Serving
-from exporter.runs.watch import Settings, Watch
-from exporter.server import MOST_CLIENTS, Server
+from exporter.runs import flags
+from exporter.runs.history.panelfile import USUAL
+from exporter.runs.service import Service
+from exporter.server import MOST_CLIENTS
 from tests.exporter.lines import measured, verl_json
 from tests.exporter.test_site import get
+from tests.real.server import free_port
+from tests.real.waiting import eventually
 
-LARGE = b"x" * 4_000_000
 WAYS = {
     "silent": b"",
     "half a head": b"GET /metrics HTTP/1.1\r\nHo",
-    "half a body": b"POST /-/mark HTTP/1.1\r\nContent-Length: 900\r\n\r\n{",
-    "never reads": b"GET /large HTTP/1.1\r\n\r\n",
+    "half a body": b"POST /api/v1/prometheus/targets HTTP/1.1\r\nContent-Length: 900\r\n\r\n{",
+    "never reads": 200 * b"GET /metrics HTTP/1.1\r\n\r\n",
     "refused and goes on": b"POST /-/mark HTTP/1.1\r\nContent-Length: 99999999\r\n\r\nxx",
 }
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    watch = Watch(Settings((str(folder),)))
-    watch.look()
-    table = {**site.table(watch.metrics, watch.mark), "/large": {"GET": large}}
-    server = Server(("127.0.0.1", 0), Routes(table), 1000)
-    running = Serving(server)
-    running.start()
+def serving(folder: Path) -> Iterator[int]:
+    """The whole exporter; gives its port."""
+    port = free_port()
+    options = flags.parser({}).parse_args([f"--path={folder}", f"--port={port}", "--listen=127.0.0.1"])
+    service = Service(options, USUAL, lambda: False)
+    service.start()
+    service.look()
     try:
-        yield f"http://127.0.0.1:{server.port}"
+        yield port
     finally:
-        running.stop()
-
-
-def large(_: Request) -> Answer:
-    return Answer("200 OK", "text/plain", LARGE)
+        service.stop()
 
 
 @pytest.mark.parametrize("clients", [100, 2 * MOST_CLIENTS])
 @pytest.mark.parametrize("way", WAYS)
 def test_stuck_clients_leave_the_pages_to_others(folder: Path, way: str, clients: int) -> None:
     (folder / "a.jsonl").write_text("".join(verl_json(step, measured(step)) for step in range(3)))
-    with serving(folder) as url, ExitStack() as stuck:
-        host, port = url.removeprefix("http://").split(":")
+    with serving(folder) as port, ExitStack() as stuck:
+        url = f"http://127.0.0.1:{port}"
         for _ in range(clients):
-            client = stuck.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            client = stuck.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
             client.sendall(WAYS[way])
-        for _ in range(3):
-            assert b'rl_step{run="a"} 2' in get(f"{url}/metrics")[2]
+        assert b'rl_step{run="a"} 2' in get(f"{url}/metrics")[2]
+        assert [run["run"] for run in json.loads(get(f"{url}/api/v1/runs")[2])["runs"]] == ["a"]
+        assert b"/run/a" in get(f"{url}/")[2].replace(b'"run/', b'"/run/')
         assert get(f"{url}/-/healthy")[0] == 200
+        eventually(lambda: get(f"{url}/sd/rollout")[:2] == (200, "application/json"))
