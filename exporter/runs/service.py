@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 from exporter.routes import Routes
 from exporter.runs import site
@@ -45,9 +46,9 @@ class Service:
         self._story = Story(self._watch.views, panels, options.prometheus_url)
         self._discovery = _discovery(options, self._watch, self._registry)
         api = _api(options, self._registry)
-        light = Light(self._story, options.path)
+        self._light = Light(self._story, options.path)
         own = site.table(self._watch.metrics, self._watch.mark)
-        routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
+        routes = Routes({**own, **self._discovery.routes(), **api.routes(), **self._light.routes()})
         server = Server((options.listen, options.port), routes, MOST_BODY)
         told = (server, self._story, self._discovery, api, self._registry, self._watch.trainers)
         self._watch.health.others += [part.samples for part in told]
@@ -57,6 +58,7 @@ class Service:
         """Begin what goes on in the background."""
         for part in (self._serving, self._watch, self._story, self._discovery):
             part.start()
+        Thread(target=self._light.prepare, name="templates", daemon=True).start()
 
     def look(self) -> float:
         """Read what is new; returns for how many seconds nothing more is to be done."""
@@ -100,11 +102,13 @@ def _discovery(options: Namespace, watch: Watch, registry: Registry) -> Discover
     in_logs = InLogs(gate)
     watch.listeners.append(in_logs.take)
     files, folder = list(options.discovery_files), options.discovery_ray
+    # the last one's labels count: whoever may register must not take a server away from its run
     sources: list[Source] = [
-        verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate, root)
+        registry,
+        verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate, root),
     ]
     sources += [ray.RayFile(folder / ray.USUAL, gate, root)] if folder else []
-    sources += [registry, in_logs]
+    sources.append(in_logs)
     way, forget_after = Way(options.loopback), options.discovery_forget_after
     discovery = Discovery(sources, gate, forget_after, way, lambda: watch.caught_up)
     registry.silence = discovery.silence

@@ -136,6 +136,11 @@ def test_likely_names_of_the_step_counter_are_known(name: str) -> None:
         assert one(Page(server.url)).step == 37
 
 
+def test_a_step_counter_may_be_called_as_the_trainer_logs_it() -> None:
+    with served('reward_mean 0.5\n{"rl_insight_monitor_training/global_step"} 37\n') as server:
+        assert one(Page(server.url)).step == 37
+
+
 @pytest.mark.parametrize(
     "name",
     ["total_training_steps", "max_global_steps", "num_train_steps", "warmup_steps", "time_per_train_step"],

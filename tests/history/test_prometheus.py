@@ -55,6 +55,15 @@ class Stepping(Listening):
         super().__init__(Handler)
 
 
+OTHER = {
+    "alert": "EngineGone",
+    "expr": "vector(1)",
+    "labels": {"severity": "warning", "topic": "rollout"},
+    "annotations": {"summary": "A server is gone."},
+}
+"""About no run."""
+
+
 @contextmanager
 def watching(version: str, folder: Path, port: int | None = None) -> Iterator[PrometheusServer]:
     """A Prometheus with one rule that watches such a run."""
@@ -73,7 +82,9 @@ def watching(version: str, folder: Path, port: int | None = None) -> Iterator[Pr
             "rule_files": ["rules.yml"],
         }
         (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
-        (folder / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "rl", "rules": [rule]}]}))
+        (folder / "rules.yml").write_text(
+            yaml.safe_dump({"groups": [{"name": "rl", "rules": [rule, OTHER]}]})
+        )
         with PrometheusServer(version, folder, port=port) as server:
             yield server
 
@@ -94,6 +105,8 @@ def test_a_real_prometheus_tells_of_alerts_their_steps_and_gpus(
     questions, asked, begun = Questions(real.url), panels().asked, time.time() - 5
     eventually(lambda: RUN in questions.firing())
     (alert,) = questions.firing()[RUN]
+    (other,) = questions.firing()[""]
+    assert (other.name, other.severity, other.summary) == ("EngineGone", "warning", "A server is gone.")
     eventually(lambda: RUN not in questions.firing())
     time.sleep(0.5)  # it is over for the next question, too
     past = questions.past(Span(RUN, begun, time.time()), asked)

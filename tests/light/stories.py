@@ -108,6 +108,10 @@ class Told:
     charts: tuple[Chart, ...] = ()
     prometheus: str = ""
     asked: int = 0
+    about_none: tuple[Firing, ...] = ()
+
+    def others(self) -> tuple[Firing, ...]:
+        return self.about_none
 
     def runs(self) -> list[RunSummary]:
         return list(self.summaries)

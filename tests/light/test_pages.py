@@ -111,6 +111,15 @@ def test_names_are_shown_and_not_run(name: str) -> None:
     assert ask(told, f"/{links.page(name)}").code == "200"
 
 
+def test_alerts_about_no_run_stand_above_all_runs() -> None:
+    gone = replace(EXPLOSION, name="EngineGone", topic="rollout", summary="A <b>server</b> is gone.")
+    text = page(Told([summary()], about_none=(gone,))).text
+
+    assert text.index("EngineGone") < text.index("ppo/gsm8k")
+    assert "A &lt;b&gt;server&lt;/b&gt; is gone." in text
+    assert "Not of one run" not in page(Told([summary()])).text
+
+
 def test_the_worst_runs_come_first_and_finished_ones_last() -> None:
     fine, low = summary("fine"), summary("low", healths=(replace(HEALTHS[0], state="warning"),))
     ended = [

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from exporter.routes import Routes
-from exporter.runs.registered.api import RESULTS, Api
+from exporter.runs.registered.api import MOST_TOLD, RESULTS, Api
 from exporter.runs.registered.ledger import Ledger
 from exporter.runs.registered.registry import Registry
 from exporter.runs.registered.token import Token
@@ -33,8 +33,8 @@ class Told(NamedTuple):
 class Client:
     """Talks to a server with the API and nothing else."""
 
-    def __init__(self, folder: Path, port: int, registry: Registry, api: Api) -> None:
-        self.folder, self.port, self.registry, self.api = folder, port, registry, api
+    def __init__(self, folder: Path, port: int, registry: Registry, api: Api, said: list[str]) -> None:
+        self.folder, self.port, self.registry, self.api, self.said = folder, port, registry, api, said
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Told:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -69,11 +69,13 @@ def _serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
 
     def serve(token: Path | None = None) -> Client:
         registry = Registry(Ledger(tmp_path / "state", Allowed(), print))
-        api = Api(registry, Allowed(), Token(token, print), {"prometheus_port": 9090, "grafana_port": None})
+        ports = {"prometheus_port": 9090, "grafana_port": None}
+        said: list[str] = []
+        api = Api(registry, Allowed(), Token(token, print), ports, said.append)
         server = Server(("127.0.0.1", 0), Routes(api.routes()), MOST_BODY)
         running.append(Serving(server))
         running[-1].start()
-        return Client(tmp_path, server.port, registry, api)
+        return Client(tmp_path, server.port, registry, api, said)
 
     yield serve
     for serving in running:
@@ -187,6 +189,25 @@ def test_methods_and_paths_that_are_not_there_are_refused(serve: Callable[..., C
     assert client.ask("DELETE", TARGETS).status == 405
     assert client.ask("POST", "/api/v1/services", b"{}").status == 405
     assert client.ask("GET", "/api/v1/other").status == 404
+
+
+def test_why_servers_are_refused_is_said_once_with_the_cure(serve: Callable[..., Client]) -> None:
+    client = serve()
+    for _ in range(3):
+        assert client.register({"targets": ["192.0.2.2:9092"]}).status == 400
+
+    (words,) = client.said
+    assert words.startswith("127.0.0.1 may not register servers: ")
+    assert "192.0.2.2:9092" in words
+    assert "Cure: add its network to discovery.allow in config.yaml" in words
+
+
+def test_a_flood_of_refusals_does_not_flood_the_log(serve: Callable[..., Client]) -> None:
+    client = serve()
+    for number in range(2 * MOST_TOLD):
+        client.register({"targets": [f"192.0.2.2:{1000 + number}"]})
+
+    assert len(client.said) <= MOST_TOLD
 
 
 def test_a_flood_is_told_when_to_come_again(serve: Callable[..., Client]) -> None:

@@ -55,7 +55,7 @@ OTHER_GROUP = selector("prometheus_rule_evaluation_failures_total", **PROMETHEUS
 MISSED = selector("prometheus_rule_group_iterations_missed_total", **PROMETHEUS, rule_group="rl")
 PUSH_ERRORS = selector("prometheus_notifications_errors_total", **PROMETHEUS, alertmanager="http://a:9093")
 DROPPED = selector("prometheus_notifications_dropped_total", **PROMETHEUS)
-STARTED = selector("process_start_time_seconds", **PROMETHEUS)
+LOADED = selector("prometheus_config_last_reload_success_timestamp_seconds", **PROMETHEUS)
 LONG_AGO = "-3600+0x200"
 WEBHOOK_FAILED = selector("alertmanager_notifications_failed_total", **ALERTMANAGER, integration="webhook")
 EMAIL_FAILED = selector("alertmanager_notifications_failed_total", **ALERTMANAGER, integration="email")
@@ -161,7 +161,7 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
                 WEBHOOK_FAILED: "3+0x11 0+0x200",
                 PUSH_ERRORS: "3+0x11 0+0x200",
                 DROPPED: "3+0x11 0+0x200",
-                STARTED: LONG_AGO,
+                LOADED: LONG_AGO,
             },
             {122: [], 352: []},
         ),
@@ -182,27 +182,27 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
         ),
         Scenario("a test of a receiver", {TEST_FAILED: ONE_FAILURE}, {122: [], 352: []}),
         _counted("Alertmanager refuses", PUSH_ERRORS, alert=_instance(PROMETHEUS)),
-        _counted("alerts are dropped", DROPPED, alert=_instance(PROMETHEUS), others={STARTED: LONG_AGO}),
+        _counted("alerts are dropped", DROPPED, alert=_instance(PROMETHEUS), others={LOADED: LONG_AGO}),
         _counted(
             "refused and dropped are one alert",
             PUSH_ERRORS,
             DROPPED,
             alert=_instance(PROMETHEUS),
-            others={STARTED: LONG_AGO},
+            others={LOADED: LONG_AGO},
         ),
         Scenario(
             "alerts are dropped before Prometheus has found Alertmanager",
-            {DROPPED: ONE_FAILURE, STARTED: "5+0x200"},
+            {DROPPED: ONE_FAILURE, LOADED: "5+0x200"},
             {122: [], 352: []},
         ),
         Scenario(
-            "alerts are dropped just over six minutes after the start",
-            {DROPPED: ONE_FAILURE, STARTED: "-302+0x200"},
+            "alerts are dropped just over six minutes after the configuration was loaded",
+            {DROPPED: ONE_FAILURE, LOADED: "-302+0x200"},
             {117: [], 122: [_instance(PROMETHEUS)]},
         ),
         Scenario(
             "alerts are dropped just six minutes after the start",
-            {DROPPED: ONE_FAILURE, STARTED: "-300+0x200"},
+            {DROPPED: ONE_FAILURE, LOADED: "-300+0x200"},
             {122: [], 127: [_instance(PROMETHEUS)]},
         ),
     ),

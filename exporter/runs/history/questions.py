@@ -70,12 +70,12 @@ class Questions:
         self._url = url.rstrip("/")
 
     def firing(self) -> dict[str, tuple[Firing, ...]]:
-        """The alerts about runs that fire now, by run, the worst first."""
+        """The alerts that fire now, by run, the worst first; those about no run under the empty name."""
         found: dict[str, list[Firing]] = {}
         with self._understood():
             for alert in self._asked("alerts", {})["alerts"]:
-                if alert["state"] == "firing" and (run := alert["labels"].get("run")):
-                    found.setdefault(run, []).append(_firing(alert))
+                if alert["state"] == "firing":
+                    found.setdefault(alert["labels"].get("run", ""), []).append(_firing(alert))
         return {run: tuple(sorted(alerts, key=_urgency)) for run, alerts in found.items()}
 
     def now(self, asked: Sequence[Asked]) -> dict[str, float]:

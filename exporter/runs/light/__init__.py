@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from exporter.runs.history.shapes import RunStory, RunSummary, Series
+from exporter.runs.history.shapes import Firing, RunStory, RunSummary, Series
 
 
 class Story(Protocol):
@@ -16,6 +16,9 @@ class Story(Protocol):
 
     def runs(self) -> list[RunSummary]:
         """All that are shown."""
+
+    def others(self) -> tuple[Firing, ...]:
+        """The alerts that fire about no run."""
 
     def run(self, name: str) -> RunStory | None:
         """One of them; ``None`` if there is none of that name."""

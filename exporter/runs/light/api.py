@@ -35,7 +35,8 @@ class Api:
         runs = self._story.runs()
         ages = {run.name: run.age_seconds for run in runs}
         found = [_run(card, ages[card.run.name]) for card in ordered(runs)]
-        return _json("200 OK", {"runs": found, "prometheus": self._story.prometheus})
+        others = [_alert(alert) for alert in self._story.others()]
+        return _json("200 OK", {"runs": found, "alerts": others, "prometheus": self._story.prometheus})
 
     def _series(self, request: Request) -> Answer:
         name = unquote(request.name)
@@ -50,7 +51,7 @@ class Api:
         if name not in names:
             return _refused("404 Not Found", f"There is no run named {name}.", nearest(name, names))
         words = f"Run {name} has no signal named {signal}."
-        return _refused("404 Not Found", words, nearest(signal, self._signals(name)))
+        return _refused("404 Not Found", words, nearest(signal.lower(), self._signals(name)))
 
     def _signals(self, name: str) -> list[str]:
         found = self._story.run(name)

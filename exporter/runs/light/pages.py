@@ -14,7 +14,7 @@ from markupsafe import Markup
 from exporter.drawing import pages, severity
 from exporter.drawing.chart import Chart
 from exporter.drawing.curve import thinned
-from exporter.runs.history.shapes import RunStory
+from exporter.runs.history.shapes import Firing, RunStory
 from exporter.runs.light import links, words
 from exporter.runs.light.card import Card, counted, description
 from exporter.runs.light.gauge import gauge
@@ -44,12 +44,13 @@ class Pages:
         digest = b64encode(sha256(style.encode()).digest()).decode()
         self.style, self.seconds = f"sha256-{digest}", SECONDS
 
-    def runs(self, cards: Sequence[Card], trouble: str, as_of: str) -> bytes:
-        """All runs; ``trouble`` is what keeps Prometheus from telling of alerts.
+    def runs(self, cards: Sequence[Card], others: Sequence[Firing], trouble: str, as_of: str) -> bytes:
+        """All runs, and alerts about none; ``trouble`` is what keeps Prometheus from telling of alerts.
 
         ``as_of`` is the time in words, for a page that does not refresh itself.
         """
-        return self._made("runs", "./", cards=cards, counted=counted(cards), trouble=trouble, as_of=as_of)
+        told = {"cards": cards, "others": others, "counted": counted(cards), "trouble": trouble}
+        return self._made("runs", "./", as_of=as_of, **told)
 
     def run(self, card: Card, story: RunStory, trouble: str, as_of: str) -> bytes:
         """One run, with its curves."""

@@ -44,19 +44,25 @@ class Light:
             **Api(self._story).routes(),
         }
 
+    def prepare(self) -> None:
+        """Load the templates, so that nobody waits for them."""
+        _ = self._pages
+
     @cached_property
     def _pages(self) -> Pages:
-        # templates weigh 8 MB, which nobody need pay who looks at no page
+        # not before the metrics are served, which is worth more than a page
         made: Pages = import_module("exporter.runs.light.pages").Pages(self._watched)
         return made
 
     def _runs(self, request: Request) -> Answer:
-        cards, trouble, as_of = ordered(self._story.runs()), self._story.prometheus, _as_of(request)
+        cards, others = ordered(self._story.runs()), self._story.others()
+        basis = cards, others, self._story.prometheus, _as_of(request)
+        refreshed = not basis[-1]
 
         def make() -> Answer:
-            return self._html("200 OK", self._pages.runs(cards, trouble, as_of), refreshed=not as_of)
+            return self._html("200 OK", self._pages.runs(*basis), refreshed=refreshed)
 
-        return self._kept.answer(("", not as_of), (cards, trouble, as_of), make)
+        return self._kept.answer(("", refreshed), basis, make)
 
     def _run(self, request: Request) -> Answer:
         if "/" in request.name:

@@ -32,7 +32,7 @@ _TRAINER = re.compile(
 )
 _MACHINE = re.compile(r".*(?:gpu|cpu|memory|_bytes)")
 _STEP = re.compile(
-    r"(?!(?:max|num|total)_)(?:[a-z0-9]+_)?(?:train(?:ing|er)?_(?:global_)?|global_)steps?(?:_total)?$"
+    r"(?!(?:max|num|total)[_/])(?:[a-z0-9]+[_/])?(?:train(?:ing|er)?[_/](?:global_)?|global_)steps?(?:_total)?$"
     r"|steps?(?:_total)?$"
 )
 

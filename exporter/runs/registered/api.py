@@ -12,6 +12,7 @@ from typing import Any
 from exporter.exposition import Family, Sample
 from exporter.message import Answer, Request
 from exporter.routes import Table
+from exporter.runs.notice import Say, to_log
 from exporter.runs.registered import order
 from exporter.runs.registered.rate import Rate
 from exporter.runs.registered.refusal import RefusedError
@@ -21,6 +22,9 @@ from exporter.runs.rollouts.address import Allowed
 
 KIND = "application/json"
 """A browser sends this to another site only if that allows it, which we never do."""
+
+MOST_TOLD = 100
+"""Refusals that are told of: whoever floods the exporter must not flood its log."""
 
 RESULTS = (
     *("accepted", "address", "content_type", "full", "labels"),
@@ -36,12 +40,18 @@ class Api:
     """
 
     def __init__(
-        self, registry: Registry, allowed: Allowed, token: Token, ports: Mapping[str, int | None]
+        self,
+        registry: Registry,
+        allowed: Allowed,
+        token: Token,
+        ports: Mapping[str, int | None],
+        say: Say = to_log,
     ) -> None:
         self._registry, self._allowed, self._token = registry, allowed, token
         # Traces are not taken: without this port the client sends none.
         self._services = {"status": "ok", "otlp_port": None, **ports}
-        self._rate = Rate()
+        self._rate, self._say = Rate(), say
+        self._told: set[str] = set()
         self._results = Counter(dict.fromkeys(RESULTS, 0))
 
     def routes(self) -> Table:
@@ -64,9 +74,17 @@ class Api:
             answer = _json("200 OK", self._registered(request))
         except RefusedError as refusal:
             self._results[refusal.result] += 1
+            self._tell(request.client, refusal)
             return _json(refusal.status, {"detail": str(refusal)}, *refusal.headers)
         self._results["accepted"] += 1
         return answer
+
+    def _tell(self, client: str, refusal: RefusedError) -> None:
+        """Say once why: rl-insight's client does not, and its user looks here."""
+        words = f"{client} may not register servers: {refusal}"
+        if words not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(words)
+            self._say(words)
 
     def _registered(self, request: Request) -> dict[str, Any]:
         self._heed(request.client)
