@@ -40,6 +40,7 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "ALERTS_FOR_STATE": Metric(GAUGE, TARGET | {"alertname", "severity", "topic", "run"}),
     },
     "Prometheus": {
+        "prometheus_config_last_reload_success_timestamp_seconds": _scraped(GAUGE),
         "prometheus_config_last_reload_successful": _scraped(GAUGE),
         "prometheus_notifications_dropped_total": _scraped(COUNTER),
         "prometheus_notifications_errors_total": _scraped(COUNTER, "alertmanager"),
