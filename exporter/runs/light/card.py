@@ -69,8 +69,8 @@ class Card:
 
     def named(self, *, whole: bool) -> str:
         """The names of all others."""
-        told = self.told(whole=whole)
-        return ", ".join(dict.fromkeys(alert.name for alert in self.firing if alert not in told))
+        told = {alert.name for alert in self.told(whole=whole)}
+        return ", ".join(dict.fromkeys(alert.name for alert in self.firing if alert.name not in told))
 
     def _is_muted(self, alert: Firing) -> bool:
         worse = (other for other in self.firing if rank(other.severity) < rank(alert.severity))
