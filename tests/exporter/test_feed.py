@@ -259,7 +259,7 @@ def test_the_next_job_on_the_same_page_is_another_run_and_the_old_one_is_gone(
     exporter = start("--path", folder, *trainer.flags())
     exporter.until(has("maths/ppo"))
     trainer.insight.labels("maths", "ppo").set(0.2)
-    exporter.until(lambda found: found.state("maths/ppo") == "running")
+    exporter.until(lambda found: found.value("rl_step", run="maths/ppo") == 2)
     trainer.begins()
     trainer.insight.labels("maths", "sft").set(0.1)
 

@@ -33,7 +33,7 @@ class RayCluster(Server):
         dashboard, quiet = free_port(), {"RAY_USAGE_STATS_ENABLED": "0"}
         own = {"AUTOSCALER_METRIC_PORT": str(free_port()), "DASHBOARD_METRIC_PORT": str(free_port())}
         super().__init__(
-            [], f"http://127.0.0.1:{dashboard}/api/version", env={**os.environ, **quiet, **own}, patience=120
+            [], f"http://127.0.0.1:{dashboard}/api/version", env={**os.environ, **quiet, **own}, patience=300
         )
         self.address = f"{NODE}:{free_port()}"
         self.temp = self.folder / "ray"
