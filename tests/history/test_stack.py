@@ -57,7 +57,7 @@ def told(story: Story, names: set[str]) -> RunStory:
         begun = {each.name for each in found.episodes if each.first_step < (found.summary.step or 0)}
         return names <= begun
 
-    eventually(has_them, 60)
+    eventually(has_them, 150)
     found = story.run("ppo/sick")
     assert found is not None
     return found

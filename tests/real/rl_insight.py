@@ -26,14 +26,18 @@ def environment() -> Path:
     return environments.programs("rl-insight")
 
 
+OWN = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+"""Without the second, Ray asks for a token as soon as somebody on this machine has one."""
+
+
 class RayCluster(Server):
     """One node with its dashboard, which writes the list of targets; its folder is ``temp``."""
 
     def __init__(self) -> None:
-        dashboard, quiet = free_port(), {"RAY_USAGE_STATS_ENABLED": "0"}
+        dashboard = free_port()
         own = {"AUTOSCALER_METRIC_PORT": str(free_port()), "DASHBOARD_METRIC_PORT": str(free_port())}
         super().__init__(
-            [], f"http://127.0.0.1:{dashboard}/api/version", env={**os.environ, **quiet, **own}, patience=300
+            [], f"http://127.0.0.1:{dashboard}/api/version", env={**os.environ, **OWN, **own}, patience=300
         )
         self.address = f"{NODE}:{free_port()}"
         self.temp = self.folder / "ray"
@@ -64,7 +68,7 @@ class Job:
             stdout=pipe,
             stderr=self._errors,
             text=True,
-            env={**os.environ, "RL_INSIGHT_SERVER_URL": url, "RAY_USAGE_STATS_ENABLED": "0"},
+            env={**os.environ, **OWN, "RL_INSIGHT_SERVER_URL": url},
         )
         self.page = f"{NODE}:{port}"
 
