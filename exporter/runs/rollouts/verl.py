@@ -80,7 +80,8 @@ class _File:
         self.document.look()
         now = self.document.addresses
         self._earlier |= dict.fromkeys(before)
-        self._earlier = {address: None for address in self._earlier if address not in set(now)}
+        for address in now:
+            self._earlier.pop(address, None)
         while len(self._earlier) > MOST_EARLIER:
             del self._earlier[next(iter(self._earlier))]
         for address in now:
