@@ -24,7 +24,7 @@ SEEN_SECONDS = 1.0
 
 PEER = Path(__file__).with_name("flask_plotly.py")
 HEAD = (
-    "page", "runs watched", "curves", "page, kB", "first, ms", "after each step: median, ms", "worst, ms",
+    "page", "runs watched", "charts", "page, kB", "first, ms", "after each step: median, ms", "worst, ms",
     "unchanged: median, ms", "RSS, MB",
 )  # fmt: skip
 
@@ -71,9 +71,9 @@ def _times(get: Get, log: Path, growing: Iterator[bytes]) -> list[str]:
     first, page = _timed(get)
     changed = [_after_a_step(get, log, next(growing)) for _ in range(CHANGES)]
     unchanged = [_timed(get)[0] for _ in range(CHANGES)]
-    curves = max(page.count(b"<svg"), page.count(b"Plotly.newPlot("))
+    charts = max(page.count(b"<figure"), page.count(b"Plotly.newPlot("))
     figures = (first, median(changed), max(changed), median(unchanged))
-    return [str(curves), f"{len(page) / 1e3:.0f}", *(f"{1e3 * each:.1f}" for each in figures)]
+    return [str(charts), f"{len(page) / 1e3:.0f}", *(f"{1e3 * each:.1f}" for each in figures)]
 
 
 def _timed(get: Get) -> tuple[float, bytes]:
