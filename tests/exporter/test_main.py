@@ -288,3 +288,11 @@ def test_help_names_the_variables() -> None:
 
     assert "STEPWATCH_PATH" in done.stdout
     assert "--forget-after" in done.stdout
+
+
+def test_what_few_need_is_loaded_when_they_do() -> None:
+    heavy = ("jinja2", "prometheus_client", "promql_parser", "yaml")
+    asked = f"import sys, exporter.runs.__main__; print(sys.modules.keys() & {set(heavy)})"
+    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "set()\n"
