@@ -111,9 +111,11 @@ class Questions:
         return {asked[int(index)].name: _by_step(values, at) for index, values in found.items()}
 
     def _over(self, promql: str, span: Span, every: float) -> list[Any]:
-        # Prometheus looks at whole steps from the start on: the end is to be one of them.
-        start = span.end - every * math.floor((span.end - span.start) / every)
-        form = {"query": promql, "start": f"{start:.3f}", "end": f"{span.end:.3f}", "step": f"{every:.3f}"}
+        # In whole milliseconds, and a whole number of looks, so that the last one is at the end.
+        step, end = math.ceil(1000 * every), math.floor(1000 * span.end)
+        start = end - math.floor(end - 1000 * span.start) // step * step
+        times = {"start": start, "end": end, "step": step}
+        form = {"query": promql, **{name: f"{time / 1000:.3f}" for name, time in times.items()}}
         result: list[Any] = self._asked("query_range", form)["result"]
         return result
 
