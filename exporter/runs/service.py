@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 
 from exporter.routes import Routes
 from exporter.runs import site
@@ -46,9 +45,9 @@ class Service:
         self._story = Story(self._watch.views, panels, options.prometheus_url)
         self._discovery = _discovery(options, self._watch, self._registry)
         api = _api(options, self._registry)
-        self._light = Light(self._story, options.path)
+        light = Light(self._story, options.path)
         own = site.table(self._watch.metrics, self._watch.mark)
-        routes = Routes({**own, **self._discovery.routes(), **api.routes(), **self._light.routes()})
+        routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
         server = Server((options.listen, options.port), routes, MOST_BODY)
         told = (server, self._story, self._discovery, api, self._registry, self._watch.trainers)
         self._watch.health.others += [part.samples for part in told]
@@ -58,7 +57,6 @@ class Service:
         """Begin what goes on in the background."""
         for part in (self._serving, self._watch, self._story, self._discovery):
             part.start()
-        Thread(target=self._light.prepare, name="templates", daemon=True).start()
 
     def look(self) -> float:
         """Read what is new; returns for how many seconds nothing more is to be done."""

@@ -56,7 +56,7 @@ def words(browser: Browser) -> str:
 
 def test_the_sick_run_stands_on_top_with_what_prometheus_says(stack: Stack, browser: Browser) -> None:
     browser.open(address(stack))
-    names = browser.tell("[...document.querySelectorAll('h2')].map(each => each.textContent)")
+    names = browser.tell("[...document.querySelectorAll('h2 a')].map(each => each.textContent)")
     assert names == [SICK, HEALTHY]
     cards = browser.tell("[...document.querySelectorAll('.card')].map(each => each.innerText)")
     assert "LengthCollapse" in cards[0]

@@ -44,13 +44,9 @@ class Light:
             **Api(self._story).routes(),
         }
 
-    def prepare(self) -> None:
-        """Load the templates, so that nobody waits for them."""
-        _ = self._pages
-
     @cached_property
     def _pages(self) -> Pages:
-        # not before the metrics are served, which is worth more than a page
+        # templates weigh 8 MB, which nobody need pay who looks at no page
         made: Pages = import_module("exporter.runs.light.pages").Pages(self._watched)
         return made
 
