@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.drawing.severity import SEVERITIES
 from exporter.exposition import Family, Sample
 from exporter.runs.history.charts import Draughtsman
 from exporter.runs.history.glance import Glance
@@ -74,9 +73,9 @@ class Story:
         return [self._summary(glance, said) for glance in self._look()]
 
     def others(self) -> tuple[Firing, ...]:
-        """The alerts that fire about no run: servers, GPUs, machines, and the stack itself."""
+        """Critical alerts and warnings about no run: servers, GPUs, machines, and the stack itself."""
         found = self._prometheus.said.firing.get("", ())
-        return tuple(alert for alert in found if alert.severity in SEVERITIES)
+        return tuple(alert for alert in found if alert.severity in ("critical", "warning"))
 
     def run(self, name: str) -> RunStory | None:
         """One of them; ``None`` if there is none of that name."""
