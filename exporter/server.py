@@ -44,12 +44,12 @@ class Server:
     def serve(self, seconds: float) -> None:
         """Answer what comes within that time; returns as soon as something was done."""
         for key, _ in self._selector.select(seconds):
-            if key.fileobj is self._listener:
-                self._accept()
-            else:
+            if key.fileobj is not self._listener:
                 self._attend(self._clients[key.fileobj])  # type: ignore[index]  # only sockets are registered
         for client in [client for client in self._clients.values() if client.waits]:
             self._attend(client)
+        # last: beside clients heard after them, those at the door would seem silent longest
+        self._accept()
         self._drop_late()
 
     def samples(self) -> Iterator[tuple[Family, list[Sample]]]:

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -318,6 +318,26 @@ def test_too_many_clients_cost_the_one_that_is_silent_longest(monkeypatch: pytes
         assert clients[3].recv(12) == b"HTTP/1.1 200"
         for client in clients:
             client.close()
+
+
+def test_who_knocks_while_a_full_house_is_heard_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MOST_CLIENTS", 3)
+    server = Server(("127.0.0.1", 0), page)
+    with ExitStack() as clients:
+
+        def client() -> socket.socket:
+            return clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+
+        inside = [client() for _ in range(3)]
+        server.serve(0.1)
+        newcomer = client()
+        for each in inside:
+            each.sendall(b"GET")
+        server.serve(0.1)
+        newcomer.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        server.serve(0.1)
+        assert newcomer.recv(12) == b"HTTP/1.1 200"
+    server.close()
 
 
 def test_a_port_in_use_is_an_os_error(port: int) -> None:
