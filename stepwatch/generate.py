@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
 
 from stepwatch import annotations, check, dcgm, origin, output, promql
+from stepwatch.backtest.expression import PromqlError
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
 from stepwatch.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
@@ -139,7 +140,7 @@ def _rendered(
     """Every file of the services, and the one that is made of other files."""
     files = render(templates, context, services)
     if "exporter" in services and TRAINING in files:
-        with suppress(ValueError):  # promtool tells of a rule that is no PromQL, by template and line
+        with suppress(PromqlError):  # promtool tells of a rule that is no PromQL, by template and line
             files[document.PANELS] = document.document(files)
     return files
 

@@ -6,11 +6,10 @@ import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from exporter.runs.polled.mlflow import Mlflow
 from exporter.runs.polled.page import Page
-from exporter.runs.polled.web import shown
+from exporter.runs.polled.web import is_usable, shown
 from exporter.runs.rollouts.address import Allowed
 from exporter.runs.signals import NAMES
 
@@ -86,12 +85,7 @@ def address(text: str) -> str:
     Raises:
         ArgumentTypeError: it is none, or holds a user name.
     """
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
-    except ValueError:
-        usable = False
-    if not usable:
+    if not is_usable(text):
         raise ArgumentTypeError(
             f"{shown(text)} is no address. Expected one such as http://127.0.0.1:9090, without a user name."
         )

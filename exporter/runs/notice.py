@@ -26,6 +26,20 @@ def to_log(text: str) -> None:
         sys.stderr.write(f"{text}\n")
 
 
+class Once:
+    """Says each text once, ``most`` in all: whoever makes up texts without end fills no log and no memory."""
+
+    def __init__(self, say: Say, most: int) -> None:
+        self._say, self._most = say, most
+        self._told: set[str] = set()
+
+    def __call__(self, text: str) -> None:
+        """Say it, unless it was said before."""
+        if text not in self._told and len(self._told) < self._most:
+            self._told.add(text)
+            self._say(text)
+
+
 class Notice:
     """Remembers what was told, for as long as it holds."""
 

@@ -41,6 +41,22 @@ class Comparison(NamedTuple):
     over: bool
 
 
+class PromqlError(ValueError):
+    """Raised for a text that is no PromQL."""
+
+
+def parsed(expression: str) -> Any:
+    """Its tree, as promql_parser has it.
+
+    Raises:
+        PromqlError: it is none.
+    """
+    try:
+        return promql_parser.parse(expression)
+    except ValueError as problem:
+        raise PromqlError(f"{expression} is no PromQL: {problem}") from None
+
+
 def comparisons(expression: str) -> Iterator[Comparison]:
     """Whatever an expression compares with a number, wherever in it."""
     for node in _nodes(expression):
@@ -81,14 +97,14 @@ def counts_time(expression: str) -> bool:
 @lru_cache(maxsize=1024)
 def _nodes(expression: str) -> tuple[Any, ...]:
     found: list[Any] = []
-    promql_parser.walk(promql_parser.parse(expression), found.append)
+    promql_parser.walk(parsed(expression), found.append)
     return tuple(found)
 
 
 @lru_cache(maxsize=1024)
 def ways(expression: str) -> tuple[Way, ...]:
     """Each alternative of an alert's condition, with what it compares first."""
-    return tuple(_ways(promql_parser.parse(expression)))
+    return tuple(_ways(parsed(expression)))
 
 
 def _ways(node: Any) -> Iterator[Way]:

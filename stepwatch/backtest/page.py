@@ -11,6 +11,7 @@ import jinja2
 from exporter.drawing import pages
 from exporter.drawing.chart import Chart, by_alert
 from exporter.drawing.severity import SEVERITIES
+from exporter.drawing.tally import tally
 from stepwatch.annotations import runbook_url
 from stepwatch.backtest import advice
 from stepwatch.backtest.report import Report
@@ -92,8 +93,7 @@ def _summary(entries: Sequence[Entry]) -> str:
         "silent": worst.count("info") + worst.count(""),
         "not judged": worst.count("error"),
     }
-    parts = [f"{count} {kind}" for kind, count in kinds.items() if count]
-    return f"{len(entries)} run{'s' * (len(entries) != 1)}: {', '.join(parts)}."
+    return tally("run", kinds)
 
 
 def _runbook(config: Config, alert: str) -> str:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-import promql_parser
 from promql_parser import (
     AggregateExpr,
     BinaryExpr,
@@ -21,6 +20,7 @@ from promql_parser import (
 from exporter.runs.history.formula import Formula
 from exporter.runs.history.history import DRAWN
 from exporter.runs.history.samples import SAMPLED, STEP
+from stepwatch.backtest.expression import parsed
 
 From = TypeVar("From")
 To = TypeVar("To")
@@ -52,7 +52,7 @@ def curve(promql: str) -> Formula:
     Raises:
         UncompiledError: the exporter does not keep what it reads.
     """
-    formula = _compiled(promql_parser.parse(promql))
+    formula = _compiled(parsed(promql))
     if isinstance(formula, str) and formula.removeprefix("rl_") in DRAWN:
         return formula
     return _kept(formula)
@@ -64,7 +64,7 @@ def limit(promql: str) -> Formula:
     Raises:
         UncompiledError: the exporter does not keep what it reads.
     """
-    return _kept(_compiled(promql_parser.parse(promql)))
+    return _kept(_compiled(parsed(promql)))
 
 
 def _kept(formula: Formula) -> Formula:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from exporter.exposition import Family, Sample
@@ -104,8 +105,10 @@ class Story:
         return Series(signal, panel.unit if panel else "percentunit", points, limits) if points else None
 
     def _summary(self, glance: Glance, said: Said) -> RunSummary:
+        drawn = cache(lambda: self._drawn(glance.name))  # its whole history, and only where a limit is passed
+
         def since(signal: str, smooth: Line | None, limit: Limit) -> int | None:
-            found = self._drawn(glance.name, NOTHING)
+            found = drawn()
             return found[1].since(signal, smooth, limit) if found else None
 
         own = healths(glance, self._panels(glance.name), said, since)
@@ -113,15 +116,15 @@ class Story:
 
     def _draughtsman(self, name: str) -> tuple[Glance, Draughtsman] | None:
         """Who draws a run; its past is asked for the more often, the later somebody looked."""
-        found = self._drawn(name, NOTHING)
+        found = self._drawn(name)
         return found and (found[0], replace(found[1], past=self._prometheus.look_at(name)))
 
-    def _drawn(self, name: str, past: Past) -> tuple[Glance, Draughtsman] | None:
+    def _drawn(self, name: str) -> tuple[Glance, Draughtsman] | None:
         with self._views() as views:
             for view in views:
                 if view.name == name:
                     kept = view.run.history.kept(name, view.run.statistics)
-                    return Glance.of(view), Draughtsman(kept, self._panels(name), past)
+                    return Glance.of(view), Draughtsman(kept, self._panels(name), NOTHING)
         return None
 
     def _look(self) -> list[Glance]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from exporter.drawing.severity import SEVERITIES, rank
+from exporter.drawing.tally import tally
 from exporter.runs.history.shapes import Firing, Health, RunSummary
 from exporter.runs.light import words
 
@@ -95,12 +96,13 @@ def description(alert: Firing) -> str:
 
 def ordered(runs: Iterable[RunSummary]) -> list[Card]:
     """The worst first, then what goes well, then what is finished, the latest of these first."""
+    cards = [(Card.of(run), run.age_seconds or 0.0) for run in runs]
+    cards.sort(key=lambda each: _place(*each))
+    return [card for card, _ in cards]
 
-    def key(run: RunSummary) -> tuple[bool, int, float, str]:
-        card = Card.of(run)
-        return card.calm, rank(card.severity), (run.age_seconds or 0.0) * card.calm, run.name
 
-    return [Card.of(run) for run in sorted(runs, key=key)]
+def _place(card: Card, age: float) -> tuple[bool, int, float, str]:
+    return card.calm, rank(card.severity), age * card.calm, card.run.name
 
 
 def counted(cards: Iterable[Card]) -> str:
@@ -112,5 +114,4 @@ def counted(cards: Iterable[Card]) -> str:
         "fine": told.count("info") + told.count(""),
         "finished": told.count("finished"),
     }
-    parts = [f"{count} {kind}" for kind, count in kinds.items() if count]
-    return f"{words.count(len(told), 'run')}: {', '.join(parts)}."
+    return tally("run", kinds)

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from exporter.drawing import pages, severity
 from exporter.drawing.chart import Chart
 from exporter.drawing.curve import thinned
+from exporter.drawing.tally import count
 from exporter.runs.history.shapes import Firing, RunStory
 from exporter.runs.light import links, words
 from exporter.runs.light.card import Card, counted, description
@@ -33,6 +34,7 @@ class Pages:
         self._environment.globals |= {
             "links": links,
             "words": words,
+            "count": count,
             "gauge": gauge,
             "description": description,
             "look": severity.look,

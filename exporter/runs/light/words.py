@@ -46,8 +46,3 @@ def clock(moment: float | None) -> str:
 def zone() -> str:
     """The name of this machine's time zone."""
     return time.strftime("%Z")
-
-
-def count(number: int, noun: str) -> str:
-    """``1 run``, ``2 runs``."""
-    return f"{number} {noun}{'s' * (number != 1)}"

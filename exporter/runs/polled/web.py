@@ -89,23 +89,31 @@ def get(
         raise PollError(f"{shown(url)} gives no answer: {_reason(problem)}.") from None
 
 
+def is_usable(url: str) -> bool:
+    """Can it be asked? A user name is none of ours: it would stand in every text about the address."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+
+
 def _opener(url: str) -> urllib.request.OpenerDirector:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    if not is_usable(url):
         raise PollError(
             f"{shown(url)} is no address that can be polled. "
             "Expected http:// or https:// and a host, without a user name."
         )
     # A proxy named in the environment is for the world outside.
     handlers: list[urllib.request.BaseHandler] = [_Redirects()]
-    if _is_loopback(parts.hostname):
+    if _is_loopback(urlsplit(url).hostname):
         handlers.append(urllib.request.ProxyHandler({}))
     return urllib.request.build_opener(*handlers)
 
 
-def _is_loopback(host: str) -> bool:
+def _is_loopback(host: str | None) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host or "").is_loopback
     except ValueError:
         return host == "localhost"
 

@@ -12,7 +12,7 @@ from typing import Any
 from exporter.exposition import Family, Sample
 from exporter.message import Answer, Request
 from exporter.routes import Table
-from exporter.runs.notice import Say, to_log
+from exporter.runs.notice import Once, Say, to_log
 from exporter.runs.registered import order
 from exporter.runs.registered.rate import Rate
 from exporter.runs.registered.refusal import RefusedError
@@ -24,7 +24,7 @@ KIND = "application/json"
 """A browser sends this to another site only if that allows it, which we never do."""
 
 MOST_TOLD = 100
-"""Refusals that are told of: whoever floods the exporter must not flood its log."""
+"""Refusals that are told of."""
 
 RESULTS = (
     *("accepted", "address", "content_type", "full", "labels"),
@@ -50,8 +50,7 @@ class Api:
         self._registry, self._allowed, self._token = registry, allowed, token
         # Traces are not taken: without this port the client sends none.
         self._services = {"status": "ok", "otlp_port": None, **ports}
-        self._rate, self._say = Rate(), say
-        self._told: set[str] = set()
+        self._rate, self._tell = Rate(), Once(say, MOST_TOLD)
         self._results = Counter(dict.fromkeys(RESULTS, 0))
 
     def routes(self) -> Table:
@@ -74,17 +73,11 @@ class Api:
             answer = _json("200 OK", self._registered(request))
         except RefusedError as refusal:
             self._results[refusal.result] += 1
-            self._tell(request.client, refusal)
+            # rl-insight's client does not say why, and its user looks here.
+            self._tell(f"{request.client} may not register servers: {refusal}")
             return _json(refusal.status, {"detail": str(refusal)}, *refusal.headers)
         self._results["accepted"] += 1
         return answer
-
-    def _tell(self, client: str, refusal: RefusedError) -> None:
-        """Say once why: rl-insight's client does not, and its user looks here."""
-        words = f"{client} may not register servers: {refusal}"
-        if words not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add(words)
-            self._say(words)
 
     def _registered(self, request: Request) -> dict[str, Any]:
         self._heed(request.client)

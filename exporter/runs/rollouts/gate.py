@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from exporter.runs.notice import Say, to_log
+from exporter.runs.notice import Once, Say, to_log
 from exporter.runs.rollouts.address import AddressError, Allowed
 
 MOST = 5000
 """Addresses of one list, and targets in all: more than any cluster has."""
 
 MOST_TOLD = 1000
-"""Texts that are remembered as told: whoever makes up addresses without end fills no memory."""
+"""Texts about servers that cannot become targets."""
 
 
 class Gate:
@@ -20,8 +20,7 @@ class Gate:
 
     def __init__(self, allowed: Allowed, say: Say = to_log) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
-        self._allowed, self._say = allowed, say
-        self._told: set[str] = set()
+        self._allowed, self._tell = allowed, Once(say, MOST_TOLD)
 
     def passed(self, source: str, place: object, addresses: Sequence[str]) -> tuple[str, ...]:
         """Those of a list that are allowed, each once. ``place`` is where the list stands."""
@@ -39,6 +38,4 @@ class Gate:
     def note(self, source: str, reason: str, words: str) -> None:
         """Count it; ``words`` say where, what, and the cure."""
         self.counts[source, reason] += 1
-        if words not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add(words)
-            self._say(f"{source}: {words}.")
+        self._tell(f"{source}: {words}.")
