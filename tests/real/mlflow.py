@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Any
-
-from typing_extensions import Self
 
 from tests.real import environments
+from tests.real.script import Script
 from tests.real.server import Server, free_port
 
 CLIENT = Path(__file__).with_name("mlflow_client.py")
@@ -45,35 +39,8 @@ class MlflowServer(Server):
         ]
 
 
-class MlflowClient:
-    """MLflow's own client in a process of its own, while the ``with`` block runs."""
+class MlflowClient(Script):
+    """MLflow's own client of the server at this address, while the ``with`` block runs."""
 
     def __init__(self, url: str) -> None:
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (as long-lived as the process)
-        # Isolated: beside the script lie modules that are called like packages which MLflow imports.
-        command = [environment() / "python", "-I", CLIENT, url]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self._errors, text=True, env=_QUIET
-        )
-
-    def __call__(self, method: str, *arguments: Any) -> Any:
-        """Call a function of the script by name."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            self._errors.seek(0)
-            raise AssertionError(f"MLflow's client: {self._errors.read()[-2000:]}")
-        return json.loads(answer)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate()
-        self._errors.close()
+        super().__init__(environment() / "python", CLIENT, url, env=_QUIET)

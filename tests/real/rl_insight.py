@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Any
-
-from typing_extensions import Self
 
 from tests.real import environments
+from tests.real.script import Script
 from tests.real.server import Server, free_port
 
 CLIENT = Path(__file__).with_name("rl_insight_client.py")
@@ -50,7 +44,7 @@ class RayCluster(Server):
         ]
 
 
-class Job:
+class Job(Script):
     """A job on a cluster while the ``with`` block runs, which does what verl's logger does.
 
     Args:
@@ -60,36 +54,6 @@ class Job:
     """
 
     def __init__(self, cluster: RayCluster, url: str, port: int) -> None:
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (as long-lived as the process)
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            [environment() / "python", "-I", CLIENT, cluster.address, str(port)],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=self._errors,
-            text=True,
-            env={**os.environ, **OWN, "RL_INSIGHT_SERVER_URL": url},
-        )
+        env = {**os.environ, **OWN, "RL_INSIGHT_SERVER_URL": url}
+        super().__init__(environment() / "python", CLIENT, cluster.address, str(port), env=env)
         self.page = f"{NODE}:{port}"
-
-    def __call__(self, method: str, *arguments: Any) -> None:
-        """Call a function of the script by name."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
-        self._process.stdin.flush()
-        assert self._process.stdout.readline(), f"rl-insight's client: {self.said()}"
-
-    def said(self) -> str:
-        """What it wrote to its log."""
-        self._errors.seek(0)
-        return self._errors.read()[-5000:]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate()
-        self._errors.close()

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from contextlib import redirect_stdout
 
 import ray
 import rl_insight
@@ -35,8 +35,10 @@ def servers(addresses: list[str], job: str | None, labels: list[dict[str, object
 
 METHODS = {function.__name__: function for function in (begin, log, servers)}
 
+# Ray writes to standard output whenever it likes.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
 for line in sys.stdin:
     method, *arguments = json.loads(line)
-    with redirect_stdout(sys.stderr):  # the client chats
-        METHODS[method](*arguments)
-    print("done", flush=True)
+    print(json.dumps(METHODS[method](*arguments)), file=answers, flush=True)
