@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import yaml
@@ -16,15 +19,22 @@ from tests.real.docker import PYTHON, Docker
 
 pytestmark = pytest.mark.e2e
 
-ENGINE = """
+SERVER = """
+import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 class Page(BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
-        self.wfile.write(b"vllm_requests 3\\n")
+        self.wfile.write(sys.argv[1].encode())
 HTTPServer(("0.0.0.0", 8000), Page).serve_forever()
+"""
+
+ENGINE = "vllm_requests 3\n"
+TRAINER = """\
+rl_insight_monitor_training_global_step{experiment_name="grpo",project="maths"} 7
+rl_insight_monitor_critic_rewards_mean{experiment_name="grpo",project="maths"} 0.4
 """
 
 
@@ -38,17 +48,23 @@ def _stack(checkout: Checkout) -> Iterator[Checkout]:
         checkout.run("docker", "compose", "down", "--volumes", "--timeout=5")
 
 
+@contextmanager
+def beside(docker: Docker, pages: dict[str, str]) -> Iterator[list[str]]:
+    """Servers of these pages beside the containers; gives their addresses."""
+    for name, page in pages.items():
+        where = (f"--name={name}", f"--network={NETWORK}")
+        docker.docker("run", "--detach", *where, PYTHON, "python3", "-c", SERVER, page)
+    try:
+        told = json.loads(docker.docker("inspect", *pages))
+        yield [f"{each['NetworkSettings']['Networks'][NETWORK]['IPAddress']}:8000" for each in told]
+    finally:
+        docker.docker("rm", "--force", *pages)
+
+
 @pytest.fixture(scope="module", name="engines")
 def _engines(docker: Docker, stack: Checkout) -> Iterator[list[str]]:
-    """Addresses of servers beside the containers."""
-    names = [f"engine-{number}" for number in range(2)]
-    for name in names:
-        docker.docker(
-            "run", "--detach", f"--name={name}", f"--network={NETWORK}", PYTHON, "python3", "-c", ENGINE
-        )
-    told = json.loads(docker.docker("inspect", *names))
-    yield [f"{each['NetworkSettings']['Networks'][NETWORK]['IPAddress']}:8000" for each in told]
-    docker.docker("rm", "--force", *names)
+    with beside(docker, {"engine-0": ENGINE, "engine-1": ENGINE}) as addresses:
+        yield addresses
 
 
 def session(stack: Checkout, number: int, rollout: list[str], ray: list[str]) -> None:
@@ -97,6 +113,30 @@ def test_a_line_of_a_log_gives_the_server_its_run(stack, engines):
         60,
         "run",
     )
+
+
+def test_what_registers_at_the_published_port_outlives_the_container(stack, docker):
+    with beside(docker, {"trainer": TRAINER, "server": ENGINE}) as (trainer, server):
+        register(stack, "trainer_metrics", trainer)
+        register(stack, "vllm", server)
+        until(lambda: server in _up(stack), 60, "the server in Prometheus")
+        until(lambda: stack.query('rl_reward{run="maths/grpo"} == 0.4'), 60, "the trainer's run")
+
+        stack.compose("restart", "--timeout=5", "exporter")
+        until(lambda: (server, "rollout") in found(stack), 60, "the server after the restart")
+        until(lambda: stack.query('rl_run_state{run="maths/grpo",state="running"} == 1'), 60, "the run")
+
+
+def register(stack: Checkout, job: str, address: str) -> None:
+    """As rl-insight's client does."""
+    body = json.dumps({"job_name": job, "targets": [address]}).encode()
+    url = f"{stack.url('exporter')}/api/v1/prometheus/targets"
+    asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            assert json.load(answer)["target_count"] == 1
+    except urllib.error.HTTPError as refusal:
+        raise AssertionError(refusal.read().decode()) from None
 
 
 def _up(stack: Checkout) -> set[str]:
