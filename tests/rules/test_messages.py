@@ -78,6 +78,15 @@ def test_messages_name_step_values_and_limits_in_a_few_words(promtool: Path, tmp
         assert len(description) <= 300
 
 
+@pytest.mark.parametrize("alert", ["RolloutMismatch", "SlowSteps"])
+def test_of_measures_any_of_which_is_enough_only_those_beyond_are_told(
+    alert: str, promtool: Path, tmp_path: Path
+) -> None:
+    ways = [(rule, way) for rule, way in WAYS if rule.alert == alert]
+    for written, (_, way) in zip(_written(promtool, tmp_path, ways), ways, strict=True):
+        assert written.annotations["description"].count("limit") == len(way.limits) == 1
+
+
 @pytest.mark.parametrize("alert", OPTIONAL)
 def test_message_leaves_out_what_the_trainer_does_not_log(alert: str, promtool: Path, tmp_path: Path) -> None:
     first = [next((rule, rule.ways[0]) for rule in RULES if rule.alert == alert)]
