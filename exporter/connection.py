@@ -6,8 +6,12 @@ import selectors
 import socket
 import sys
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from exporter.message import BAD_REQUEST, FAULT, TOO_LONG, Answer, Head, Later, Pages
+
+Made = TypeVar("Made")
 
 LONGEST_HEAD = 16384
 BLOCK = 65536
@@ -99,7 +103,7 @@ class Connection:
             return
         if not self.waits and not (self._last and self._head is None):
             self._take()
-        answer = self._later() if self._later else None
+        answer = _guarded(self._later) if self._later else None
         if answer is not None:
             self._later = None
             self._send(answer)
@@ -109,7 +113,8 @@ class Connection:
             self._take_head()
         if self._head is not None and len(self._incoming) >= self._size:
             body, self._incoming = self._incoming[: self._size], self._incoming[self._size :]
-            found = self._found(self._head, body)
+            request = self._head.request(body, self._client)
+            found = _guarded(lambda: self._pages(request))
             self._later = (lambda: found) if isinstance(found, Answer) else found
             self.until = float("inf")
 
@@ -136,13 +141,6 @@ class Connection:
         self._last, self._incoming, self._unheard = True, b"", 0
         self._send(answer)
 
-    def _found(self, head: Head, body: bytes) -> Answer | Later:
-        try:
-            return self._pages(head.request(body, self._client))
-        except Exception:  # noqa: BLE001  (one page's fault must not end the server)
-            sys.excepthook(*sys.exc_info())
-            return FAULT
-
     def _send(self, answer: Answer) -> None:
         wants_body = self._head is None or self._head.method != "HEAD"
         lines = (
@@ -160,8 +158,17 @@ class Connection:
 
     def _sent(self) -> None:
         """All that was to be sent is out."""
+        self._outgoing = memoryview(b"")  # an empty part of the answer would keep all of it in memory
         if self._unheard is not None:
             self.sock.shutdown(socket.SHUT_WR)
             self._within(LINGER_SECONDS)
         elif self._head is None:
             self._within(REQUEST_SECONDS if self._incoming else IDLE_SECONDS)
+
+
+def _guarded(make: Callable[[], Made]) -> Made | Answer:
+    try:
+        return make()
+    except Exception:  # noqa: BLE001  (one page's fault must not end the server)
+        sys.excepthook(*sys.exc_info())
+        return FAULT

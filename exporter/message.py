@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+"""Has no place in a path, and a lone line feed there would begin a line of an answer that repeats it."""
 
 
 class Request(NamedTuple):
@@ -67,7 +71,7 @@ class Head(NamedTuple):
         """What the lines say; ``None`` if they are no head of a request."""
         first, *fields = lines.split("\r\n")
         words = first.split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        if len(words) != 3 or not words[2].startswith("HTTP/1.") or _CONTROL.search(first):
             return None
         pairs = (field.partition(":") for field in fields)
         method, target, version = words

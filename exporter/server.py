@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import selectors
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 from exporter.connection import Connection
 from exporter.exposition import Family, Sample
 from exporter.message import Pages
 
 MOST_CLIENTS = 256
+
+OUT_OF_DESCRIPTORS_SECONDS = 0.1
+"""A pause, since others than clients hold all descriptors."""
 
 
 class Server:
@@ -43,13 +46,14 @@ class Server:
 
     def serve(self, seconds: float) -> None:
         """Answer what comes within that time; returns as soon as something was done."""
-        for key, _ in self._selector.select(seconds):
-            if key.fileobj is not self._listener:
-                self._attend(self._clients[key.fileobj])  # type: ignore[index]  # only sockets are registered
+        ready: list[Connection | None] = [key.data for key, _ in self._selector.select(seconds)]
+        for heard in filter(None, ready):
+            self._attend(heard)
         for client in [client for client in self._clients.values() if client.waits]:
             self._attend(client)
-        # last: beside clients heard after them, those at the door would seem silent longest
-        self._accept()
+        if None in ready:  # the door
+            # last: beside clients heard after them, those at the door would seem silent longest
+            self._accept()
         self._drop_late()
 
     def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
@@ -68,13 +72,28 @@ class Server:
 
     def _accept(self) -> None:
         """Take in all that wait at the door: one at a time, the last would wait for as many rounds."""
-        with suppress(OSError):  # there are no more, it went away again, or descriptors have run out
+        known = len(self._clients)
+        try:
             for _ in range(MOST_CLIENTS):
                 sock, (client, *_) = self._listener.accept()
-                sock.settimeout(0)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._clients[sock] = Connection(sock, client, self._pages, self._most_body)
-                self._selector.register(sock, selectors.EVENT_READ)
+                self._take_in(sock, client)
+        except OSError as problem:  # there are no more, or one went away again
+            if problem.errno in (errno.EMFILE, errno.ENFILE) and len(self._clients) == known:
+                self._make_room()
+
+    def _take_in(self, sock: socket.socket, client: str) -> None:
+        sock.settimeout(0)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._clients[sock] = Connection(sock, client, self._pages, self._most_body)
+        self._selector.register(sock, selectors.EVENT_READ, self._clients[sock])
+
+    def _make_room(self) -> None:
+        """Descriptors have run out, and who waits at the door is heard in every round until there is one."""
+        longest = min(self._clients.values(), key=_active, default=None)
+        if longest:
+            self._let_go(longest, "surplus")
+        else:
+            time.sleep(OUT_OF_DESCRIPTORS_SECONDS)
 
     def _attend(self, client: Connection) -> None:
         try:
@@ -85,7 +104,7 @@ class Server:
             self.answered[code] = self.answered.get(code, 0) + 1
         client.codes.clear()
         if waits_for:
-            self._selector.modify(client.sock, waits_for)
+            self._selector.modify(client.sock, waits_for, client)
         else:
             self._drop(client)
 
