@@ -120,8 +120,14 @@ def _text(text: str, x: int, y: int, anchor: str) -> str:
 
 
 def _line(curve: Curve, name: str, at: Scale) -> str:
-    pieces = "".join(_path(piece) for points in _visible(curve, at) if (piece := _turns(points)))
-    return f'<path class="{name}" d="{pieces}"/>' if pieces else ""
+    """Pieces as lines; what stands alone as dots, since a line of one point can hardly be seen."""
+    pieces = [piece for points in _visible(curve, at) if (piece := _turns(points))]
+    lines = _strokes(name, [piece for piece in pieces if len(piece) > 1])
+    return lines + _strokes(f"{name} dot", [piece for piece in pieces if len(piece) == 1])
+
+
+def _strokes(name: str, pieces: list[list[tuple[int, int]]]) -> str:
+    return f'<path class="{name}" d="{"".join(map(_path, pieces))}"/>' if pieces else ""
 
 
 def _visible(curve: Curve, at: Scale) -> Iterator[list[tuple[int, int]]]:

@@ -288,6 +288,7 @@ def test_help_names_the_variables() -> None:
 
     assert "STEPWATCH_PATH" in done.stdout
     assert "--forget-after" in done.stdout
+    assert " object at " not in done.stdout
 
 
 def test_what_few_need_is_loaded_when_they_do() -> None:

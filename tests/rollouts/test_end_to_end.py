@@ -71,6 +71,15 @@ def rendered(stack: Stack) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in stack.folder.glob("*/generated/**/*") if file.is_file()}
 
 
+def test_no_server_leads_prometheus_elsewhere(stack, file, engines):
+    beyond = engines[0]
+    with Engine(f"{beyond.url}/metrics") as sly:
+        update_prometheus_config(file, [sly.address], f"http://{stack.config.address('prometheus')}")
+        wait_until(lambda: up(stack, 0) == {(sly.address, "")}, 40)
+        assert up(stack) == set()
+    assert beyond.asked == 0
+
+
 def test_targets_and_rules_live_on_when_verl_rewrites_its_file(stack, file, engines):
     a, b, c = (engine.address for engine in engines)
     prometheus = f"http://{stack.config.address('prometheus')}"

@@ -93,6 +93,7 @@ def test_the_servers_of_a_session_that_was_removed_are_over(folder, source, gate
         '[{"labels": {}}]',
         '[{"targets": null}]',
         '[{"targets": [7]}]',
+        '[{"targets": "10.0.0.7:8080"}]',
         "[" * 100_000,
     ],
 )

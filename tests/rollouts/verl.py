@@ -24,20 +24,38 @@ vllm:generation_tokens_total{engine="0",model_name="m"} 1000
 
 
 class Engine(Listening):
-    """A rollout server with the metrics page of vLLM."""
+    """A rollout server with the metrics page of vLLM, or one that shows it once, then sends ``elsewhere``."""
 
-    def __init__(self) -> None:
-        super().__init__(_Page)
+    def __init__(self, elsewhere: str = "") -> None:
+        self._page = type("Page", (_Page,), {"elsewhere": elsewhere})
+        super().__init__(self._page)
         self.address = self.url.removeprefix("http://")
+
+    @property
+    def asked(self) -> int:
+        """How often it was asked for a page."""
+        return self._page.asked
 
 
 class _Page(BaseHTTPRequestHandler):
+    elsewhere = ""
+    asked = 0
+
     def do_GET(self) -> None:
-        found = self.path == "/metrics"
-        self.send_response(200 if found else 404)
+        type(self).asked += 1
+        if self.elsewhere and self.asked > 1:
+            self._answer(302, "")
+        elif self.path == "/metrics":
+            self._answer(200, PAGE)
+        else:
+            self._answer(404, "")
+
+    def _answer(self, status: int, page: str) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.send_header("Location", self.elsewhere)
         self.end_headers()
-        self.wfile.write(PAGE.encode() if found else b"")
+        self.wfile.write(page.encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's name)
         """Say nothing."""

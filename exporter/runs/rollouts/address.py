@@ -5,6 +5,7 @@ No names: what a name stands for can change after it was checked. No scheme and 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -32,6 +33,9 @@ class Allowed:
 
     def __init__(self, networks: Iterable[str] = USUAL) -> None:
         self._networks = tuple(map(ip_network, networks))
+
+    def __str__(self) -> str:
+        return json.dumps([str(network) for network in self._networks])
 
     def checked(self, text: str) -> str:
         """The address and port in their one usual spelling.

@@ -15,8 +15,11 @@ names servers that are long gone."""
 
 
 OK = 200
-REFUSALS = range(400, 500)
-"""What a server answers that has no such page. A busy one may answer anything else, or not in time."""
+REFUSALS = range(300, 500)
+"""What a server answers that has no such page, or sends on to another, which Prometheus does not follow.
+
+A busy one may answer anything else, or not in time.
+"""
 
 
 @dataclass(slots=True)

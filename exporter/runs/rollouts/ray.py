@@ -25,6 +25,7 @@ STALE_SECONDS = 60.0
 """A list that was not written for that long is that of a cluster which has ended."""
 
 _LABELS = {"job": RAY, "role": RAY}
+_EXPECTED = 'is no list of targets, such as [{"targets": ["10.0.0.7:8080"]}]'
 
 
 class RayFile:
@@ -60,9 +61,12 @@ def addresses(content: bytes) -> list[str]:
     except orjson.JSONDecodeError as error:
         raise DamagedError(f"is no JSON ({error})") from error
     try:
-        found = [target for group in groups for target in group["targets"]]
+        lists = [group["targets"] for group in groups]
     except (TypeError, KeyError) as error:
-        raise DamagedError('is no list of targets, such as [{"targets": ["10.0.0.7:8080"]}]') from error
+        raise DamagedError(_EXPECTED) from error
+    if not all(isinstance(targets, list) for targets in lists):
+        raise DamagedError(_EXPECTED)
+    found = [target for targets in lists for target in targets]
     if not all(isinstance(target, str) for target in found):
         raise DamagedError("lists a target that is no text")
     return found
