@@ -85,6 +85,14 @@ def test_the_run_may_be_told() -> None:
             "labels",
             "targets[0].labels has 9 labels. Expected: at most 8",
         ),
+        (
+            {
+                "targets": [{"target": "10.0.0.7:1", "labels": {f"l{n}": "x" for n in range(3, 9)}}],
+                "labels": {f"l{n}": "x" for n in range(4)},
+            },
+            "labels",
+            "targets[0].labels has 9 labels. Expected: at most 8",
+        ),
     ],
 )
 def test_what_is_not_to_be_read_is_refused_with_its_place(
