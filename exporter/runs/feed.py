@@ -51,7 +51,9 @@ class Feed:
                 self.roster.take(event, clock)
             for run in self.roster.runs.values():
                 run.times.caught_up(clock.wall)
-            self._presence.told(self.target.telling, clock.steady)
+            # no others: names may change at each poll, and the roster takes only so many
+            known = self.target.telling & self.roster.runs.keys()
+            self._presence.told(known, clock.steady)
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
         """Signs of life: a page goes with the trainer that serves it, a server outlives its runs."""
