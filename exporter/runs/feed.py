@@ -40,10 +40,6 @@ class Feed:
         """Begin to poll."""
         self.poller.start()
 
-    def stop(self) -> None:
-        """Take nothing any more."""
-        self.poller.stop()
-
     def _take(self, events: list[Event]) -> None:
         with self._lock:
             clock = Clock(time.time(), time.monotonic(), live=self.poller.answers > 1)

@@ -322,7 +322,7 @@ def test_names_that_change_for_ever_fill_no_memory(monkeypatch: pytest.MonkeyPat
     feed = Feed(target, 0.01, Options(), StateFolder(None), Lock())
     feed.start()
     wait_for(lambda: target.polls > 6)
-    feed.stop()
+    feed.poller.stop()
 
     assert feed.roster.runs.keys() == feed._presence._told.keys() == {"1", "2", "3"}
 
@@ -346,7 +346,7 @@ def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
     wait_for(lambda: target.polls > 4)
     target.failing = failing
     wait_for(lambda: not failing or feed.poller.problem is not None)
-    feed.stop()
+    feed.poller.stop()
     ((name, run),) = feed.roster.runs.items()
     judge, now = Judge(Silence(), 12 * 3600.0), time.monotonic()
 
