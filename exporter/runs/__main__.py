@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     while not stop.is_set():
         stop.wait(service.look())
         if settings.changed() and _usable(settings, argv):
-            service.save()
+            service.stop()  # first: who was told that it is registered would not come again
             _start_again()
     service.stop()
     return 0

@@ -40,10 +40,6 @@ class Feed:
         """Begin to poll."""
         self.poller.start()
 
-    def stop(self) -> None:
-        """Take nothing any more."""
-        self.poller.stop()
-
     def _take(self, events: list[Event]) -> None:
         with self._lock:
             clock = Clock(time.time(), time.monotonic(), live=self.poller.answers > 1)
@@ -51,7 +47,9 @@ class Feed:
                 self.roster.take(event, clock)
             for run in self.roster.runs.values():
                 run.times.caught_up(clock.wall)
-            self._presence.told(self.target.telling, clock.steady)
+            # no others: names may change at each poll, and the roster takes only so many
+            known = self.target.telling & self.roster.runs.keys()
+            self._presence.told(known, clock.steady)
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
         """Signs of life: a page goes with the trainer that serves it, a server outlives its runs."""

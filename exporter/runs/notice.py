@@ -7,14 +7,23 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from exporter.runs.refusal import Refusal
 
 MOST = 5
 """Paths that are named at a time; the others are counted."""
+
+MOST_HOURLY = 100
+"""Texts about one topic."""
+
+HOUR = 3600.0
 
 Say = Callable[[str], None]
 
@@ -27,17 +36,41 @@ def to_log(text: str) -> None:
 
 
 class Once:
-    """Says each text once, ``most`` in all: whoever makes up texts without end fills no log and no memory."""
+    """Says each text once, and ``MOST_HOURLY`` an hour of one topic, of which there are few.
 
-    def __init__(self, say: Say, most: int) -> None:
-        self._say, self._most = say, most
-        self._told: set[str] = set()
+    Whoever makes up texts without end fills no log and no memory, and hushes no other topic. Of each topic
+    the last ``MOST_HOURLY`` texts are known.
+    """
 
-    def __call__(self, text: str) -> None:
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._topics: defaultdict[Hashable, _Topic] = defaultdict(_Topic)
+
+    def __call__(self, topic: Hashable, text: str) -> None:
         """Say it, unless it was said before."""
-        if text not in self._told and len(self._told) < self._most:
-            self._told.add(text)
+        if self._topics[topic].takes(text, time.monotonic()):
             self._say(text)
+
+
+@dataclass(slots=True)
+class _Topic:
+    """What was told of it, the oldest text first; ``count`` of them in the hour that began at ``begun``."""
+
+    begun: float = -inf
+    count: int = 0
+    told: dict[str, None] = field(default_factory=dict)
+
+    def takes(self, text: str, now: float) -> bool:
+        """Is it new, and is there room for it?"""
+        if now - self.begun >= HOUR:
+            self.begun, self.count = now, 0
+        if text in self.told or self.count >= MOST_HOURLY:
+            return False
+        self.count += 1
+        self.told[text] = None
+        if len(self.told) > MOST_HOURLY:
+            del self.told[next(iter(self.told))]
+        return True
 
 
 class Notice:

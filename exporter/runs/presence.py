@@ -23,6 +23,10 @@ class Presence:
         """A page tells of these runs."""
         self._told.update(dict.fromkeys(names, now))
 
+    def forget(self, name: str) -> None:
+        """Nobody asks for this run any more."""
+        self._told.pop(name, None)
+
     def missed(self, name: str, now: float) -> float:
         """Seconds since a page told of a run; since our start, if none has."""
         return now - self._told.get(name, self._begun)

@@ -64,16 +64,12 @@ class Service:
         self._registry.tend()
         return 0 if more else self._watch.settings.poll
 
-    def save(self) -> None:
-        """Keep what a restart could not rebuild."""
-        self._watch.save()
-        self._registry.save()
-
     def stop(self) -> None:
-        """Answer no more, and save what was taken until then."""
+        """Answer no more, and keep of what was taken until then what a restart could not rebuild."""
         for part in (self._serving, self._story, self._discovery):
             part.stop()
-        self.save()
+        self._watch.save()
+        self._registry.save()
 
 
 def _settings(options: Namespace, registry: Registry) -> Settings:

@@ -11,6 +11,7 @@ from threading import Lock
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
+from exporter.runs import roster
 from exporter.runs.feed import Feed
 from exporter.runs.lifecycle import Silence
 from exporter.runs.polled.web import PollError
@@ -297,6 +298,35 @@ def wait_for(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+class Renamed:
+    """A trainer whose run has another name at each poll."""
+
+    name = "renamed"
+    source = "prometheus_page"
+    has_history = False
+    is_trainer = True
+    telling: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self.polls = 0
+
+    def poll(self) -> list[Event]:
+        self.polls += 1
+        self.telling = frozenset({str(self.polls)})
+        return [Record(1, {"reward": 0.1}, run=str(self.polls))]
+
+
+def test_names_that_change_for_ever_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "MOST", 3)
+    target = Renamed()
+    feed = Feed(target, 0.01, Options(), StateFolder(None), Lock())
+    feed.start()
+    wait_for(lambda: target.polls > 6)
+    feed.poller.stop()
+
+    assert feed.roster.runs.keys() == feed._presence._told.keys() == {"1", "2", "3"}
+
+
 @pytest.mark.parametrize(
     ("is_trainer", "failing", "states"),
     [
@@ -316,7 +346,7 @@ def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
     wait_for(lambda: target.polls > 4)
     target.failing = failing
     wait_for(lambda: not failing or feed.poller.problem is not None)
-    feed.stop()
+    feed.poller.stop()
     ((name, run),) = feed.roster.runs.items()
     judge, now = Judge(Silence(), 12 * 3600.0), time.monotonic()
 

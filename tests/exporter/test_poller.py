@@ -77,6 +77,24 @@ def test_a_target_that_fails_is_asked_ever_more_rarely_until_it_answers(
     assert (poller.problem, poller.errors) == (None, 3)
 
 
+def test_what_cannot_be_taken_is_a_problem_and_no_end_of_the_polls() -> None:
+    faults: list[Exception] = [OverflowError()]
+
+    def take(_: list[Event]) -> None:
+        if faults:
+            raise faults[0]
+
+    poller = Poller(Scripted(list), 0.01, take)
+
+    poller.start()
+    eventually(lambda: poller.errors > 1)
+    assert poller.problem == "scripted: OverflowError, which is a fault of Stepwatch"
+    assert not poller.polled().up
+    faults.clear()
+    eventually(lambda: poller.problem is None)
+    poller.stop()
+
+
 def test_an_interval_longer_than_the_longest_pause_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
     target = Scripted(fails)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
+from threading import Event, Timer
 
 import pytest
 
+from exporter.runs import __main__ as module
 from exporter.settings import SettingsFile
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.test_main import Exporter
+from tests.real import free_port
 
 SHORT = "STEPWATCH_SILENCE=0.5\nSTEPWATCH_SILENCE_INTERVALS=1\nSTEPWATCH_FORGET_AFTER=0.5\n"
 """What has been silent for half a second is forgotten."""
@@ -86,3 +90,25 @@ def test_the_environment_stands_above_the_file(tmp_path, file):
     exporter = Exporter(STEPWATCH_SETTINGS=str(file), STEPWATCH_PATH=str(tmp_path))
     exporter.until(lambda scrape: bool(scrape.samples))
     exporter.end()
+
+
+class StartsAgainError(Exception):
+    """In place of the new process."""
+
+
+def test_nothing_is_taken_any_more_once_it_was_saved(tmp_path, file, monkeypatch):
+    monkeypatch.setenv("STEPWATCH_SETTINGS", str(file))
+    monkeypatch.setattr(module, "stopped_by_signal", Event)
+    port = free_port()
+
+    def start_again():
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+        raise StartsAgainError
+
+    monkeypatch.setattr(module, "_start_again", start_again)
+    change = Timer(0.5, replace, (file, "STEPWATCH_HOLD=3\n"))
+    change.start()
+    with pytest.raises(StartsAgainError):
+        module.main([f"--path={tmp_path}", f"--port={port}"])
+    change.join()

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from exporter.routes import Routes
-from exporter.runs.registered.api import MOST_TOLD, RESULTS, Api
+from exporter.runs import notice
+from exporter.runs.registered.api import RESULTS, Api
 from exporter.runs.registered.ledger import Ledger
 from exporter.runs.registered.registry import Registry
 from exporter.runs.registered.token import Token
@@ -202,12 +203,17 @@ def test_why_servers_are_refused_is_said_once_with_the_cure(serve: Callable[...,
     assert "Cure: add its network to discovery.allow in config.yaml" in words
 
 
-def test_a_flood_of_refusals_does_not_flood_the_log(serve: Callable[..., Client]) -> None:
+def test_a_flood_of_refusals_does_not_flood_the_log_and_hides_no_other(
+    serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notice, "MOST_HOURLY", 10)
     client = serve()
-    for number in range(2 * MOST_TOLD):
+    for number in range(30):
         client.register({"targets": [f"192.0.2.2:{1000 + number}"]})
+    assert len(client.said) == 10
+    client.register({"targets": []})
 
-    assert len(client.said) <= MOST_TOLD
+    assert "targets is no list" in client.said[10]
 
 
 def test_a_flood_is_told_when_to_come_again(serve: Callable[..., Client]) -> None:

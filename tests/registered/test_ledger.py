@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.registered import labels
 from exporter.runs.registered.ledger import ASIDE, NAME, Ledger
-from exporter.runs.registered.table import Registration
+from exporter.runs.registered.order import LONGEST_JOB
+from exporter.runs.registered.table import MOST, Registration
 from exporter.runs.rollouts.address import Allowed
 
 KNOWN = [
@@ -35,6 +37,25 @@ def test_what_is_registered_is_there_after_a_restart(tmp_path: Path) -> None:
     assert again.ledger.load() == KNOWN
     assert again.said == []
     assert again.ledger.errors == 0
+
+
+@pytest.mark.parametrize("sign", ['"', "\u8bad", "\U0001f600"], ids=["escaped", "Chinese", "emoji"])
+def test_all_that_may_be_registered_is_there_after_a_restart(tmp_path: Path, sign: str) -> None:
+    told = {
+        f"{number}".rjust(labels.LONGEST_NAME, "x"): sign * labels.LONGEST_VALUE
+        for number in range(labels.MOST)
+    }
+    full = [
+        Registration(
+            f"10.0.{number // 250}.{number % 250}:65535", sign * LONGEST_JOB, told, 1795325287.1234567
+        )
+        for number in range(MOST)
+    ]
+    assert Kept(tmp_path).ledger.save(full)
+    again = Kept(tmp_path)
+
+    assert again.ledger.load() == full
+    assert again.said == []
 
 
 def test_without_a_folder_it_is_said_that_nothing_is_kept_once_there_is_something() -> None:

@@ -87,11 +87,11 @@ def test_the_run_may_be_told() -> None:
         ),
         (
             {
-                "targets": [{"target": "10.0.0.7:1", "labels": {"a": "x"}}],
-                "labels": dict.fromkeys("bcdefghi", "x"),
+                "targets": [{"target": "10.0.0.7:1", "labels": {f"l{n}": "x" for n in range(3, 9)}}],
+                "labels": {f"l{n}": "x" for n in range(4)},
             },
             "labels",
-            "targets[0] has 9 labels. Expected: at most 8",
+            "targets[0].labels has 9 labels. Expected: at most 8",
         ),
     ],
 )

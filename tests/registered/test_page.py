@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
+from exporter.runs.polled import page as polled_page
 from exporter.runs.record import Event, Record
 from exporter.runs.registered import page as page_module
 from exporter.runs.registered.page import MonitorPage
@@ -131,6 +132,28 @@ def test_without_a_step_counter_a_change_is_a_step(hub: Hub) -> None:
     hub.log(reward=0.2)
 
     assert [record(event)[:2] for event in (*first, *page.poll())] == [("maths/ppo", 1), ("maths/ppo", 2)]
+
+
+def test_names_that_change_for_ever_fill_no_memory(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polled_page, "MOST_GONE", 2)
+    page = MonitorPage(hub.address)
+    for number in range(6):
+        hub.begins()
+        hub.log(f"maths/{number}", training__global_step=1, critic__score__mean=0.1)
+        page.poll()
+
+    assert page._seen.keys() == page._validated.keys() == {"maths/3", "maths/4", "maths/5"}
+
+
+def test_a_run_that_left_the_page_for_a_moment_is_known(hub: Hub) -> None:
+    page = MonitorPage(hub.address)
+    hub.log(training__global_step=7, critic__score__mean=0.1)
+    assert len(page.poll()) == 1
+    hub.begins()
+    assert page.poll() == []
+    hub.log(training__global_step=7, critic__score__mean=0.1)
+
+    assert page.poll() == []
 
 
 def test_a_step_counter_that_appears_late_loses_no_step(hub: Hub) -> None:

@@ -9,6 +9,7 @@ from threading import Lock
 
 import pytest
 
+from exporter.runs import roster
 from exporter.runs.health import Health
 from exporter.runs.lifecycle import Silence
 from exporter.runs.polled.web import PollError
@@ -217,6 +218,23 @@ def test_a_run_that_nobody_tells_of_is_forgotten_after_its_time(cluster: Cluster
     cluster.has("10.0.0.8:9092")
 
     assert cluster.steps() == {"maths/sft": 1}
+
+
+def test_names_that_change_for_ever_fill_no_memory(
+    cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "MOST", 3)
+    (page,) = cluster.has("10.0.0.7:9092")
+    for number in range(8):
+        page.tells(f"maths/{number}", 1)
+        cluster.read()
+    trainers = cluster.trainers
+    first = {"maths/0", "maths/1", "maths/2"}
+
+    assert trainers.roster.runs.keys() == trainers._owners.keys() == trainers._presence._told.keys() == first
+    clock.ahead += 13 * HOUR
+    cluster.has("10.0.0.7:9092")
+    assert trainers.roster.runs == trainers._owners == trainers._presence._told == {}
 
 
 def test_a_restart_of_the_exporter_forgets_nothing(clock: Clock, tmp_path: Path) -> None:

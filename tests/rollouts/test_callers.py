@@ -81,6 +81,20 @@ def test_without_files_to_spare_nothing_is_known_of_a_server(calls, monkeypatch)
     assert calls.room == callers.MOST
 
 
+def test_one_that_cannot_be_watched_is_let_go_and_costs_no_other_its_call(calls, listener, monkeypatch):
+    def none_left(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(calls._selector, "register", none_left)
+        calls.call("a", "127.0.0.1", 1, "", 0.0)
+    there = listener()
+    calls.call(there.address, "127.0.0.1", there.port, "", time.monotonic())
+
+    assert calls.room == callers.MOST - 1
+    assert outcome(calls, 1) == {there.address: True}
+
+
 @pytest.mark.parametrize(
     ("answer", "status"),
     [

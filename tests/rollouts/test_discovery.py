@@ -14,6 +14,7 @@ from exporter.runs.rollouts import discovery as module
 from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.rollouts.target import Target
 from exporter.runs.rollouts.way import Way
+from tests.real import eventually
 from tests.rollouts.verl import Engine
 
 LABELS = {"job": "rollout", "role": "rollout"}
@@ -144,6 +145,24 @@ def test_a_source_that_fails_keeps_its_last_answer_and_costs_no_other_its_target
     first.told = []
     found.turn()
     assert addresses(found) == {"127.0.0.8:1", "127.0.0.9:1"}
+
+
+def test_a_turn_that_fails_is_counted_and_freezes_nothing(gate, quick, monkeypatch):
+    found = Discovery([Told("a", target("127.0.0.9:1"))], gate, 600.0, Way())
+    turn, faults = found.turn, [KeyError("a")]
+
+    def fails_once():
+        if faults:
+            raise faults.pop()
+        turn()
+
+    monkeypatch.setattr(found, "turn", fails_once)
+    found.start()
+    eventually(lambda: answer(found)[0] == "200 OK")
+    found.stop()
+
+    assert addresses(found) == {"127.0.0.9:1"}
+    assert gate.counts == {("discovery", "fault"): 1}
 
 
 def test_a_server_that_is_lost_leaves_after_a_time_and_comes_back(discover, listener):

@@ -229,8 +229,24 @@ def test_a_pattern_leads_to_all_its_files_up_to_a_bound(tmp_path, write, gate):
         write(tmp_path / f"{number:03}.yml", content(f"10.0.0.1:{number + 1}"))
     source = VerlFiles([str(tmp_path / "*.yml"), str(tmp_path / "000.yml")], gate, Root(Path("/")))
 
-    assert len(list(source.targets())) == MOST_FILES
+    for _ in range(2):
+        assert len(list(source.targets())) == MOST_FILES
     assert gate.counts == {("verl_file", "too_many"): 2}
+
+
+def test_files_that_are_gone_make_room_when_there_is_need_the_oldest_first(tmp_path, write, gate):
+    source = VerlFiles([str(tmp_path / "*.yml"), str(tmp_path / "single")], gate, Root(Path("/")))
+    for number in range(MOST_FILES + 2):
+        path = tmp_path / f"{number:03}.yml"
+        write(path, content(f"10.0.0.1:{number + 1}"))
+        assert f"10.0.0.1:{number + 1}" in {target.address for target in source.targets() if not target.over}
+        path.unlink()
+
+    kept = {target.address for target in source.targets()}
+    assert kept == {f"10.0.0.1:{number + 1}" for number in range(3, MOST_FILES + 2)}
+    assert set(gate.counts) == {("verl_file", "gone")}
+    write(tmp_path / "single", content(A))
+    assert A in {target.address for target in source.targets()}
 
 
 def test_every_beginning_of_a_file_is_whole_or_damaged():

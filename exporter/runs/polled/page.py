@@ -14,6 +14,10 @@ from exporter.runs.record import STEP_LIMIT, Event, Record
 _ACCEPT = "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.9,text/plain;version=0.0.4;q=0.8,*/*;q=0.1"
 
 
+MOST_GONE = 10
+"""Runs that a page tells of no more and that are still known if they come back, as after a job's restart."""
+
+
 @dataclass(slots=True)
 class _Seen:
     """What a page said of a run at its last step. ``totals``: ``None`` before the first look.
@@ -69,8 +73,15 @@ class Page:
                 "Cure: name a metric of that page, or none."
             )
         self.telling = frozenset(runs)
-        records = (self._record(run, found) for run, found in runs.items())
+        records = [self._record(run, found) for run, found in runs.items()]
+        self._forget()
         return [record for record in records if record is not None]
+
+    def _forget(self) -> None:
+        """Names may change at each poll for ever."""
+        gone = [run for run in self._seen if run not in self.telling]
+        for run in gone[:-MOST_GONE]:
+            del self._seen[run]
 
     def _read(self) -> dict[str, Found]:
         return self._found(web.get(self._url, {"Accept": _ACCEPT}, self._timeout))

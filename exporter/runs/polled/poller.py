@@ -69,17 +69,19 @@ class Poller:
 
     def _poll(self) -> None:
         try:
-            events = self.target.poll()
+            self._hand_over(self.target.poll())
         except PollError as problem:
             self._failed(str(problem))
         except Exception as fault:  # noqa: BLE001  (an answer that nobody thought of must not end the polls)
             self._failed(f"{self.target.name}: {type(fault).__name__}, which is a fault of Stepwatch")
-        else:
-            if not self._stop.is_set():
-                self.problem, self._pause = None, self._interval
-                self.answered, self.answered_at = time.monotonic(), time.time()
-                self.answers += 1
-                self._take(events)
+
+    def _hand_over(self, events: list[Event]) -> None:
+        if self._stop.is_set():
+            return
+        self.answered, self.answered_at = time.monotonic(), time.time()
+        self.answers += 1
+        self._take(events)
+        self.problem, self._pause = None, self._interval
 
     def _failed(self, problem: str) -> None:
         self.problem = problem

@@ -23,9 +23,6 @@ from exporter.runs.rollouts.address import Allowed
 KIND = "application/json"
 """A browser sends this to another site only if that allows it, which we never do."""
 
-MOST_TOLD = 100
-"""Refusals that are told of."""
-
 RESULTS = (
     *("accepted", "address", "content_type", "full", "labels"),
     *("malformed", "origin", "rate", "token", "token_file"),
@@ -50,7 +47,7 @@ class Api:
         self._registry, self._allowed, self._token = registry, allowed, token
         # Traces are not taken: without this port the client sends none.
         self._services = {"status": "ok", "otlp_port": None, **ports}
-        self._rate, self._tell = Rate(), Once(say, MOST_TOLD)
+        self._rate, self._tell = Rate(), Once(say)
         self._results = Counter(dict.fromkeys(RESULTS, 0))
 
     def routes(self) -> Table:
@@ -74,7 +71,7 @@ class Api:
         except RefusedError as refusal:
             self._results[refusal.result] += 1
             # rl-insight's client does not say why, and its user looks here.
-            self._tell(f"{request.client} may not register servers: {refusal}")
+            self._tell(refusal.result, f"{request.client} may not register servers: {refusal}")
             return _json(refusal.status, {"detail": str(refusal)}, *refusal.headers)
         self._results["accepted"] += 1
         return answer

@@ -19,23 +19,27 @@ LONGEST_VALUE = 100
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-def checked(found: Any, where: str) -> dict[str, str]:
-    """The labels of an object in the body; numbers become text.
+def checked(found: Any, where: str, usual: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The labels of an object in the body, beside the usual ones; numbers become text.
 
     Args:
         found: What stands in the body; ``None`` is no labels.
         where: Its place there.
+        usual: Labels that hold where it says nothing else; they count as well.
 
     Raises:
         RefusedError: it is no object, or holds what a label may not.
     """
+    usual = usual or {}
     if found is None:
-        return {}
+        return dict(usual)
     if not isinstance(found, Mapping):
         raise _refused(f"{where} is no object", 'an object such as {"replica": "0"}')
-    if len(found) > MOST:
-        raise _refused(f"{where} has {len(found)} labels", f"at most {MOST}")
-    return {_name(name, where): _value(value, f"{where}.{name}") for name, value in found.items()}
+    count = len(usual.keys() | found.keys())
+    if count > MOST:
+        raise _refused(f"{where} has {count} labels", f"at most {MOST}, those of all targets included")
+    own = {_name(name, where): _value(value, f"{where}.{name}") for name, value in found.items()}
+    return {**usual, **own}
 
 
 def _name(name: str, where: str) -> str:

@@ -10,14 +10,24 @@ from typing import Any
 
 from exporter.runs import sealed
 from exporter.runs.notice import Say
+from exporter.runs.registered import labels
+from exporter.runs.registered.order import LONGEST_JOB
 from exporter.runs.registered.table import MOST, Registration
-from exporter.runs.rollouts.address import AddressError, Allowed
+from exporter.runs.rollouts.address import LONGEST, AddressError, Allowed
 
 NAME = "registrations.state"
 ASIDE = "registrations.aside"
 TITLE = "stepwatch-registrations 1"
 
-MOST_BYTES = 8 * 1024 * 1024
+_LONGEST = LONGEST + LONGEST_JOB + labels.MOST * (labels.LONGEST_NAME + labels.LONGEST_VALUE)
+_FIELDS = 250
+"""Bytes of a registration beside its texts: names, quotes, commas, the time."""
+
+MOST_BYTES = len(TITLE) + 100 + MOST * (4 * _LONGEST + _FIELDS)
+"""What the most registrations with the longest texts take: no sign more than 4 bytes, as UTF-8 has it.
+
+Less would lose what was accepted; without a bound, any file that lies there would be read whole.
+"""
 
 
 class Ledger:
@@ -51,7 +61,8 @@ class Ledger:
         if self._folder is None:
             self._tell_that_nothing_is_kept()
             return True
-        body = json.dumps([asdict(one) for one in known]).encode()
+        # with its escapes (ensure_ascii) a sign could take 12 bytes
+        body = json.dumps([asdict(one) for one in known], ensure_ascii=False).encode()
         try:
             sealed.write(self._folder / NAME, TITLE, body)
         except OSError as problem:

@@ -69,13 +69,13 @@ def _job(found: Any) -> str:
 
 
 def _server(item: Any, where: str, usual: dict[str, str], allowed: Allowed) -> Server:
-    own: dict[str, str] = {}
+    told = usual
     if isinstance(item, dict):
-        own = labels.checked(item.get("labels"), f"{where}.labels")
+        told = labels.checked(item.get("labels"), f"{where}.labels", usual)
         item, where = item.get("target"), f"{where}.target"
     if not isinstance(item, str):
         raise malformed(f'{where} is no server. Expected: one such as "10.0.0.7:8000".')
     try:
-        return Server(allowed.checked(item), {**usual, **own})
+        return Server(allowed.checked(item), told)
     except AddressError as problem:
         raise RefusedError("address", "400 Bad Request", f"{where}: {problem}.") from None

@@ -32,7 +32,9 @@ class MonitorPage(Page):
         self._validated: dict[str, dict[str, float]] = {}
 
     def poll(self) -> list[Event]:
-        return [self._once(event) if isinstance(event, Record) else event for event in super().poll()]
+        events = [self._once(event) if isinstance(event, Record) else event for event in super().poll()]
+        self._validated = {run: values for run, values in self._validated.items() if run in self._seen}
+        return events
 
     def _read(self) -> dict[str, Found]:
         runs = super()._read()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -99,26 +99,31 @@ class Trainers:
                 if silent > self._forget_after:
                     del self.roster.runs[name]
                     self._owners.pop(name, None)
+                    self._presence.forget(name)
 
     def _take(self, page: _Page, events: list[Event]) -> None:
         with self._lock:
             clock = Clock(time.time(), time.monotonic(), live=page.poller.answers > 1)
-            names = {run: self._owned(run, page.address, clock.steady) for run in page.target.telling}
+            names = {run: self._called(run, page.address, clock.steady) for run in page.target.telling}
             for event in events:
                 self.roster.take(replace(event, run=names.get(event.run, event.run)), clock)
-            for name in names.values():
-                if name in self.roster.runs:
-                    self.roster.runs[name].times.caught_up(clock.wall)
-            self._presence.told(names.values(), clock.steady)
             page.names = frozenset(names.values())
+            self._note({run: name for run, name in names.items() if name in self.roster.runs}, page, clock)
 
-    def _owned(self, run: str, address: str, now: float) -> str:
+    def _called(self, run: str, address: str, now: float) -> str:
         """The run's name; with the page's address if another page tells of a run with that name."""
         owner = self._owners.get(run, address)
         if owner != address and self._presence.missed(run, now) < AWAY_SECONDS:
             return f"{run} ({address})"
-        self._owners[run] = address
         return run
+
+    def _note(self, names: Mapping[str, str], page: _Page, clock: Clock) -> None:
+        """The page tells of these runs; of no others, since names may change at each poll for ever."""
+        for run, name in names.items():
+            self.roster.runs[name].times.caught_up(clock.wall)
+            if run == name:
+                self._owners[run] = page.address
+        self._presence.told(names.values(), clock.steady)
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
         """Signs of life: a page goes with the trainer that serves it."""

@@ -67,8 +67,7 @@ class Callers:
             sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
             sock.settimeout(0)
             sock.connect_ex((host, port))  # whatever it says: a failure ends the call as well
-            self._calls[sock] = _Call(name, now + PATIENCE_SECONDS, request)
-            self._selector.register(sock, selectors.EVENT_WRITE)
+            self._watch(sock, _Call(name, now + PATIENCE_SECONDS, request))
 
     def ended(self, seconds: float, now: float) -> Iterator[Outcome]:
         """Wait at most so long; the calls that ended."""
@@ -83,6 +82,14 @@ class Callers:
         for sock in list(self._calls):
             self._end(sock)
         self._selector.close()
+
+    def _watch(self, sock: socket.socket, call: _Call) -> None:
+        try:
+            self._selector.register(sock, selectors.EVENT_WRITE)
+        except OSError:  # the machine watches no more of them
+            sock.close()
+        else:
+            self._calls[sock] = call
 
     def _go_on(self, sock: socket.socket, call: _Call) -> Iterator[Outcome]:
         if call.taken:

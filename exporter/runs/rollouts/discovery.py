@@ -19,6 +19,9 @@ from exporter.runs.rollouts.rounds import Rounds
 from exporter.runs.rollouts.target import METRICS_PATH, Source, Target
 from exporter.runs.rollouts.way import Way
 
+NAME = "discovery"
+"""What its own faults are counted for."""
+
 LOOK_SECONDS = 5.0
 """How often sources are asked: Ray writes its list as often."""
 
@@ -97,8 +100,15 @@ class Discovery:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.turn()
+            self._try_turn()
         self._callers.close()
+
+    def _try_turn(self) -> None:
+        try:
+            self.turn()
+        except Exception as fault:  # noqa: BLE001  (one that nobody thought of must not freeze the targets)
+            self._gate.note(NAME, "fault", f"{type(fault).__name__}, which is a fault of Stepwatch")
+            self._stop.wait(TURN_SECONDS)
 
     def turn(self) -> None:
         """Ask the sources if it is time to, and go on with the calls."""

@@ -11,16 +11,13 @@ from exporter.runs.rollouts.address import AddressError, Allowed
 MOST = 5000
 """Addresses of one list, and targets in all: more than any cluster has."""
 
-MOST_TOLD = 1000
-"""Texts about servers that cannot become targets."""
-
 
 class Gate:
     """``counts`` what was refused, by source and reason."""
 
     def __init__(self, allowed: Allowed, say: Say = to_log) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
-        self._allowed, self._tell = allowed, Once(say, MOST_TOLD)
+        self._allowed, self._tell = allowed, Once(say)
 
     def passed(self, source: str, place: object, addresses: Sequence[str]) -> tuple[str, ...]:
         """Those of a list that are allowed, each once. ``place`` is where the list stands."""
@@ -38,4 +35,4 @@ class Gate:
     def note(self, source: str, reason: str, words: str) -> None:
         """Count it; ``words`` say where, what, and the cure."""
         self.counts[source, reason] += 1
-        self._tell(f"{source}: {words}.")
+        self._tell((source, reason), f"{source}: {words}.")

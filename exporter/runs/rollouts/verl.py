@@ -7,7 +7,7 @@ keeps one of its own at the same path, which has no such job.
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class VerlFiles:
         self._patterns = tuple(patterns)
         self._gate, self._root = gate, root
         self._files: dict[str, _File] = {}
+        self._left_out: frozenset[str] = frozenset()
 
     @property
     def read(self) -> float | None:
@@ -54,13 +55,26 @@ class VerlFiles:
         for file in self._files.values():
             yield from file.targets()
 
-    def _new(self) -> Iterator[str]:
+    def _new(self) -> list[str]:
         paths = {path for pattern in self._patterns for path in _paths(pattern)}
-        for path in sorted(paths - self._files.keys()):
-            if len(self._files) < MOST_FILES:
-                yield path
-            else:
+        new = sorted(paths - self._files.keys())
+        self._let_go(len(self._files) + len(new) - MOST_FILES, paths)
+        room = MOST_FILES - len(self._files)
+        self._leave_out(new[room:])
+        return new[:room]
+
+    def _let_go(self, surplus: int, paths: Collection[str]) -> None:
+        """Of files that are gone, the oldest ones; not before there is need, as their servers may live on."""
+        gone = [path for path, file in self._files.items() if path not in paths and not file.document.there]
+        for path in gone[: max(0, surplus)]:
+            del self._files[path]
+
+    def _leave_out(self, paths: list[str]) -> None:
+        """Once for each."""
+        for path in paths:
+            if path not in self._left_out:
                 self._gate.note(NAME, "too_many", f"{path} is left out; {MOST_FILES} files are read")
+        self._left_out = frozenset(paths)
 
 
 def _paths(pattern: str) -> Iterable[str]:
