@@ -226,7 +226,7 @@ def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_nobody_wai
             f"{server.url}/api/v1/alerts gives no answer: Connection refused."
         )
         assert "Prometheus last answered 10 min ago" in said.trouble((said.answered or 0.0) + 605)
-        assert len(told) == 1
+        assert len([text for text in told if "Alerts" in text]) == 1
         server.start()
         eventually(lambda: prometheus.said.problem is None)
         assert prometheus.said.trouble(time.time()) == ""
@@ -246,6 +246,69 @@ def test_a_server_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyP
         eventually(lambda: prometheus.errors > 0)
         assert "gives no answer" in prometheus.said.trouble(time.time())
         prometheus.stop()
+
+
+class Serving(Listening):
+    """A Prometheus without alerts that refuses to tell of the past of runs named ``large``."""
+
+    def __init__(self, delay: float = 0.0) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                if is_refused := "query_range" in self.path and b"large" in asked:
+                    time.sleep(delay)
+                body = b'{"data": {"alerts": [], "result": []}}'
+                self.send_response(422 if is_refused else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET  # noqa: N815  the base class's names
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+                """Say nothing."""
+
+        super().__init__(Handler)
+
+
+def test_a_past_that_is_not_told_is_a_lack_of_that_run_alone_and_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("exporter.runs.history.prometheus.INTERVAL_SECONDS", 0.01)
+    spans = [Span(run, 0.0, 1.0) for run in ("large", "too large", "small")]
+    told: list[str] = []
+    with Serving() as server:
+        prometheus = Prometheus(server.url, lambda: (), lambda: spans, told.append)
+        for span in spans:
+            prometheus.look_at(span.run)
+        prometheus._pause = 0.01
+        prometheus.start()
+        eventually(lambda: prometheus.errors >= 20)
+        prometheus.stop()
+
+    assert prometheus.said.trouble(time.time()) == ""
+    assert prometheus._pause == 0.01, "alerts are asked for as often"
+    assert prometheus.said.lack("small") == ""
+    assert "small" in prometheus.said.pasts
+    reason = f"{server.url}/api/v1/query_range answers 422 Unprocessable Entity."
+    for run in ("large", "too large"):
+        assert prometheus.said.lack(run) == f"Past alerts and GPU curves of this run are missing. {reason}"
+    assert told == [f"{reason} Of the past of a run what was last known is shown, or nothing."]
+
+
+def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("exporter.runs.history.prometheus.PAST_SECONDS", 0.1)
+    spans = [Span(f"large {number}", 0.0, 1.0) for number in range(4)]
+    with Serving(delay=0.15) as server:
+        prometheus = Prometheus(server.url, lambda: (), lambda: spans, lambda _: None)
+        for span in spans:
+            prometheus.look_at(span.run)
+        lacking = []
+        for _ in spans:
+            prometheus._round(Questions(server.url))
+            lacking.append(len(prometheus.said.lacks))
+
+    assert lacking == [1, 2, 3, 4], "each in turn"
 
 
 def test_runs_that_are_looked_at_are_asked_about_each_time_and_the_others_in_turn():

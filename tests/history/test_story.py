@@ -9,6 +9,7 @@ import pytest
 
 from exporter.exposition import Family
 from exporter.runs import watch as watch_module
+from exporter.runs.history.prometheus import NOTHING, Said
 from exporter.runs.history.story import Story
 from tests.backtest.conftest import exploding_kl, log, wavering
 from tests.exporter.conftest import Clock, Watched
@@ -71,6 +72,16 @@ def test_a_run_is_told_of_in_a_line_and_in_full(watched: Watched, panel_file: Pa
     assert [row.step for row in whole.rows] == list(range(11, 31))
     assert whole.rows[-1].values == {"reward": pytest.approx(0.51), "kl": pytest.approx(2.051)}
     assert told.prometheus.startswith("No Prometheus is named (--prometheus-url)")
+
+
+def test_what_lacks_of_its_past_is_told_with_the_run(watched: Watched):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    told = story(watched)
+    told._prometheus.said = Said(lacks={"ppo": "It is larger than 2 MiB."}, pasts={"ppo": NOTHING})
+    found = told.run("ppo")
+
+    assert found is not None
+    assert found.lack.startswith("Past alerts and GPU curves of this run are as they were last known. It is")
 
 
 def test_what_is_not_there_is_not_told(watched: Watched, panel_file: Path):

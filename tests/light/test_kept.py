@@ -79,6 +79,7 @@ WHOLE: dict[str, Change] = {
     "charts": lambda told: replace(told, charts=(*told.charts, chart("GPU utilisation"))),
     "episodes": lambda told: replace(told, episodes=told.episodes[:1]),
     "rows": lambda told: replace(told, rows=told.rows[1:]),
+    "lack": lambda told: replace(told, lack="Past alerts are missing."),
 }
 
 

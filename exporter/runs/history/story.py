@@ -88,7 +88,7 @@ class Story:
         episodes = _episodes(drawn.past, said.firing.get(name, ()), glance.step)
         own = healths(glance, drawn.panels, said, drawn.since)
         summary = glance.summary(own, said.firing.get(name, ()))
-        return RunStory(summary, drawn.charts(episodes), episodes, drawn.kept.rows)
+        return RunStory(summary, drawn.charts(episodes), episodes, drawn.kept.rows, said.lack(name))
 
     def series(self, name: str, signal: str) -> Series | None:
         """A signal of a run; ``None`` if there is no such run, or it does not log the signal."""

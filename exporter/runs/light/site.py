@@ -63,11 +63,11 @@ class Light:
     def _run(self, request: Request) -> Answer:
         if "/" in request.name:
             return _whole(request)
-        name, trouble, as_of = unquote(request.name), self._story.prometheus, _as_of(request)
+        name, as_of = unquote(request.name), _as_of(request)
         story = self._story.run(name)
         if story is None:
             return self._unknown(name)
-        card = Card.of(story.summary)
+        card, trouble = Card.of(story.summary), self._story.prometheus or story.lack
 
         def make() -> Answer:
             return self._html("200 OK", self._pages.run(card, story, trouble, as_of), refreshed=not as_of)
