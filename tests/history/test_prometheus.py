@@ -311,6 +311,23 @@ def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monke
     assert lacking == [1, 2, 3, 4], "each in turn"
 
 
+def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_no_fault_and_is_not_lost():
+    spans = {name: Span(name, 0.0, 1.0) for name in ("run 0", "run 1", "run 2")}
+    prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: ())
+
+    class Moment(float):
+        """That of a look; once its age is asked for, somebody looks at another run."""
+
+        def __rsub__(self, now: float) -> float:
+            prometheus.look_at("run 2")
+            return now - float(self)
+
+    prometheus._looked["run 0"] = Moment(time.monotonic())
+    prometheus._due(spans)
+
+    assert prometheus._due(spans) == ["run 0", "run 2", "run 1"]
+
+
 def test_runs_that_are_looked_at_are_asked_about_each_time_and_the_others_in_turn():
     spans = [Span(f"run {number}", 0.0, 1.0) for number in range(5)]
     prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: spans)

@@ -164,9 +164,12 @@ class Prometheus:
     def _due(self, spans: Mapping[str, Span]) -> list[str]:
         """Those that are looked at, and one of the others; each in turn, should time not suffice for all."""
         now = time.monotonic()
-        self._looked = {run: at for run, at in self._looked.items() if now - at < LOOKED_AT_SECONDS}
+        for run, at in self._looked.copy().items():  # other threads add to it meanwhile
+            if now - at >= LOOKED_AT_SECONDS:
+                self._looked.pop(run, None)
         self._asked_at = {run: at for run, at in self._asked_at.items() if run in spans}
-        looked = sorted(self._looked.keys() & spans.keys(), key=self._looked.__getitem__)[-MOST_LOOKED_AT:]
+        known = {run: at for run, at in self._looked.copy().items() if run in spans}
+        looked = sorted(known, key=known.__getitem__)[-MOST_LOOKED_AT:]
         others = sorted(spans.keys() - set(looked), key=lambda run: self._asked_at.get(run, 0.0))
         return [*sorted(looked, key=lambda run: self._asked_at.get(run, 0.0)), *others[:1]]
 
