@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from exporter.runs.history.panels import Asked
-from exporter.runs.history.prometheus import Prometheus
+from exporter.runs.history.prometheus import INTERVAL_SECONDS, Prometheus
 from exporter.runs.history.questions import Questions, Span
 from exporter.runs.polled.web import PollError
 from tests.history.conftest import panels
@@ -138,15 +138,18 @@ def test_a_run_that_prometheus_does_not_know_has_no_past(real: PrometheusServer)
     assert not any(past.curves.values())
 
 
-ODD = [
-    "no JSON",
-    "[]",
-    '{"status": "success"}',
-    '{"data": null}',
-    '{"data": {"alerts": [{"state": "firing", "labels": {"run": "x"}}]}}',
-    '{"data": {"alerts": [3], "result": [{"metric": {}}]}}',
-    '{"data": {"alerts": {}, "result": [{"metric": {"curve": "7"}, "value": [1, "2"]}]}}',
-]
+ALL = ("alerts", "now", "past")
+ODD = {
+    "no JSON": ALL,
+    "[]": ALL,
+    '{"status": "success"}': ALL,
+    '{"data": null}': ALL,
+    '{"data": {"alerts": [{"state": "firing", "labels": {"run": "x"}}]}}': ALL,
+    '{"data": {"alerts": [3], "result": [{"metric": {}}]}}': ALL,
+    # without a list of alerts there is nothing to go through
+    '{"data": {"alerts": {}, "result": [{"metric": {"curve": "7"}, "value": [1, "2"]}]}}': ("now", "past"),
+}
+"""By body, the questions to which it is no answer."""
 
 
 @contextmanager
@@ -172,22 +175,24 @@ def answering(status: int, body: bytes, delay: float = 0.0, **headers: str) -> I
         yield server.url
 
 
-@pytest.mark.parametrize("body", ODD)
-def test_an_answer_that_is_none_of_prometheus_is_an_error_in_words(body: str):
+def is_refused(ask: Callable[[], object], url: str) -> bool:
+    try:
+        ask()
+    except PollError as problem:
+        return str(problem).startswith(f"{url} answers in another way than Prometheus does")
+    return False
+
+
+@pytest.mark.parametrize(("body", "refused"), ODD.items())
+def test_an_answer_that_is_none_of_prometheus_is_an_error_in_words(body: str, refused: Sequence[str]):
     with answering(200, body.encode()) as url:
-        questions, heard = Questions(url), 0
-        asked: Sequence[Callable[[], object]] = (
-            questions.firing,
-            lambda: questions.now([Asked("a", "up")]),
-            lambda: questions.past(Span("x", 0.0, 60.0), [Asked("a", "up")]),
-        )
-        for ask in asked:
-            try:
-                ask()
-            except PollError as problem:
-                assert str(problem).startswith(f"{url} answers in another way than Prometheus does")  # noqa: PT017
-                heard += 1
-        assert heard >= 1
+        questions = Questions(url)
+        asked: Mapping[str, Callable[[], object]] = {
+            "alerts": questions.firing,
+            "now": lambda: questions.now([Asked("a", "up")]),
+            "past": lambda: questions.past(Span("x", 0.0, 60.0), [Asked("a", "up")]),
+        }
+        assert [name for name, ask in asked.items() if is_refused(ask, url)] == list(refused)
 
 
 def test_an_answer_that_is_too_large_or_leads_elsewhere_is_refused():
@@ -271,23 +276,19 @@ class Serving(Listening):
         super().__init__(Handler)
 
 
-def test_a_past_that_is_not_told_is_a_lack_of_that_run_alone_and_is_told_once(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setattr("exporter.runs.history.prometheus.INTERVAL_SECONDS", 0.01)
+def test_a_past_that_is_not_told_is_a_lack_of_that_run_alone_and_is_told_once():
     spans = [Span(run, 0.0, 1.0) for run in ("large", "too large", "small")]
     told: list[str] = []
     with Serving() as server:
         prometheus = Prometheus(server.url, lambda: (), lambda: spans, told.append)
         for span in spans:
             prometheus.look_at(span.run)
-        prometheus._pause = 0.01
-        prometheus.start()
-        eventually(lambda: prometheus.errors >= 20)
-        prometheus.stop()
+        for _ in range(5):
+            prometheus._round(Questions(server.url))
 
+    assert prometheus.errors == 10
     assert prometheus.said.trouble(time.time()) == ""
-    assert prometheus._pause == 0.01, "alerts are asked for as often"
+    assert prometheus._pause == INTERVAL_SECONDS, "alerts are asked for as often"
     assert prometheus.said.lack("small") == ""
     assert "small" in prometheus.said.pasts
     reason = f"{server.url}/api/v1/query_range answers 422 Unprocessable Entity."
