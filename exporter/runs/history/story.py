@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 from exporter.exposition import Family, Sample
 from exporter.runs.history.charts import Draughtsman
@@ -32,24 +31,25 @@ class Story:
 
     Args:
         views: Gives them.
-        panels: The file of panels.
+        file: Of panels.
         url: Of the Prometheus that watches them, if there is one.
     """
 
-    def __init__(self, views: Views, panels: Path, url: str | None) -> None:
-        self._views = views
-        self._file = PanelFile(panels)
-        self._prometheus = Prometheus(url, lambda: self._file.panels().asked, self._spans)
+    def __init__(self, views: Views, file: PanelFile, url: str | None) -> None:
+        self._views, self._file = views, file
+        self._prometheus = Prometheus(url, lambda: file.panels.asked, self._spans)
         self._glances: dict[int, tuple[object, Glance]] = {}
         self._narrowed: tuple[Panels, dict[str, Panels]] = (BARE, {})
 
     def start(self) -> None:
-        """Begin to ask Prometheus, in the background."""
+        """Begin to ask Prometheus and to look for other panels, in the background."""
         self._prometheus.start()
+        self._file.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Ask and look no more."""
         self._prometheus.stop()
+        self._file.stop()
 
     @property
     def prometheus(self) -> str:
@@ -139,7 +139,7 @@ class Story:
         return known if known and known[0] == key else (key, Glance.of(view))
 
     def _panels(self, run: str) -> Panels:
-        panels = self._file.panels()
+        panels = self._file.panels
         if self._narrowed[0] is not panels or len(self._narrowed[1]) > MOST_KNOWN:
             self._narrowed = panels, {}
         known = self._narrowed[1]
