@@ -114,6 +114,19 @@ def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panels
     assert [step for step, _ in series.limits["KLHigh"]] == list(range(7, 31))
 
 
+def test_a_limit_that_is_only_noted_comes_after_one_that_warns(watched: Watched, panel_file: Path):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    content = panel_file.read_text()
+    panel_file.write_text(content.replace('"critical"', '"info"'))
+    told = story(watched, PanelFile(panel_file))
+    series, (summary,) = told.series("ppo", "kl"), told.runs()
+
+    assert content != panel_file.read_text()
+    assert series is not None
+    assert list(series.limits) == ["KLHigh", "KLExplosion"]
+    assert "the limit of KLHigh" in {each.signal: each.diagnosis for each in summary.healths}["kl"]
+
+
 def test_the_curve_breaks_where_the_run_was_resumed_and_begins_anew_with_the_run(
     watched: Watched, panels: PanelFile
 ):

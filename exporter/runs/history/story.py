@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
 
+from exporter.drawing.severity import rank
 from exporter.exposition import Family, Sample
 from exporter.runs.history.charts import Draughtsman
 from exporter.runs.history.glance import Glance
@@ -99,7 +100,7 @@ class Story:
         points = _of_gpus(drawn) if signal == GPU else drawn.points(signal)
         panel = drawn.panels.of(signal)
         limits: dict[str, tuple[Point, ...]] = {}
-        for limit in sorted(panel.limits if panel else (), key=lambda limit: limit.severity):
+        for limit in sorted(panel.limits if panel else (), key=lambda limit: rank(limit.severity)):
             if limit.signal == signal and (at := drawn.limit_points(limit)):
                 limits.setdefault(limit.alert, at)
         return Series(signal, panel.unit if panel else "percentunit", points, limits) if points else None
