@@ -16,7 +16,7 @@ from exporter.runs import exposition, signals
 from exporter.runs.contract import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
 from exporter.runs.exposition import FAMILIES, RunText, page
 from exporter.runs.health import Health, Polled, Samples
-from exporter.runs.history.panelfile import USUAL
+from exporter.runs.history.panelfile import USUAL, PanelFile
 from exporter.runs.history.story import Story
 from exporter.runs.record import Record, TotalSteps
 from exporter.runs.registered.api import Api
@@ -225,7 +225,7 @@ def _of_parts() -> Iterator[Samples]:
     server = Server(("127.0.0.1", 0), Routes({}))
     server.answered["200"] = 1
     server.close()
-    yield Story(watch.views, USUAL, None).samples
+    yield Story(watch.views, PanelFile(USUAL), None).samples
     yield Api(registry, Allowed(), Token(None, print), {}).samples
     yield from (registry.samples, watch.trainers.samples, server.samples)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from exporter.routes import Routes
 from exporter.runs import site
+from exporter.runs.history.panelfile import PanelFile
 from exporter.runs.history.story import Story
 from exporter.runs.lifecycle import Silence
 from exporter.runs.light.site import Light
@@ -42,7 +43,7 @@ class Service:
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
         self._registry = Registry(Ledger(options.state_dir, options.discovery_allow, to_log))
         self._watch = Watch(_settings(options, self._registry), stopped=stopped)
-        self._story = Story(self._watch.views, panels, options.prometheus_url)
+        self._story = Story(self._watch.views, PanelFile(panels), options.prometheus_url)
         self._discovery = _discovery(options, self._watch, self._registry)
         api = _api(options, self._registry)
         light = Light(self._story, options.path)

@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
-from exporter.runs.history.panelfile import NAME
+from exporter.runs.history.panelfile import NAME, PanelFile
 from exporter.runs.history.shapes import RunStory
 from exporter.runs.history.story import Story
 from exporter.runs.watch import Settings, Watch
@@ -27,7 +27,7 @@ def telling(stack: Stack) -> Iterator[Story]:
     watch, stop = Watch(Settings(paths=(str(stack.runs),))), Event()
     story = Story(
         watch.views,
-        stack.folder / "exporter/generated" / NAME,
+        PanelFile(stack.folder / "exporter/generated" / NAME),
         f"http://{stack.config.address('prometheus')}",
     )
 

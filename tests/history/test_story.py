@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from exporter.exposition import Family
 from exporter.runs import watch as watch_module
+from exporter.runs.history.panelfile import PanelFile
+from exporter.runs.history.prometheus import NOTHING, Said
 from exporter.runs.history.story import Story
 from tests.backtest.conftest import exploding_kl, log, wavering
 from tests.exporter.conftest import Clock, Watched
+from tests.real import eventually
 
 FORMULA_OF_ANOTHER_KIND = json.dumps(
     {
@@ -45,18 +50,23 @@ def watched(clock: Clock, tmp_path: Path) -> Watched:
     return Watched(clock, tmp_path / "runs")
 
 
-def story(watched: Watched, panels: Path | None = None) -> Story:
+@pytest.fixture
+def panels(panel_file: Path) -> PanelFile:
+    return PanelFile(panel_file)
+
+
+def story(watched: Watched, panels: PanelFile | None = None) -> Story:
     watched.discover()
-    return Story(watched.watch.views, panels or Path("no-panels.json"), None)
+    return Story(watched.watch.views, panels or PanelFile(Path("no-panels.json")), None)
 
 
 def value(told: Story, name: str) -> list[float]:
     return [sample for family, samples in told.samples() if family.name == name for _, sample in samples]
 
 
-def test_a_run_is_told_of_in_a_line_and_in_full(watched: Watched, panel_file: Path):
+def test_a_run_is_told_of_in_a_line_and_in_full(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panel_file)
+    told = story(watched, panels)
     (summary,) = told.runs()
     whole = told.run("ppo")
 
@@ -73,9 +83,19 @@ def test_a_run_is_told_of_in_a_line_and_in_full(watched: Watched, panel_file: Pa
     assert told.prometheus.startswith("No Prometheus is named (--prometheus-url)")
 
 
-def test_what_is_not_there_is_not_told(watched: Watched, panel_file: Path):
+def test_what_lacks_of_its_past_is_told_with_the_run(watched: Watched):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panel_file)
+    told = story(watched)
+    told._prometheus.said = Said(lacks={"ppo": "It is larger than 2 MiB."}, pasts={"ppo": NOTHING})
+    found = told.run("ppo")
+
+    assert found is not None
+    assert found.lack.startswith("Past alerts and GPU curves of this run are as they were last known. It is")
+
+
+def test_what_is_not_there_is_not_told(watched: Watched, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    told = story(watched, panels)
 
     assert told.run("other") is None
     assert told.series("other", "kl") is None
@@ -83,9 +103,9 @@ def test_what_is_not_there_is_not_told(watched: Watched, panel_file: Path):
     assert told.series("ppo", "no/such") is None
 
 
-def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panel_file: Path):
+def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    series = story(watched, panel_file).series("ppo", "kl")
+    series = story(watched, panels).series("ppo", "kl")
 
     assert series is not None
     assert [step for step, _ in series.points] == list(range(1, 31))
@@ -94,11 +114,24 @@ def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panel_
     assert [step for step, _ in series.limits["KLHigh"]] == list(range(7, 31))
 
 
+def test_a_limit_that_is_only_noted_comes_after_one_that_warns(watched: Watched, panel_file: Path):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    content = panel_file.read_text()
+    panel_file.write_text(content.replace('"critical"', '"info"'))
+    told = story(watched, PanelFile(panel_file))
+    series, (summary,) = told.series("ppo", "kl"), told.runs()
+
+    assert content != panel_file.read_text()
+    assert series is not None
+    assert list(series.limits) == ["KLHigh", "KLExplosion"]
+    assert "the limit of KLHigh" in {each.signal: each.diagnosis for each in summary.healths}["kl"]
+
+
 def test_the_curve_breaks_where_the_run_was_resumed_and_begins_anew_with_the_run(
-    watched: Watched, panel_file: Path
+    watched: Watched, panels: PanelFile
 ):
     path = log(watched.folder / "ppo.jsonl", exploding_kl(calm=20, high=0))
-    told = story(watched, panel_file)
+    told = story(watched, panels)
     resumed = "".join(f'{{"step": {step}, "reward": 0.4{step}, "kl": 0.05}}\n' for step in range(15, 31))
     with path.open("a") as file:
         file.write(resumed)
@@ -116,14 +149,15 @@ def test_the_curve_breaks_where_the_run_was_resumed_and_begins_anew_with_the_run
     assert [(piece[0][0], piece[-1][0]) for piece in again.charts[0].curves[0].pieces] == [(1, 3)]
 
 
-def test_new_limits_hold_for_the_whole_past_at_once(watched: Watched, panel_file: Path):
+def test_new_limits_hold_for_the_whole_past_at_once(watched: Watched, panel_file: Path, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panel_file)
+    told = story(watched, panels)
     before = told.series("ppo", "kl")
     changed = json.loads(panel_file.read_text().replace("0.5", "7.5"))
     fresh = panel_file.with_name("fresh")
     fresh.write_text(json.dumps(changed))
     fresh.replace(panel_file)
+    panels.look()
     after = told.series("ppo", "kl")
 
     assert before is not None
@@ -148,13 +182,14 @@ def test_new_limits_hold_for_the_whole_past_at_once(watched: Watched, panel_file
     ],
 )
 def test_a_file_that_is_none_leaves_the_last_good_one_is_told_once_and_counted(
-    watched: Watched, panel_file: Path, capfd: pytest.CaptureFixture[str], content: str
+    watched: Watched, panel_file: Path, panels: PanelFile, capfd: pytest.CaptureFixture[str], content: str
 ):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panel_file)
+    told = story(watched, panels)
     assert told.series("ppo", "kl") is not None
     panel_file.write_text(content)
     for _ in range(3):
+        panels.look()
         series = told.series("ppo", "kl")
         assert series is not None
         assert series.limits
@@ -171,9 +206,10 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
     content = panel_file.read_bytes()
     panel_file.unlink()
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panel_file)
+    panels = PanelFile(panel_file)
+    told = story(watched, panels)
     whole = told.run("ppo")
-    told.runs()
+    panels.look()
 
     assert whole is not None
     assert [chart.title for chart in whole.charts] == ["reward", "kl"]
@@ -181,27 +217,54 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
     assert not any(chart.limits for chart in whole.charts)
     assert capfd.readouterr().err.count("curves are shown without limits") == 1
     panel_file.write_bytes(content)
+    panels.look()
     found = told.run("ppo")
     assert found is not None
     assert found.charts[1].limits, "a file that comes later is taken up"
 
 
-def test_a_file_that_goes_leaves_its_panels(watched: Watched, panel_file: Path):
+def test_a_file_that_goes_leaves_its_panels(watched: Watched, panel_file: Path, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panel_file)
-    told.runs()
+    told = story(watched, panels)
     panel_file.unlink()
+    panels.look()
 
     found = told.run("ppo")
     assert found is not None
     assert found.charts[1].limits
 
 
-def test_a_long_run_keeps_its_shape_in_bounded_space(watched: Watched, panel_file: Path):
+def test_other_panels_are_taken_up_by_themselves(
+    watched: Watched, panel_file: Path, panels: PanelFile, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("exporter.runs.history.panelfile.SECONDS", 0.01)
+    told, before = story(watched, panels), panels.panels
+    told.start()
+    panel_file.write_text(panel_file.read_text() + " ")
+    eventually(lambda: panels.panels is not before)
+    told.stop()
+
+
+def test_whoever_asks_waits_for_no_disk(watched: Watched, panel_file: Path, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    told = story(watched, panels)
+    panel_file.unlink()
+    os.mkfifo(panel_file)  # whoever opens it waits
+    asking = [
+        Thread(target=ask, daemon=True)
+        for ask in (told.runs, lambda: told.run("ppo"), lambda: told.series("ppo", "kl"))
+    ]
+    for each in asking:
+        each.start()
+        each.join(5)
+    assert not any(each.is_alive() for each in asking)
+
+
+def test_a_long_run_keeps_its_shape_in_bounded_space(watched: Watched, panels: PanelFile):
     values = [{"reward": 0.5, "kl": kl} for kl in wavering(0.05, 3000, 0.001)]
     values[1234]["kl"] = 9.0
     log(watched.folder / "ppo.jsonl", values)
-    series = story(watched, panel_file).series("ppo", "kl")
+    series = story(watched, panels).series("ppo", "kl")
 
     assert series is not None
     assert (1235, 9.0) in series.points
@@ -209,10 +272,10 @@ def test_a_long_run_keeps_its_shape_in_bounded_space(watched: Watched, panel_fil
     assert len(series.limits["KLHigh"]) <= 257
 
 
-def test_a_start_of_the_exporter_rebuilds_it_from_the_log(clock: Clock, watched: Watched, panel_file: Path):
+def test_a_start_of_the_exporter_rebuilds_it_from_the_log(clock: Clock, watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    before = story(watched, panel_file).run("ppo")
-    again = story(Watched(clock, watched.folder), panel_file).run("ppo")
+    before = story(watched, panels).run("ppo")
+    again = story(Watched(clock, watched.folder), panels).run("ppo")
 
     assert before is not None
     assert again is not None

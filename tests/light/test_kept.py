@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
 import pytest
 
+from exporter.drawing.chart import Chart
+from exporter.drawing.curve import Curve
 from exporter.message import Answer, Request
 from exporter.routes import Routes
+from exporter.runs.history.shapes import RunStory, RunSummary
 from exporter.runs.light import kept
 from exporter.runs.light.site import Light
-from tests.light.stories import Told, chart, sick, summary
+from tests.light.stories import EXPLOSION, HEALTHS, Told, chart, sick, story
+
+Change = Callable[[RunStory], RunStory]
 
 
-def test_an_answer_is_given_again_until_something_changed() -> None:
-    told = Told([sick(), summary()], (chart(),))
+@dataclass
+class Whole(Told):
+    """One run, told of as it is at first and then as a change leaves it."""
+
+    change: Change = lambda told: told
+
+    def run(self, name: str = "") -> RunStory:  # noqa: ARG002  whatever is asked
+        return self.change(story(sick(), (chart(),)))
+
+    def runs(self) -> list[RunSummary]:
+        return [self.run().summary]
+
+
+def asking(told: Whole) -> Callable[[str], Answer]:
     routes = Routes(Light(told, []).routes())
 
     def ask(path: str) -> Answer:
@@ -20,13 +40,98 @@ def test_an_answer_is_given_again_until_something_changed() -> None:
         assert isinstance(answer, Answer)
         return answer
 
-    for path in ("/", "/run/ppo%2Fsick"):
-        told.summaries[0] = sick(age_seconds=12.0)
-        first = ask(path)
-        told.summaries[0] = sick(age_seconds=12.9)  # still told as 12 s
-        assert ask(path) is first
-        told.summaries[0] = sick(age_seconds=13.0)
-        assert b"13 s ago" in ask(path).body
+    return ask
+
+
+def of_summary(**new: object) -> Change:
+    return lambda told: replace(told, summary=replace(told.summary, **new))  # type: ignore[arg-type]
+
+
+def of_chart(**new: object) -> Change:
+    return lambda told: replace(told, charts=(replace(told.charts[0], **new),))  # type: ignore[arg-type]
+
+
+RUN = "/run/ppo%2Fsick"
+SUMMARY: dict[str, Change] = {
+    "name": of_summary(name="ppo/other"),
+    "state": of_summary(state="failed"),
+    "framework": of_summary(framework="trl"),
+    "step": of_summary(step=205),
+    "total": of_summary(total=436),
+    "age_seconds": of_summary(age_seconds=13.0),
+    "restarts": of_summary(restarts=1),
+    "healths": of_summary(healths=HEALTHS),
+    "firing": of_summary(firing=()),
+}
+CHART: dict[str, Change] = {
+    "title": of_chart(title="KL to the reference"),
+    "description": of_chart(description="Another."),
+    "unit": of_chart(unit="percentunit"),
+    "low": of_chart(low=-1.0),
+    "high": of_chart(high=7.0),
+    "first": of_chart(first=0),
+    "last": of_chart(last=500),
+    "curves": of_chart(curves=(Curve("KL", (((1, 0.02), (435, 0.03)),)),)),
+    "limits": of_chart(limits=()),
+    "bands": of_chart(bands=()),
+}
+WHOLE: dict[str, Change] = {
+    "charts": lambda told: replace(told, charts=(*told.charts, chart("GPU utilisation"))),
+    "episodes": lambda told: replace(told, episodes=told.episodes[:1]),
+    "rows": lambda told: replace(told, rows=told.rows[1:]),
+    "lack": lambda told: replace(told, lack="Past alerts are missing."),
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        *(pytest.param("/", change, id=f"all runs: {part}") for part, change in SUMMARY.items()),
+        *(
+            pytest.param(RUN, change, id=f"a run: {part}")
+            for part, change in (SUMMARY | CHART | WHOLE).items()
+        ),
+    ],
+)
+def test_an_answer_is_given_again_until_a_part_of_what_it_tells_changes(path: str, change: Change) -> None:
+    told = Whole()
+    ask = asking(told)
+    first = ask(path)
+    assert ask(path) is first
+    told.change = change
+    assert ask(path).body != first.body
+
+
+def test_each_part_of_what_is_told_is_among_those_that_change() -> None:
+    assert {field.name for field in fields(RunSummary)} == {
+        *SUMMARY,
+        "resumes",
+    }  # which only programs are told
+    assert {field.name for field in fields(Chart)} == set(CHART)
+    assert {field.name for field in fields(RunStory)} == {"summary", *WHOLE}
+
+
+@pytest.mark.parametrize("path", ["/", RUN])
+def test_what_keeps_prometheus_from_telling_and_an_age_in_other_words_are_changes(path: str) -> None:
+    told = Whole()
+    ask = asking(told)
+    first = ask(path)
+    told.change = of_summary(age_seconds=12.9)  # still told as 12 s
+    assert ask(path) is first
+    told.prometheus = "Prometheus gives no answer."
+    assert b"Prometheus gives no answer." in ask(path).body
+
+
+def test_an_alert_about_no_run_is_a_change() -> None:
+    told = Whole()
+    ask = asking(told)
+    first = ask("/")
+    told.about_none = (EXPLOSION,)
+    assert ask("/").body != first.body
+
+
+def test_a_value_whose_hash_is_that_of_another_is_a_change() -> None:
+    assert kept.digest(-1.0) != kept.digest(-2.0)
 
 
 @pytest.mark.parametrize("runs", [1, kept.MOST, kept.MOST + 5])

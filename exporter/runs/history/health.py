@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from exporter.drawing import axis
+from exporter.drawing.severity import rank
 from exporter.runs.history.formula import values
 from exporter.runs.history.glance import Glance
 from exporter.runs.history.panels import Limit, Line, Panel, Panels
@@ -70,7 +71,7 @@ class Patient(NamedTuple):
     def passed(self) -> list[Bound]:
         """The limits that it is beyond, the worst first."""
         beyond = [bound for bound in self.bounds if bound.is_passed(self.judged)]
-        return sorted(beyond, key=lambda bound: bound.limit.severity)  # critical comes before warning
+        return sorted(beyond, key=lambda bound: rank(bound.limit.severity))
 
     def range(self, severity: str) -> Range:
         """What it may not leave: the tightest limits, of those that stand alone if there are any."""

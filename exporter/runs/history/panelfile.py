@@ -1,9 +1,11 @@
-"""The file of panels, taken up anew whenever it is replaced."""
+"""The file of panels, taken up anew whenever it is replaced, by a thread of its own: a disk may hang."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
 
 from exporter.runs.history.panels import BARE, Panels, read
 from exporter.runs.notice import Say, to_log
@@ -16,29 +18,46 @@ USUAL = Path(__file__).parents[2] / "generated" / NAME
 
 LARGEST_FILE = 4 * 1024 * 1024
 
+SECONDS = 2.0
+"""Between two looks at the file."""
+
 Mark = tuple[int, int, int] | None
 
 
 class PanelFile:
-    """Gives the panels of today. What cannot be read is told once, and the last good ones stay.
+    """What is drawn: ``panels`` are those of the last good file, which is read at once.
 
-    ``errors`` counts the files that could not be used.
+    ``errors`` counts the files that could not be used; each is told once.
     """
 
     def __init__(self, path: Path, say: Say = to_log) -> None:
         self.path = path
         self.errors = 0
+        self.panels: Panels = BARE
         self._say = say
-        self._panels = BARE
+        self._stop = Flag()
         self._seen: Mark | str = "never"
+        self.look()
 
-    def panels(self) -> Panels:
-        """The panels, read again if the file is another one."""
+    def start(self) -> None:
+        """Begin to look whether it is another one, in the background."""
+        # A daemon: a disk that hangs must not keep the exporter from ending.
+        Thread(target=self._run, name="panels", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stop.set()
+
+    def look(self) -> None:
+        """Read the file if it is another one."""
         mark = self._mark()
         if mark != self._seen:
             self._seen = mark
             self._take(mark)
-        return self._panels
+
+    def _run(self) -> None:
+        while not self._stop.wait(SECONDS):
+            self.look()
 
     def _mark(self) -> Mark:
         try:
@@ -52,8 +71,8 @@ class PanelFile:
             self._lack()
             return
         try:
-            self._panels = read(_content(self.path))
-        except (OSError, ValueError) as problem:
+            self.panels = read(_content(self.path))
+        except (OSError, ValueError, RecursionError) as problem:
             self.errors += 1
             reason = os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else problem
             self._say(
@@ -62,7 +81,7 @@ class PanelFile:
             )
 
     def _lack(self) -> None:
-        left = "curves are shown without limits" if self._panels is BARE else "the panels of before stay"
+        left = "curves are shown without limits" if self.panels is BARE else "the panels of before stay"
         self._say(f"{self.path} is not there: {left}. Cure: run python generate.py, which writes it.")
 
 

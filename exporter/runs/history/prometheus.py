@@ -12,7 +12,7 @@ from typing import Any
 from exporter.runs.history.panels import Asked
 from exporter.runs.history.questions import Past, Questions, Span
 from exporter.runs.history.shapes import Firing
-from exporter.runs.notice import Say, to_log
+from exporter.runs.notice import Once, Say, to_log
 from exporter.runs.polled.web import PollError
 
 INTERVAL_SECONDS = 5.0
@@ -26,6 +26,12 @@ LOOKED_AT_SECONDS = 300.0
 
 MOST_LOOKED_AT = 8
 
+PAST_SECONDS = 5.0
+"""So long a round goes on to the next run's past: where that takes longer, alerts are not to wait for all."""
+
+MOST_TOLD = 20
+"""Reasons for which no past is had: whatever Prometheus answers, the log is not filled."""
+
 NOTHING = Past((), {})
 
 
@@ -34,12 +40,13 @@ class Said:
     """The last good answers, by run, and of curves that are of no run by name; and when they came.
 
     ``answered`` in seconds since the epoch, ``None`` before the first. ``problem`` says why the last
-    question got no answer.
+    question got no answer; why one about the past of a run got none stands in ``lacks``.
     """
 
     firing: Mapping[str, tuple[Firing, ...]] = field(default_factory=dict)
     now: Mapping[str, float] = field(default_factory=dict)
     pasts: Mapping[str, Past] = field(default_factory=dict)
+    lacks: Mapping[str, str] = field(default_factory=dict)
     answered: float | None = None
     problem: str | None = None
 
@@ -50,6 +57,13 @@ class Said:
         minutes = max(0.0, now - self.answered) // 60
         age = f"{minutes:.0f} min ago" if minutes else "less than a minute ago"
         return f"Prometheus last answered {age}; alerts are as they were then. {self.problem}"
+
+    def lack(self, run: str) -> str:
+        """What Prometheus does not tell of a run's past, and why; empty if it does."""
+        if run not in self.lacks:
+            return ""
+        how = "as they were last known" if run in self.pasts else "missing"
+        return f"Past alerts and GPU curves of this run are {how}. {self.lacks[run]}"
 
 
 UNASKED = Said(problem="No Prometheus is named (--prometheus-url): nothing is known of alerts and GPUs.")
@@ -62,9 +76,9 @@ class Prometheus:
         url: Of the Prometheus; without one, nothing is ever asked.
         asked: Gives the curves that only it knows.
         spans: Gives the runs that are shown, and since when they are.
-        say: Gets a line when it stops answering.
+        say: Gets a line when it stops answering, and one for each reason why it tells of no past.
 
-    ``errors`` counts the rounds that failed.
+    ``errors`` counts the rounds that failed, and the questions about a past.
     """
 
     def __init__(
@@ -78,6 +92,7 @@ class Prometheus:
         self.said = Said() if url else UNASKED
         self._questions = Questions(url) if url else None
         self._asked, self._spans, self._say = asked, spans, say
+        self._tell = Once(say, MOST_TOLD)
         self._looked: dict[str, float] = {}
         self._asked_at: dict[str, float] = {}
         self._wake, self._stop = Flag(), Flag()
@@ -111,10 +126,8 @@ class Prometheus:
     def _round(self, questions: Questions) -> None:
         try:
             self._ask(questions)
-        except PollError as problem:
-            self._failed(str(problem))
         except Exception as fault:  # noqa: BLE001  (an answer that nobody thought of must not end the thread)
-            self._failed(f"{questions.name}: {type(fault).__name__}, which is a fault of Stepwatch.")
+            self._failed(_reason(questions, fault))
         else:
             self._pause = INTERVAL_SECONDS
 
@@ -122,23 +135,43 @@ class Prometheus:
         asked, spans = self._asked(), {span.run: span for span in self._spans()}
         firing, now = questions.firing(), questions.now(asked)
         pasts = {run: past for run, past in self.said.pasts.items() if run in spans}
-        self._answer(firing=firing, now=now, pasts=pasts)
+        lacks = {run: why for run, why in self.said.lacks.items() if run in spans}
+        self._answer(firing=firing, now=now, pasts=pasts, lacks=lacks)
+        until = time.monotonic() + PAST_SECONDS
         for run in self._due(spans):
-            self._asked_at[run] = time.monotonic()
-            pasts = {**pasts, run: questions.past(spans[run], asked)}
-            self._answer(pasts=pasts)
+            if time.monotonic() < until:
+                self._asked_at[run] = time.monotonic()
+                self._ask_past(questions, spans[run], asked)
+
+    def _ask_past(self, questions: Questions, span: Span, asked: Sequence[Asked]) -> None:
+        try:
+            past = questions.past(span, asked)
+        except Exception as fault:  # noqa: BLE001  (one run's past must not keep those of others, and alerts)
+            self._lack(span.run, _reason(questions, fault))
+        else:
+            lacks = {run: why for run, why in self.said.lacks.items() if run != span.run}
+            self._answer(pasts={**self.said.pasts, span.run: past}, lacks=lacks)
+
+    def _lack(self, run: str, reason: str) -> None:
+        if not self._stop.is_set():
+            self._tell(f"{reason} Of the past of a run what was last known is shown, or nothing.")
+        self.errors += 1
+        self.said = replace(self.said, lacks={**self.said.lacks, run: reason})
 
     def _answer(self, **new: Any) -> None:
         self.said = replace(self.said, answered=time.time(), problem=None, **new)
 
     def _due(self, spans: Mapping[str, Span]) -> list[str]:
-        """Those that are looked at, and the one that was not asked for the longest."""
+        """Those that are looked at, and one of the others; each in turn, should time not suffice for all."""
         now = time.monotonic()
-        self._looked = {run: at for run, at in self._looked.items() if now - at < LOOKED_AT_SECONDS}
+        for run, at in self._looked.copy().items():  # other threads add to it meanwhile
+            if now - at >= LOOKED_AT_SECONDS:
+                self._looked.pop(run, None)
         self._asked_at = {run: at for run, at in self._asked_at.items() if run in spans}
-        looked = sorted(self._looked.keys() & spans.keys(), key=self._looked.__getitem__)[-MOST_LOOKED_AT:]
+        known = {run: at for run, at in self._looked.copy().items() if run in spans}
+        looked = sorted(known, key=known.__getitem__)[-MOST_LOOKED_AT:]
         others = sorted(spans.keys() - set(looked), key=lambda run: self._asked_at.get(run, 0.0))
-        return [*looked, *others[:1]]
+        return [*sorted(looked, key=lambda run: self._asked_at.get(run, 0.0)), *others[:1]]
 
     def _failed(self, problem: str) -> None:
         if self.said.problem is None and not self._stop.is_set():
@@ -146,3 +179,9 @@ class Prometheus:
         self.errors += 1
         self.said = replace(self.said, problem=problem)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+
+def _reason(questions: Questions, fault: Exception) -> str:
+    if isinstance(fault, PollError):
+        return str(fault)
+    return f"{questions.name}: {type(fault).__name__}, which is a fault of Stepwatch."

@@ -120,12 +120,16 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunStory:
-    """All of a run. Charts are in the order of the dashboard, those with a firing alert first."""
+    """All of a run. Charts are in the order of the dashboard, those with a firing alert first.
+
+    ``lack`` says what Prometheus does not tell of its past, and why.
+    """
 
     summary: RunSummary
     charts: tuple[Chart, ...]
     episodes: tuple[Episode, ...]
     rows: tuple[Row, ...]
+    lack: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
+from exporter.drawing.severity import rank
 from exporter.exposition import Family, Sample
 from exporter.runs.history.charts import Draughtsman
 from exporter.runs.history.glance import Glance
@@ -32,24 +32,25 @@ class Story:
 
     Args:
         views: Gives them.
-        panels: The file of panels.
+        file: Of panels.
         url: Of the Prometheus that watches them, if there is one.
     """
 
-    def __init__(self, views: Views, panels: Path, url: str | None) -> None:
-        self._views = views
-        self._file = PanelFile(panels)
-        self._prometheus = Prometheus(url, lambda: self._file.panels().asked, self._spans)
+    def __init__(self, views: Views, file: PanelFile, url: str | None) -> None:
+        self._views, self._file = views, file
+        self._prometheus = Prometheus(url, lambda: file.panels.asked, self._spans)
         self._glances: dict[int, tuple[object, Glance]] = {}
         self._narrowed: tuple[Panels, dict[str, Panels]] = (BARE, {})
 
     def start(self) -> None:
-        """Begin to ask Prometheus, in the background."""
+        """Begin to ask Prometheus and to look for other panels, in the background."""
         self._prometheus.start()
+        self._file.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Ask and look no more."""
         self._prometheus.stop()
+        self._file.stop()
 
     @property
     def prometheus(self) -> str:
@@ -88,7 +89,7 @@ class Story:
         episodes = _episodes(drawn.past, said.firing.get(name, ()), glance.step)
         own = healths(glance, drawn.panels, said, drawn.since)
         summary = glance.summary(own, said.firing.get(name, ()))
-        return RunStory(summary, drawn.charts(episodes), episodes, drawn.kept.rows)
+        return RunStory(summary, drawn.charts(episodes), episodes, drawn.kept.rows, said.lack(name))
 
     def series(self, name: str, signal: str) -> Series | None:
         """A signal of a run; ``None`` if there is no such run, or it does not log the signal."""
@@ -99,7 +100,7 @@ class Story:
         points = _of_gpus(drawn) if signal == GPU else drawn.points(signal)
         panel = drawn.panels.of(signal)
         limits: dict[str, tuple[Point, ...]] = {}
-        for limit in sorted(panel.limits if panel else (), key=lambda limit: limit.severity):
+        for limit in sorted(panel.limits if panel else (), key=lambda limit: rank(limit.severity)):
             if limit.signal == signal and (at := drawn.limit_points(limit)):
                 limits.setdefault(limit.alert, at)
         return Series(signal, panel.unit if panel else "percentunit", points, limits) if points else None
@@ -139,7 +140,7 @@ class Story:
         return known if known and known[0] == key else (key, Glance.of(view))
 
     def _panels(self, run: str) -> Panels:
-        panels = self._file.panels()
+        panels = self._file.panels
         if self._narrowed[0] is not panels or len(self._narrowed[1]) > MOST_KNOWN:
             self._narrowed = panels, {}
         known = self._narrowed[1]

@@ -8,7 +8,7 @@ from exporter.runs.history.shapes import Firing, RunStory, RunSummary, Series
 
 
 class Story(Protocol):
-    """What is known of the runs; asked in the server's thread, so that it must never wait."""
+    """What is known of the runs; asked in the server's thread, so it must wait for no disk or network."""
 
     @property
     def prometheus(self) -> str:

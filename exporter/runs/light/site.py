@@ -15,7 +15,7 @@ from exporter.runs.light import Story, links, words
 from exporter.runs.light.api import Api
 from exporter.runs.light.card import Card, ordered
 from exporter.runs.light.headers import headers
-from exporter.runs.light.kept import Kept
+from exporter.runs.light.kept import Kept, digest
 from exporter.runs.names import nearest
 
 if TYPE_CHECKING:
@@ -63,16 +63,16 @@ class Light:
     def _run(self, request: Request) -> Answer:
         if "/" in request.name:
             return _whole(request)
-        name, trouble, as_of = unquote(request.name), self._story.prometheus, _as_of(request)
+        name, as_of = unquote(request.name), _as_of(request)
         story = self._story.run(name)
         if story is None:
             return self._unknown(name)
-        card = Card.of(story.summary)
+        card, trouble = Card.of(story.summary), self._story.prometheus or story.lack
 
         def make() -> Answer:
             return self._html("200 OK", self._pages.run(card, story, trouble, as_of), refreshed=not as_of)
 
-        basis = card, story.episodes, story.rows, trouble, as_of
+        basis = card, digest(story.charts), story.episodes, story.rows, trouble, as_of
         return self._kept.answer((name, not as_of), basis, make)
 
     def _unknown(self, name: str) -> Answer:
