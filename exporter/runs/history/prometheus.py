@@ -29,9 +29,6 @@ MOST_LOOKED_AT = 8
 PAST_SECONDS = 5.0
 """So long a round goes on to the next run's past: where that takes longer, alerts are not to wait for all."""
 
-MOST_TOLD = 20
-"""Reasons for which no past is had: whatever Prometheus answers, the log is not filled."""
-
 NOTHING = Past((), {})
 
 
@@ -92,7 +89,7 @@ class Prometheus:
         self.said = Said() if url else UNASKED
         self._questions = Questions(url) if url else None
         self._asked, self._spans, self._say = asked, spans, say
-        self._tell = Once(say, MOST_TOLD)
+        self._tell = Once(say)
         self._looked: dict[str, float] = {}
         self._asked_at: dict[str, float] = {}
         self._wake, self._stop = Flag(), Flag()
@@ -154,7 +151,7 @@ class Prometheus:
 
     def _lack(self, run: str, reason: str) -> None:
         if not self._stop.is_set():
-            self._tell(f"{reason} Of the past of a run what was last known is shown, or nothing.")
+            self._tell("past", f"{reason} Of the past of a run what was last known is shown, or nothing.")
         self.errors += 1
         self.said = replace(self.said, lacks={**self.said.lacks, run: reason})
 
