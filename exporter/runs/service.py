@@ -9,6 +9,7 @@ from pathlib import Path
 from exporter.routes import Routes
 from exporter.runs import site
 from exporter.runs.history.panelfile import PanelFile
+from exporter.runs.history.shapes import Unshown
 from exporter.runs.history.story import Story
 from exporter.runs.lifecycle import Silence
 from exporter.runs.light.site import Light
@@ -31,7 +32,7 @@ from exporter.runs.watch import Settings, Watch
 from exporter.server import Server
 
 MOST_BODY = 1 << 16
-"""Bytes of a request."""
+"""Bytes of a request's body."""
 
 
 class Service:
@@ -43,7 +44,7 @@ class Service:
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
         self._registry = Registry(Ledger(options.state_dir, options.discovery_allow, to_log))
         self._watch = Watch(_settings(options, self._registry), stopped=stopped)
-        self._story = Story(self._watch.views, PanelFile(panels), options.prometheus_url)
+        self._story = Story(self._watch.views, PanelFile(panels), options.prometheus_url, self._unshown)
         self._discovery = _discovery(options, self._watch, self._registry)
         api = _api(options, self._registry)
         light = Light(self._story, options.path)
@@ -64,6 +65,9 @@ class Service:
         more = self._watch.look()
         self._registry.tend()
         return 0 if more else self._watch.settings.poll
+
+    def _unshown(self) -> Unshown:
+        return Unshown(not self._watch.caught_up, self._watch.health.dormant)
 
     def stop(self) -> None:
         """Answer no more, and keep of what was taken until then what a restart could not rebuild."""

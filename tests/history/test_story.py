@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from threading import Thread
@@ -109,9 +110,34 @@ def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panels
 
     assert series is not None
     assert [step for step, _ in series.points] == list(range(1, 31))
-    assert list(series.limits) == ["KLExplosion", "KLHigh"]
+    worst, other = series.limits
+    assert (worst.alert, worst.severity, worst.side) == ("KLExplosion", "critical", "high")
+    assert (other.alert, other.severity, other.side) == ("KLHigh", "warning", "high")
     # known with the start, which takes five values, and the noise, which takes six differences
-    assert [step for step, _ in series.limits["KLHigh"]] == list(range(7, 31))
+    assert [step for step, _ in other.points] == list(range(7, 31))
+
+
+def test_each_limit_of_an_alert_that_has_several_is_in_the_series(watched: Watched, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", [{"truncated_ratio": ratio} for ratio in wavering(0.1, 40)])
+    series = story(watched, panels).series("ppo", "truncated_ratio")
+
+    assert series is not None
+    assert [limit.alert for limit in series.limits] == ["Truncation"] * 3
+    assert len({limit.points[-1] for limit in series.limits}) == 3
+    assert [limit.severity for limit in series.limits].count("critical") == 1
+
+
+def test_where_nothing_is_finite_a_series_is_broken_and_not_denied(watched: Watched, panels: PanelFile):
+    nan = math.nan
+    log(watched.folder / "ppo.jsonl", [{"kl": nan, "grad_norm": norm} for norm in (1, 2, nan, nan, 5, nan)])
+    told = story(watched, panels)
+    kl, norm = told.series("ppo", "kl"), told.series("ppo", "grad_norm")
+
+    assert kl is not None
+    assert kl.points == ()
+    assert norm is not None
+    assert [step for step, _ in norm.points] == [1, 2, 3, 5, 6]
+    assert [value for _, value in norm.points if math.isfinite(value)] == [1, 2, 5]
 
 
 def test_a_limit_that_is_only_noted_comes_after_one_that_warns(watched: Watched, panel_file: Path):
@@ -123,7 +149,7 @@ def test_a_limit_that_is_only_noted_comes_after_one_that_warns(watched: Watched,
 
     assert content != panel_file.read_text()
     assert series is not None
-    assert list(series.limits) == ["KLHigh", "KLExplosion"]
+    assert [limit.alert for limit in series.limits] == ["KLHigh", "KLExplosion"]
     assert "the limit of KLHigh" in {each.signal: each.diagnosis for each in summary.healths}["kl"]
 
 
@@ -163,7 +189,8 @@ def test_new_limits_hold_for_the_whole_past_at_once(watched: Watched, panel_file
     assert before is not None
     assert after is not None
     assert after.points == before.points
-    assert after.limits["KLHigh"][0][1] == pytest.approx(before.limits["KLHigh"][0][1] + 7)
+    assert after.limits[-1].name == before.limits[-1].name == "KLHigh"
+    assert after.limits[-1].points[0][1] == pytest.approx(before.limits[-1].points[0][1] + 7)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +296,7 @@ def test_a_long_run_keeps_its_shape_in_bounded_space(watched: Watched, panels: P
     assert series is not None
     assert (1235, 9.0) in series.points
     assert len(series.points) <= 1024
-    assert len(series.limits["KLHigh"]) <= 257
+    assert all(len(limit.points) <= 257 for limit in series.limits)
 
 
 def test_a_start_of_the_exporter_rebuilds_it_from_the_log(clock: Clock, watched: Watched, panels: PanelFile):

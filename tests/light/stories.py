@@ -17,9 +17,12 @@ from exporter.runs.history.shapes import (
     RunStory,
     RunSummary,
     Series,
+    SeriesLimit,
+    Unshown,
 )
 
 NONE = Range()
+ALL_SHOWN = Unshown()
 
 HEALTHS = (
     Health("reward", "Reward", 0.412, 0.405, "short", "ok", Range(0.31), Range(0.2), ""),
@@ -109,6 +112,7 @@ class Told:
     prometheus: str = ""
     asked: int = 0
     about_none: tuple[Firing, ...] = ()
+    unshown: Unshown = ALL_SHOWN
 
     def others(self) -> tuple[Firing, ...]:
         return self.about_none
@@ -123,4 +127,5 @@ class Told:
     def series(self, name: str, signal: str) -> Series | None:
         if self.run(name) is None or signal != "kl":
             return None
-        return Series("kl", "short", ((1, 0.02), (2, 0.03)), {"KLHigh": ((2, 0.52),)})
+        limit = SeriesLimit("KLHigh", "KLHigh", "warning", "high", True, ((2, 0.52),))
+        return Series("kl", "short", ((1, 0.02), (2, 0.03), (3, math.nan)), (limit,))

@@ -10,6 +10,7 @@ import pytest
 
 from exporter.message import Answer, Request
 from exporter.routes import Routes
+from exporter.runs.history.shapes import Unshown
 from exporter.runs.light.site import Light
 from tests.light.stories import EXPLOSION, HEALTHS, Told, sick, summary
 
@@ -39,16 +40,36 @@ def test_runs_are_told_with_all_that_the_page_shows() -> None:
     assert (good["severity"], good["alerts"]) == ("", [])
 
 
-def test_a_series_is_points_of_step_and_value_with_limits_by_alert() -> None:
+def test_a_series_is_points_of_step_and_value_with_each_limit() -> None:
     code, told = ask(Told([sick()]), "/api/v1/runs/ppo%2Fsick/series?signal=kl")
     assert code == "200"
     assert told == {
         "run": "ppo/sick",
         "signal": "kl",
         "unit": "short",
-        "points": [[1, 0.02], [2, 0.03]],
-        "limits": {"KLHigh": [[2, 0.52]]},
+        "points": [[1, 0.02], [2, 0.03], [3, None]],
+        "limits": [
+            {
+                "name": "KLHigh",
+                "alert": "KLHigh",
+                "severity": "warning",
+                "side": "high",
+                "alone": True,
+                "points": [[2, 0.52]],
+            }
+        ],
     }
+
+
+@pytest.mark.parametrize("target", ["/api/v1/runs", "/api/v1/runs/ppo/series?signal=kl"])
+def test_while_logs_are_read_nothing_is_said_not_to_be_there(target: str) -> None:
+    code, told = ask(Told(unshown=Unshown(reading=True)), target)
+    assert (code, told["nearest"]) == ("503", [])
+    assert "still being read" in told["error"]
+
+
+def test_runs_that_are_not_shown_are_counted() -> None:
+    assert ask(Told(unshown=Unshown(dormant=3)), "/api/v1/runs")[1]["dormant"] == 3
 
 
 def test_a_slash_may_be_sent_as_it_is() -> None:
@@ -59,7 +80,7 @@ def test_a_slash_may_be_sent_as_it_is() -> None:
     ("target", "code", "words", "nearest"),
     [
         ("/api/v1/runs/ppo%2Fsic/series?signal=kl", "404", "There is no run named ppo/sic.", "ppo/sick"),
-        ("/api/v1/runs/ppo%2Fsick/series?signal=rewards", "404", "has no signal named rewards", "reward"),
+        ("/api/v1/runs/ppo%2Fsick/series?signal=rewards", "404", "has no curve of rewards", "reward"),
         ("/api/v1/runs/ppo%2Fsick/series", "400", "?signal=", "entropy"),
         ("/api/v1/runs/ppo%2Fsick/series?signal=", "400", "?signal=", "entropy"),
     ],

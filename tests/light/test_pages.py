@@ -14,7 +14,7 @@ from exporter.drawing.chart import Band
 from exporter.drawing.curve import Curve
 from exporter.message import Answer, Request
 from exporter.routes import Routes
-from exporter.runs.history.shapes import Firing, Range
+from exporter.runs.history.shapes import Firing, Range, Unshown
 from exporter.runs.light import links
 from exporter.runs.light.card import ALSO
 from exporter.runs.light.site import Light
@@ -209,6 +209,31 @@ def test_an_unknown_run_is_not_found_and_the_nearest_is_named() -> None:
     told = Told([summary("ppo/gsm8k"), summary("grpo/math")])
     assert ask(told, "/run/ppo%2Fgsm8").code == "404"
     assert page(told, "/run/ppo%2Fgsm8").names[0] == "ppo/gsm8k"
+
+
+def test_while_logs_are_read_no_run_is_said_not_to_be_there_and_its_page_comes_again() -> None:
+    told = Told(unshown=Unshown(reading=True))
+    for target, code in (("/", "200"), ("/run/ppo", "503")):
+        found = ask(told, target)
+        words = Page(found.body.decode()).words
+        assert (found.code, "Refresh" in dict(found.headers)) == (code, True)
+        assert "still being read" in words
+        assert "No run yet" not in words
+        assert "It may have been silent" not in words
+
+
+@pytest.mark.parametrize("target", ["/", "/run/ppo"])
+def test_runs_that_had_ended_before_are_counted_with_what_can_be_done(target: str) -> None:
+    words = page(Told(unshown=Unshown(dormant=1)), target).words
+    assert "1 run had failed, vanished or stopped before Stepwatch first saw it" in words
+    assert "make inspect" in words
+    assert "before Stepwatch" not in page(Told(), target).words
+
+
+def test_a_signal_whose_value_is_back_is_shown_with_the_alert_that_still_fires() -> None:
+    health = replace(HEALTHS[1], state="warning", alerts=("KLHigh", "PolicyKLHigh"))
+    assert "KLHigh, PolicyKLHigh" in page(Told([summary(healths=(health,))])).words
+    assert "KLHigh" not in page(Told([summary(healths=(replace(health, since=7),))])).words
 
 
 @pytest.mark.parametrize("target", ["/", "/run/ppo%2Fgsm8k", "/run/gone", "/icon.svg", "/api/v1/runs"])

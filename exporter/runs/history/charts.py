@@ -86,6 +86,11 @@ class Draughtsman:
         logged = self.kept.curves.get(signal)
         return tuple(point for piece in logged.pieces() for point in piece) if logged else ()
 
+    def series(self, signal: str) -> tuple[Point, ...] | None:
+        """A signal in one, breaks and all; ``None`` if nothing of it is kept."""
+        logged = self.kept.curves.get(signal)
+        return None if logged is None else tuple(logged.series())
+
     def since(self, signal: str, smooth: Line | None, limit: Limit) -> int | None:
         """From which step on the signal is beyond the limit; ``None`` if it is not now."""
         bounds, begun = self.limit_points(limit), None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterator
 
@@ -58,6 +59,17 @@ class Extremes:
     def pieces(self) -> tuple[tuple[Point, ...], ...]:
         """The curve: the extremes in the order of their steps."""
         return tuple(map(tuple, self._pieces()))
+
+    def series(self) -> Iterator[Point]:
+        """The curve in one; where it is broken stands a point that is no number."""
+        end: Point | None = None
+        for piece in self._pieces():
+            if end:
+                yield end
+            yield from piece
+            end = piece[-1][0] + 1, math.nan
+        if end and self._broken:
+            yield end
 
     def copy(self) -> Extremes:
         """The same, which stays as it is."""

@@ -91,6 +91,11 @@ class Patient(NamedTuple):
             return "warning"
         return "unknown" if self.value is None or not self.bounds else "ok"
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The names of the alerts that make its state."""
+        return tuple(dict.fromkeys(alert.name for alert in self.alerts if alert.severity == self.state))
+
     def diagnosis(self, since: int | None) -> str:
         """What is to be said about it."""
         if self.alerts:
@@ -136,6 +141,7 @@ def _health(patient: Patient, since: Since) -> Health:
         patient.range("critical"),
         patient.diagnosis(begun),
         begun,
+        patient.reasons,
     )
 
 

@@ -49,6 +49,7 @@ class Health:
     ``judged`` the smoothed one that is held against the limits; ``None`` where there is none. ``unit``
     is Grafana's name for it. ``warning`` and ``critical`` are the ranges beyond which it is so.
     ``diagnosis`` is a sentence or more; ``since`` is the step from which on the value is out of range.
+    ``alerts`` are the names of those that make it ``warning`` or ``critical``, whatever the value is now.
     """
 
     signal: str
@@ -61,6 +62,7 @@ class Health:
     critical: Range
     diagnosis: str
     since: int | None = None
+    alerts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +135,40 @@ class RunStory:
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesLimit:
+    """A limit over the steps: the value may not be beyond it on this ``side``.
+
+    ``name`` is what the dashboard calls it. Unless it stands ``alone`` the alert looks at more than this.
+    """
+
+    name: str
+    alert: str
+    severity: str
+    side: str
+    alone: bool
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
     """A signal over the steps: the lowest and the highest value of each stretch of records.
 
-    ``limits`` are the same for its limits, by alert; of one that has several, the worst first.
+    A point without a number says that the curve is broken there. Of the limits the worst come first.
     """
 
     signal: str
     unit: str
     points: tuple[Point, ...]
-    limits: Mapping[str, tuple[Point, ...]]
+    limits: tuple[SeriesLimit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unshown:
+    """What is not shown.
+
+    ``reading``: the logs that were there at the start are still being read. ``dormant`` runs had ended
+    badly before they were watched.
+    """
+
+    reading: bool = False
+    dormant: int = 0

@@ -14,10 +14,19 @@ from exporter.runs.history.charts import Draughtsman
 from exporter.runs.history.glance import Glance
 from exporter.runs.history.health import GPU, healths
 from exporter.runs.history.panelfile import PanelFile
-from exporter.runs.history.panels import BARE, Limit, Line, Panels
+from exporter.runs.history.panels import BARE, Limit, Line, Panel, Panels
 from exporter.runs.history.prometheus import NOTHING, Prometheus, Said
 from exporter.runs.history.questions import Past, Span
-from exporter.runs.history.shapes import Episode, Firing, Point, RunStory, RunSummary, Series
+from exporter.runs.history.shapes import (
+    Episode,
+    Firing,
+    Point,
+    RunStory,
+    RunSummary,
+    Series,
+    SeriesLimit,
+    Unshown,
+)
 from exporter.runs.views import View
 
 Views = Callable[[], AbstractContextManager[Collection[View]]]
@@ -34,10 +43,13 @@ class Story:
         views: Gives them.
         file: Of panels.
         url: Of the Prometheus that watches them, if there is one.
+        unshown: Gives what is not shown.
     """
 
-    def __init__(self, views: Views, file: PanelFile, url: str | None) -> None:
-        self._views, self._file = views, file
+    def __init__(
+        self, views: Views, file: PanelFile, url: str | None, unshown: Callable[[], Unshown] = Unshown
+    ) -> None:
+        self._views, self._file, self._unshown = views, file, unshown
         self._prometheus = Prometheus(url, lambda: file.panels.asked, self._spans)
         self._glances: dict[int, tuple[object, Glance]] = {}
         self._narrowed: tuple[Panels, dict[str, Panels]] = (BARE, {})
@@ -56,6 +68,11 @@ class Story:
     def prometheus(self) -> str:
         """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
         return self._prometheus.said.trouble(time.time())
+
+    @property
+    def unshown(self) -> Unshown:
+        """What is not among the runs."""
+        return self._unshown()
 
     def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
         """How it goes with Prometheus and with the file of panels, as metrics."""
@@ -92,18 +109,17 @@ class Story:
         return RunStory(summary, drawn.charts(episodes), episodes, drawn.kept.rows, said.lack(name))
 
     def series(self, name: str, signal: str) -> Series | None:
-        """A signal of a run; ``None`` if there is no such run, or it does not log the signal."""
+        """A signal of a run; ``None`` if there is no such run, or nothing is kept of the signal."""
         found = self._draughtsman(name)
         if found is None:
             return None
         drawn = found[1]
-        points = _of_gpus(drawn) if signal == GPU else drawn.points(signal)
+        points = (_of_gpus(drawn) or None) if signal == GPU else drawn.series(signal)
+        if points is None:
+            return None
         panel = drawn.panels.of(signal)
-        limits: dict[str, tuple[Point, ...]] = {}
-        for limit in sorted(panel.limits if panel else (), key=lambda limit: rank(limit.severity)):
-            if limit.signal == signal and (at := drawn.limit_points(limit)):
-                limits.setdefault(limit.alert, at)
-        return Series(signal, panel.unit if panel else "percentunit", points, limits) if points else None
+        limits = _limits(drawn, panel, signal) if panel else ()
+        return Series(signal, panel.unit if panel else "percentunit", points, tuple(limits))
 
     def _summary(self, glance: Glance, said: Said) -> RunSummary:
         drawn = cache(lambda: self._drawn(glance.name))  # its whole history, and only where a limit is passed
@@ -172,6 +188,12 @@ def _episodes(past: Past, firing: tuple[Firing, ...], step: int | None) -> tuple
         if (name, severity) not in known and step is not None
     ]
     return tuple(sorted([*found, *new], key=lambda each: (each.first_step, each.name)))
+
+
+def _limits(drawn: Draughtsman, panel: Panel, signal: str) -> Iterator[SeriesLimit]:
+    for limit in sorted(panel.limits, key=lambda limit: rank(limit.severity)):
+        if limit.signal == signal and (at := drawn.limit_points(limit)):
+            yield SeriesLimit(limit.name, limit.alert, limit.severity, limit.side, limit.alone, at)
 
 
 def _of_gpus(drawn: Draughtsman) -> tuple[Point, ...]:

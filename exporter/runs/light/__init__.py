@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from exporter.runs.history.shapes import Firing, RunStory, RunSummary, Series
+from exporter.runs.history.shapes import Firing, RunStory, RunSummary, Series, Unshown
 
 
 class Story(Protocol):
@@ -13,6 +13,10 @@ class Story(Protocol):
     @property
     def prometheus(self) -> str:
         """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
+
+    @property
+    def unshown(self) -> Unshown:
+        """What is not among the runs."""
 
     def runs(self) -> list[RunSummary]:
         """All that are shown."""
@@ -24,4 +28,4 @@ class Story(Protocol):
         """One of them; ``None`` if there is none of that name."""
 
     def series(self, name: str, signal: str) -> Series | None:
-        """A signal of a run; ``None`` if there is no such run, or it does not log the signal."""
+        """A signal of a run; ``None`` if there is no such run, or nothing is kept of the signal."""

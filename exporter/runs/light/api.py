@@ -9,7 +9,7 @@ import orjson
 
 from exporter.message import Answer, Request
 from exporter.routes import Table
-from exporter.runs.history.shapes import Firing, Health, Range, Series
+from exporter.runs.history.shapes import Firing, Health, Range, Series, SeriesLimit
 from exporter.runs.light import Story, links
 from exporter.runs.light.card import Card, ordered
 from exporter.runs.light.headers import headers
@@ -32,11 +32,14 @@ class Api:
         }
 
     def _runs(self, _: Request) -> Answer:
+        if self._story.unshown.reading:
+            return _unread()
         runs = self._story.runs()
         ages = {run.name: run.age_seconds for run in runs}
         found = [_run(card, ages[card.run.name]) for card in ordered(runs)]
         others = [_alert(alert) for alert in self._story.others()]
-        return _json("200 OK", {"runs": found, "alerts": others, "prometheus": self._story.prometheus})
+        dormant, trouble = self._story.unshown.dormant, self._story.prometheus
+        return _json("200 OK", {"runs": found, "dormant": dormant, "alerts": others, "prometheus": trouble})
 
     def _series(self, request: Request) -> Answer:
         name = unquote(request.name)
@@ -47,10 +50,12 @@ class Api:
         return _json("200 OK", _curve(name, series)) if series else self._missing(name, signal)
 
     def _missing(self, name: str, signal: str) -> Answer:
+        if self._story.unshown.reading:
+            return _unread()
         names = [run.name for run in self._story.runs()]
         if name not in names:
             return _refused("404 Not Found", f"There is no run named {name}.", nearest(name, names))
-        words = f"Run {name} has no signal named {signal}."
+        words = f"Run {name} has no curve of {signal}: it does not log that, or no panel shows it."
         return _refused("404 Not Found", words, nearest(signal.lower(), self._signals(name)))
 
     def _signals(self, name: str) -> list[str]:
@@ -86,6 +91,7 @@ def _health(health: Health) -> Document:
         "warning": _range(health.warning),
         "critical": _range(health.critical),
         "since_step": health.since,
+        "alerts": health.alerts,
         "diagnosis": health.diagnosis,
     }
 
@@ -114,8 +120,24 @@ def _curve(name: str, series: Series) -> Document:
         "signal": series.signal,
         "unit": series.unit,
         "points": series.points,
-        "limits": dict(series.limits),
+        "limits": [_limit(limit) for limit in series.limits],
     }
+
+
+def _limit(limit: SeriesLimit) -> Document:
+    return {
+        "name": limit.name,
+        "alert": limit.alert,
+        "severity": limit.severity,
+        "side": limit.side,
+        "alone": limit.alone,
+        "points": limit.points,
+    }
+
+
+def _unread() -> Answer:
+    words = "The logs are still being read. Ask again in some seconds."
+    return _refused("503 Service Unavailable", words, [])
 
 
 def _refused(status: str, words: str, near: list[str]) -> Answer:

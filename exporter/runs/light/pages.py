@@ -15,7 +15,7 @@ from exporter.drawing import pages, severity
 from exporter.drawing.chart import Chart
 from exporter.drawing.curve import thinned
 from exporter.drawing.tally import count
-from exporter.runs.history.shapes import Firing, RunStory
+from exporter.runs.history.shapes import Firing, RunStory, Unshown
 from exporter.runs.light import links, words
 from exporter.runs.light.card import Card, counted, description
 from exporter.runs.light.gauge import gauge
@@ -46,13 +46,15 @@ class Pages:
         digest = b64encode(sha256(style.encode()).digest()).decode()
         self.style, self.seconds = f"sha256-{digest}", SECONDS
 
-    def runs(self, cards: Sequence[Card], others: Sequence[Firing], trouble: str, as_of: str) -> bytes:
+    def runs(
+        self, cards: Sequence[Card], others: Sequence[Firing], unshown: Unshown, trouble: str, as_of: str
+    ) -> bytes:
         """All runs, and alerts about none; ``trouble`` is what keeps Prometheus from telling of alerts.
 
         ``as_of`` is the time in words, for a page that does not refresh itself.
         """
         told = {"cards": cards, "others": others, "counted": counted(cards), "trouble": trouble}
-        return self._made("runs", "./", as_of=as_of, **told)
+        return self._made("runs", "./", as_of=as_of, unshown=unshown, **told)
 
     def run(self, card: Card, story: RunStory, trouble: str, as_of: str) -> bytes:
         """One run, with its curves."""
@@ -68,9 +70,9 @@ class Pages:
             as_of=as_of,
         )
 
-    def unknown(self, name: str, near: Sequence[str]) -> bytes:
-        """There is no run of that name."""
-        return self._made("unknown", "../", name=name, near=near)
+    def unknown(self, name: str, near: Sequence[str], unshown: Unshown) -> bytes:
+        """There is no run of that name, or not yet."""
+        return self._made("unknown", "../", name=name, near=near, unshown=unshown)
 
     def _made(self, template: str, root: str, **told: Any) -> bytes:
         page = self._environment.get_template(f"{template}.html.j2").render(told, root=root)

@@ -52,7 +52,7 @@ class Light:
 
     def _runs(self, request: Request) -> Answer:
         cards, others = ordered(self._story.runs()), self._story.others()
-        basis = cards, others, self._story.prometheus, _as_of(request)
+        basis = cards, others, self._story.unshown, self._story.prometheus, _as_of(request)
         refreshed = not basis[-1]
 
         def make() -> Answer:
@@ -76,8 +76,10 @@ class Light:
         return self._kept.answer((name, not as_of), basis, make)
 
     def _unknown(self, name: str) -> Answer:
-        near = nearest(name, [run.name for run in self._story.runs()])
-        return self._html("404 Not Found", self._pages.unknown(name, near), refreshed=False)
+        """It may come yet while logs are read, and whoever had its page open is to see it then."""
+        near, unshown = nearest(name, [run.name for run in self._story.runs()]), self._story.unshown
+        status = "503 Service Unavailable" if unshown.reading else "404 Not Found"
+        return self._html(status, self._pages.unknown(name, near, unshown), refreshed=unshown.reading)
 
     def _html(self, status: str, page: bytes, *, refreshed: bool) -> Answer:
         told = headers(self._pages.style)
