@@ -77,15 +77,20 @@ class Server:
             for _ in range(MOST_CLIENTS):
                 sock, (client, *_) = self._listener.accept()
                 self._take_in(sock, client)
-        except OSError as problem:  # there are no more, or one went away again
+        except OSError as problem:  # there are no more, or descriptors have run out
             if problem.errno in (errno.EMFILE, errno.ENFILE) and len(self._clients) == known:
                 self._make_room()
 
     def _take_in(self, sock: socket.socket, client: str) -> None:
-        sock.settimeout(0)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._clients[sock] = Connection(sock, client, self._pages, self._most_body)
-        self._selector.register(sock, selectors.EVENT_READ, self._clients[sock])
+        connection = Connection(sock, client, self._pages, self._most_body)
+        try:
+            sock.settimeout(0)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._selector.register(sock, selectors.EVENT_READ, connection)
+        except OSError:  # it went away again, or no more can be watched
+            sock.close()
+        else:
+            self._clients[sock] = connection
 
     def _make_room(self) -> None:
         """Descriptors have run out, and who waits at the door is heard in every round until there is one."""

@@ -84,6 +84,6 @@ def _leaving(others: list[Registration], new: int, most: int, silence: Silence) 
     gone = [address for address, seconds in silent.items() if seconds >= GONE_SECONDS]
     if len(gone) < surplus:
         which = "in all" if most == MOST else "of one job"
-        words = f"There is no room: {len(others)} other servers are there. Expected: at most {most} {which}."
-        raise RefusedError("full", "503 Service Unavailable", words)
+        words = f"There is no room for {new} servers beside {len(others)} others."
+        raise RefusedError("full", "503 Service Unavailable", f"{words} Expected: at most {most} {which}.")
     return set(sorted(gone, key=lambda address: -silent[address])[:surplus])
