@@ -46,7 +46,7 @@ def test_the_first_page_is_not_empty_and_the_readings_come_back(driver: Driver, 
     for page in (found, again):
         assert all_ok(page)
         assert shown(page) == set(range(8))
-    eventually(lambda: driver.calls()[READ] >= 5, timeout=5)
+    eventually(lambda: driver.calls()[READ] >= 5)
     assert all_ok(exporter.scrape())
 
 

@@ -104,7 +104,8 @@ def test_targets_and_rules_live_on_when_verl_rewrites_its_file(stack, file, engi
             wait_until(lambda: up(stack) == set(), 20)
             wait_until(lambda: not {a, b} & {address for address, _ in up(stack, 0)}, 40)
             wait_until(lambda: alerting(stack, "EngineGone") == {c}, 60)
-            wait_until(lambda: not up(stack, 0), 60)
+            # two minutes if the exporter, started anew, did not reach it before it was gone
+            wait_until(lambda: not up(stack, 0), 150)
 
         assert {each["metric"]["job"] for each in stack.query("up == 1")} >= {"runs", "prometheus"}
         assert alerting(stack, "TargetDown") == set()
