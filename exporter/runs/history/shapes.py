@@ -136,7 +136,7 @@ class RunStory:
 
 @dataclass(frozen=True, slots=True)
 class SeriesLimit:
-    """A limit over the steps: the value may not be beyond it on this ``side``.
+    """A limit over the steps, told as JSON as it is: the value may not be beyond it on this ``side``.
 
     ``name`` is what the dashboard calls it. Unless it stands ``alone`` the alert looks at more than this.
     """

@@ -9,7 +9,7 @@ import orjson
 
 from exporter.message import Answer, Request
 from exporter.routes import Table
-from exporter.runs.history.shapes import Firing, Health, Range, Series, SeriesLimit
+from exporter.runs.history.shapes import Firing, Health, Range, Series
 from exporter.runs.light import Story, links
 from exporter.runs.light.card import Card, ordered
 from exporter.runs.light.headers import headers
@@ -120,18 +120,7 @@ def _curve(name: str, series: Series) -> Document:
         "signal": series.signal,
         "unit": series.unit,
         "points": series.points,
-        "limits": [_limit(limit) for limit in series.limits],
-    }
-
-
-def _limit(limit: SeriesLimit) -> Document:
-    return {
-        "name": limit.name,
-        "alert": limit.alert,
-        "severity": limit.severity,
-        "side": limit.side,
-        "alone": limit.alone,
-        "points": limit.points,
+        "limits": series.limits,
     }
 
 

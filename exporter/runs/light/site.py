@@ -51,14 +51,13 @@ class Light:
         return made
 
     def _runs(self, request: Request) -> Answer:
-        cards, others = ordered(self._story.runs()), self._story.others()
-        basis = cards, others, self._story.unshown, self._story.prometheus, _as_of(request)
-        refreshed = not basis[-1]
+        cards, others, as_of = ordered(self._story.runs()), self._story.others(), _as_of(request)
+        basis = cards, others, self._story.unshown, self._story.prometheus, as_of
 
         def make() -> Answer:
-            return self._html("200 OK", self._pages.runs(*basis), refreshed=refreshed)
+            return self._html("200 OK", self._pages.runs(*basis), refreshed=not as_of)
 
-        return self._kept.answer(("", refreshed), basis, make)
+        return self._kept.answer(("", not as_of), basis, make)
 
     def _run(self, request: Request) -> Answer:
         if "/" in request.name:
