@@ -17,9 +17,12 @@ def down(place: State, say: Say) -> int:
     Returns:
         0 when nothing of it runs any more, 1 when some process could not be ended.
     """
+    ran = bool(processes.marked(place.mark))
     if not place.folder.is_dir():
-        say("Stepwatch is not running.")
-        return 0
+        if not ran:
+            say("Stepwatch is not running.")
+            return 0
+        place.create()  # somebody removed it under the running stack; the lock needs it
     with place.lock():
         ran = bool(processes.marked(place.mark))
         left = _stop(place)

@@ -5,3 +5,7 @@ from stepwatch.config import Refused
 
 class StackError(Refused):
     """Raised when something on this machine is in the way; says what, and the cure."""
+
+
+class DamagedStateError(StackError):
+    """Raised when a file that an earlier `make up` wrote cannot be understood."""

@@ -68,12 +68,15 @@ def save(parts: Iterable[Part], path: Path) -> None:
 
 
 def load(path: Path) -> list[Part]:
-    """Read them back; none when nothing was brought up."""
+    """Read them back; none when nothing was brought up.
+
+    Raises:
+        DamagedStateError: the file does not hold what ``save`` wrote.
+    """
     try:
-        parts = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return []
-    return [_part(**values) for values in parts]
+        return [_part(**values) for values in state.read(path, list) or []]
+    except (TypeError, KeyError):
+        raise state.damaged(path) from None
 
 
 def _part(

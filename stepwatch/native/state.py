@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stepwatch.deployment import DISCOVERED
-from stepwatch.native.errors import StackError
+from stepwatch.native.errors import DamagedStateError, StackError
 
 VARIABLE = "STEPWATCH_STATE"
 
@@ -76,7 +77,11 @@ class State:
         return self.folder / "parts.json"
 
     def config(self) -> Path | None:
-        """The configuration file of the last `make up`."""
+        """The configuration file of the last `make up`.
+
+        Raises:
+            DamagedStateError: the file that remembers it is damaged; so do ``runs`` and ``remember``.
+        """
         path = self._remembered().get("config")
         return Path(path) if path else None
 
@@ -93,10 +98,9 @@ class State:
         write(self._memory, json.dumps(known))
 
     def _remembered(self) -> dict[str, str]:
-        try:
-            known: dict[str, str] = json.loads(self._memory.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
+        known: dict[str, str] = read(self._memory, dict) or {}
+        if not all(isinstance(text, str) for text in known.values()):
+            raise damaged(self._memory)
         return known
 
     @property
@@ -137,7 +141,40 @@ class State:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file of the state folder in one step."""
+    """Replace a file of the state folder in one step: a power cut leaves the old text or the new one."""
     fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text, encoding="utf-8")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read(path: Path, kind: type) -> Any:
+    """Return the JSON value of a file of the state folder, ``None`` if there is no such file.
+
+    Raises:
+        DamagedStateError: it holds no JSON value of that kind.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, kind):
+        raise damaged(path)
+    return value
+
+
+def damaged(path: Path) -> DamagedStateError:
+    """The error about a file that does not hold what `make up` wrote."""
+    return DamagedStateError(
+        f"{path}: the file is damaged. Expected: what the last `make up` wrote. "
+        "Fix: delete the file, then run `make up` with the same CONFIG= and RUNS= as the last time."
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from stepwatch import settings
 from stepwatch.native import part, processes, supervisord
+from stepwatch.native.errors import DamagedStateError
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
 from stepwatch.native.readiness import ready
@@ -55,10 +56,21 @@ def status(place: State, say: Say) -> int:
     Returns:
         0 all parts are up, 1 some are not or run other settings, 3 the stack is not running.
     """
-    parts = part.load(place.parts)
-    if not parts or not processes.marked(place.mark):
+    running = processes.marked(place.mark)
+    if not running:
         say("Stepwatch is not running. `make up` starts it.")
         return NOT_RUNNING
+    try:
+        parts = part.load(place.parts)
+    except DamagedStateError as damaged:
+        say(f"{damaged}")
+        parts = []
+    if not parts:
+        say(f"These processes of the stack run, but {place.folder} no longer describes them:")
+        for process in running:
+            say(f"  {process.pid}  {processes.command(process.pid)}")
+        say("Fix: run `make down` to stop them, or `make up` to replace them.")
+        return DEGRADED
     lines = _lines(parts, place, say)
     for row in table([_HEADINGS, *(_row(line, place) for line in lines)]):
         say(row)

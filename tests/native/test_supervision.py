@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -163,6 +164,55 @@ def test_orphans_of_a_killed_supervisor_are_found(stack: StandInStack, command: 
         assert stack.up(part) == 0
         assert orphan not in {process.pid for process in processes.marked(stack.place.mark)}
         assert stack.status() == 0
+
+
+@pytest.mark.parametrize("command", ["down", "up"])
+def test_a_stack_whose_state_folder_was_deleted_is_still_found(stack: StandInStack, command: str) -> None:
+    part = stack.part("one")
+    stack.up(part)
+    before = {process.pid for process in processes.marked(stack.place.mark)}
+    shutil.rmtree(stack.place.folder)
+
+    assert stack.status() == 1
+    assert all(str(pid) in stack.words for pid in before)
+    assert "make down" in stack.words
+    if command == "down":
+        assert stack.down() == 0
+        assert "not running" not in stack.words
+    else:
+        assert stack.up(part) == 0
+        assert stack.status() == 0
+    assert before.isdisjoint(process.pid for process in processes.marked(stack.place.mark))
+
+
+@pytest.mark.parametrize("content", ["", "{", "null", "7", '[{"name": "one"}]', '["one"]'])
+def test_a_damaged_list_of_parts_hides_no_process_and_is_replaced(stack: StandInStack, content: str) -> None:
+    part = stack.part("one")
+    stack.up(part)
+    pid = pid_of(stack, "one")
+    stack.place.parts.write_text(content)
+
+    assert stack.status() == 1
+    assert f"{stack.place.parts}: the file is damaged" in stack.words
+    assert str(pid) in stack.words
+    assert stack.up(part) == 0
+    assert stack.status() == 0
+    assert pid_of(stack, "one") == pid
+
+
+@pytest.mark.parametrize("content", ["", "{", "null", "[]", '{"config": 7}', "\x00" * 40])
+def test_a_damaged_memory_is_refused_by_name_and_what_it_held_is_not_guessed(
+    tmp_path: Path, content: str
+) -> None:
+    place = State(tmp_path)
+    place.remember(tmp_path / "config.yaml", tmp_path / "runs", Path("runs"))
+    memory = tmp_path / "remembered.json"
+    memory.write_text(content)
+
+    for asked in (place.config, lambda: place.runs(Path("runs"))):
+        with pytest.raises(StackError, match=r"remembered\.json: the file is damaged\. .*Fix: "):
+            asked()
+    assert memory.read_text() == content
 
 
 def test_a_stopped_supervisor_is_taken_down_by_force(

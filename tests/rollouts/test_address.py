@@ -39,6 +39,10 @@ def test_private_networks_and_loopback_are_allowed_and_spelt_in_one_way(text, ad
         "[2001:db8::1]:80",
         "[fe80::1]:80",
         "[::ffff:8.8.8.8]:80",
+        "[fd00:ec2::254]:80",
+        "[fd00:ec2:0:0::fe]:80",
+        "[fd20:ce::254]:80",
+        "[fd00:c1::a9fe:a9fe]:80",
     ],
 )
 def test_other_networks_are_refused_with_the_cure(text):
@@ -53,6 +57,13 @@ def test_a_network_of_ones_own_takes_the_place_of_the_usual_ones():
     assert allowed.checked("8.8.8.8:80") == "8.8.8.8:80"
     with pytest.raises(AddressError):
         allowed.checked("10.0.0.7:80")
+
+
+def test_a_metadata_address_of_a_cloud_is_allowed_only_by_a_network_within_its_own():
+    with pytest.raises(AddressError):
+        Allowed(["fd00::/8", "::/0"]).checked("[fd00:ec2::254]:80")
+
+    assert Allowed(["fd00:ec2::254"]).checked("[fd00:ec2::254]:80") == "[fd00:ec2::254]:80"
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 USUAL = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 """Loopback and private networks (RFC 1918, RFC 4193).
 
 Link-local addresses are no part of it, since clouds answer there with a machine's credentials, nor is
 100.64.0.0/10 (RFC 6598), which belongs to the provider of a network and not to its user.
+"""
+
+METADATA = tuple(map(ip_network, ("fd00:ec2::/32", "fd20:ce::/32", "fd00:c1::/32")))
+"""Where clouds serve credentials inside the private range fc00::/7: AWS (fd00:ec2::254), Google Cloud
+(fd20:ce::254) and Oracle (fd00:c1::a9fe:a9fe), as their documentation of instance metadata says. Allowing
+a wider network does not allow these; only a network inside one of them does.
 """
 
 LOCALHOST = "127.0.0.1"
@@ -44,12 +50,17 @@ class Allowed:
             AddressError: it is none, or lies in no allowed network.
         """
         host, port = _parts(text)
-        if not any(host in network for network in self._networks):
+        if not any(host in network and not _holds_metadata(network, host) for network in self._networks):
             raise AddressError(
                 f"{text} lies in none of the allowed networks. "
                 "Cure: add its network to discovery.allow in config.yaml, if it is yours"
             )
         return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
+
+
+def _holds_metadata(network: IPv4Network | IPv6Network, host: IPv4Address | IPv6Address) -> bool:
+    """Is the host in a cloud's metadata network that the allowed network is wider than?"""
+    return any(host in cloud and network.prefixlen < cloud.prefixlen for cloud in METADATA)
 
 
 def _parts(text: str) -> tuple[IPv4Address | IPv6Address, int]:
