@@ -92,6 +92,11 @@ def switch(text: str) -> bool:
     return text == "true"
 
 
+def hosts(text: str) -> tuple[str, ...]:
+    """Host names separated by commas, in lower case."""
+    return tuple(name.strip().lower() for name in text.split(",") if name.strip())
+
+
 def cannot_listen(options: argparse.Namespace, error: OSError) -> str:
     """What to say when the address of ``--listen`` and ``--port`` cannot be had."""
     return (

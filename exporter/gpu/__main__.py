@@ -20,6 +20,7 @@ from exporter.gpu.options import parse
 from exporter.gpu.outage import Outage
 from exporter.gpu.pace import Pace
 from exporter.gpu.pages import Pages
+from exporter.host_check import HostCheck
 from exporter.options import cannot_listen, stopped_by_signal
 from exporter.server import Server
 from exporter.settings import SettingsFile
@@ -59,7 +60,7 @@ class Front:
         self.pace = Pace(options.interval, options.idle, time.monotonic())
         self.outage = Outage(options.restart_after)
         self.keeper = Keeper(lambda: _child(options), self.box, self.pace, _limits(options))
-        self.pages = Pages(self.box, self.pace, self.keeper)
+        self.pages = HostCheck(Pages(self.box, self.pace, self.keeper), (*options.hosts, options.listen))
         self.box.settled = time.time()
         self.journal = Journal(self.box, time.monotonic())
 
@@ -71,6 +72,7 @@ class Front:
         self.box.expected, self.box.settled = options.expected, time.time()
         self.pace.usual, self.pace.patience = options.interval, options.idle
         self.outage.patience = options.restart_after
+        self.pages.hosts = (*options.hosts, options.listen)
         self.keeper.renew(lambda: _child(options), _limits(options), time.monotonic())
         print("New settings: reading goes on with them.", flush=True)
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.gpu.backend import BACKENDS, COMPATS, PROFILES, Extras
-from exporter.options import Flags, number, port, positive, switch
+from exporter.options import Flags, hosts, number, port, positive, switch
 from exporter.settings import VARIABLE
 
 PREFIX = "STEPWATCH_GPU_"
@@ -43,6 +43,7 @@ def parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
 def _add_service(flags: Flags) -> None:
     flags.add("port", port, 9411, "port to serve on")
     flags.add("listen", str, "127.0.0.1", "address to serve on")
+    flags.add("hosts", hosts, (), "names besides the machine's own that requests may use, with commas")
     flags.add("backend", _backend, "nvml", "where the GPUs are: nvml, or demo for simulated ones")
     flags.add("interval", positive, 1.0, "seconds between two readings")
     flags.add("idle", positive, 60.0, "seconds without a scrape until GPUs are read each 15 s only")

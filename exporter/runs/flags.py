@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.options import Flags, port, positive
+from exporter.options import Flags, hosts, port, positive
 from exporter.runs import arguments
 from exporter.runs.history import panelfile
 from exporter.runs.rollouts.address import Allowed
@@ -24,6 +24,7 @@ def parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     flags.add("path", str, "./runs", "run folders, log files or globs to read", nargs="+")
     flags.add("port", port, 9410, "port to serve on")
     flags.add("listen", str, "127.0.0.1", "address to serve on")
+    flags.add("hosts", hosts, (), "names besides the machine's own that requests may use, with commas")
     flags.add("state-dir", Path, None, "folder that keeps what a restart could not rebuild")
     flags.add("hold", positive, 15.0, "seconds for which extremes are held: three scrape intervals")
     flags.add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")

@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
+from exporter.host_check import HostCheck
 from exporter.routes import Routes
 from exporter.runs import site
 from exporter.runs.history.panelfile import PanelFile
@@ -50,7 +51,8 @@ class Service:
         light = Light(self._story, options.path)
         own = site.table(self._watch.metrics, self._watch.mark)
         routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
-        server = Server((options.listen, options.port), routes, MOST_BODY)
+        pages = HostCheck(routes, {*options.hosts, options.listen})
+        server = Server((options.listen, options.port), pages, MOST_BODY)
         told = (server, self._story, self._discovery, api, self._registry, self._watch.trainers)
         self._watch.health.others += [part.samples for part in told]
         self._serving = Serving(server)

@@ -6,6 +6,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -137,6 +138,12 @@ class Config(Section):
         """Return the URL, without a slash at its end, at which people open a part."""
         link: str | None = getattr(self.links, part, None)
         return link or f"http://{self.address(part)}"
+
+    @property
+    def link_hosts(self) -> tuple[str, ...]:
+        """The host names of ``links``, sorted: pages opened by these names are ours."""
+        urls = (self.links.exporter, self.links.grafana, self.links.prometheus, self.links.alertmanager)
+        return tuple(sorted({host for url in urls if url and (host := urlsplit(url).hostname)}))
 
     def timeout(self, interval: Duration) -> Duration:
         """Return how long a scrape may take that happens at this interval."""
