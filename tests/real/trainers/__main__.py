@@ -14,7 +14,8 @@ from typing import Literal
 from tests.real.trainers import ray_head
 from tests.real.trainers import SCRIPTS, TRL, VERL, Training, environment
 
-HERE = Path(__file__).parents[2] / "logs"
+ROOT = Path(__file__).parents[3]
+HERE = ROOT / "tests" / "logs"
 
 
 @dataclass(frozen=True)
@@ -177,19 +178,18 @@ def _keep(run: Path, pattern: str, place: Path, folder: Path) -> None:
     if not place.suffix and place.exists():
         shutil.rmtree(place)
     for number, found in enumerate(sorted(run.glob(pattern)), 1):
-        if found.is_dir():
-            shutil.copytree(found, place)
-            continue
-        target = place
-        if "events" in pattern:
+        for file in found.rglob("*") if found.is_dir() else [found]:
             beside = f"start-{number}/" if place.name == "starts" else ""
-            target = place / f"{beside}{found.name.replace(socket.gethostname(), 'trainer')}"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(found, target)
+            name = str(file.relative_to(run.joinpath(pattern).parent)).replace(socket.gethostname(), "trainer")
+            target = place if place.suffix else place / f"{beside}{name}"
+            if file.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                content = file.read_bytes()
+                target.write_bytes(_shortened(content, folder) if file.suffix == ".log" else content)
 
 
 def _shortened(content: bytes, folder: Path) -> bytes:
-    paths = {environment().parent: "/opt/trainer", SCRIPTS: "/opt", folder: "/runs"}
+    paths = {environment().parent: "/opt/trainer", SCRIPTS: "/opt", folder: "/runs", ROOT: "/opt"}
     for path, shown in paths.items():
         content = content.replace(str(path).encode(), shown.encode())
     return content

@@ -69,7 +69,7 @@ STORIES: dict[str, dict[str, Curve]] = {
         "truncated": {30: 0.01, 55: 0.9},
         "entropy": {30: 0.4, 55: 1.3},
     },
-    "kl_explosion": {"kl_loss": {40: 0.02, 60: 20.0}, "ppo_kl": {40: 0.0008, 60: 0.4}},
+    "kl_explosion": {"kl_loss": {30: 0.02, 45: 20.0}, "ppo_kl": {30: 0.0008, 45: 0.4}},
     "nan": {"grad_norm": {40: 0.3, 41: math.nan}, "pg_loss": {40: 0.005, 41: math.nan}},
 }
 
