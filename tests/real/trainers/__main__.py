@@ -201,7 +201,7 @@ def _keep(run: Path, pattern: str, place: Path, folder: Path) -> None:
 
 
 def _shortened(content: bytes, folder: Path) -> bytes:
-    paths = {environment().parent: "/opt/trainer", SCRIPTS: "/opt", folder: "/runs", ROOT: "/opt"}
+    paths = {environment().parent: "/opt/trainer", SCRIPTS: "/opt", folder: "/runs", sys.base_prefix: "/usr"}
     for path, shown in paths.items():
         content = content.replace(str(path).encode(), shown.encode())
     return content
