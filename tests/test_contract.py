@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from stepwatch import logfiles, pages
 from tests.formats import real_logs
 from tests.lacking import lacking
 from tests.real import AlertmanagerServer, PrometheusServer
+from tests.real.waiting import eventually
 from tests.rules import expressions, proofs, rendered, served, variations
 from tests.rules.healthy import STREAKS
 from tests.rules.rendered import CHECKOUT
@@ -143,10 +143,11 @@ def _serves(server: PrometheusServer | AlertmanagerServer, program: str) -> None
     """Fail unless the server has all metrics we take it to have, soon: some appear with their first event."""
     wanted = {(name, metric.type) for name, metric in served.FOREIGN[program].items()}
     with server:
-        deadline = time.monotonic() + 30
-        while missing := wanted - _metrics(pages.read(f"{server.url}/metrics") or ""):
-            assert time.monotonic() < deadline, missing
-            time.sleep(0.2)
+
+        def missing() -> set[tuple[str, str]]:
+            return wanted - _metrics(pages.read(f"{server.url}/metrics") or "")
+
+        eventually(lambda: not missing(), pause=0.2, seen=missing)
 
 
 def _metrics(text: str) -> set[tuple[str, str]]:

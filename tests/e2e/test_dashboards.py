@@ -1,4 +1,4 @@
-"""Every query of both dashboards finds data once real logs have been replayed through the stack."""
+"""Every query of both dashboards finds data once trainers' logs have been replayed through the stack."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from stepwatch.mark import mark
-from tests.e2e.stack import CONSOLE, PAIRS, Stack, wait_until
-from tests.e2e.test_delivery import HEALTHY, PAGES, SICK, WITH_TOTAL
+from tests.e2e.stack import PAIRS, Stack
+from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing
 from tests.grafana.queries import dashboard_queries
+from tests.own_logs import HEALTHY, RESUMED, SICK, TRUNCATED
+from tests.real.waiting import let_pass
 
 pytestmark = pytest.mark.e2e
 
-LOGS = {
-    "sick": SICK,
-    "critic": HEALTHY,
-    "total": WITH_TOTAL,
-    "truncated": CONSOLE / "opd_yeu8r64c_length_runaway_reward_collapse.log",
-}
+LOGS = {"sick": SICK, "critic": HEALTHY, "total": RESUMED, "truncated": TRUNCATED}
 RUNS = (*LOGS, "scoped")
 GPUS = b"""gpu_utilization_ratio{gpu="0"} 0.9
 gpu_memory_used_bytes{gpu="0"} 6e10
@@ -70,12 +67,12 @@ def stack(request, tmp_path_factory):
         for run, log in LOGS.items():
             opened.enter_context(writing(log, stack.runs / f"{run}.log", "--rate", "10", "--stay"))
         write_scoped(stack.runs / "scoped.jsonl")
-        stack.wait_sent("sick", PAGES, timeout=90)
+        stack.wait_sent("sick", PAGES)
         for run in RUNS:
             stack.wait_step(run, 55)
-        wait_until(lambda: bool(stack.query("gpu_utilization_ratio")), 30)
+        stack.wait_until(lambda: stack.query("gpu_utilization_ratio"))
         mark(folder / "config.yaml", "scoped", "new data", print)
-        time.sleep(10)
+        let_pass(2, stack.evaluations)
         yield stack
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -14,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stepwatch import pages
-from tests.exporter.scrape import Scrape
+from tests.exporter.scrape import Scrape, until
 from tests.real import free_port
+from tests.real.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--interval=0.2", "--retry=0.3", "--hang=2")
@@ -52,14 +52,9 @@ class Exporter:
             with error:
                 return error.code, error.read().decode()
 
-    def until(self, true: Callable[[Scrape], object], seconds: float = 15.0) -> Scrape:
-        """Scrape until it is true; fails when it takes too long, or the exporter ended."""
-        deadline = time.monotonic() + seconds
-        while not true(found := self.scrape()):
-            assert self.process.poll() is None, self.process.communicate()
-            assert time.monotonic() < deadline, found.text
-            time.sleep(0.05)
-        return found
+    def until(self, true: Callable[[Scrape], object]) -> Scrape:
+        """Scrape until it is true; fails after very many scrapes, or when the exporter ends."""
+        return until(self.scrape, true, self.process)
 
     def workers(self) -> list[int]:
         """Process ids of the workers; one that is no more than waited for is none."""
@@ -76,7 +71,7 @@ class Exporter:
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
         """Exit code, output and errors."""
         self.process.send_signal(number)
-        out, errors = self.process.communicate(timeout=15)
+        out, errors = self.process.communicate(timeout=HANG_SECONDS)
         return self.process.returncode, out, errors
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import Exporter, all_ok, nvml, shown
+from tests.real.waiting import HANG_SECONDS
 
 Starting = Callable[..., Exporter]
 AT = "gpu_exporter_config_last_reload_success_timestamp_seconds"
@@ -51,13 +53,13 @@ def test_new_settings_leave_no_gap_and_lose_no_counter(
     before, at = exporter.workers(), found.value(AT) or 0
     assert found.value("gpu_devices_expected") == 4
     file.write("STEPWATCH_GPU_INTERVAL=0.5", "STEPWATCH_GPU_EXPECTED=9")
-    deadline = time.monotonic() + 10
-    while set(exporter.workers()) & set(before) or len(exporter.workers()) != 1:
-        found = exporter.scrape()
+
+    def replaced(found: Scrape) -> bool:
         assert all_ok(found)
         assert shown(found) == set(range(8))
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        return not set(exporter.workers()) & set(before) and len(exporter.workers()) == 1
+
+    exporter.until(replaced)
     found = exporter.scrape()
 
     assert found.value("gpu_devices_expected") == 9
@@ -92,7 +94,7 @@ def test_settings_that_cannot_be_used_are_told_and_the_old_ones_stay(exporter: E
 def test_settings_that_cannot_be_used_at_the_start_are_refused(file: File) -> None:
     file.write("STEPWATCH_GPU_PCIE=yes")
     exporter = Exporter(STEPWATCH_SETTINGS=str(file.path))
-    out, errors = exporter.process.communicate(timeout=15)
+    out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
 
     assert (exporter.process.returncode, out) == (2, "")
     assert "variable STEPWATCH_GPU_PCIE: 'yes' is neither true nor false." in errors
