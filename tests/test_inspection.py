@@ -16,10 +16,9 @@ from exporter.runs.record import Record, TotalSteps
 from exporter.runs.signals import Reading
 from exporter.runs.sources.flat_jsonl import FlatJsonl
 from stepwatch.__main__ import main
-from tests import formats, public_logs
+from tests import formats
 from tests.exporter.lines import append, console, measured, verl_json
 from tests.exporter.speaking import Speaking, says
-from tests.judge.labels import labels
 
 CHECKOUT = formats.CHECKOUT
 PAGE = """\
@@ -245,21 +244,6 @@ def test_make_hands_an_address_on_as_it_is(config: Path) -> None:
 
 
 # The page of formats
-
-
-@public_logs.needed
-def test_the_page_of_formats_shows_what_is_read_of_the_real_logs_today() -> None:
-    shown = formats.PAGE.read_text(encoding="utf-8")
-
-    assert formats.page(shown) == shown
-
-
-@public_logs.needed
-def test_every_real_log_of_a_trainer_is_read() -> None:
-    others = {label.file for label in labels() if label.verdict == "other"}
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in formats.table().splitlines()[2:]]
-
-    assert [row[0] for row in rows if row[0] not in others and int(row[4] or 0) < 10] == []
 
 
 def told_keys(what: str) -> list[str]:

@@ -207,18 +207,6 @@ def test_a_run_that_did_not_change_is_not_rendered_again() -> None:
 # real logs
 
 
-def test_the_page_of_all_real_logs_parses(real_logs: Path, watched: Watching) -> None:
-    folders = tuple(str(path) for path in real_logs.iterdir() if path.is_dir())
-    found = watched(paths=folders, forget_after=1e12).look()
-    files = [path for folder in folders for path in Path(folder).iterdir()]
-    no_log = [path for path in files if path.suffix == ".prom"]
-    of_one_folder = [path for path in files if "tfevents" in path.name]
-
-    assert found.value("stepwatch_files", kind="text") == len(no_log)
-    assert found.value("stepwatch_files", kind="log") == len(files) - len(no_log) - len(of_one_folder) + 1
-    assert len(found.runs()) + (found.value("stepwatch_dormant_runs") or 0) >= len(files) - len(no_log)
-
-
 def test_promtool_finds_nothing_wrong_with_the_page(real_logs: Path, folder: Path, watched: Watching) -> None:
     for log in (real_logs / "verl_console").glob("*.log"):
         (folder / log.name).write_bytes(log.read_bytes())

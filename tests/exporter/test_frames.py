@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from exporter.runs.readers import frames
-from tests.exporter import events
 
 SMALL = [b"first", b"", b"a payload of more bytes than the others have", b"\0" * 20, b"\n" * 9, b"last"]
 
@@ -34,16 +32,6 @@ def followed(data: bytes, *ends: int) -> tuple[list[bytes], frames.Frames]:
         offset += found.used + found.skip
         payloads += found.payloads
     return payloads, found
-
-
-@pytest.mark.parametrize("name", ["grpo_vl_improving", "grpo_vl_entropy_collapse"])
-def test_real_files_are_read_as_tensorboard_reads_them(real_logs: Path, name: str) -> None:
-    (path,) = (real_logs / "tfevents").glob(f"*.{name}")
-
-    found = frames.split(path.read_bytes())
-
-    assert found.payloads == events.raw(path)
-    assert (found.used, found.broken, found.too_long, found.skip) == (path.stat().st_size, 0, 0, 0)
 
 
 def test_a_torn_frame_waits_for_its_rest() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.compat.proto.event_pb2 import SessionLog
 from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_SCALAR as SCALAR
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
@@ -27,9 +25,6 @@ from exporter.runs.sources.protobuf import coded, varint
 from exporter.runs.sources.tensorboard import LONGEST_TAG, TAGS, TensorBoard
 from tests.exporter import events
 from tests.exporter.events import event, records, scalar, scalars
-
-REAL = {"grpo_vl_improving": 240, "grpo_vl_entropy_collapse": 490}
-"""Real files by the end of their names, with their last step."""
 
 VALUES = [0.5, 0.0, -0.0, -1.25e-20, 3e38, math.inf, -math.inf]
 
@@ -46,35 +41,6 @@ def plugin(name: str, of_kind: int | None = None) -> SummaryMetadata:
 
 def tensor(tag: str, value: TensorProto, metadata: SummaryMetadata | None = None) -> Summary.Value:
     return Summary.Value(tag=tag, tensor=value, metadata=metadata)
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_real_files_hold_what_tensorboard_shows(real_logs: Path, name: str) -> None:
-    (path,) = (real_logs / "tfevents").glob(f"*.{name}")
-    shown = EventAccumulator(str(path), {"scalars": 0}).Reload()
-
-    found = events.read(path)
-
-    same(found, path)
-    assert {tag for record in found for tag in record.values} == set(shown.Tags()["scalars"])
-    for tag in shown.Tags()["scalars"]:
-        ours = [(record.step, record.values[tag]) for record in found if tag in record.values]
-        assert repr(ours) == repr([(point.step, point.value) for point in shown.Scalars(tag)])
-
-
-@pytest.mark.parametrize(("name", "last"), list(REAL.items()))
-def test_the_scalars_of_a_step_are_one_record(real_logs: Path, name: str, last: int) -> None:
-    (path,) = (real_logs / "tfevents").glob(f"*.{name}")
-
-    found = events.read(path)
-
-    assert [record.step for record in found] == list(range(10, last + 1, 10))
-    assert {record.stream for record in found} == {""}
-    assert all("train/reward" in record.values for record in found)
-    began = {
-        step: [time for time, *_ in same] for step, same in groupby(events.told(path), lambda each: each[1])
-    }
-    assert [record.time for record in found] == [times[0] for times in began.values()]
 
 
 def test_pytorchs_writer_is_read(tmp_path: Path) -> None:
