@@ -13,7 +13,7 @@ from tests.real.waiting import eventually, let_pass
 pytestmark = pytest.mark.e2e
 
 PAGES = {"RewardCollapse", "KLExplosion"}
-LAST = 150
+LAST = 100
 """Step of the healthy run."""
 
 
@@ -26,7 +26,7 @@ def stack(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def healthy(stack):
     """Runs beside all other tests of its stack."""
-    with writing(HEALTHY, stack.runs / "healthy.log", "--rate", "3") as process:
+    with writing(HEALTHY, stack.runs / "healthy.log", "--rate", "2") as process:
         yield process
 
 
@@ -57,8 +57,9 @@ def test_a_killed_writer_brings_the_alert_of_the_contract_and_nothing_resolves_b
     run = f"killed-{form}"
     target = stack.runs / f"{run}.{'jsonl' if options else 'log'}"
 
-    with writing(RESUMED, target, "--rate", "5", *options) as process:
-        stack.wait_step(run, 140)
+    # as far as step 60 of the second start
+    with writing(RESUMED, target, "--steps", "75", "--stay", *options) as process:
+        stack.wait_step(run, 60)
         process.kill()
         alert = stack.wait_sent(run, {expected})
 

@@ -22,7 +22,7 @@ def test_killing_any_part_loses_no_alert_and_doubles_none(tmp_path, versions):
     with (
         Stack(tmp_path, versions) as stack,
         writing(SICK, stack.runs / "before.log", "--stay"),
-        writing(QUIET, stack.runs / "healthy.log", "--rate", "1", "--stay"),
+        writing(QUIET, stack.runs / "healthy.log", "--rate", "0.7", "--stay"),
     ):
         stack.wait_sent("before", PAGES)
         stack.wait_until(lambda: {(page, "before") for page in PAGES} <= stack.firing())

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals import Reading
 from exporter.runs.sources.json_document import JsonDocument, JsonList, TrainerState
+from tests.own_logs import TRL
 
 
 def state(*entries: dict[str, Any], **more: Any) -> bytes:
@@ -179,4 +181,19 @@ def test_random_histories_never_raise(first: list[Any], second: list[Any]) -> No
         assert all(step >= 0 for step in steps(read(source, text)))
 
 
-# real documents
+# a state that TRL wrote for us
+
+
+def test_a_trainers_state_is_read_to_its_last_entry_and_tells_the_total() -> None:
+    (path,) = TRL.glob("healthy/*/trainer_state.json")
+    text = path.read_bytes()
+    assert TrainerState.recognises(text)
+    assert not JsonList.recognises(text)
+    events = read(TrainerState(), text)
+    found = [event for event in events if isinstance(event, Record)]
+    logged = [entry for entry in json.loads(text)["log_history"] if "train_runtime" not in entry]
+
+    assert [record.step for record in found] == [entry["step"] for entry in logged] == list(range(1, 61))
+    rewards = [Reading("trl").signals(record.values)["reward"] for record in found]
+    assert rewards == [entry["reward"] for entry in logged]
+    assert [event for event in events if not isinstance(event, Record)] == [TotalSteps(60)]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.numbers import number
+from exporter.runs.readers.content import content
+from exporter.runs.record import Record
 from exporter.runs.signals.keys import FRAMEWORKS
 from exporter.runs.sources import SOURCES, recognise, recognise_first
+from exporter.runs.sources.verl_console import VerlConsole
 from tests.exporter.lines import console, measured, scoped, verl_json
+from tests.own_logs import LOGS, VERL
 
 
 def name(line: str) -> str | None:
@@ -75,7 +81,7 @@ def test_names_are_label_values_of_their_own_and_frameworks_have_keys() -> None:
     assert {source.framework for source in sources} <= {"", *FRAMEWORKS}
 
 
-# real logs
+# logs that trainers wrote for us
 
 
 def independent(text: str) -> list[tuple[int, int]]:
@@ -85,3 +91,49 @@ def independent(text: str) -> list[tuple[int, int]]:
         (int(step), len(re.findall(r"(?<=:)(?:np\.\w+\()?-?[\d.]+(?:e-?\d+)?\)?(?= -|$)", rest)))
         for step, rest in lines
     ]
+
+
+CONSOLES = sorted(VERL.glob("*.log"))
+by_console = pytest.mark.parametrize("log", CONSOLES, ids=lambda log: log.stem)
+
+
+@by_console
+def test_verls_console_holds_the_records_that_a_plain_search_finds(log: Path) -> None:
+    source = VerlConsole()
+    events = [event for line in log.read_bytes().split(b"\n") for event in source.read(line)]
+    found = [event for event in events if isinstance(event, Record)]
+    expected = independent(log.read_text())
+
+    assert len(expected) >= 30
+    assert [record.step for record in found] == [step for step, _ in expected]
+    for record, (step, pairs) in zip(found, expected, strict=True):
+        numbers = sum(number(value) is not None for value in record.values.values())
+        assert pairs - 1 <= numbers <= pairs, step
+
+
+@by_console
+def test_verls_console_is_recognised_by_its_records_only(log: Path) -> None:
+    recognised = [line for line in log.read_bytes().split(b"\n") if recognise(line)]
+
+    assert recognised
+    assert all(b"step:" in line for line in recognised)
+
+
+@pytest.mark.parametrize(
+    ("files", "kind", "sources"),
+    [
+        ("verl/*.log", "text", {"verl_console"}),
+        ("verl/*.jsonl", "text", {"verl_jsonl"}),
+        ("trl/*.log", "text", {"trl_console"}),
+        ("trl/*/*/trainer_state.json", "document", {"trainer_state"}),
+        ("ray/*.prom", "text", set()),
+    ],
+)
+def test_a_file_is_recognised_as_what_it_is_wherever_one_begins_to_read(
+    files: str, kind: str, sources: set[str]
+) -> None:
+    texts = [path.read_bytes() for path in LOGS.glob(files) if content(path) == kind]
+    lines = [line for text in texts for line in (text.split(b"\n") if kind == "text" else [text])]
+
+    assert lines
+    assert {found.name for line in lines if (found := recognise(line, kind))} == sources

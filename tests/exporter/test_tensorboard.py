@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.compat.proto.event_pb2 import SessionLog
 from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_SCALAR as SCALAR
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
@@ -25,6 +26,7 @@ from exporter.runs.sources.protobuf import coded, varint
 from exporter.runs.sources.tensorboard import LONGEST_TAG, TAGS, TensorBoard
 from tests.exporter import events
 from tests.exporter.events import event, records, scalar, scalars
+from tests.own_logs import EVENT_FILES
 
 VALUES = [0.5, 0.0, -0.0, -1.25e-20, 3e38, math.inf, -math.inf]
 
@@ -41,6 +43,22 @@ def plugin(name: str, of_kind: int | None = None) -> SummaryMetadata:
 
 def tensor(tag: str, value: TensorProto, metadata: SummaryMetadata | None = None) -> Summary.Value:
     return Summary.Value(tag=tag, tensor=value, metadata=metadata)
+
+
+@pytest.mark.parametrize("path", EVENT_FILES, ids=lambda path: path.name)
+def test_trainers_files_hold_what_tensorboard_shows_in_order(path: Path) -> None:
+    shown = EventAccumulator(str(path), {"scalars": 0}).Reload()
+
+    found = events.read(path)
+
+    same(found, path)
+    for tag in shown.Tags()["scalars"]:
+        ours = [(record.step, record.values[tag]) for record in found if tag in record.values]
+        assert repr(ours) == repr([(point.step, point.value) for point in shown.Scalars(tag)])
+    steps = [record.step for record in found]
+    assert steps == sorted(steps)
+    assert len(set(steps)) >= len(steps) - 1, "a summary at the end may be a record of the last step"
+    assert {record.stream for record in found} == {""}
 
 
 def test_pytorchs_writer_is_read(tmp_path: Path) -> None:
@@ -291,9 +309,9 @@ def test_a_time_that_is_none_is_left_out(time: float) -> None:
     assert records([event(1, value, wall_time=time)])[0].time is None
 
 
-def test_the_first_event_of_a_file_is_recognised(real_logs: Path, tmp_path: Path) -> None:
+def test_the_first_event_of_a_file_is_recognised(tmp_path: Path) -> None:
     SummaryWriter(str(tmp_path)).close()
-    paths = [*(real_logs / "tfevents").iterdir(), events.event_file(tmp_path)]
+    paths = [*EVENT_FILES, events.event_file(tmp_path)]
 
     for path in paths:
         first, *others = events.raw(path)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import math
-import re
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -344,25 +341,6 @@ def test_the_summary_is_no_measurement() -> None:
 
 def test_an_evaluation_after_the_end_does_not_undo_it() -> None:
     assert events(f"{logged()}\n{SUMMARY}\n{evaluated(0.5)}")[-1] == Ended("finished")
-
-
-# real logs
-
-
-def naive(content: str) -> list[dict[str, float]]:
-    """The records of a log by a plain search, with Python's own reader."""
-    found = re.findall(r"\{'loss'[^{}]*\}", content.replace("\n'", "'").replace("length\n", "length"))
-    literal = [ast.literal_eval(re.sub(r": nan\b", ": 'nan'", text)) for text in found]
-    return [{key: float(value) for key, value in record.items()} for record in literal]
-
-
-def read_log(path: Path) -> list[Event]:
-    source = TrlConsole()
-    return [event for line in path.read_bytes().split(b"\n") for event in source.read(line)]
-
-
-def of_log(path: Path) -> list[Record]:
-    return [event for event in read_log(path) if isinstance(event, Record)]
 
 
 @given(st.lists(st.binary(max_size=120), max_size=8))

@@ -31,7 +31,7 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         writing(own_logs.QUIET, stack.runs / f"{HEALTHY}.log", "--rate=8", "--stay"),
     ):
         stack.wait_step(SICK, 60)
-        stack.wait_step(HEALTHY, 120)
+        stack.wait_step(HEALTHY, 80)
         stack.wait_until(lambda: len(asked(stack, "api/v1/runs")["runs"][0]["alerts"]) >= 2)
         yield stack
 

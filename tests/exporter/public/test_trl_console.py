@@ -13,7 +13,8 @@ import pytest
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Record, TotalSteps
 from exporter.runs.sources.trl_console import TrlConsole
-from tests.exporter.test_trl_console import naive, of_log, read_log, steps
+from tests.exporter.test_trl_console import steps
+from tests.exporter.test_trl_logs import naive, of_log, read_log
 
 EVERY = {
     "finqa_grpo_2400steps_noisy.log": (2400, 1),
