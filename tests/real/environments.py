@@ -42,7 +42,7 @@ def _install(place: Path, lock: Path) -> None:
     sys.stderr.write(f"Installing {place.name}, once (minutes) ...\n")
     shutil.rmtree(place, ignore_errors=True)
     venv.create(place, with_pip=True)
-    options = ["--quiet", "--disable-pip-version-check", "--require-hashes", "-r", lock]
+    options = ["--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps", "-r", lock]
     command = [place / "bin/python", "-m", "pip", "install", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
