@@ -20,11 +20,11 @@ from stepwatch.panels.dashboard import Panel, Query
 from stepwatch.panels.dashboard import panels as of_dashboard
 from tests.history.conftest import EVERY_LIMIT, config, panels
 from tests.judge.real_logs import loaded
-from tests.own_logs import RESUMED, SICK, TRL, TRUNCATED
+from tests.own_logs import HEALTHY, SICK, TRL, TRUNCATED
 
 pytestmark = pytest.mark.e2e
 
-LOGS = (SICK, RESUMED, TRUNCATED, TRL / "nan.log", TRL / "noisy.log")
+LOGS = (SICK, HEALTHY, TRUNCATED, TRL / "nan.log", TRL / "noisy.log")
 CLOSE = 1e-9
 
 
