@@ -125,9 +125,7 @@ class Pace(TrainerCallback):
 def arguments() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--output", type=Path, required=True, help="for checkpoints, event files and W&B's folder"
-    )
+    parser.add_argument("--output", type=Path, required=True, help="for checkpoints, event files and W&B's folder")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--reward", choices=REWARDS, default="rising")
     parser.add_argument("--later-reward", choices=REWARDS, help="in its place after --later steps")
@@ -136,9 +134,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--logging-steps", type=int, default=1)
     parser.add_argument("--pace", type=float, default=0.0, help="seconds that each step takes longer")
     parser.add_argument("--save-steps", type=int, default=0)
-    parser.add_argument(
-        "--resume", action="store_true", help="from the newest checkpoint in the output folder"
-    )
+    parser.add_argument("--resume", action="store_true", help="from the newest checkpoint in the output folder")
     parser.add_argument("--report-to", nargs="*", default=[], choices=["tensorboard", "wandb"])
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=7)
