@@ -13,10 +13,10 @@ export RUNS CONFIG TO RUN NOTE FOR
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert mark silence alerts discover gpu-release inspect gpu-check backtest generate test check bench mutate formats judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence alerts discover gpu-release inspect gpu-check backtest generate test test-world trainer-logs check bench mutate formats judge runtime development
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo "  RUNS=folder DEMO=1 NATIVE=1 for up, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
 	@echo "  FOR=time for silence and gpu-release,"
 	@echo "  CONFIG=file for all of these, ARGS='-k name' for test and bench,"
@@ -67,6 +67,13 @@ generate: runtime ## Render config.yaml for the containers, and have Alertmanage
 test: development ## Run all tests; gets the programs that they need, which takes minutes once
 	@$(PY) -m tests.real
 	@$(PY) -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder $(ARGS)
+
+test-world: development ## Run the tests with real trainers, in an environment of 5 GB that it gets once
+	@$(PY) -m tests.real world
+	@$(PY) -m pytest -m world --numprocesses=2 $(ARGS) tests/world
+
+trainer-logs: development ## Make the logs of tests/logs anew by real trainers: make trainer-logs ARGS=trl/
+	@$(PY) -m tests.real.trainers $(ARGS)
 
 check: development ## Lint, format, types, and whether generated files are current
 	@$(PY) -m ruff check

@@ -1,16 +1,22 @@
-"""Has every program ready before the tests start, so that the wait is seen for what it is."""
+"""Have every program ready before the tests start, so that the wait is seen for what it is.
+
+`python -m tests.real world` gets what `make test-world` needs, which is big, and nothing else.
+"""
 
 import sys
 import unittest
 
-from tests.real import distribution, docker, mlflow, rl_insight
+from tests.real import distribution, docker, mlflow, rl_insight, trainers
 from tests.real.tools import EVERYTHING
+
+WORLD = (trainers.environment, rl_insight.environment)
+USUAL = (*EVERYTHING, docker.prepare, mlflow.environment, rl_insight.environment)
 
 try:
     distribution.install()
 except RuntimeError as problem:
     sys.exit(f"{problem}")
-for get in (*EVERYTHING, docker.prepare, mlflow.environment, rl_insight.environment):
+for get in WORLD if sys.argv[1:] == ["world"] else USUAL:
     try:
         get()
     except unittest.SkipTest as reason:

@@ -1,4 +1,4 @@
-"""The trainers of the tests: how each is started, what its log shows of a step, and what it recorded itself."""
+"""The trainers of the tests: how each is started, and what it recorded itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class Trainer:
     def training(self, folder: Path, options: str = "", *, steps: int, append: bool = False) -> Training:
         """A training that writes ``runs/a.log`` in a folder, and everything else beside that."""
         folder.joinpath("runs").mkdir(exist_ok=True)
-        own = {"trl": "--save-steps 10 --pace 0.2", "verl": "--save-every 10 --pace 0.2 --loggers console file"}
+        own = {
+            "trl": "--save-steps 10 --pace 0.2",
+            "verl": "--save-every 10 --pace 0.2 --loggers console file",
+        }
         return Training(
             TRL if self.name == "trl" else VERL,
             *("--output", "out", "--steps", str(steps), *own[self.name].split(), *options.split()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -64,6 +65,8 @@ class Training:
 
     def start(self) -> None:
         """Start it."""
+        self._scratch = tempfile.TemporaryDirectory(prefix="stepwatch-")
+        temporary = dict.fromkeys(("TMPDIR", "RAY_TMPDIR"), self._scratch.name)
         if self._through == "tee":
             flags = ["-a"] if self._append else []
             self._writer = subprocess.Popen(
@@ -79,7 +82,7 @@ class Training:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
-                env={**os.environ, **_OFFLINE},
+                env={**os.environ, **_OFFLINE, **temporary},
                 start_new_session=True,  # Ray's processes go with it
             )
 
@@ -135,3 +138,4 @@ class Training:
     ) -> None:
         if self.running:
             self.kill()
+        self._scratch.cleanup()

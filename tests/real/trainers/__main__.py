@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.real.trainers import ray_head
-from tests.real.trainers import SCRIPTS, TRL, VERL, Training, environment
+from tests.real.trainers import SCRIPTS, TRL, VERL, Training, environment, ray_head
 
 ROOT = Path(__file__).parents[3]
 HERE = ROOT / "tests" / "logs"
@@ -65,14 +64,20 @@ LOGS = [
     ),
     Log("trl/healthy_buffered.log", TRL, [Start("--steps 60 --seed 12")], "file", buffered=True),
     Log("trl/every5.log", TRL, [Start("--steps 200 --seed 13 --logging-steps 5")]),
-    Log("trl/sick.log", TRL, [Start("--steps 64 --seed 14 --reward noisy --later-reward nothing --later 30")]),
-    Log("trl/constant_reward.log", TRL, [Start("--steps 120 --seed 15 --reward constant")]),
-    Log("trl/noisy.log", TRL, [Start("--steps 100 --seed 16 --reward noisy")]),
+    Log(
+        "trl/sick.log", TRL, [Start("--steps 64 --seed 14 --reward noisy --later-reward nothing --later 30")]
+    ),
+    Log("trl/constant_reward.log", TRL, [Start("--steps 90 --seed 15 --reward constant")]),
+    Log("trl/noisy.log", TRL, [Start("--steps 80 --seed 16 --reward noisy")]),
     Log("trl/nan.log", TRL, [Start("--steps 40 --seed 17 --nan-at 12 19 20 21")]),
     Log("trl/killed_tee.log", TRL, [Start("--steps 160 --seed 18 --pace 0.1", "| 40/160 ")]),
     Log("trl/killed_file.log", TRL, [Start("--steps 160 --seed 19 --pace 0.1", "| 40/160 ")], "file"),
     Log(
-        "trl/killed_buffered.log", TRL, [Start("--steps 160 --seed 20 --pace 0.1", "| 40/160 ")], "file", buffered=True
+        "trl/killed_buffered.log",
+        TRL,
+        [Start("--steps 160 --seed 20 --pace 0.1", "| 40/160 ")],
+        "file",
+        buffered=True,
     ),
     Log(
         "trl/resumed.log",
@@ -86,7 +91,10 @@ LOGS = [
     Log(
         "trl/resumed_after_end.log",
         TRL,
-        [Start("--steps 20 --seed 22 --save-steps 20"), Start("--steps 40 --seed 22 --save-steps 20 --resume")],
+        [
+            Start("--steps 20 --seed 22 --save-steps 20"),
+            Start("--steps 40 --seed 22 --save-steps 20 --resume"),
+        ],
     ),
     Log("trl/failed.log", TRL, [Start("--steps 80 --seed 23 --later-reward failing --later 40")]),
     Log("trl/failed_before_step_1.log", TRL, [Start("--steps 80 --seed 24 --reward failing")]),
@@ -103,7 +111,7 @@ LOGS = [
     Log(
         "trl/wandb_console.log",
         TRL,
-        [Start("--steps 40 --seed 28 --report-to wandb")],
+        [Start("--steps 20 --seed 28 --report-to wandb")],
         keep=(("wandb/offline-run-*", "trl/wandb"),),
     ),
     Log("verl/sick.log", VERL, [Start("--story collapse --steps 200 --seed 31 --ray", "| 60/200 ")]),
@@ -137,16 +145,19 @@ LOGS = [
         keep=(("tensorboard/events.*", "verl/tensorboard"),),
     ),
     Log("verl/kl_explosion.log", VERL, [Start("--story kl_explosion --steps 50 --seed 40")]),
-    Log("verl/nan.log", VERL, [Start("--story nan --steps 44 --seed 41 --loggers console file")],
+    Log(
+        "verl/nan.log",
+        VERL,
+        [Start("--story nan --steps 44 --seed 41 --loggers console file")],
         keep=(("jsonl/demo/*.jsonl", "verl/nan.jsonl"),),
     ),
 ]
 
 
 def main(names: Sequence[str]) -> None:
-    """Make the logs whose names are given, all of them by default."""
+    """Make the logs whose names begin like this, all of them by default."""
     for log in LOGS:
-        if not names or log.name in names:
+        if not names or log.name.startswith(tuple(names)):
             print(log.name, flush=True)
             with tempfile.TemporaryDirectory() as folder:
                 make(log, Path(folder))
@@ -180,7 +191,8 @@ def _keep(run: Path, pattern: str, place: Path, folder: Path) -> None:
     for number, found in enumerate(sorted(run.glob(pattern)), 1):
         for file in found.rglob("*") if found.is_dir() else [found]:
             beside = f"start-{number}/" if place.name == "starts" else ""
-            name = str(file.relative_to(run.joinpath(pattern).parent)).replace(socket.gethostname(), "trainer")
+            name = str(file.relative_to(run.joinpath(pattern).parent))
+            name = name.replace(socket.gethostname(), "trainer")
             target = place if place.suffix else place / f"{beside}{name}"
             if file.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +201,7 @@ def _keep(run: Path, pattern: str, place: Path, folder: Path) -> None:
 
 
 def _shortened(content: bytes, folder: Path) -> bytes:
-    paths = {environment().parent: "/opt/trainer", SCRIPTS: "/opt", folder: "/runs", ROOT: "/opt"}
+    paths = {environment().parent: "/opt/trainer", SCRIPTS: "/opt", folder: "/runs", sys.base_prefix: "/usr"}
     for path, shown in paths.items():
         content = content.replace(str(path).encode(), shown.encode())
     return content

@@ -9,7 +9,7 @@ from stepwatch import pages
 from tests.real import eventually
 from tests.real.rl_insight import RayCluster
 
-BRIEF = ("ray_node_", "ray_memory_manager_", "ray_object_store_", "ray_spill_manager_", "ray_resources", "ray_actors")
+BRIEF = ("ray_node_", "ray_memory_manager_", "ray_object_store_", "ray_spill_manager_", "ray_resources")
 """Families that a short page keeps, as a whole."""
 
 

@@ -137,8 +137,9 @@ class Story:
 
     def critic(self) -> dict[str, Any]:
         """Return what the critic's workers report."""
-        output = {"vf_loss": [self.noisy("pg_loss") * 4], "vf_clipfrac": [0.0], "grad_norm": [self.noisy("grad_norm")]}
-        return dict(reduce_metrics(rename_dict({**output, "lr": [1e-5]}, "critic/")))
+        output = {"vf_loss": [self.noisy("pg_loss") * 4], "grad_norm": [self.noisy("grad_norm")]}
+        output |= {"vf_clipfrac": [0.0], "lr": [1e-5]}
+        return dict(reduce_metrics(rename_dict(output, "critic/")))
 
     def validation(self) -> dict[str, Any]:
         """Return the metrics of a validation: 32 questions, four answers each."""
@@ -183,7 +184,8 @@ class TaskRunner:
     def run(self, options: argparse.Namespace) -> None:
         """Train."""
         os.environ |= options.env
-        tracking = Tracking("demo", options.output.name, options.loggers, {"trainer": {"story": options.story}})
+        settings = {"trainer": {"story": options.story}}
+        tracking = Tracking("demo", options.output.name, options.loggers, settings)
         (finetune if options.trainer == "sft" else fit)(options, tracking)
 
 
@@ -191,6 +193,7 @@ def fit(options: argparse.Namespace, tracking: Tracking) -> None:
     """Do what RayPPOTrainer.fit does, in its order."""
     story = Story(options.story, options.seed)
     checkpoints = Checkpoints(options.output)
+    print(f"Total training steps: {options.steps}")
     step = checkpoints.load()
     validated: dict[str, Any] | None = None
     if options.validate_every:
@@ -229,8 +232,8 @@ def fit(options: argparse.Namespace, tracking: Tracking) -> None:
 
 def _timing(story: Story, pace: float) -> dict[str, float]:
     whole = max(pace, 1) * story.level("response_length") / 300 * float(np.exp(story._chance.normal(0, 0.05)))
-    shares = {"gen": 0.5, "reward": 0.02, "old_log_prob": 0.1, "ref": 0.1, "adv": 0.01, "update_actor": 0.25, "step": 1}
-    return {name: whole * share for name, share in shares.items()}
+    shares = {"gen": 0.5, "reward": 0.02, "old_log_prob": 0.1, "ref": 0.1, "adv": 0.01, "update_actor": 0.25}
+    return {name: whole * share for name, share in shares.items()} | {"step": whole}
 
 
 def finetune(options: argparse.Namespace, tracking: Tracking) -> None:
@@ -249,11 +252,11 @@ def finetune(options: argparse.Namespace, tracking: Tracking) -> None:
 def arguments() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--output", type=Path, required=True, help="for checkpoints, JSON lines and event files")
+    parser.add_argument("--output", type=Path, required=True, help="for checkpoints, JSON lines, events")
     parser.add_argument("--trainer", choices=["grpo", "ppo", "sft"], default="grpo")
     parser.add_argument("--story", choices=STORIES, default="steady")
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--pace", type=float, default=0.11, help="seconds per step; the bar shows each from 0.1 on")
+    parser.add_argument("--pace", type=float, default=0.11, help="seconds per step")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--loggers", nargs="+", default=["console"])
     parser.add_argument("--validate-every", type=int, default=0)
@@ -276,7 +279,8 @@ def main() -> None:
         return
     import ray  # noqa: PLC0415  (seconds, and processes, which only this way needs)
 
-    ray.init(num_cpus=1, include_dashboard=False, _node_ip_address="127.0.0.2", object_store_memory=100_000_000)
+    node = {"_node_ip_address": "127.0.0.2", "include_dashboard": False}  # see rl_insight.py of that address
+    ray.init(num_cpus=1, object_store_memory=100_000_000, **node)
     runner = ray.remote(num_cpus=1)(TaskRunner).remote()
     ray.get(runner.run.remote(options))
 
