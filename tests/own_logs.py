@@ -18,5 +18,7 @@ RESUMED = VERL / "resumed.log"
 """Killed after step 40 of 80 and resumed from step 30, through to the end."""
 TRUNCATED = VERL / "truncated.log"
 """Responses grow into the limit from step 30 of 60 on."""
+CONSOLES = tuple(log for log in sorted(VERL.glob("*.log")) if log.name != "tensorboard.log")
+"""Of verl with its `console` logger."""
 EVENT_FILES = sorted(LOGS.rglob("events.out.tfevents.*"))
 """Of TRL's trainer and of verl's own writer."""

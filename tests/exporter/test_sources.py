@@ -16,7 +16,7 @@ from exporter.runs.signals.keys import FRAMEWORKS
 from exporter.runs.sources import SOURCES, recognise, recognise_first
 from exporter.runs.sources.verl_console import VerlConsole
 from tests.exporter.lines import console, measured, scoped, verl_json
-from tests.own_logs import LOGS, VERL
+from tests.own_logs import CONSOLES, LOGS
 
 
 def name(line: str) -> str | None:
@@ -93,7 +93,6 @@ def independent(text: str) -> list[tuple[int, int]]:
     ]
 
 
-CONSOLES = sorted(log for log in VERL.glob("*.log") if b"step:1 - " in log.read_bytes())
 by_console = pytest.mark.parametrize("log", CONSOLES, ids=lambda log: log.stem)
 
 

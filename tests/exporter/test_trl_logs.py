@@ -58,7 +58,7 @@ STEPS = {
     "resumed_after_end": [*range(1, 21), *range(21, 41)],
     "sick": [*range(1, 65)],
     "two_runs": [*range(1, 21), *range(1, 31)],
-    "wandb_console": [*range(1, 41)],
+    "wandb_console": [*range(1, 21)],
 }
 """What each log of TRL has, as tests/logs/README.md says."""
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from exporter.runs.polled.series import by_run
 from tests.exporter.conftest import Watched
 from tests.exporter.lines import append, console, measured
-from tests.own_logs import HEALTHY, LOGS, QUIET, RESUMED, SICK, VERL
+from tests.own_logs import CONSOLES, HEALTHY, LOGS, QUIET, RESUMED, SICK, VERL
 from tests.real import prometheus
 
 Watching = Callable[..., Watched]
@@ -128,7 +128,7 @@ def test_the_reward_collapse_shows_in_the_statistics_and_the_healthy_run_shows_n
 def test_the_page_of_all_logs_parses_and_promtool_finds_nothing_wrong_with_it(
     folder: Path, watched: Watching
 ) -> None:
-    for log in VERL.glob("*.log"):
+    for log in CONSOLES:
         (folder / log.name).write_bytes(log.read_bytes())
     pages = watched()
     pages.look()
@@ -136,7 +136,7 @@ def test_the_page_of_all_logs_parses_and_promtool_finds_nothing_wrong_with_it(
         append(log, "\n", console(1000, measured(1000)))
     found = pages.look(1.0)
 
-    assert found.runs() == {log.stem for log in VERL.glob("*.log")}
+    assert found.runs() == {log.stem for log in CONSOLES}
     for tool in (prometheus("2.42"), prometheus("3.13")):
         done = subprocess.run(
             [tool.tool, "check", "metrics"], input=found.text, capture_output=True, text=True, check=False
