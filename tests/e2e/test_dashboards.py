@@ -14,6 +14,7 @@ from stepwatch.mark import mark
 from tests.e2e.stack import PAIRS, Stack
 from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing
+from tests.exporter.lines import append, verl_json
 from tests.grafana.queries import dashboard_queries
 from tests.own_logs import HEALTHY, RESUMED, SICK, TRUNCATED
 from tests.real.waiting import let_pass
@@ -21,7 +22,7 @@ from tests.real.waiting import let_pass
 pytestmark = pytest.mark.e2e
 
 LOGS = {"sick": SICK, "critic": HEALTHY, "total": RESUMED, "truncated": TRUNCATED}
-RUNS = (*LOGS, "scoped")
+RUNS = (*LOGS, "scoped", "workers")
 GPUS = b"""gpu_utilization_ratio{gpu="0"} 0.9
 gpu_memory_used_bytes{gpu="0"} 6e10
 gpu_memory_total_bytes{gpu="0"} 8e10
@@ -57,6 +58,15 @@ def write_scoped(path):
             file.write(json.dumps(record) + "\n")
 
 
+def write_workers(path):
+    """What verl's workers measure on GPUs, and many validations."""
+    for step in range(60):
+        values = {"critic/score/mean": 0.3 + 0.005 * step, "actor/grad_norm": 1 + step % 7 / 10}
+        values |= {"perf/mfu/actor": 0.4, "perf/max_memory_allocated_gb": 60.0}
+        values |= {"perf/max_memory_reserved_gb": 70.0, "val-core/gsm8k/reward/mean@1": 0.2 + step % 5 / 50}
+        append(path, verl_json(step, values))
+
+
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda versions: "prometheus-" + versions[0])
 def stack(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stack")
@@ -67,6 +77,7 @@ def stack(request, tmp_path_factory):
         for run, log in LOGS.items():
             opened.enter_context(writing(log, stack.runs / f"{run}.log", "--rate", "10", "--stay"))
         write_scoped(stack.runs / "scoped.jsonl")
+        write_workers(stack.runs / "workers.jsonl")
         stack.wait_sent("sick", PAGES)
         for run in RUNS:
             stack.wait_step(run, 55)

@@ -110,12 +110,12 @@ def in_time(took: float, seconds: float) -> bool:
 
     Where it is longer, the seconds count as many times over as this machine is slower than that now.
     """
-    return took < seconds or took < seconds * _slowness()
+    return took < seconds or took < seconds * slowness()
 
 
-def _slowness() -> float:
-    """How many times longer than on a processor of its own a thread takes for its work."""
+def slowness() -> float:
+    """Return how many times longer than on a processor of its own a thread takes for its work now."""
     begun, used = time.monotonic(), time.thread_time()
-    while time.thread_time() - used < 0.2:
+    while time.thread_time() - used < 0.1:
         pass
-    return (time.monotonic() - begun) / 0.2
+    return max(1.0, (time.monotonic() - begun) / 0.1)
