@@ -27,9 +27,16 @@ class Trainer:
     def __str__(self) -> str:
         return "-".join([self.name, self.through, *(["buffered"] if self.buffered else [])])
 
-    def training(self, folder: Path, options: str = "", *, steps: int, append: bool = False) -> Training:
-        """A training that writes ``runs/a.log`` in a folder, and everything else beside that."""
-        folder.joinpath("runs").mkdir(exist_ok=True)
+    def training(
+        self,
+        folder: Path,
+        options: str = "",
+        *,
+        steps: int,
+        append: bool = False,
+        log: Path | None = None,
+    ) -> Training:
+        """A training in a folder, with its log in ``runs/a.log`` there unless another is named."""
         own = {
             "trl": "--save-steps 10 --pace 0.2",
             "verl": "--save-every 10 --pace 0.2 --loggers console file",
@@ -37,7 +44,7 @@ class Trainer:
         return Training(
             TRL if self.name == "trl" else VERL,
             *("--output", "out", "--steps", str(steps), *own[self.name].split(), *options.split()),
-            log=folder / "runs" / "a.log",
+            log=log or folder / "runs" / "a.log",
             through=self.through,
             append=append,
             buffered=self.buffered,

@@ -139,7 +139,7 @@ LOGS = [
         keep=(("jsonl/demo/*.jsonl", "verl/file.jsonl"),),
     ),
     Log(
-        "verl/tensorboard.log",
+        "verl/tensorboard",
         VERL,
         [Start("--steps 40 --seed 39 --loggers tensorboard")],
         keep=(("tensorboard/events.*", "verl/tensorboard"),),

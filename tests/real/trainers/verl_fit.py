@@ -206,6 +206,7 @@ def fit(options: argparse.Namespace, tracking: Tracking) -> None:
         step += 1
         story.at(step)
         if step == options.raise_at:
+            time.sleep(2)  # a real step is under way for longer, and Ray has shown the last record by then
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         metrics, timing = {}, _timing(story, options.pace)
         batch = story.batch(critic=options.trainer == "ppo")
