@@ -46,7 +46,7 @@ def _try(stack: Stack, name: str, wait: float) -> float:
     time.sleep(wait)
     _log(stack, name, [3.0, 3.1, 3.2], first=HEALTHY_STEPS + 1)
     written = time.time()
-    stack.wait_sent(name, {"KLExplosion"}, timeout=120)
+    stack.wait_sent(name, {"KLExplosion"})
     return next(
         message.at - written
         for message in stack.sink.received

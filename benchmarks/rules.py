@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import idle, processes
-from tests.e2e.stack import PAIRS, Stack, wait_until
+from tests.e2e.stack import PAIRS, Stack
 
 RUNS = idle.LIVE
 WARM_SECONDS = 45.0
@@ -36,7 +36,7 @@ def _measure(versions: tuple[str, str], overrides: int, folder: Path) -> str:
     settings: dict[str, Any] = {"overrides": [_override(number) for number in range(overrides)]}
     with Stack(folder, versions, scrape=[], **settings) as stack:
         growing = idle.live(stack.runs)
-        wait_until(lambda: len(stack.query("rl_step")) == RUNS, 120)
+        stack.wait_until(lambda: len(stack.query("rl_step")) == RUNS)
         with idle.Trainers(growing):
             time.sleep(WARM_SECONDS)
             rules, whole = _shares(stack)

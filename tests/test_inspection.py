@@ -19,6 +19,7 @@ from stepwatch.__main__ import main
 from tests import formats
 from tests.exporter.lines import append, console, measured, verl_json
 from tests.exporter.speaking import Speaking, says
+from tests.own_logs import TRL
 
 CHECKOUT = formats.CHECKOUT
 PAGE = """\
@@ -91,7 +92,7 @@ def test_checkpoints_are_one_run_that_is_read_from_the_newest(tmp_path: Path, to
 def test_event_files_of_several_starts_are_one_run_that_is_read_from_all(
     tmp_path: Path, told: Telling
 ) -> None:
-    logs = sorted((formats.real_logs() / "tfevents").glob("events.*"))
+    logs = [next(TRL.glob(f"starts/{start}/**/events.*")) for start in ("start-1", "start-2")]
     for log, start in zip(logs, ("Oct21_18-43-39_host", "Oct22_12-05-43_host"), strict=True):
         folder = tmp_path / "logs/grpo/runs" / start
         folder.mkdir(parents=True)
@@ -244,20 +245,6 @@ def test_make_hands_an_address_on_as_it_is(config: Path) -> None:
 
 
 # The page of formats
-
-
-def test_the_page_of_formats_shows_what_is_read_of_the_real_logs_today() -> None:
-    assert formats.real_logs().is_dir()
-    shown = formats.PAGE.read_text(encoding="utf-8")
-
-    assert formats.page(shown) == shown
-
-
-def test_every_real_log_of_a_trainer_is_read() -> None:
-    rows = [line for line in formats.table().splitlines()[2:] if ".prom" not in line]
-
-    assert len(rows) > 50
-    assert all(int(row.split("|")[5]) >= 10 for row in rows)
 
 
 def told_keys(what: str) -> list[str]:

@@ -23,14 +23,30 @@ def program(folder: Path, name: str, says: str) -> Path:
     return path
 
 
-@pytest.fixture(name="machine")
-def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without apt or a network, on which `bin` is the whole PATH and nothing is cached."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def bare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nothing cached, no release to be reached, and no program named by a variable."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     monkeypatch.setenv("STEPWATCH_RELEASES", "http://127.0.0.1:9")
     monkeypatch.setattr(releases, "_silent", {})
     for wanted in programs.WANTED.values():
         monkeypatch.delenv(wanted.variable, raising=False)
+
+
+def without_ours(folder: Path) -> Path:
+    """Fill a folder with links to this machine's programs, but for those that it is to find nowhere."""
+    folder.mkdir()
+    ours = {name for wanted in programs.WANTED.values() for name in wanted.names}
+    for place in map(Path, os.defpath.split(os.pathsep)):
+        for program in place.glob("*"):
+            if program.name not in ours and not (link := folder / program.name).is_symlink():
+                link.symlink_to(program)
+    return folder
+
+
+@pytest.fixture(name="machine")
+def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without apt or a network, on which `bin` is the whole PATH and nothing is cached."""
+    bare(tmp_path, monkeypatch)
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     return tmp_path
@@ -138,10 +154,8 @@ def test_the_distribution_s_package_is_unpacked_and_not_installed(
 ) -> None:
     if not shutil.which("apt-get"):
         unavailable("the distribution has no apt-get")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setenv("STEPWATCH_RELEASES", "http://127.0.0.1:9")
-    monkeypatch.setattr(releases, "_silent", {})
+    bare(tmp_path, monkeypatch)
+    monkeypatch.setenv("PATH", str(without_ours(tmp_path / "bin")))
 
     server, said = obtained("prometheus")
 

@@ -6,10 +6,10 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import yaml
 from stepwatch.environment import CHECKOUT
 from tests.real import free_port
 from tests.real.docker import Client
+from tests.real.waiting import eventually
 
 PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 
@@ -89,17 +90,15 @@ class Checkout:
         return {(alert["labels"]["alertname"], alert["labels"].get("run", "")) for alert in alerts}
 
 
-def until(condition: Callable[[], object], timeout: float, what: str) -> float:
-    """Wait for a condition; return how many seconds it took."""
-    begun = time.monotonic()
-    while True:
-        try:
-            if condition():
-                return time.monotonic() - begun
-        except OSError:  # a part that is just starting again
-            pass
-        assert time.monotonic() - begun < timeout, f"not within {timeout} s: {what}"
-        time.sleep(0.5)
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for a condition."""
+
+    def holds() -> object:
+        with suppress(OSError):  # a part that is just starting again
+            return condition()
+        return False
+
+    eventually(holds, pause=0.5, seen=lambda: what)
 
 
 def _copy(folder: Path) -> None:

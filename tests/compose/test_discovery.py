@@ -87,7 +87,7 @@ def found(stack: Checkout) -> set[tuple[str, str]]:
 
 
 def test_rays_folder_is_not_made_by_docker(stack):
-    until(lambda: found(stack) == set(), 30, "an answer")
+    until(lambda: found(stack) == set(), "an answer")
     assert not stack.ray.exists()
     assert stack.ray.parent.exists()
 
@@ -96,12 +96,12 @@ def test_servers_are_found_once_ray_has_started_and_after_its_folder_was_made_an
     first, second = engines
     session(stack, 1, [first, "127.0.0.1:9"], [second])
     here = ("host.docker.internal:9", "rollout")
-    until(lambda: found(stack) == {(first, "rollout"), (second, "ray"), here}, 40, "both servers")
-    until(lambda: _up(stack) == {first, second}, 60, "both scraped")
+    until(lambda: found(stack) == {(first, "rollout"), (second, "ray"), here}, "both servers")
+    until(lambda: _up(stack) == {first, second}, "both scraped")
 
     shutil.rmtree(stack.ray)
     session(stack, 2, [second], [])
-    until(lambda: (second, "rollout") in found(stack), 40, "the server of the new session")
+    until(lambda: (second, "rollout") in found(stack), "the server of the new session")
 
 
 def test_a_line_of_a_log_gives_the_server_its_run(stack, engines):
@@ -110,7 +110,6 @@ def test_a_line_of_a_log_gives_the_server_its_run(stack, engines):
 
     until(
         lambda: {each["metric"].get("run") for each in stack.query('up{role="rollout"} == 1')} >= {"ppo"},
-        60,
         "run",
     )
 
@@ -119,12 +118,12 @@ def test_what_registers_at_the_published_port_outlives_the_container(stack, dock
     with beside(docker, {"trainer": TRAINER, "server": ENGINE}) as (trainer, server):
         register(stack, "trainer_metrics", trainer)
         register(stack, "vllm", server)
-        until(lambda: server in _up(stack), 60, "the server in Prometheus")
-        until(lambda: stack.query('rl_reward{run="maths/grpo"} == 0.4'), 60, "the trainer's run")
+        until(lambda: server in _up(stack), "the server in Prometheus")
+        until(lambda: stack.query('rl_reward{run="maths/grpo"} == 0.4'), "the trainer's run")
 
         stack.compose("restart", "--timeout=5", "exporter")
-        until(lambda: (server, "rollout") in found(stack), 60, "the server after the restart")
-        until(lambda: stack.query('rl_run_state{run="maths/grpo",state="running"} == 1'), 60, "the run")
+        until(lambda: (server, "rollout") in found(stack), "the server after the restart")
+        until(lambda: stack.query('rl_run_state{run="maths/grpo",state="running"} == 1'), "the run")
 
 
 def register(stack: Checkout, job: str, address: str) -> None:

@@ -73,17 +73,17 @@ def _up(demo) -> set[tuple[str, str]]:
 
 
 def test_every_target_is_up_and_the_runs_and_the_machine_are_read(demo):
-    until(lambda: _up(demo) == TARGETS, 60, "all targets up")
+    until(lambda: _up(demo) == TARGETS, "all targets up")
     assert not demo.query("up == 0")
-    until(lambda: {each["metric"]["run"] for each in demo.query("rl_step")} == RUNS, 30, "the demo's runs")
+    until(lambda: {each["metric"]["run"] for each in demo.query("rl_step")} == RUNS, "the demo's runs")
     assert float(demo.query("node_memory_MemTotal_bytes")[0]["value"][1]) > 2**28
     mounts = {each["metric"]["mountpoint"] for each in demo.query("node_filesystem_size_bytes")}
     assert "/" in mounts
 
 
 def test_the_demo_fires_in_alertmanager_and_at_the_webhook(demo, sink):
-    until(lambda: demo.firing() >= DEMO_ALERTS, 200, f"alerts of the demo: {DEMO_ALERTS}")
-    until(lambda: set(sink.alerts("firing")) >= DEMO_ALERTS, 60, "messages of the demo's alerts")
+    until(lambda: demo.firing() >= DEMO_ALERTS, f"alerts of the demo: {DEMO_ALERTS}")
+    until(lambda: set(sink.alerts("firing")) >= DEMO_ALERTS, "messages of the demo's alerts")
     assert not [name for name, run in demo.firing() if run == "demo/healthy"]
 
 
@@ -121,8 +121,8 @@ def test_a_killed_container_comes_back_and_no_alert_is_lost(demo, sink, service)
             and now["State"]["Health"]["Status"] == "healthy"
         )
 
-    until(back, 90, f"{service} back")
-    until(lambda: demo.firing() >= DEMO_ALERTS, 90, "all alerts are there again")
+    until(back, f"{service} back")
+    until(lambda: demo.firing() >= DEMO_ALERTS, "all alerts are there again")
     assert not set(sink.alerts("resolved")) & DEMO_ALERTS
 
 
@@ -185,8 +185,8 @@ def test_a_config_edit_and_generate_take_effect_without_a_restart(demo):
 
     receivers = [each["name"] for each in demo.page("alertmanager", "/api/v2/receivers")]
     assert "renamed" in receivers
-    until(lambda: "1.25" in _rule(demo, "KLExplosion"), 30, "the new limit in Prometheus")
-    until(lambda: "starting again" in demo.compose("logs", "exporter"), 30, "the exporter's new silence")
+    until(lambda: "1.25" in _rule(demo, "KLExplosion"), "the new limit in Prometheus")
+    until(lambda: "starting again" in demo.compose("logs", "exporter"), "the exporter's new silence")
     assert _started(demo) == before
     assert demo.stepwatch("status").returncode == 0
 
@@ -225,19 +225,19 @@ def test_generated_files_belong_to_the_owner_of_the_checkout(demo):
 def test_the_demo_starts_over(demo):
     # GPUXid tells of the last hour, and after a reset the simulated cards are the same.
     runs = {(name, run) for name, run in DEMO_ALERTS if run}
-    until(lambda: demo.firing() & runs, 180, "alerts of the demo's runs")
+    until(lambda: demo.firing() & runs, "alerts of the demo's runs")
     done = demo.stepwatch("demo-reset")
     assert done.returncode == 0, done.stdout + done.stderr
-    until(lambda: not demo.firing() & runs, 30, "the alerts of the demo's runs are over")
+    until(lambda: not demo.firing() & runs, "the alerts of the demo's runs are over")
     again = ("KLExplosion", "demo/kl-explodes")
-    until(lambda: again in demo.firing(), 180, "they come again")
+    until(lambda: again in demo.firing(), "they come again")
 
 
 def test_without_the_demo_its_containers_go(demo):
     done = demo.stepwatch("up")
     assert done.returncode == 0, done.stdout + done.stderr
     assert demo.containers().keys() == SERVICES - {"demo", "demo-gpu"}
-    until(lambda: not demo.query("rl_step"), 60, f"the demo's runs are gone, after {done.stdout}")
+    until(lambda: not demo.query("rl_step"), f"the demo's runs are gone, after {done.stdout}")
     assert not demo.firing() & {(name, run) for name, run in DEMO_ALERTS if run}
     done = demo.stepwatch("demo-reset")
     assert done.returncode == 1

@@ -17,7 +17,7 @@ from exporter.runs import signals
 from exporter.runs.contract import JUDGED
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
 from exporter.runs.sources import recognise
-from tests.real.waiting import eventually
+from tests.real.waiting import HANG_SECONDS, eventually
 
 ROOT = Path(__file__).parents[2]
 NOT_OF_VERL = {"reward_std", "zero_std_ratio", "kl_sequence", "kl_teacher", "engine_prob_error"}
@@ -136,7 +136,7 @@ def test_a_signal_ends_it_at_once_and_takes_the_logs_along(tmp_path: Path, numbe
         assert "another day" not in (tmp_path / "demo" / "healthy.log").read_text()
 
         process.send_signal(number)
-        said, problems = process.communicate(timeout=20)
+        said, problems = process.communicate(timeout=HANG_SECONDS)
 
     assert (process.returncode, problems) == (0, "")
     assert said == f"4 simulated runs write to {tmp_path}/demo\n"
@@ -153,7 +153,7 @@ def test_a_signal_ends_it_at_once_and_takes_the_logs_along(tmp_path: Path, numbe
 )
 def test_a_wrong_flag_is_refused_with_what_was_expected(tmp_path: Path, words: list[str], says: str) -> None:
     with demo("--path", tmp_path, *words) as process:
-        assert says in process.communicate(timeout=20)[1]
+        assert says in process.communicate(timeout=HANG_SECONDS)[1]
     assert process.returncode == 2
 
 
@@ -161,7 +161,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with demo("--path", tmp_path / "file") as process:
-        problems = process.communicate(timeout=20)[1]
+        problems = process.communicate(timeout=HANG_SECONDS)[1]
 
     assert process.returncode == 2
     assert problems.startswith(f"--path: {tmp_path}/file/demo: Not a directory. Expected: ")

@@ -83,7 +83,7 @@ def test_a_container_in_a_network_of_prometheus_is_scraped_as_its_labels_say(
     assert (done.returncode, done.stderr) == (0, "")
     assert "vllm-0: vllm, at 10.214." in done.stdout
     assert f"2 targets in {file(checkout)}." in done.stdout
-    until(lambda: len(scraped(checkout)) == 2, 30, "both are scraped")
+    until(lambda: len(scraped(checkout)) == 2, "both are scraped")
     assert scraped(checkout) == {
         "vllm-0": {"__name__": "up", "job": "vllm", "instance": "vllm-0:9100", "role": "rollout"},
         "plain": {"__name__": "up", "job": "docker", "instance": "plain:9100", "role": "other"},
@@ -109,13 +109,13 @@ def test_one_that_is_out_of_reach_is_told_of_by_name_and_its_cure_works(
     assert told.keys() == {"apart", "closed", "alone"}
     assert "in none of the networks of Prometheus (stepwatch_default), and port 9100 is not" in told["apart"]
     assert "port 9100 is published for this machine itself only" in told["closed"]
-    until(lambda: scraped(checkout).keys() == {"near"}, 30, "the others go on")
+    until(lambda: scraped(checkout).keys() == {"near"}, "the others go on")
 
     cure = re.search("`docker (network connect [^`]+)`", told["closed"])
     assert cure
     docker.docker(*cure[1].split())
     discover(checkout)
-    until(lambda: scraped(checkout).keys() == {"near", "closed"}, 30, "the cure works")
+    until(lambda: scraped(checkout).keys() == {"near", "closed"}, "the cure works")
 
 
 def test_ports_of_the_machine_and_networks_of_others_lead_to_a_container_too(
@@ -132,7 +132,7 @@ def test_ports_of_the_machine_and_networks_of_others_lead_to_a_container_too(
     assert (done.returncode, done.stderr) == (0, "")
     assert f"published: docker, at {BRIDGE}:{port}/metrics" in done.stdout
     assert f"on-host: docker, at host.docker.internal:{own}/metrics" in done.stdout
-    until(lambda: scraped(checkout).keys() == {"published", "on-host", "beside"}, 30, "all three are scraped")
+    until(lambda: scraped(checkout).keys() == {"published", "on-host", "beside"}, "all three are scraped")
 
 
 def test_each_wrong_label_is_told_of_by_container_and_the_others_go_on(
@@ -166,11 +166,11 @@ def test_a_stopped_container_leaves_and_generating_leaves_the_file_alone(
     start("stays", NETWORK, scrape="9100")
     start("goes", NETWORK, scrape="9100")
     discover(checkout)
-    until(lambda: scraped(checkout).keys() == {"stays", "goes"}, 30, "both are scraped")
+    until(lambda: scraped(checkout).keys() == {"stays", "goes"}, "both are scraped")
 
     docker.docker("stop", "--time=0", "goes")
     discover(checkout)
-    until(lambda: scraped(checkout).keys() == {"stays"}, 30, "the stopped one has left")
+    until(lambda: scraped(checkout).keys() == {"stays"}, "the stopped one has left")
 
     before = file(checkout).read_bytes()
     assert checkout.run(sys.executable, "generate.py").returncode == 0

@@ -44,7 +44,7 @@ def test_containers_are_scraped_at_their_own_address_or_a_port_of_this_machine(
         "Cure: start it with -p 127.0.0.1:9100:9100.\n"
     )
     assert f"published: vllm, at 127.0.0.1:{port}/metrics, role rollout" in done.stdout
-    eventually(lambda: _scraped(installation) == {("docker", "bridged:9100"), ("vllm", "published:9100")}, 30)
+    eventually(lambda: _scraped(installation) == {("docker", "bridged:9100"), ("vllm", "published:9100")})
 
     file = installation.state / "discovered/docker.json"
     before = file.read_bytes()

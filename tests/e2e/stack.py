@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -24,11 +23,9 @@ from stepwatch.native.part import Part
 from stepwatch.native.state import State
 from stepwatch.programs import Program
 from tests.real import Server, Tool, WebhookSink, alertmanager, free_port, prometheus, query
+from tests.real.waiting import LIMIT, counted, eventually
 
 ROOT = Path(__file__).parents[2]
-REAL_RUNS = Path(os.environ.get("STEPWATCH_TEST_RUNS", ROOT.parent / "shared" / "runs"))
-CONSOLE = REAL_RUNS / "verl_console"
-
 PARTS = ("exporter", "prometheus", "alertmanager")
 
 PAIRS = [("2.42", "0.25"), ("3.13", "0.31")]
@@ -54,6 +51,8 @@ class Stack:
         stack = native.Stack(self.config, ROOT, folder, State(folder / "state"), self.runs)
         self.parts = {part.name: part for part in stack.parts(*_programs(*versions))}
         self.exporter, self.prometheus, self.alertmanager = (server(self.parts[name]) for name in PARTS)
+        page = f"http://{self.config.address('prometheus')}/metrics"
+        self.evaluations = counted("evaluations", page, "prometheus_rule_group_iterations_total", "rl.yml;rl")
         self._open = ExitStack()
 
     def _configure(self, settings: dict[str, Any]) -> Config:
@@ -86,18 +85,29 @@ class Stack:
             if alert["labels"].get("run") == run and alert["status"] == status
         ]
 
-    def wait_sent(self, run: str, names: set[str], timeout: float) -> dict[str, Any]:
+    def wait_until(self, fact: Callable[[], object], limit: float = LIMIT) -> None:
+        """Wait for a fact no longer than so many evaluations of the rules about runs."""
+        eventually(fact, self.evaluations, limit, pause=0.5, seen=self._seen)
+
+    def wait_sent(self, run: str, names: set[str]) -> dict[str, Any]:
         """The first alert of one of these names about the run that reaches the webhook."""
 
-        def fits(alert: dict[str, Any]) -> bool:
-            return alert["labels"].get("run") == run and alert["labels"]["alertname"] in names
+        def fitting() -> Iterator[dict[str, Any]]:
+            alerts = (alert for message in list(self.sink.received) for alert in message.alerts)
+            about = (alert for alert in alerts if alert["labels"].get("run") == run)
+            return (alert for alert in about if alert["labels"]["alertname"] in names)
 
-        message = self.sink.wait_for(lambda received: any(map(fits, received.alerts)), timeout)
-        return next(filter(fits, message.alerts))
+        self.wait_until(lambda: any(fitting()))
+        return next(fitting())
 
-    def wait_step(self, run: str, step: int, timeout: float = 60) -> None:
+    def wait_step(self, run: str, step: int) -> None:
         """Wait until Prometheus knows that the run has come that far."""
-        wait_until(lambda: bool(self.query(f'rl_step{{run="{run}"}} >= {step}')), timeout)
+        self.wait_until(lambda: bool(self.query(f'rl_step{{run="{run}"}} >= {step}')))
+
+    def _seen(self) -> str:
+        """What a wait that failed shows."""
+        steps = {each["metric"]["run"]: each["value"][1] for each in self.query("rl_step")}
+        return f"steps {steps}, alerts {sorted(self.firing())}, messages {self.sink.summary()}"
 
     def __enter__(self) -> Self:
         for part in (self.sink, self.alertmanager, self.exporter, self.prometheus):
@@ -125,11 +135,3 @@ def server(part: Part) -> Server:
     assert part.web, f"{part.name} has no pages"
     ready = part.web.page(part.web.ready)
     return Server(part.command, ready, env={**os.environ, **part.environment}, cwd=ROOT)
-
-
-def wait_until(condition: Callable[[], bool], timeout: float) -> None:
-    """Wait for a condition, asked twice a second."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"did not happen within {timeout} s"
-        time.sleep(0.5)

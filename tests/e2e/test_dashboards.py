@@ -1,4 +1,4 @@
-"""Every query of both dashboards finds data once real logs have been replayed through the stack."""
+"""Every query of both dashboards finds data once trainers' logs have been replayed through the stack."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from stepwatch.mark import mark
-from tests.e2e.stack import CONSOLE, PAIRS, Stack, wait_until
-from tests.e2e.test_delivery import HEALTHY, PAGES, SICK, WITH_TOTAL
+from tests.e2e.stack import PAIRS, Stack
+from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing
+from tests.exporter.lines import append, verl_json
 from tests.grafana.queries import dashboard_queries
+from tests.own_logs import HEALTHY, RESUMED, SICK, TRUNCATED
+from tests.real.waiting import let_pass
 
 pytestmark = pytest.mark.e2e
 
-LOGS = {
-    "sick": SICK,
-    "critic": HEALTHY,
-    "total": WITH_TOTAL,
-    "truncated": CONSOLE / "opd_yeu8r64c_length_runaway_reward_collapse.log",
-}
-RUNS = (*LOGS, "scoped")
+LOGS = {"sick": SICK, "critic": HEALTHY, "total": RESUMED, "truncated": TRUNCATED}
+RUNS = (*LOGS, "scoped", "workers")
 GPUS = b"""gpu_utilization_ratio{gpu="0"} 0.9
 gpu_memory_used_bytes{gpu="0"} 6e10
 gpu_memory_total_bytes{gpu="0"} 8e10
@@ -60,6 +58,15 @@ def write_scoped(path):
             file.write(json.dumps(record) + "\n")
 
 
+def write_workers(path):
+    """What verl's workers measure on GPUs, and many validations."""
+    for step in range(60):
+        values = {"critic/score/mean": 0.3 + 0.005 * step, "actor/grad_norm": 1 + step % 7 / 10}
+        values |= {"perf/mfu/actor": 0.4, "perf/max_memory_allocated_gb": 60.0}
+        values |= {"perf/max_memory_reserved_gb": 70.0, "val-core/gsm8k/reward/mean@1": 0.2 + step % 5 / 50}
+        append(path, verl_json(step, values))
+
+
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda versions: "prometheus-" + versions[0])
 def stack(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stack")
@@ -70,12 +77,13 @@ def stack(request, tmp_path_factory):
         for run, log in LOGS.items():
             opened.enter_context(writing(log, stack.runs / f"{run}.log", "--rate", "10", "--stay"))
         write_scoped(stack.runs / "scoped.jsonl")
-        stack.wait_sent("sick", PAGES, timeout=90)
+        write_workers(stack.runs / "workers.jsonl")
+        stack.wait_sent("sick", PAGES)
         for run in RUNS:
             stack.wait_step(run, 55)
-        wait_until(lambda: bool(stack.query("gpu_utilization_ratio")), 30)
+        stack.wait_until(lambda: stack.query("gpu_utilization_ratio"))
         mark(folder / "config.yaml", "scoped", "new data", print)
-        time.sleep(10)
+        let_pass(2, stack.evaluations)
         yield stack
 
 

@@ -1,21 +1,20 @@
-"""A real log goes in, the right message comes out of the webhook; or none does."""
+"""A trainer's log goes in, the right message comes out of the webhook; or none does."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 
 from stepwatch.firing import firing
-from tests.e2e.stack import CONSOLE, PAIRS, Stack
+from tests.e2e.stack import PAIRS, Stack
 from tests.e2e.writer import writing
+from tests.own_logs import HEALTHY, RESUMED, SICK
+from tests.real.waiting import eventually, let_pass
 
 pytestmark = pytest.mark.e2e
 
-SICK = CONSOLE / "opd_gjvwlq13_length_and_reward_collapse.log"
-HEALTHY = CONSOLE / "verl_ppo_gsm8k_qwen2.5-0.5b_resp512.log"
-WITH_TOTAL = CONSOLE / "searchr1_grpo_part2_resumed_steps101-300.log"
 PAGES = {"RewardCollapse", "KLExplosion"}
+LAST = 100
+"""Step of the healthy run."""
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda versions: "prometheus-" + versions[0])
@@ -26,8 +25,8 @@ def stack(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def healthy(stack):
-    """Runs beside all other tests of its stack: 435 steps take a while."""
-    with writing(HEALTHY, stack.runs / "healthy.log", "--rate", "8") as process:
+    """Runs beside all other tests of its stack."""
+    with writing(HEALTHY, stack.runs / "healthy.log", "--rate", "2") as process:
         yield process
 
 
@@ -38,7 +37,7 @@ def test_a_sick_run_delivers_its_critical_alert_with_its_name_step_and_values(st
     target = stack.runs / f"{run}.{'jsonl' if options else 'log'}"
 
     with writing(SICK, target, "--stay", *options):
-        alert = stack.wait_sent(run, PAGES, timeout=90)
+        alert = stack.wait_sent(run, PAGES)
 
     assert alert["labels"]["severity"] == "critical"
     said = alert["annotations"]["description"]
@@ -58,10 +57,11 @@ def test_a_killed_writer_brings_the_alert_of_the_contract_and_nothing_resolves_b
     run = f"killed-{form}"
     target = stack.runs / f"{run}.{'jsonl' if options else 'log'}"
 
-    with writing(WITH_TOTAL, target, "--rate", "5", *options) as process:
-        stack.wait_step(run, 140)
+    # as far as step 60 of the second start
+    with writing(RESUMED, target, "--steps", "75", "--stay", *options) as process:
+        stack.wait_step(run, 60)
         process.kill()
-        alert = stack.wait_sent(run, {expected}, timeout=60)
+        alert = stack.wait_sent(run, {expected})
 
     assert alert["labels"]["severity"] == ("warning" if expected == "RunStopped" else "critical")
     assert stack.sent(run, "resolved") == []
@@ -70,22 +70,19 @@ def test_a_killed_writer_brings_the_alert_of_the_contract_and_nothing_resolves_b
 def test_a_sick_run_whose_writer_is_killed_resolves_nothing(stack, healthy):
     run = "sick-killed"
     with writing(SICK, stack.runs / f"{run}.log", "--stay") as process:
-        stack.wait_sent(run, PAGES, timeout=90)
+        stack.wait_sent(run, PAGES)
         process.kill()
-        stack.wait_sent(run, {"RunStopped"}, timeout=90)
+        stack.wait_sent(run, {"RunStopped"})
 
     assert stack.sent(run, "resolved") == []
 
 
 def test_a_healthy_run_that_ends_with_its_end_mark_sends_nothing(stack, healthy):
-    healthy.wait(180)
-    stack.wait_step("healthy", 434)
-    finished = 'rl_run_state{run="healthy",state="finished"} == 1'
-    deadline = time.monotonic() + 30
-    while not stack.query(finished) and time.monotonic() < deadline:
-        time.sleep(1)
-    time.sleep(30)
+    eventually(lambda: healthy.poll() is not None)
+    stack.wait_step("healthy", LAST)
+    stack.wait_until(lambda: stack.query('rl_run_state{run="healthy",state="finished"} == 1'))
+    let_pass(6, stack.evaluations)
 
-    assert stack.query(finished)
+    assert stack.query('rl_run_state{run="healthy",state="finished"} == 1')
     assert stack.sent("healthy") == []
     assert stack.sent("") == []

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ from exporter.runs.holders import Holders
 from exporter.runs.run import Options
 from exporter.runs.watch import Settings, Watch
 from tests.exporter.scrape import Scrape
-from tests.lacking import lacking
 
 settings.register_profile(
     "stepwatch",
@@ -95,12 +93,3 @@ def _folder(tmp_path: Path) -> Path:
 def _watched(clock: Clock, folder: Path) -> Callable[..., Watched]:
     """Make a watch over the folder; keyword arguments are settings."""
     return lambda **more: Watched(clock, folder, **more)
-
-
-@pytest.fixture(name="real_logs", scope="session")
-def _real_logs() -> Path:
-    default = Path(__file__).parents[3] / "shared" / "runs"
-    folder = Path(os.environ.get("STEPWATCH_TEST_RUNS", default))
-    if not folder.is_dir():
-        lacking(f"real logs: no folder {folder}; STEPWATCH_TEST_RUNS may name another")
-    return folder

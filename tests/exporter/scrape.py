@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from subprocess import Popen
+
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.real.waiting import Work, eventually
 
 Labels = frozenset[tuple[str, str]]
 
@@ -52,3 +57,27 @@ class Scrape:
             for key, value in self.samples.items()
             if ("run", run) in key[1] and "timestamp" not in key[0] and "interval" not in key[0]
         }
+
+
+MOST_SCRAPES = 3000
+"""Some minutes of an idle machine, and more of a busy one."""
+
+
+def until(scrape: Callable[[], Scrape], true: Callable[[Scrape], object], process: Popen[str]) -> Scrape:
+    """Scrape an exporter until it is true; fails after very many scrapes, or when its process ends."""
+    scrapes = 0
+    found = Scrape(b"")
+
+    def is_true() -> object:
+        nonlocal scrapes, found
+        assert process.poll() is None, process.communicate()
+        scrapes, found = scrapes + 1, scrape()
+        return true(found)
+
+    eventually(
+        is_true,
+        Work("scrapes", lambda: scrapes),
+        MOST_SCRAPES,
+        seen=lambda: found.text or "it does not answer",
+    )
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from exporter.runs.views import View
 from tests.exporter.conftest import Watched
 from tests.exporter.lines import KEYS, append, console, measured
 from tests.exporter.scrape import Scrape
-from tests.real import prometheus
 
 Watching = Callable[..., Watched]
 
@@ -202,35 +200,3 @@ def test_a_run_that_did_not_change_is_not_rendered_again() -> None:
     shown, cached = view(), RunText()
 
     assert cached.chunks(shown, 1000.0) is cached.chunks(shown, 2000.0)
-
-
-# real logs
-
-
-def test_the_page_of_all_real_logs_parses(real_logs: Path, watched: Watching) -> None:
-    folders = tuple(str(path) for path in real_logs.iterdir() if path.is_dir())
-    found = watched(paths=folders, forget_after=1e12).look()
-    files = [path for folder in folders for path in Path(folder).iterdir()]
-    no_log = [path for path in files if path.suffix == ".prom"]
-    of_one_folder = [path for path in files if "tfevents" in path.name]
-
-    assert found.value("stepwatch_files", kind="text") == len(no_log)
-    assert found.value("stepwatch_files", kind="log") == len(files) - len(no_log) - len(of_one_folder) + 1
-    assert len(found.runs()) + (found.value("stepwatch_dormant_runs") or 0) >= len(files) - len(no_log)
-
-
-def test_promtool_finds_nothing_wrong_with_the_page(real_logs: Path, folder: Path, watched: Watching) -> None:
-    for log in (real_logs / "verl_console").glob("*.log"):
-        (folder / log.name).write_bytes(log.read_bytes())
-    pages = watched()
-    pages.look()
-    for log in folder.glob("*.log"):
-        append(log, "\n", console(1000, measured(1000)))
-    found = pages.look(1.0)
-
-    assert len(found.runs()) == 16
-    for tool in (prometheus("2.42"), prometheus("3.13")):
-        done = subprocess.run(
-            [tool.tool, "check", "metrics"], input=found.text, capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), tool.version

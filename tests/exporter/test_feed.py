@@ -23,6 +23,7 @@ from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.scrape import Scrape
 from tests.exporter.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
 from tests.real import free_port
+from tests.real.waiting import eventually
 
 Start = Callable[..., Exporter]
 LABELS = ("project", "experiment_name")
@@ -100,7 +101,7 @@ def test_each_step_of_a_page_is_a_record_with_its_signals(
     exporter.until(lambda found: found.value("stepwatch_target_up") == 1)
     for step in range(1, 6):
         trainer.makes(1, reward=step / 10)
-        found = exporter.until(at(trainer.run, step), seconds=5)
+        found = exporter.until(at(trainer.run, step))
         assert found.value("rl_reward", run=trainer.run) == pytest.approx(step / 10)
         assert found.value("rl_kl", run=trainer.run) == pytest.approx(step / 1000)
 
@@ -159,7 +160,7 @@ def test_a_page_that_dies_stops_its_run_and_goes_on_after_the_next_start(
     trainer.ends()
     found = exporter.until(lambda found: found.value("stepwatch_target_up") == 0)
     assert found.state(trainer.run) == "running"
-    found = exporter.until(lambda found: found.state(trainer.run) == "stopped", seconds=50)
+    found = exporter.until(lambda found: found.state(trainer.run) == "stopped")
     assert found.value("rl_run_writer_present", run=trainer.run) == 0
     assert (found.value("stepwatch_target_errors_total") or 0) >= 1
     assert (found.value("stepwatch_target_answered_timestamp_seconds") or 0) < time.time() - 30
@@ -168,7 +169,7 @@ def test_a_page_that_dies_stops_its_run_and_goes_on_after_the_next_start(
 
     trainer.begins()
     trainer.makes(6)
-    found = exporter.until(lambda found: found.state(trainer.run) == "running", seconds=30)
+    found = exporter.until(lambda found: found.state(trainer.run) == "running")
     assert found.value("rl_step", run=trainer.run) == 6
     assert found.value("rl_resumes_total", run=trainer.run) == 0
     code, _, errors = exporter.end()
@@ -264,7 +265,7 @@ def test_the_next_job_on_the_same_page_is_another_run_and_the_old_one_is_gone(
     trainer.begins()
     trainer.insight.labels("maths", "sft").set(0.1)
 
-    found = exporter.until(lambda found: found.state("maths/ppo") == "stopped", seconds=50)
+    found = exporter.until(lambda found: found.state("maths/ppo") == "stopped")
     assert found.state("maths/sft") == "running"
 
 
@@ -291,13 +292,6 @@ class Told:
         return [Record(self.polls, {"reward": self.polls / 7}, run="ppo")] if self.polls < 4 else []
 
 
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 class Renamed:
     """A trainer whose run has another name at each poll."""
 
@@ -321,7 +315,7 @@ def test_names_that_change_for_ever_fill_no_memory(monkeypatch: pytest.MonkeyPat
     target = Renamed()
     feed = Feed(target, 0.01, Options(), StateFolder(None), Lock())
     feed.start()
-    wait_for(lambda: target.polls > 6)
+    eventually(lambda: target.polls > 6)
     feed.poller.stop()
 
     assert feed.roster.runs.keys() == feed._presence._told.keys() == {"1", "2", "3"}
@@ -343,9 +337,9 @@ def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
     target = Told(is_trainer=is_trainer)
     feed = Feed(target, 0.01, Options(), StateFolder(None), Lock())
     feed.start()
-    wait_for(lambda: target.polls > 4)
+    eventually(lambda: target.polls > 4)
     target.failing = failing
-    wait_for(lambda: not failing or feed.poller.problem is not None)
+    eventually(lambda: not failing or feed.poller.problem is not None)
     feed.poller.stop()
     ((name, run),) = feed.roster.runs.items()
     judge, now = Judge(Silence(), 12 * 3600.0), time.monotonic()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
-from exporter.runs.signals import Reading
 from exporter.runs.sources.flat_jsonl import FlatJsonl
 
 
@@ -169,38 +167,6 @@ def test_random_json_never_raises_anything_else(inside: str) -> None:
 
 
 # real logs
-
-REAL = {
-    "countdown": ("mean_reward", "avg_gen_tokens"),
-    "skyrl": ("reward/total", None),
-    "tinker": ("reward/mean", None),
-}
-"""Starts of the names of the logs, with the keys that hold reward and length there."""
-
-
-def test_real_logs_are_read_to_the_last_line(real_logs: Path) -> None:
-    logs = sorted((real_logs / "jsonl").glob("*.jsonl"))
-    assert len(logs) == 4
-
-    for log in logs:
-        written = [json.loads(line) for line in log.read_text().splitlines()]
-        found = records(*log.read_bytes().split(b"\n"))
-        reward, length = next(keys for start, keys in REAL.items() if log.name.startswith(start))
-        reading = Reading("")
-
-        assert [record.step for record in found] == [line["step"] for line in written]
-        assert [record.time for record in found] == [line.get("timestamp") for line in written]
-        for record, line in zip(found, written, strict=True):
-            signals = reading.signals(record.values)
-            assert signals["reward"] == line[reward]
-            assert signals.get("response_length") == line.get(length)
-
-
-def test_a_count_of_truncated_responses_becomes_a_share(real_logs: Path) -> None:
-    (log,) = (real_logs / "jsonl").glob("countdown*.jsonl")
-    (first, *_) = records(*log.read_bytes().split(b"\n"))
-
-    assert Reading("").signals(first.values)["truncated_ratio"] == 5 / 20
 
 
 def test_a_home_made_log_can_say_how_many_steps_there_will_be_and_that_it_is_done() -> None:

@@ -44,7 +44,7 @@ def test_a_log_of_2_gb_is_read_to_its_end_in_bounded_memory(folder: Path, start:
     for number, offset in enumerate((0, GB // 2, GB, 2 * GB)):
         write_at(log, offset, 100 * number + 1, 100 * number + 100)
     exporter = start("--path", folder)
-    found = exporter.until(lambda found: found.value("rl_step", run="a") == 400, seconds=60)
+    found = exporter.until(lambda found: found.value("rl_step", run="a") == 400)
 
     assert found.value("rl_records_total", run="a") == 400
     assert found.value("stepwatch_lines_dropped_total", reason="too_long") == 3

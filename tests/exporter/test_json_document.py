@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.signals import Reading
 from exporter.runs.sources.json_document import JsonDocument, JsonList, TrainerState
+from tests.own_logs import TRL
 
 
 def state(*entries: dict[str, Any], **more: Any) -> bytes:
@@ -181,43 +181,19 @@ def test_random_histories_never_raise(first: list[Any], second: list[Any]) -> No
         assert all(step >= 0 for step in steps(read(source, text)))
 
 
-# real documents
+# a state that TRL wrote for us
 
 
-def independent(path: Path) -> list[dict[str, Any]]:
-    document = json.loads(path.read_text())
-    entries = document if isinstance(document, list) else document["log_history"]
-    return [found for found in entries if "train_runtime" not in found]
+def test_a_trainers_state_is_read_to_its_last_entry_and_tells_the_total() -> None:
+    (path,) = TRL.glob("healthy/*/trainer_state.json")
+    text = path.read_bytes()
+    assert TrainerState.recognises(text)
+    assert not JsonList.recognises(text)
+    events = read(TrainerState(), text)
+    found = [event for event in events if isinstance(event, Record)]
+    logged = [entry for entry in json.loads(text)["log_history"] if "train_runtime" not in entry]
 
-
-def test_real_documents_are_read_to_the_last_entry(real_logs: Path) -> None:
-    paths = [*sorted((real_logs / "trl_state").glob("*.json")), *(real_logs / "jsonl").glob("*.json")]
-    assert len(paths) == 6
-
-    for path in paths:
-        text = path.read_bytes()
-        (source,) = [kind() for kind in (TrainerState, JsonList) if kind.recognises(text)]
-        found = [event for event in read(source, text) if isinstance(event, Record)]
-        expected = independent(path)
-
-        assert isinstance(source, TrainerState) == path.name.endswith("trainer_state.json")
-        assert [record.step for record in found] == [logged["step"] for logged in expected]
-        reading = Reading(source.framework)
-        for record, logged in zip(found, expected, strict=True):
-            reward = logged.get("reward", logged.get("objective/scores", logged.get("reward_mean")))
-            assert reading.signals(record.values).get("reward") == reward, path.name
-
-
-def test_real_states_tell_total_and_end(real_logs: Path) -> None:
-    told = {
-        path.name.partition("_")[0]: [
-            event for event in read(TrainerState(), path.read_bytes()) if not isinstance(event, Record)
-        ]
-        for path in (real_logs / "trl_state").glob("*trainer_state.json")
-    }
-
-    assert told == {
-        "orpo": [TotalSteps(336), Ended("finished")],
-        "wordle": [TotalSteps(400)],
-        "xling": [TotalSteps(100)],
-    }
+    assert [record.step for record in found] == [entry["step"] for entry in logged] == list(range(1, 61))
+    rewards = [Reading("trl").signals(record.values)["reward"] for record in found]
+    assert rewards == [entry["reward"] for entry in logged]
+    assert [event for event in events if not isinstance(event, Record)] == [TotalSteps(60)]

@@ -50,10 +50,10 @@ def test_no_step_is_lost_while_all_of_them_grow_under_a_real_exporter(
 ) -> None:
     log_step(folder, 1)
     exporter = start("--path", folder)
-    exporter.until(lambda found: found.value("stepwatch_runs", state="running") == RUNS, seconds=30)
+    exporter.until(lambda found: found.value("stepwatch_runs", state="running") == RUNS)
     for step in range(2, 16):
         log_step(folder, step)
-    found = exporter.until(lambda found: shown(found.text, "rl_step") == every_run(15), seconds=30)
+    found = exporter.until(lambda found: shown(found.text, "rl_step") == every_run(15))
 
     assert shown(found.text, "rl_records_total") == every_run(15)
     assert shown(found.text, "rl_resumes_total") == every_run(0)

@@ -107,7 +107,7 @@ def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
         experiment.log(run, step, at=recently + 1000 * step, critic__score__mean=step / 8, actor__entropy=0.5)
     server = {"url": experiment.server, "experiments": [experiment.name]}
     exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
-    found = exporter.until(has(shown), seconds=30)
+    found = exporter.until(has(shown))
     assert found.value("rl_run_info", run=shown, source="mlflow", framework="verl") == 1
     assert found.value("rl_records_total", run=shown) == 3
     experiment.log(run, 4, at=int(time.time() * 1000), critic__score__mean=0.75)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,16 +79,6 @@ def test_with_dynamic_sampling_the_reward_is_that_of_all_samples() -> None:
     ((_, values),) = records(header(1, 5), *lines)
 
     assert values == {"train/filtered_reward": 0.5, "train/reward": 0.25}
-
-
-def test_the_sample_without_a_header_is_the_first_step(real_logs: Path) -> None:
-    text = (real_logs / "format_samples.md").read_text()
-    block = text.partition("## NeMo-RL")[2].partition("```\n")[2].partition("```")[0]
-    ((step, values),) = records(*block.splitlines())
-
-    assert step == 1
-    assert len(values) == block.count("•") == 12
-    assert values["timing/train/total_step_time"] == 35.7
 
 
 def test_steps_without_headers_are_counted() -> None:

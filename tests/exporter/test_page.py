@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from exporter.runs.polled.series import SERIES_LIMIT, Found, by_run
 from exporter.runs.polled.web import LIMIT, Answer, PollError
 from exporter.runs.record import Record
 from tests.exporter.speaking import Speaking, says
+from tests.real.waiting import in_time
 
 LABELS = ("project", "experiment_name")
 
@@ -369,7 +369,7 @@ def test_the_worst_page_of_full_size_takes_seconds_not_hours(length: int) -> Non
 
     by_run(text, "run")
 
-    assert time.monotonic() - began < 30
+    assert in_time(time.monotonic() - began, 30)
 
 
 FLOATS = st.floats()
@@ -402,12 +402,3 @@ def test_arbitrary_pages_give_records_or_an_error_and_nothing_else(
                 assert record.step > 0
                 assert record.run
                 assert all(isinstance(value, float) for value in record.values.values())
-
-
-def test_real_logs_are_no_pages(real_logs: Path) -> None:
-    for path in sorted(path for path in real_logs.rglob("*") if path.is_file()):
-        text = path.read_bytes()[:200_000].decode("utf-8", "replace")
-        try:
-            assert by_run(text, "run") == {}, path
-        except ValueError:
-            continue

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,16 +41,6 @@ def test_a_rollout_is_read_whatever_stands_around_it(line: str) -> None:
 
     assert read(line) == [Record(11, values, time=None, stream="rollout")]
     assert Slime.recognises(line.encode())
-
-
-def test_the_real_record_of_the_samples_is_read(real_logs: Path) -> None:
-    text = (real_logs / "format_samples.md").read_text()
-    (line,) = [line for line in text.splitlines() if "- rollout 0: {" in line]
-    (found,) = read(line)
-
-    assert isinstance(found, Record)
-    assert number(found.values["rollout/raw_reward"]) == 0.20833333333333334
-    assert len(found.values) == line.count("'rollout/") == 10
 
 
 def test_two_perf_lines_of_a_step_are_two_streams() -> None:

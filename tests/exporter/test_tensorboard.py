@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,7 @@ from exporter.runs.sources.protobuf import coded, varint
 from exporter.runs.sources.tensorboard import LONGEST_TAG, TAGS, TensorBoard
 from tests.exporter import events
 from tests.exporter.events import event, records, scalar, scalars
-
-REAL = {"grpo_vl_improving": 240, "grpo_vl_entropy_collapse": 490}
-"""Real files by the end of their names, with their last step."""
+from tests.own_logs import EVENT_FILES
 
 VALUES = [0.5, 0.0, -0.0, -1.25e-20, 3e38, math.inf, -math.inf]
 
@@ -48,33 +45,20 @@ def tensor(tag: str, value: TensorProto, metadata: SummaryMetadata | None = None
     return Summary.Value(tag=tag, tensor=value, metadata=metadata)
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_real_files_hold_what_tensorboard_shows(real_logs: Path, name: str) -> None:
-    (path,) = (real_logs / "tfevents").glob(f"*.{name}")
+@pytest.mark.parametrize("path", EVENT_FILES, ids=lambda path: path.name)
+def test_trainers_files_hold_what_tensorboard_shows_in_order(path: Path) -> None:
     shown = EventAccumulator(str(path), {"scalars": 0}).Reload()
 
     found = events.read(path)
 
     same(found, path)
-    assert {tag for record in found for tag in record.values} == set(shown.Tags()["scalars"])
     for tag in shown.Tags()["scalars"]:
         ours = [(record.step, record.values[tag]) for record in found if tag in record.values]
         assert repr(ours) == repr([(point.step, point.value) for point in shown.Scalars(tag)])
-
-
-@pytest.mark.parametrize(("name", "last"), list(REAL.items()))
-def test_the_scalars_of_a_step_are_one_record(real_logs: Path, name: str, last: int) -> None:
-    (path,) = (real_logs / "tfevents").glob(f"*.{name}")
-
-    found = events.read(path)
-
-    assert [record.step for record in found] == list(range(10, last + 1, 10))
+    steps = [record.step for record in found]
+    assert steps == sorted(steps)
+    assert len(set(steps)) >= len(steps) - 1, "a summary at the end may be a record of the last step"
     assert {record.stream for record in found} == {""}
-    assert all("train/reward" in record.values for record in found)
-    began = {
-        step: [time for time, *_ in same] for step, same in groupby(events.told(path), lambda each: each[1])
-    }
-    assert [record.time for record in found] == [times[0] for times in began.values()]
 
 
 def test_pytorchs_writer_is_read(tmp_path: Path) -> None:
@@ -325,9 +309,9 @@ def test_a_time_that_is_none_is_left_out(time: float) -> None:
     assert records([event(1, value, wall_time=time)])[0].time is None
 
 
-def test_the_first_event_of_a_file_is_recognised(real_logs: Path, tmp_path: Path) -> None:
+def test_the_first_event_of_a_file_is_recognised(tmp_path: Path) -> None:
     SummaryWriter(str(tmp_path)).close()
-    paths = [*(real_logs / "tfevents").iterdir(), events.event_file(tmp_path)]
+    paths = [*EVENT_FILES, events.event_file(tmp_path)]
 
     for path in paths:
         first, *others = events.raw(path)

@@ -216,12 +216,6 @@ def test_two_runs_that_differ_are_compared_once(
     assert len(compared) == 8 * 7 / 2
 
 
-def test_no_two_real_runs_are_taken_for_one(real_logs: Path, watched: Watching) -> None:
-    found = watched(paths=(str(real_logs),), forget_after=1e12).look()
-
-    assert found.value("stepwatch_twin_logs") == 0
-
-
 def test_a_trainers_state_and_its_console_are_one_run(folder: Path, watched: Watching) -> None:
     history = [
         {"step": step, "epoch": step / 100, "reward": 0.5 + step / 37, "grad_norm": 1 + step % 9 / 7}

@@ -13,6 +13,7 @@ from exporter.runs.polled import web
 from exporter.runs.polled.web import PollError, RefusedError
 from tests.exporter.speaking import Speaking, says
 from tests.real import free_port
+from tests.real.waiting import in_time
 
 SECRET = {"Authorization": "Bearer s3cret"}
 
@@ -86,7 +87,7 @@ def test_a_server_that_dribbles_is_given_up_at_the_deadline() -> None:
         over.set()
 
     assert text == f"{server.url} gives no answer: it was not complete after 0.5 s."
-    assert took < 2
+    assert in_time(took, 2)
 
 
 def test_a_port_on_which_nobody_listens_is_named() -> None:

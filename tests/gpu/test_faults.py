@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
 from tests.gpu.faults import OTHERS, all_down, lasting, only_3, series, soon, strike
@@ -53,12 +54,12 @@ def test_a_gpu_that_needs_a_new_connection_comes_back_without_a_gap_of_the_other
     driver.tell("gpus=8", "gone=3:15")
     exporter.until(only_3("lost"))
     driver.tell("gpus=8")
-    deadline = time.monotonic() + 15
-    while not all_ok(found := exporter.scrape()):
-        assert only_3("lost")(found), found.text
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
+    def well(found: Scrape) -> bool:
+        assert all_ok(found) or only_3("lost")(found), found.text
+        return all_ok(found)
+
+    found = exporter.until(well)
     assert shown(found) == OTHERS | {3}
     assert (found.value("gpu_exporter_nvml_reinit_total") or 0) >= 1
 

@@ -127,7 +127,7 @@ def test_fields_are_asked_for_once_a_tier(driver: Driver, start: Starting) -> No
     driver.forget_calls()
 
     least = {("GetUtilizationRates", 3): 8, ("GetEccMode", 3): 1}
-    eventually(lambda: driver.calls() >= Counter(least), timeout=60)
+    eventually(lambda: driver.calls() >= Counter(least))
     calls = driver.calls()
     fast, slow = (calls[call] for call in least)
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.gpu.exporter import ROOT, Exporter, all_ok
 from tests.real import free_port
+from tests.real.waiting import HANG_SECONDS
 
 Starting = Callable[..., Exporter]
 
@@ -19,7 +20,7 @@ def refused(*flags: str, **variables: str) -> str:
     """What the exporter says when it does not start."""
     exporter = Exporter(*flags, **variables)
     try:
-        out, errors = exporter.process.communicate(timeout=15)
+        out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
     finally:
         exporter.process.kill()
     assert exporter.process.returncode == 2

@@ -48,14 +48,15 @@ def active(found: Scrape) -> set[str]:
 
 def changed(exporter: Exporter, true: Callable[[Scrape], object]) -> Scrape:
     """Wait for what becomes of GPU 3, while no other one misses a value."""
-    deadline = time.monotonic() + 40
-    while not true(found := exporter.scrape()):
+
+    def is_true(found: Scrape) -> object:
         told = reasons(found)
         assert told.pop(3) in ("ok", "mig_changed")
         assert told == dict.fromkeys(OTHERS, "ok")
         assert shown(found) >= OTHERS, found.text
-        assert time.monotonic() < deadline, found.text
-        time.sleep(0.02)
+        return true(found)
+
+    found = exporter.until(is_true)
     assert all_ok(found)
     return found
 

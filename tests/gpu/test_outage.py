@@ -11,6 +11,7 @@ from exporter.gpu.contract import FRESH
 from exporter.gpu.outage import Outage
 from tests.gpu.driver import LIBRARY, Driver
 from tests.gpu.exporter import QUICK, Exporter, all_ok, nvml, reasons
+from tests.real.waiting import HANG_SECONDS
 
 Starting = Callable[..., Exporter]
 DETACHED = tuple(f"lost={gpu}:999" for gpu in range(8))
@@ -69,7 +70,7 @@ def test_it_ends_with_a_clear_line(
 ) -> None:
     exporter = begun(start)
     driver.tell("gpus=8", *lines)
-    out, errors = exporter.process.communicate(timeout=15)
+    out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
 
     assert exporter.process.returncode == FRESH
     assert errors.startswith(f"No GPU could be read for 1 s ({reason}), though they could before. Ending, ")

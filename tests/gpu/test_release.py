@@ -78,7 +78,7 @@ def test_they_are_taken_back_at_once(exporter: Exporter) -> None:
     assert nvml(exporter.scrape()) == "released"
 
     assert exporter.ask(f"{RELEASE}?seconds=0", "POST") == (200, "The GPUs are read again.\n")
-    exporter.until(all_ok, seconds=5)
+    exporter.until(all_ok)
 
 
 def test_to_take_back_what_was_not_given_changes_nothing(exporter: Exporter) -> None:
@@ -94,7 +94,7 @@ def test_asked_again_it_lasts_as_long_as_said_last(exporter: Exporter) -> None:
     exporter.ask(f"{RELEASE}?seconds=3600", "POST")
     exporter.ask(f"{RELEASE}?seconds=1", "POST")
 
-    exporter.until(all_ok, seconds=5)
+    exporter.until(all_ok)
 
 
 def test_the_signal_does_the_same_for_a_minute(driver: Driver, exporter: Exporter) -> None:

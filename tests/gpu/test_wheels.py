@@ -32,7 +32,7 @@ def test_a_wheel_tells_all_that_the_driver_does(tmp_path: Path, version: str) ->
             )
             for name, branch in BRANCHES.items()
         }
-        told = {name: of(exporter.until(all_ok, 30)) for name, exporter in exporters.items()}
+        told = {name: of(exporter.until(all_ok)) for name, exporter in exporters.items()}
 
     assert told == {name: branch.told for name, branch in BRANCHES.items()}
 

@@ -1,4 +1,4 @@
-"""Real logs: what the exporter makes of its statistics is what a real Prometheus makes of them."""
+"""Trainers' logs: what the exporter makes of its statistics is what a real Prometheus makes of them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,13 @@ from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, render_all
 from stepwatch.panels.dashboard import Panel, Query
 from stepwatch.panels.dashboard import panels as of_dashboard
-from tests.formats import real_logs
 from tests.history.conftest import EVERY_LIMIT, config, panels
 from tests.judge.real_logs import loaded
-from tests.lacking import lacking
+from tests.own_logs import HEALTHY, SICK, TRL, TRUNCATED
 
 pytestmark = pytest.mark.e2e
 
-LOGS = (
-    "verl_console/opd_yeu8r64c_length_runaway_reward_collapse.log",
-    "verl_console/searchr1_grpo_part2_resumed_steps101-300.log",
-    "verl_csv/babyai_sft_grpo_entropy_collapse_2000.csv",
-    "trl_console/trl_grpo_lfgrpo_gradnorm_nan_intermittent.log",
-    "trl_console/hotpotqa_grpo_v1_kl_explosion.log",
-)
+LOGS = (SICK, HEALTHY, TRUNCATED, TRL / "nan.log", TRL / "noisy.log")
 CLOSE = 1e-9
 
 
@@ -43,11 +36,8 @@ def dashboard() -> tuple[Panel, ...]:
 @pytest.fixture(scope="module")
 def backtest(dashboard: tuple[Panel, ...]) -> Iterator[Backtest]:
     """The logs in a real Prometheus, with all that the panels read."""
-    logs = [real_logs() / name for name in LOGS]
-    if not logs[0].exists():
-        lacking(f"real logs: no folder {real_logs()}")
     metrics = frozenset().union(*(panel.metrics for panel in dashboard))
-    with loaded(logs, config(*EVERY_LIMIT), metrics) as found:
+    with loaded(LOGS, config(*EVERY_LIMIT), metrics) as found:
         yield found
 
 
@@ -65,11 +55,11 @@ def told(backtest: Backtest, query: Query, run: Replayed) -> dict[int, float]:
     return {step: times[START + record] for step, record in at.items() if START + record in times}
 
 
-@pytest.mark.parametrize("log", range(len(LOGS)))
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stem)
 def test_limits_and_means_are_those_of_prometheus_at_every_step_that_is_sampled(
-    backtest: Backtest, dashboard: tuple[Panel, ...], log: int
+    backtest: Backtest, dashboard: tuple[Panel, ...], log: Path
 ):
-    run = next(run for run in backtest.runs if run.files[0].endswith(LOGS[log]))
+    run = next(run for run in backtest.runs if run.files[0] == str(log))
     table, compared = history(run).table, 0
 
     for panel, mine in zip(dashboard, panels(*EVERY_LIMIT).of_run(run.run).panels, strict=True):
@@ -91,11 +81,11 @@ def test_limits_and_means_are_those_of_prometheus_at_every_step_that_is_sampled(
     assert compared > 100
 
 
-@pytest.mark.parametrize("log", range(len(LOGS)))
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stem)
 def test_each_point_of_a_curve_is_what_prometheus_has_at_that_step(
-    backtest: Backtest, dashboard: tuple[Panel, ...], log: int
+    backtest: Backtest, dashboard: tuple[Panel, ...], log: Path
 ):
-    run = next(run for run in backtest.runs if run.files[0].endswith(LOGS[log]))
+    run = next(run for run in backtest.runs if run.files[0] == str(log))
     curves, compared = history(run).curves, 0
 
     for panel, mine in zip(dashboard, panels(*EVERY_LIMIT).panels, strict=True):

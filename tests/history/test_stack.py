@@ -14,9 +14,9 @@ from exporter.runs.history.shapes import RunStory
 from exporter.runs.history.story import Story
 from exporter.runs.watch import Settings, Watch
 from tests.e2e.stack import PAIRS, Stack
-from tests.e2e.test_delivery import PAGES, SICK
+from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing
-from tests.real import eventually
+from tests.own_logs import SICK
 
 pytestmark = pytest.mark.e2e
 
@@ -46,7 +46,7 @@ def telling(stack: Stack) -> Iterator[Story]:
         thread.join()
 
 
-def told(story: Story, names: set[str]) -> RunStory:
+def told(stack: Stack, story: Story, names: set[str]) -> RunStory:
     """The story of the sick run, once it has episodes of these alerts."""
 
     def has_them() -> bool:
@@ -57,7 +57,7 @@ def told(story: Story, names: set[str]) -> RunStory:
         begun = {each.name for each in found.episodes if each.first_step < (found.summary.step or 0)}
         return names <= begun
 
-    eventually(has_them, 150)
+    stack.wait_until(has_them)
     found = story.run("ppo/sick")
     assert found is not None
     return found
@@ -72,14 +72,12 @@ def test_alerts_and_their_steps_are_told_also_by_an_exporter_that_was_not_there(
         writing(SICK, stack.runs / "ppo/sick.log", "--rate", "1.5", "--stay"),
     ):
         with telling(stack) as story:
-            stack.wait_sent("ppo/sick", PAGES, timeout=90)
-            eventually(
-                lambda: {("RewardCollapse", "ppo/sick"), ("KLExplosion", "ppo/sick")} <= stack.firing(), 90
-            )
-            first = told(story, PAGES)
+            stack.wait_sent("ppo/sick", PAGES)
+            stack.wait_until(lambda: {(page, "ppo/sick") for page in PAGES} <= stack.firing())
+            first = told(stack, story, PAGES)
             assert story.prometheus == ""
         with telling(stack) as story:
-            again = told(story, PAGES)
+            again = told(stack, story, PAGES)
 
     for found in (first, again):
         by_name = {each.name: each for each in found.episodes}

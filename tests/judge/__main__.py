@@ -17,6 +17,7 @@ from tests.judge import faults, page, real_logs, rlwatch, tutorials
 from tests.judge.delays import Delays, delays
 from tests.judge.labels import Label, labels
 from tests.judge.score import Verdict, score
+from tests.public_logs import NAMED_BY
 
 PAGE = CHECKOUT / "docs" / "alert-quality.md"
 
@@ -25,7 +26,7 @@ def main() -> int:
     """Judge, write the page, tell the scores."""
     logs = labels()
     if not logs:
-        sys.stderr.write("There are no labelled logs. STEPWATCH_TEST_RUNS names their folder.\n")
+        sys.stderr.write(f"There are no labelled logs. Fix: name their folders in {NAMED_BY}.\n")
         return 2
     others = tutorials.METRICS | rlwatch.METRICS | faults.METRICS
     with real_logs.loaded([log.path for log in logs], Config(), others) as backtest:

@@ -8,7 +8,6 @@ from stepwatch.backtest.results import Judged
 from stepwatch.config import Config
 from tests.judge import real_logs
 from tests.judge.labels import labels
-from tests.lacking import lacking
 
 Runs = dict[str, list[Judged]]
 Broken = dict[str, list[set[int]]]
@@ -17,8 +16,6 @@ Broken = dict[str, list[set[int]]]
 @pytest.fixture(scope="module")
 def judged() -> tuple[Runs, Broken]:
     """The runs of each labelled file, and the records at which each of its signals is NaN or Inf."""
-    if not labels():
-        lacking("there are no labelled logs")
     metrics = {f"rl_{signal}" for signal in NOT_FINITE_SIGNALS}
     with real_logs.loaded([log.path for log in labels()], Config(), metrics) as backtest:
         runs: Runs = {}

@@ -9,20 +9,22 @@ from typing import Any
 
 import yaml
 
-from tests.formats import real_logs
+from tests.public_logs import LABELS, folders
 
 
 @dataclass(frozen=True)
 class Label:
     """One log: what it is (``sick``, ``healthy``, ``flat``, ``nan``, ``borderline``, ``other``).
 
-    Any one of the alerts in ``expect`` tells of it, by that record at the latest; with ``page`` one of
-    them must be critical.
+    Any one of the alerts in ``expect`` tells of it, by record ``by`` at the latest; with ``page`` one of
+    them must be critical. What is wrong can be seen from record ``seen`` on; records count from 1.
     """
 
+    folder: Path
     file: str
     verdict: str
     expect: tuple[str, ...] = ()
+    seen: int = 1
     by: float = math.inf
     page: bool = False
     note: str = ""
@@ -30,20 +32,20 @@ class Label:
     @property
     def path(self) -> Path:
         """The log."""
-        return real_logs() / self.file
+        return self.folder / self.file
 
 
 def labels() -> list[Label]:
     """All labelled logs; none where there are no real logs."""
-    path = real_logs() / "labels.yaml"
-    if not path.exists():
-        return []
-    said = yaml.safe_load(path.read_text())
-    return [_label(file, label) for file, label in said.items()]
+    return [
+        _label(folder, file, label)
+        for folder in folders()
+        for file, label in yaml.safe_load((folder / LABELS).read_text()).items()
+    ]
 
 
-def _label(file: str, said: dict[str, Any]) -> Label:
+def _label(folder: Path, file: str, said: dict[str, Any]) -> Label:
     # A note with a comma in it reads as several keys.
-    known = {key: said[key] for key in ("verdict", "by", "page", "note") if key in said}
+    known = {key: said[key] for key in ("verdict", "seen", "by", "page", "note") if key in said}
     expect = said.get("expect", ["NonFinite"] if said["verdict"] == "nan" else [])
-    return Label(file, expect=tuple(expect), **known)
+    return Label(folder, file, expect=tuple(expect), **known)

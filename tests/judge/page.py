@@ -49,7 +49,7 @@ def _score(name: str, score: Score) -> tuple[str, ...]:
 
 def sick(logs: Iterable[Label], verdicts: Mapping[str, Verdict]) -> list[str]:
     """A row for each log that must be found."""
-    rows = (_sick(log, verdicts[str(log.path)].alarms) for log in logs if log.expect)
+    rows = (_sick(log, verdicts.get(str(log.path), Verdict()).alarms) for log in logs if log.expect)
     return list(_table(SICK, rows))
 
 

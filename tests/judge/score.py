@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stepwatch.backtest.episodes import APART
 from tests.judge.labels import Label
 
 
@@ -43,8 +44,8 @@ class Score:
 
     @property
     def false_warnings(self) -> float:
-        """For each 1,000 records of logs that are not sick."""
-        return 1000 * self.count("warning") / self.healthy_records
+        """For each 1,000 records in which nothing was wrong."""
+        return 1000 * self.count("warning") / max(1, self.healthy_records)
 
 
 def score(labels: Iterable[Label], verdicts: Mapping[str, Verdict], *, by_name: bool) -> Score:
@@ -63,6 +64,8 @@ def score(labels: Iterable[Label], verdicts: Mapping[str, Verdict], *, by_name: 
             _found(total, label, _telling(label, verdict.alarms, by_name=by_name))
         if label.verdict in ("healthy", "flat"):
             total.healthy_records += verdict.records
+        if label.verdict == "sick":
+            total.healthy_records += min(max(0, label.seen - APART), verdict.records)
         total.false += [(label.file, alarm) for alarm in false(label, verdict.alarms)]
     return total
 
@@ -72,6 +75,7 @@ def _telling(label: Label, alarms: Sequence[Alarm], *, by_name: bool) -> list[Al
 
 
 def _found(total: Score, label: Label, alarms: Sequence[Alarm]) -> None:
+    alarms = [alarm for alarm in alarms if alarm not in false(label, alarms)]
     in_time = [alarm for alarm in alarms if alarm.record <= label.by]
     (total.found if in_time else total.late if alarms else total.missed).append(label.file)
     if label.page:
@@ -85,15 +89,16 @@ def false(label: Label, alarms: Iterable[Alarm]) -> list[Alarm]:
 
 
 def _is_false(label: Label, alarm: Alarm) -> bool:
+    about_reward, pages = alarm.topic in ("reward", ""), alarm.severity == "critical"
     match label.verdict:
         case "healthy":
             return True
+        case "sick":
+            return alarm.record <= label.seen - APART
         case "flat":
-            return alarm.severity == "critical" or alarm.topic not in ("reward", "")
+            return pages or not about_reward
         case "nan":
             return alarm.name != "NonFinite"
-        case "borderline":
-            return alarm.severity == "critical" and alarm.topic in ("reward", "")
-        case "other":
-            return alarm.topic in ("reward", "")
+        case "borderline" | "other":
+            return about_reward and (pages or label.verdict == "other")
     return False

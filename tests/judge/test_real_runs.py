@@ -10,15 +10,14 @@ import pytest
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged
 from stepwatch.config import Config
-from tests.formats import real_logs as folder
 from tests.judge import real_logs
 from tests.judge.conftest import Broken, Runs
 from tests.judge.labels import Label, labels
 from tests.judge.score import Score, Verdict, false, score
-from tests.lacking import lacking
+from tests.public_logs import needed
 from tests.rules import rendered
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, needed]
 
 RESOLVES = re.compile(r"must resolve by record (\d+)")
 SEVERAL = re.compile(r"(\d+) runs")
@@ -51,18 +50,16 @@ def _verdict(runs: Sequence[Judged]) -> Verdict:
     return real_logs.of_judged(runs, TOPICS).get(runs[0].files[0], Verdict()) if runs else Verdict()
 
 
-def test_real_runs_are_there() -> None:
-    if not labels():
-        lacking(f"there is no labels.yaml in {folder()}")
-    assert len(labels()) >= 56
+def test_every_label_has_its_log() -> None:
+    assert [label.file for label in labels() if not label.path.is_file()] == []
 
 
 @by_file
-def test_each_log_has_its_runs_and_a_page_of_another_program_has_none(
+def test_each_log_has_its_runs_and_one_without_steps_has_none(
     label: Label, judged: tuple[Runs, Broken]
 ) -> None:
     several = SEVERAL.search(label.note)
-    usual = 0 if label.file.endswith(".prom") else 1
+    usual = 0 if label.file.endswith(".prom") or "before step 1" in label.note else 1
     assert len(judged[0].get(str(label.path), [])) == (int(several[1]) if several else usual)
 
 
@@ -75,8 +72,13 @@ def test_verdict_on_a_real_log(label: Label, judged: tuple[Runs, Broken]) -> Non
     if resolves := RESOLVES.search(label.note):
         expected = [alert.last_record for run in runs for alert in run.alerts if alert.alert in label.expect]
         assert max(expected) <= int(resolves[1])
-    if label.verdict != "flat":
-        assert false(label, verdict.alarms) == []
+    assert [alarm for alarm in false(label, verdict.alarms) if alarm.severity == "critical"] == []
+
+
+def test_false_warnings_stay_below_one_in_5000_steps(judged: tuple[Runs, Broken]) -> None:
+    verdicts = {str(label.path): _verdict(judged[0].get(str(label.path), [])) for label in labels()}
+    found = score(labels(), verdicts, by_name=True)
+    assert found.false_warnings <= 0.2, found.false
 
 
 def test_nothing_pages_for_a_flat_run_and_no_warning_is_about_anything_but_the_reward(
@@ -104,8 +106,11 @@ def test_nan_is_a_warning_and_critical_where_three_in_a_row_stand_in_the_log(
 def _first(alert: str, logs: Mapping[str, Mapping[str, list[str]]]) -> dict[str, int]:
     """The first record at which an alert fires, of each log that is read with its user's names."""
     found: dict[str, int] = {}
+    paths = {label.file: label.path for label in labels()}
     for file, names in logs.items():
-        with real_logs.loaded([folder() / file], Config.model_validate({"signals": names})) as backtest:
+        if file not in paths:
+            pytest.skip(f"{file} is not among the labelled logs")
+        with real_logs.loaded([paths[file]], Config.model_validate({"signals": names})) as backtest:
             (run,) = backtest.results(Progress()).runs
             assert isinstance(run, Judged)
             if records := [each.first_record for each in run.alerts if each.alert == alert]:
@@ -114,8 +119,6 @@ def _first(alert: str, logs: Mapping[str, Mapping[str, list[str]]]) -> dict[str,
 
 
 def test_hacking_is_suspected_where_the_true_reward_is_named_and_stays_behind() -> None:
-    if not labels():
-        lacking("there are no labelled logs")
     named = {file: {"true_reward": [key]} for file, key in {**HACKED, **NOT_HACKED}.items()}
     suspected = _first("RewardHackSuspect", named)
     assert suspected.keys() == HACKED.keys()
@@ -129,7 +132,5 @@ def test_no_log_is_suspected_of_hacking_while_nothing_true_is_named(judged: tupl
 
 
 def test_a_policy_that_leaves_its_teacher_is_told_of_and_no_other() -> None:
-    if not labels():
-        lacking("there are no labelled logs")
     moved = _first("KLTeacherHigh", {file: {"kl_teacher": [TEACHER]} for file in DISTILLED})
     assert moved.keys() == {file for file, explodes in DISTILLED.items() if explodes}

@@ -1,6 +1,6 @@
 """Makes the pictures of docs/light.md anew, which takes four minutes: ``python -m tests.light.screenshots``.
 
-Real logs are written once more, step by step, before a whole stack with simulated GPUs; a real browser
+Trainers' logs are written once more, step by step, before a whole stack with simulated GPUs; a real browser
 looks at the page when enough has happened.
 """
 
@@ -18,17 +18,18 @@ from PIL import Image
 from typing_extensions import Self
 
 from exporter.runs.light import links
-from tests.e2e.stack import CONSOLE, PAIRS, PARTS, ROOT, Stack, server
+from tests import own_logs
+from tests.e2e.stack import PAIRS, PARTS, ROOT, Stack, server
 from tests.e2e.writer import writing
 from tests.light.browser import PHONE, Browser, started
 
 DOCS = ROOT / "docs"
 SECONDS = 200.0
-SICK = "opd/short-answers"
+SICK = "grpo/short-answers"
 LOGS = {
-    SICK: ("opd_gjvwlq13_length_and_reward_collapse.log", 0.3),
-    "opd/long-run": ("opd_ry3hgbx5_healthy_180steps.log", 0.85),
-    "search-r1/resumed": ("searchr1_grpo_part2_resumed_steps101-300.log", 0.9),
+    SICK: (own_logs.SICK, 0.3),
+    "grpo/long-run": (own_logs.QUIET, 0.35),
+    "grpo/resumed": (own_logs.RESUMED, 0.5),
 }
 """The runs: their logs, and how many steps a second of them are written."""
 
@@ -52,7 +53,7 @@ def main() -> None:
         scene = open_.enter_context(Scene(Path(folder), PAIRS[-1]))
         for name, (log, rate) in LOGS.items():
             target = scene.runs / f"{name}.log"
-            open_.enter_context(writing(CONSOLE / log, target, f"--rate={rate}", "--stay"))
+            open_.enter_context(writing(log, target, f"--rate={rate}", "--stay"))
         sys.stderr.write(f"Waiting for {SECONDS:.0f} s of training ...\n")
         time.sleep(SECONDS)
         with started() as browser:

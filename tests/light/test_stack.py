@@ -1,4 +1,4 @@
-"""The page of real runs, as the real stack shows it in a real browser."""
+"""The page of runs, as the real stack shows it in a real browser."""
 
 from __future__ import annotations
 
@@ -11,33 +11,29 @@ from typing import Any
 import pytest
 
 from exporter.runs.light import links
-from tests.e2e.stack import CONSOLE, PAIRS, Stack
+from tests import own_logs
+from tests.e2e.stack import PAIRS, Stack
 from tests.e2e.writer import writing
 from tests.light.browser import PHONE, Browser
 from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 
-SICK, HEALTHY = "opd/short-answers", "<b>opd</b>/healthy"
-LOGS = {
-    SICK: ("opd_gjvwlq13_length_and_reward_collapse.log", "--rate=4"),
-    HEALTHY: ("opd_ry3hgbx5_healthy_180steps.log", "--rate=12"),
-}
+SICK, HEALTHY = "grpo/short-answers", "<b>grpo</b>/healthy"
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: pair[0])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack that has seen one run go wrong and one go well."""
-    with Stack(tmp_path_factory.mktemp("stack"), request.param) as stack:
-        (sick, rate), (well, faster) = LOGS.values()
-        with (
-            writing(CONSOLE / sick, stack.runs / f"{SICK}.log", rate, "--stay"),
-            writing(CONSOLE / well, stack.runs / f"{HEALTHY}.log", faster, "--stay"),
-        ):
-            stack.wait_step(SICK, 59)
-            stack.wait_step(HEALTHY, 179)
-            eventually(lambda: len(asked(stack, "api/v1/runs")["runs"][0]["alerts"]) >= 2, 60)
-            yield stack
+    with (
+        Stack(tmp_path_factory.mktemp("stack"), request.param) as stack,
+        writing(own_logs.SICK, stack.runs / f"{SICK}.log", "--rate=4", "--stay"),
+        writing(own_logs.QUIET, stack.runs / f"{HEALTHY}.log", "--rate=8", "--stay"),
+    ):
+        stack.wait_step(SICK, 60)
+        stack.wait_step(HEALTHY, 80)
+        stack.wait_until(lambda: len(asked(stack, "api/v1/runs")["runs"][0]["alerts"]) >= 2)
+        yield stack
 
 
 def address(stack: Stack) -> str:
@@ -72,7 +68,7 @@ def test_its_page_shades_the_steps_at_which_the_alert_fired(stack: Stack, browse
     assert found, legend
     first, last = map(int, found.groups())
     # responses halve within the five steps after step 33 (what the log's label says)
-    assert 33 <= first <= last <= 59
+    assert 33 <= first <= last <= 60
     assert re.search(r"limit of LengthCollapse", legend)
     assert browser.tell("document.querySelectorAll('figure .band').length") > 0
     # what fired comes first
@@ -83,7 +79,7 @@ def test_a_curve_is_what_the_log_says(stack: Stack) -> None:
     series = asked(stack, links.series(SICK, "response_length"))
     told = re.findall(
         rb"step:(\d+) .*?response_length/mean:(?:np\.float64\()?([\d.]+)",
-        (CONSOLE / LOGS[SICK][0]).read_bytes(),
+        own_logs.SICK.read_bytes(),
     )
     assert series["points"] == [[int(step), pytest.approx(float(value))] for step, value in told]
 
@@ -101,7 +97,7 @@ def test_without_prometheus_the_runs_are_shown_and_it_is_said(stack: Stack, brow
     stack.prometheus.kill()
     try:
         browser.open(address(stack))
-        eventually(lambda: "Prometheus" in words(browser), 60)
+        eventually(lambda: "Prometheus" in words(browser))
         assert {SICK, HEALTHY} <= set(words(browser).splitlines())
     finally:
         stack.prometheus.start()

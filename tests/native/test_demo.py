@@ -46,13 +46,13 @@ def test_the_demo_starts_over_on_demand_and_goes_with_the_next_up(installation: 
     assert shows_demo(installation)
     assert "simulated GPUs" in done.stdout
     eventually(lambda: "4 running" in installation.run("status").stdout)
-    eventually(lambda: SICK in held(installation), timeout=150)
+    eventually(lambda: SICK in held(installation))
 
     done = installation.run("demo-reset")
     assert done.returncode == 0, done.stdout + done.stderr
     assert not [run for _, run in held(installation) if run.startswith("demo/")]
     assert query(installation.url("prometheus"), 'count(rl_step{run=~"demo/.+"} < 100)')[0]["value"][1] == "4"
-    eventually(lambda: SICK in held(installation), timeout=150)
+    eventually(lambda: SICK in held(installation))
 
     done = installation.up()
     assert done.returncode == 0

@@ -114,7 +114,7 @@ def _targets_are_scraped(installation: Installation) -> None:
         up = query(installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager"} == 1')
         return len(up) == 4
 
-    eventually(scraped, timeout=40)
+    eventually(scraped)
 
 
 def _rules(installation: Installation) -> str:
@@ -139,7 +139,7 @@ def test_a_node_exporter_that_serves_already_is_read_and_not_started(installatio
         )
         assert server.pid not in installation.pids()
         scraped = 'up{job="node"} == 1'
-        eventually(lambda: len(query(installation.url("prometheus"), scraped)) == 1, timeout=40)
+        eventually(lambda: len(query(installation.url("prometheus"), scraped)) == 1)
         assert installation.run("down").returncode == 0
         assert pages.read(f"{installation.url('node')}/") is not None
 
@@ -153,7 +153,7 @@ def test_killed_parts_come_back_and_a_port_in_use_is_refused(installation: Insta
     for pid in installation.pids() - {supervisor}:
         os.kill(pid, signal.SIGKILL)
 
-    eventually(lambda: installation.run("status").returncode == 0, timeout=30)
+    eventually(lambda: installation.run("status").returncode == 0)
     second = Installation(installation.folder / "second", installation.environment, installation.ports)
     second.folder.mkdir()
     second.configure()

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tests.real.listening import Listening
+from tests.real.waiting import HANG_SECONDS
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,17 @@ class WebhookSink(Listening):
         super().__init__(self._handler(), port)
         self.url += "/"
 
-    def wait_for(self, predicate: Callable[[Received], bool], timeout: float) -> Received:
+    def wait_for(self, predicate: Callable[[Received], bool], timeout: float = HANG_SECONDS) -> Received:
         """The first message that fits, waited for no longer than so many seconds."""
         deadline = time.monotonic() + timeout
         with self._news:
             while not (fitting := [message for message in self.received if predicate(message)]):
                 if not self._news.wait(deadline - time.monotonic()):
-                    raise AssertionError(f"no such message in {timeout} s; came: {self._summary()}")
+                    raise AssertionError(f"no such message in {timeout} s; came: {self.summary()}")
         return fitting[0]
 
-    def _summary(self) -> list[str]:
+    def summary(self) -> list[str]:
+        """Status, name and run of each alert that came."""
         return [
             f"{alert['status']} {alert['labels'].get('alertname')} {alert['labels'].get('run', '')}"
             for message in self.received

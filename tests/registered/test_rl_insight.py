@@ -24,9 +24,8 @@ pytestmark = pytest.mark.e2e
 FAST = {"intervals": {"runs": "1s", "scrape": "2s", "rules": "1s"}}
 ENGINE_PAGE = b"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n"
 
-
-TARGETS_SECONDS = 45
-"""Sources are asked every 5 s, and Prometheus takes up what is new every 5 s, twice."""
+CYCLES = 240
+"""Evaluations, one a second. Sources are asked every 5 s, and Prometheus takes up news every 5 s, twice."""
 
 
 class Engine(Listening):
@@ -79,7 +78,7 @@ class Watched:
         """Log steps, each once the one before was seen."""
         for step in steps:
             job("log", measured(step, **other))
-            eventually(lambda step=step: self.scrape().value("rl_step", run=run) == step, 10)  # type: ignore[misc]
+            eventually(lambda step=step: self.scrape().value("rl_step", run=run) == step)  # type: ignore[misc]
         return self.scrape()
 
     def targets(self, job: str) -> dict[str, dict[str, str]]:
@@ -118,10 +117,10 @@ def test_a_job_of_verl_is_watched_whose_server_address_was_changed(
             assert found.runs() == {"maths/ppo"}
 
             watched.steps(job, "maths/ppo", 5, 6, actor__grad_norm=math.nan)
-            eventually(lambda: ("NonFinite", "maths/ppo") in stack.firing())
-            eventually(lambda: bool(stack.query('rl_reward{run="maths/ppo"} > 0.299')))
-            eventually(lambda: len(watched.targets("rollout")) == 2, TARGETS_SECONDS)
-            eventually(lambda: "run" in watched.targets("trainer").get(job.page, {}), TARGETS_SECONDS)
+            stack.wait_until(lambda: ("NonFinite", "maths/ppo") in stack.firing(), CYCLES)
+            stack.wait_until(lambda: stack.query('rl_reward{run="maths/ppo"} > 0.299'), CYCLES)
+            stack.wait_until(lambda: len(watched.targets("rollout")) == 2, CYCLES)
+            stack.wait_until(lambda: "run" in watched.targets("trainer").get(job.page, {}), CYCLES)
             assert watched.targets("rollout") == {
                 engine.address: {
                     "__name__": "up",
@@ -164,10 +163,9 @@ def test_a_job_with_a_token_is_watched_once_where_its_log_is_watched_as_well(
                 append(stack.runs / "console.log", f"step:{step} - {line}\n")
                 found = watched.steps(job, "maths/grpo", step) if step < 4 else watched.scrape()
                 job("log", measured(step))
-            eventually(lambda: watched.scrape().runs() == {"console"}, 30)
-
-            eventually(
-                lambda: watched.targets("trainer").get(job.page, {}).get("run") == "console", TARGETS_SECONDS
+            stack.wait_until(lambda: watched.scrape().runs() == {"console"}, CYCLES)
+            stack.wait_until(
+                lambda: watched.targets("trainer").get(job.page, {}).get("run") == "console", CYCLES
             )
             found = watched.scrape()
             assert found.value("stepwatch_registered_servers") == 1

@@ -10,6 +10,7 @@ import pytest
 from exporter.runs.rollouts import callers, rounds
 from exporter.runs.rollouts.callers import Callers, Outcome
 from exporter.runs.rollouts.rounds import CALL_SECONDS, Rounds
+from tests.real.waiting import eventually
 
 
 @pytest.fixture(name="calls")
@@ -19,11 +20,15 @@ def _calls():
     calls.close()
 
 
-def outcome(calls, count, patience=10.0):
+def outcome(calls, count):
     """How the next so many calls end."""
-    ended, until = {}, time.monotonic() + patience
-    while len(ended) < count and time.monotonic() < until:
-        ended |= {one.name: one.taken for one in calls.ended(0.1, time.monotonic())}
+    ended = {}
+
+    def all_ended():
+        ended.update({one.name: one.taken for one in calls.ended(0.1, time.monotonic())})
+        return len(ended) >= count
+
+    eventually(all_ended, seen=lambda: ended)
     return ended
 
 

@@ -73,12 +73,12 @@ def addresses(found):
 
 def until(found, wanted):
     """Go on until these are the addresses that are served."""
-    deadline = time.monotonic() + 10
-    while True:
+
+    def served():
         found.turn()
-        if addresses(found) == wanted:
-            return
-        assert time.monotonic() < deadline, groups(found)
+        return addresses(found) == wanted
+
+    eventually(served, pause=0, seen=lambda: groups(found))
 
 
 def samples(found):

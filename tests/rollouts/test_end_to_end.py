@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.stack import PAIRS, Stack, wait_until
+from tests.e2e.stack import PAIRS, Stack
 from tests.rollouts.verl import Engine, Trainer, update_prometheus_config
 
 pytestmark = pytest.mark.e2e
@@ -75,7 +75,7 @@ def test_no_server_leads_prometheus_elsewhere(stack, file, engines):
     beyond = engines[0]
     with Engine(f"{beyond.url}/metrics") as sly:
         update_prometheus_config(file, [sly.address], f"http://{stack.config.address('prometheus')}")
-        wait_until(lambda: up(stack, 0) == {(sly.address, "")}, 40)
+        stack.wait_until(lambda: up(stack, 0) == {(sly.address, "")})
         assert up(stack) == set()
     assert beyond.asked == 0
 
@@ -87,11 +87,11 @@ def test_targets_and_rules_live_on_when_verl_rewrites_its_file(stack, file, engi
 
     with Trainer(stack.runs / "one.log", [a, b], reward=0.1) as one:
         update_prometheus_config(file, [a, b], prometheus)
-        wait_until(lambda: up(stack) == {(a, "one"), (b, "one")}, 40)
+        stack.wait_until(lambda: up(stack) == {(a, "one"), (b, "one")})
 
         with Trainer(stack.runs / "two.log", [c], reward=0.5):
             update_prometheus_config(file, [c], prometheus)
-            wait_until(lambda: up(stack) == {(a, "one"), (b, "one"), (c, "two")}, 40)
+            stack.wait_until(lambda: up(stack) == {(a, "one"), (b, "one"), (c, "two")})
 
             stack.exporter.kill()
             time.sleep(2)
@@ -101,11 +101,11 @@ def test_targets_and_rules_live_on_when_verl_rewrites_its_file(stack, file, engi
             one.finish()
             for engine in engines:
                 engine.__exit__(None, None, None)
-            wait_until(lambda: up(stack) == set(), 20)
-            wait_until(lambda: not {a, b} & {address for address, _ in up(stack, 0)}, 40)
-            wait_until(lambda: alerting(stack, "EngineGone") == {c}, 60)
+            stack.wait_until(lambda: up(stack) == set())
+            stack.wait_until(lambda: not {a, b} & {address for address, _ in up(stack, 0)})
+            stack.wait_until(lambda: alerting(stack, "EngineGone") == {c})
             # two minutes if the exporter, started anew, did not reach it before it was gone
-            wait_until(lambda: not up(stack, 0), 150)
+            stack.wait_until(lambda: not up(stack, 0))
 
         assert {each["metric"]["job"] for each in stack.query("up == 1")} >= {"runs", "prometheus"}
         assert alerting(stack, "TargetDown") == set()

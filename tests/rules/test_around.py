@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.formats import real_logs
-from tests.lacking import lacking
 from tests.rules import host, ray, rendered, rollout, servers, stack, upkeep
 from tests.rules import promtool as unit
 from tests.rules.promtool import Alert, Group, Moment
@@ -111,22 +109,6 @@ def test_message_about_a_disk_names_what_a_checkpoint_takes_where_that_is_known(
     assert [
         alert.annotations["description"].partition(": ")[2].partition(", for ")[0] for alert in written
     ] == ([] if says is None else [says])
-
-
-@pytest.mark.parametrize(
-    ("page", "names"),
-    [
-        ("vllm_opt125m.prom", set(rollout.VLLM.values()) | set(rollout.OLD_VLLM.values())),
-        ("sglang_llama3.1-8b_docs.prom", {rollout.SGLANG[what] for what in ("waiting", "cache", "tokens")}),
-        ("ray_head_2.6.1.prom", {"ray_node_mem_total", "ray_node_disk_usage", "ray_node_disk_free"}),
-    ],
-)
-def test_what_rules_ask_for_stands_on_recorded_pages(page: str, names: set[str]) -> None:
-    recorded = real_logs() / "prom" / page
-    if not recorded.exists():
-        lacking(f"there is no {recorded}")
-    text = recorded.read_text()
-    assert {name for name in names if f"\n{name}{{" not in text} == set()
 
 
 def test_where_there_are_no_engines_no_ray_and_no_machines_nothing_fires(
