@@ -9,6 +9,7 @@ from typing import Protocol
 from exporter.runs.record import Event, Record
 from exporter.runs.sources.areal import Areal
 from exporter.runs.sources.csv_table import CsvTable
+from exporter.runs.sources.deepspeed_chat import DeepSpeedChat
 from exporter.runs.sources.flat_jsonl import FlatJsonl
 from exporter.runs.sources.json_document import JsonList, MetricTable, TrainerState
 from exporter.runs.sources.nemo_rl import NemoRl
@@ -55,6 +56,7 @@ TEXT: tuple[type[Source], ...] = (
     Slime,
     NemoRl,
     Areal,
+    DeepSpeedChat,
     CsvTable,
 )
 SOURCES: dict[str, tuple[type[Source], ...]] = {

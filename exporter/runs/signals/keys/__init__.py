@@ -6,7 +6,17 @@ import re
 from typing import NamedTuple
 
 from exporter.runs.signals.key import Keys
-from exporter.runs.signals.keys import areal, generic, nemo_rl, openrlhf, scoped, slime, trl, verl
+from exporter.runs.signals.keys import (
+    areal,
+    deepspeed_chat,
+    generic,
+    nemo_rl,
+    openrlhf,
+    scoped,
+    slime,
+    trl,
+    verl,
+)
 
 
 class Framework(NamedTuple):
@@ -31,6 +41,10 @@ FRAMEWORKS: dict[str, Framework] = {
     "slime": Framework(slime.KEYS),
     "areal": Framework(areal.KEYS, variants=areal.VARIANTS),
     "generic": Framework(generic.KEYS, generic.PREFIXES, parts=generic.PARTS),
+    "deepspeed_chat": Framework(deepspeed_chat.KEYS),
     "scoped": Framework(scoped.KEYS, generic.PREFIXES, parts=generic.PARTS),
 }
 """All frameworks by name. Among those that fit a log equally well the first one wins."""
+
+TELLING = frozenset({"deepspeed_chat", "scoped"})
+"""Frameworks whose logs say what they are: their tables are not tried on others' keys."""
