@@ -18,6 +18,7 @@ from exporter.runs.sources.scoped_jsonl import ScopedJsonl
 from exporter.runs.sources.slime import Slime
 from exporter.runs.sources.tensorboard import TensorBoard
 from exporter.runs.sources.trl_console import TrlConsole
+from exporter.runs.sources.twinkle import TwinkleEvents
 from exporter.runs.sources.verl_console import VerlConsole
 from exporter.runs.sources.verl_jsonl import VerlJsonl
 
@@ -49,6 +50,7 @@ class Source(Protocol):
 TEXT: tuple[type[Source], ...] = (
     VerlJsonl,
     ScopedJsonl,
+    TwinkleEvents,
     FlatJsonl,
     VerlConsole,
     TrlConsole,

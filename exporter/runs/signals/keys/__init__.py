@@ -15,6 +15,7 @@ from exporter.runs.signals.keys import (
     scoped,
     slime,
     trl,
+    twinkle,
     verl,
 )
 
@@ -42,9 +43,10 @@ FRAMEWORKS: dict[str, Framework] = {
     "areal": Framework(areal.KEYS, variants=areal.VARIANTS),
     "generic": Framework(generic.KEYS, generic.PREFIXES, parts=generic.PARTS),
     "deepspeed_chat": Framework(deepspeed_chat.KEYS),
+    "twinkle": Framework(twinkle.KEYS),
     "scoped": Framework(scoped.KEYS, generic.PREFIXES, parts=generic.PARTS),
 }
 """All frameworks by name. Among those that fit a log equally well the first one wins."""
 
-TELLING = frozenset({"deepspeed_chat", "scoped"})
+TELLING = frozenset({"deepspeed_chat", "scoped", "twinkle"})
 """Frameworks whose logs say what they are: their tables are not tried on others' keys."""
