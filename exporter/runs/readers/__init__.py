@@ -12,6 +12,7 @@ from exporter.runs.readers.document import Document
 from exporter.runs.readers.events import EventFrames
 from exporter.runs.readers.follow import Follower
 from exporter.runs.readers.parts import Parts
+from exporter.runs.readers.wandb_records import WandbRecords
 
 
 class Reader(Protocol):
@@ -52,4 +53,6 @@ def reader_of(kind: str, parts: Parts) -> Reader:
             return Document(parts)
         case "compressed":
             return Archive(parts()[-1])
+        case "wandb":
+            return Follower(parts()[-1], WandbRecords())
     return Follower(parts()[-1])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 
+from exporter.runs.readers import wandb_records
 from exporter.runs.readers.follow import status_of
 
 SAMPLE = 4096
@@ -24,7 +25,7 @@ _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')
 
 
 def content(path: Path) -> str:
-    """``empty``, ``text``, ``document`` (of JSON), ``events`` (TensorBoard's), ``compressed`` or ``binary``.
+    """``empty``, ``text``, ``document`` (of JSON), ``events``, ``wandb``, ``compressed`` or ``binary``.
 
     Raises:
         OSError: the file is gone or cannot be read.
@@ -35,6 +36,8 @@ def content(path: Path) -> str:
         sample = file.read(SAMPLE)
     if sample.startswith(_GZIP):
         return "compressed"
+    if sample.startswith(wandb_records.START):
+        return "wandb"
     if _EVENTS.match(sample):
         return "events"
     if len(sample.translate(None, CONTROL)) < 0.95 * len(sample):

@@ -21,6 +21,7 @@ from exporter.runs.sources.trl_console import TrlConsole
 from exporter.runs.sources.twinkle import TwinkleEvents
 from exporter.runs.sources.verl_console import VerlConsole
 from exporter.runs.sources.verl_jsonl import VerlJsonl
+from exporter.runs.sources.wandb import WandbFile
 
 
 class Source(Protocol):
@@ -66,6 +67,7 @@ SOURCES: dict[str, tuple[type[Source], ...]] = {
     "compressed": TEXT,
     "document": (TrainerState, JsonList, MetricTable),
     "events": (TensorBoard,),
+    "wandb": (WandbFile,),
 }
 """By what a file holds; what is more particular stands first."""
 
