@@ -58,6 +58,11 @@ def is_record(logged: Any) -> bool:
     return measurements(numeric) >= (1 if told_step else 2)
 
 
+def _is_measured(values: Mapping[str, Any]) -> bool:
+    """Is any of these a signal?"""
+    return _is_nameless(values) or measurements(_numeric(values)) > 0
+
+
 def _numeric(values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(key for key, value in values.items() if number(value) is not None)
 
@@ -85,13 +90,14 @@ def is_sample(logged: Mapping[str, Any]) -> bool:
 class FlatRecords:
     """Makes records of the dictionaries of one log; counts steps where none is told.
 
-    A line without a step belongs to the step before; where no line has one, so does a line that by
-    itself would be none of a trainer's. W&B's own counter is the step only where there is no other.
+    Lines before the first with a signal say nothing. A line without a step belongs to the step before;
+    where no line has one, so does a line that by itself would be none of a trainer's. W&B's own counter
+    is the step only where there is no other.
     """
 
     def __init__(self) -> None:
         self._step = 0
-        self._told = self._own = False
+        self._begun = self._told = self._own = False
         self._row = StepsInARow()
 
     def events(self, logged: Mapping[str, Any]) -> Iterator[Event]:
@@ -115,7 +121,8 @@ class FlatRecords:
 
     def _advance(self, values: Mapping[str, Any]) -> bool:
         """Move on to the step of these values, if they are of one."""
-        key = step_key(values)
+        self._begun = self._begun or _is_measured(values)
+        key = step_key(values) if self._begun else None
         if key is None:
             if not self._told and measurements(_numeric(values)) >= 2:
                 self._step += 1
@@ -123,9 +130,7 @@ class FlatRecords:
         if key not in WANDB_STEPS:
             self._told = self._own = True
             self._step = step(values[key])
-        elif not self._own:
-            if not measurements(_numeric(values)):
-                return False
+        elif not self._own and _is_measured(values):
             self._told, self._step = True, step(values[key])
         return True
 
