@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.numbers import number
-from exporter.runs.readers import wandb_records
+from exporter.runs.readers.block import BLOCK as LONGEST
 from exporter.runs.readers.content import content
 from exporter.runs.readers.follow import Follower
-from exporter.runs.readers.wandb_records import WandbRecords
+from exporter.runs.readers.leveldb import LevelDbRecords
 from exporter.runs.record import Ended, Event, Record, Servers, TotalSteps
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.wandb import WandbFile
@@ -36,7 +36,7 @@ RUN = "offline-run-20261122_152314-1qwmtbtl"
 
 def cut(file: bytes, *ends: int) -> tuple[list[bytes], int]:
     """What is found in a file that grows to each of these sizes, and how many damaged places."""
-    framing, found, offset, broken = WandbRecords(), list[bytes](), 0, 0
+    framing, found, offset, broken = LevelDbRecords(), list[bytes](), 0, 0
     for end in (*ends, len(file)):
         pieces = framing.split(file[offset : max(end, offset)], full=False)
         found += pieces.lines
@@ -75,11 +75,17 @@ def test_a_damaged_block_is_left_out_once_another_follows() -> None:
     assert cut(bytes(file[: 2 * BLOCK]))[1] == 0
 
 
-def test_a_record_of_megabytes_is_left_out() -> None:
-    file = framed(printed("before"), printed("x" * wandb_records.LIMIT), printed("after"))
-    pieces = WandbRecords().split(file, full=False)
+def test_a_record_of_megabytes_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "run.wandb"
+    path.write_bytes(framed(printed("before"), printed("x" * 2 * LONGEST), printed("after")))
+    follower, lines, too_long = Follower(path, LevelDbRecords()), list[bytes](), 0
+    while block := follower.read(0.0):
+        lines += block.lines
+        too_long += block.too_long
 
-    assert (len(pieces.lines), pieces.too_long, pieces.used) == (2, 1, len(file))
+    assert [line[-5:] for line in lines] == [b"efore", b"after"]
+    assert too_long >= 1
+    assert follower.unread == 0
 
 
 @given(st.binary(max_size=200), st.binary(max_size=50))
@@ -218,7 +224,7 @@ def test_a_run_s_folder_is_one_run(folder: Path, watched: Watching) -> None:
 def test_a_file_that_w_b_has_only_begun_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "run.wandb"
     path.write_bytes(HEADER)
-    block = Follower(path, WandbRecords()).read(0.0)
+    block = Follower(path, LevelDbRecords()).read(0.0)
 
     assert content(path) == "wandb"
     assert block is not None

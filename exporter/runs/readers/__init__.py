@@ -11,8 +11,8 @@ from exporter.runs.readers.chain import Chain
 from exporter.runs.readers.document import Document
 from exporter.runs.readers.events import EventFrames
 from exporter.runs.readers.follow import Follower
+from exporter.runs.readers.leveldb import LevelDbRecords
 from exporter.runs.readers.parts import Parts
-from exporter.runs.readers.wandb_records import WandbRecords
 
 
 class Reader(Protocol):
@@ -54,5 +54,5 @@ def reader_of(kind: str, parts: Parts) -> Reader:
         case "compressed":
             return Archive(parts()[-1])
         case "wandb":
-            return Follower(parts()[-1], WandbRecords())
+            return Follower(parts()[-1], LevelDbRecords())
     return Follower(parts()[-1])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import orjson
 
-from exporter.runs.readers import wandb_records
 from exporter.runs.readers.follow import status_of
 
 SAMPLE = 4096
@@ -15,6 +14,7 @@ CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 """Bytes that text does not hold; NUL, tabs, line ends and the escape of colour codes it does."""
 
 _GZIP = b"\x1f\x8b"
+_WANDB = b":W&B"
 _EVENTS = re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL)
 """The first record of an event file, behind the twelve bytes of its frame."""
 _HISTORY = b'"log_history"'
@@ -36,7 +36,7 @@ def content(path: Path) -> str:
         sample = file.read(SAMPLE)
     if sample.startswith(_GZIP):
         return "compressed"
-    if sample.startswith(wandb_records.START):
+    if sample.startswith(_WANDB):
         return "wandb"
     if _EVENTS.match(sample):
         return "events"
