@@ -188,6 +188,52 @@ def test_a_file_is_recognised_by_its_first_row_with_a_signal() -> None:
     assert isinstance(recognise_first(lines, "wandb"), WandbFile)
 
 
+# a file that W&B 0.31 wrote
+
+REAL = Path(__file__).parent / "logs" / "wandb_0.31.wandb"
+"""40 steps of a bar, of which each second was logged as TRL's callback does it, with timings between them."""
+
+
+def test_the_real_w_b_s_file_is_read_exactly() -> None:
+    follower, source = Follower(REAL, LevelDbRecords()), WandbFile()
+    block = follower.read(0.0)
+    assert block is not None
+    found = [event for line in block.lines for event in source.read(line)]
+    logged = [event for event in found if isinstance(event, Record) and "train/reward" in event.values]
+
+    assert content(REAL) == "wandb"
+    assert not block.broken
+    assert follower.offset == REAL.stat().st_size > BLOCK
+    assert [record.step for record in logged] == list(range(2, 41, 2))
+    assert TotalSteps(40) in found
+    assert found[-1] == Ended("finished")
+    for record in logged:
+        values = {key: number(value) for key, value in record.values.items()}
+        step = record.step
+        loss, norm = (values.pop(key) or 0.0 for key in ("train/loss", "train/grad_norm"))
+        assert values == {
+            "train/reward": step / 7,
+            "train/epoch": step / 40,
+            "train/completions/mean_length": 100 + step / 3,
+        }
+        assert math.isnan(loss) if step == 6 else loss == 1 / step
+        assert norm == (math.inf if step == 8 else 0.1 * step)
+
+
+def test_the_real_w_b_s_folder_is_one_run_with_the_trainer_s_steps(folder: Path, watched: Watching) -> None:
+    path = folder / FILE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(REAL.read_bytes())
+    (folder / FOLDER / "files").mkdir()
+    bar = "100%|██████████| 40/40 [00:40<00:00,  1.00it/s]\n"
+    append(folder / FOLDER / "files/output.log", bar, "{'loss': 0.5, 'reward': 0.25, 'epoch': 0.05}\n")
+    page = watched().look()
+
+    assert shown(page) == {RUN: 20}
+    assert page.value("rl_step", run=RUN) == 40
+    assert page.state(RUN) == "finished"
+
+
 # the folder
 
 

@@ -1,8 +1,9 @@
 """W&B's transaction log, ``run-<id>.wandb``: what a trainer logged, exactly, and how it ended.
 
-The file is a log in LevelDB's format; each record is a message. Those of the history hold the keys of one ``wandb.log`` with their values in
-JSON, those of the console what was printed, the last one the exit code. W&B writes 32 KiB at a time:
-steps come some minutes late, and a trainer that is killed takes its last ones with it.
+The file is a log in LevelDB's format; each record is a message. Those of the history hold the keys of
+one ``wandb.log`` with their values in JSON, those of the console what was printed, the last one the
+exit code. W&B writes 32 KiB at a time: steps come some minutes late, and a trainer that is killed
+takes its last ones with it.
 
 Source: ``wandb/proto/wandb_internal.proto`` of W&B 0.31.
 """
