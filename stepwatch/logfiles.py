@@ -22,6 +22,7 @@ NOT_READ = {
     "binary": "no text",
     "document": "JSON without a history of steps",
     "text": "no record of a trainer",
+    "wandb": "W&B's file without a step yet: it is written 32 KiB at a time",
     "no_records": "no record of a trainer",
     "compressed": "no record of a trainer",
     "events": "no event",

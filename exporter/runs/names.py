@@ -15,6 +15,8 @@ GENERIC_FOLDERS = frozenset({"files", "logs"})
 EVENT_FOLDERS = frozenset({"runs", "tensorboard", "tb"})
 """Folders that trainers put around event files."""
 COMPRESSED = ".gz"
+WANDB_FILE = ".wandb"
+"""Of W&B's run, whose folder has the time of its start and its id."""
 REMEMBERED = 10_000
 """Paths whose names are remembered: those of all logs are asked for at every look."""
 
@@ -27,6 +29,8 @@ def run_name(path: PurePath) -> str:
     ``wandb/run-1-abc/files/output.log`` -> ``run-1-abc``.
     """
     path = path.with_suffix("") if path.suffix == COMPRESSED else path
+    if path.suffix == WANDB_FILE and path.parent.name:
+        return printable(PurePath(path.parent.name))
     if path.stem not in GENERIC_STEMS:
         return printable(path.with_suffix(""))
     folders = home(path).parts

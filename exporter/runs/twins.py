@@ -26,11 +26,15 @@ SLACK_SECONDS = 5.0
 LAGGING = "trainer_state"
 """Written after the steps that it holds, and dated by that."""
 
+BEHIND = "wandb"
+"""Written 32 KiB at a time: its last step says nothing of when another log's was."""
+
 BEST = ("tensorboard", "verl_jsonl", "scoped_jsonl", "mlflow", "prometheus_page", "flat_jsonl")
 """Exact numbers first, then what is live; text and what is written now and then come after these."""
 
-LAST = "rl_insight"
-"""A page comes by itself, and later than the log beside it, whose run must not change its name then."""
+LAST = frozenset({"rl_insight", "wandb"})
+"""A page comes by itself, and later than the log beside it, whose run must not change its name then.
+W&B's file is minutes behind it."""
 
 TELLING = ("finished", "failed", "running", "vanished", "stopped")
 """What one log knows of the end, the others may not."""
@@ -129,6 +133,8 @@ def _side_by_side(a: PurePath, b: PurePath) -> bool:
 def _together(a: Run, b: Run) -> bool:
     if a.times.last is None or b.times.last is None:
         return False
+    if BEHIND in (a.source, b.source):
+        return True
     return abs(a.times.last - b.times.last) < TOGETHER_SECONDS
 
 
@@ -145,4 +151,4 @@ def _one(group: list[Told]) -> Told:
 def _rank(told: Told) -> tuple[int, str]:
     source = told.run.source
     known = BEST.index(source) if source in BEST else len(BEST)
-    return known + (source == LAST), str(told.place)
+    return known + (source in LAST), str(told.place)

@@ -82,6 +82,20 @@ def test_steps_of_the_trainer_win_over_calls_of_the_logger() -> None:
     assert (found.step, found.values) == (7, {"reward_mean": "0.5"})
 
 
+@pytest.mark.parametrize("name", ["update", "update_index", "rl_update_index"])
+def test_updates_are_the_steps_where_what_is_called_a_step_counts_samples(name: str) -> None:
+    found = read(f"{name},wandb_step,global_step,reward_mean", "1,256,256,0.5", "2,512,512,0.75")
+
+    assert [record.step for record in found] == [1, 2]
+
+
+def test_steps_whose_reward_is_blank_are_steps() -> None:
+    found = read("step,loss,reward_mean", "1,0.5,0.25", "2,0.5,", "3,0.25,", "4,0.25,0.75")
+
+    assert [record.step for record in found] == [1, 2, 3, 4]
+    assert [record.values.get("reward_mean") for record in found] == ["0.25", None, None, "0.75"]
+
+
 def test_rows_are_counted_where_no_step_is_told() -> None:
     assert [found.step for found in read("reward_mean,entropy", "0.5,0.1", "0.5,0.1")] == [1, 2]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals import Reading
 from exporter.runs.sources.flat_jsonl import FlatJsonl
 
 
@@ -151,6 +153,134 @@ def test_what_is_no_record_is_a_value_error(line: bytes) -> None:
 
 def test_blank_lines_say_nothing() -> None:
     assert events(b"", b"  \r") == []
+
+
+# events
+
+
+def test_lines_without_a_signal_are_no_steps_where_no_step_is_told() -> None:
+    found = records(
+        b'{"ts":1700000000.5,"kind":"started","workers":8}',
+        b'{"ts":1700000001.5,"reward":0.25,"entropy":0.5}',
+        b'{"ts":1700000002.5,"kind":"saved","seconds":3.5}',
+        b'{"ts":1700000003.5,"reward":0.5,"entropy":0.25}',
+    )
+
+    assert [(record.step, record.time) for record in found if "reward" in record.values] == [
+        (1, 1700000001.5),
+        (2, 1700000003.5),
+    ]
+    assert {record.step for record in found} == {1, 2}
+
+
+def test_a_step_of_w_b_s_own_counter_is_none_beside_the_trainer_s() -> None:
+    found = records(
+        b'{"_step":0,"profiling/generate":1.5}',
+        b'{"_step":1,"train/global_step":5,"train/reward":0.25}',
+        b'{"_step":2,"profiling/generate":1.5}',
+        b'{"_step":3,"train/global_step":10,"train/reward":0.5}',
+    )
+
+    assert [record.step for record in found] == [5, 5, 10]
+
+
+# LLaMA-Factory
+
+
+def llama_factory(step: int, total: int, **logged: float) -> bytes:
+    """As ``LogCallback`` of ``src/llamafactory/train/callbacks.py`` writes it (0583d06, the newest)."""
+    line: dict[str, Any] = {"current_steps": step, "total_steps": total, **logged}
+    line |= {
+        "percentage": round(step / total * 100, 2),
+        "elapsed_time": "0:00:10",
+        "remaining_time": "0:01:30",
+    }
+    return json.dumps(line).encode()
+
+
+def test_llama_factory_s_log_tells_step_and_total() -> None:
+    line = llama_factory(10, 100, loss=0.5, reward=0.25, lr=1e-6, epoch=0.1)
+    record, total = events(line)
+
+    assert FlatJsonl.recognises(line)
+    assert total == TotalSteps(100)
+    assert record == Record(10, {"loss": 0.5, "reward": 0.25, "lr": 1e-6, "epoch": 0.1})
+    assert isinstance(record, Record)
+    assert Reading("").signals(record.values) == {
+        "loss": 0.5, "policy_loss": 0.5, "reward": 0.25, "learning_rate": 1e-6, "epoch": 0.1,
+    }  # fmt: skip
+
+
+def test_what_llama_factory_predicts_after_the_training_is_no_step_of_it() -> None:
+    assert records(llama_factory(100, 100, loss=0.5), llama_factory(5, 20)) == [Record(100, {"loss": 0.5})]
+
+
+def test_a_total_of_none_is_not_told() -> None:
+    assert events(b'{"step":1,"reward":0.5,"total_steps":0}') == [Record(1, {"reward": 0.5})]
+
+
+# statistics without a name
+
+
+def nameless(step: int, mean: float, low: float = 0.0, high: float = 1.0) -> bytes:
+    return json.dumps({"epoch": 0, "step": step, "mean": mean, "min": low, "max": high}).encode()
+
+
+def test_statistics_without_a_name_are_the_score_s() -> None:
+    assert FlatJsonl.recognises(nameless(1, 0.25))
+    (found,) = records(nameless(1, 0.25, 0.125, 1.0))
+
+    assert found == Record(1, {"reward_mean": 0.25, "reward_min": 0.125, "reward_max": 1.0})
+    assert Reading("").signals(found.values) == {"reward": 0.25, "reward_min": 0.125, "reward_max": 1.0}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"mean":0.5,"min":0.0,"max":1.0}',
+        '{"step":1,"mean":0.5}',
+        '{"step":1,"name":"latency","mean":0.5,"min":0.0,"max":1.0}',
+        '{"step":1,"count":64,"mean":0.5,"min":0.0,"max":1.0}',
+        '{"step":1,"mean":412.5,"min":12,"max":1024}',
+    ],
+)
+def test_other_statistics_are_not_taken_for_the_score_s(line: str) -> None:
+    assert not FlatJsonl.recognises(line.encode())
+
+
+def test_statistics_beside_named_numbers_are_not_taken_for_the_score_s() -> None:
+    (found,) = records(b'{"step":1,"kl":0.5,"mean":0.5,"min":0.0,"max":1.0}')
+
+    assert Reading("").signals(found.values) == {"kl": 0.5}
+
+
+# steps with digits too many
+
+
+@given(st.integers(0, 500), st.integers(1, 10), st.data())
+def test_a_step_with_digits_too_many_is_the_step_that_should_come(
+    first: int, distance: int, data: st.DataObject
+) -> None:
+    steps = [first + distance * index for index in range(12)]
+    place = data.draw(st.integers(2, 10))
+    digits = data.draw(st.text("0123456789", min_size=1, max_size=5))
+    wrong = int(f"{steps[place]}{digits}") if steps[place] else 0
+    told = [wrong if index == place else step for index, step in enumerate(steps)]
+
+    assert [record.step for record in records(*(nameless(step, 0.5) for step in told))] == steps
+
+
+@given(st.lists(st.integers(0, 2000), min_size=1, max_size=20, unique=True).map(sorted))
+def test_steps_that_rise_are_handed_on_as_they_are(steps: list[int]) -> None:
+    found = [record.step for record in records(*(nameless(step, 0.5) for step in [*steps, 10**6]))]
+
+    assert found[: len(steps)] == steps
+
+
+def test_a_resume_after_a_jump_is_a_resume() -> None:
+    told = [1, 2, 3, 40, 3, 4, 5]
+
+    assert [record.step for record in records(*(nameless(step, 0.5) for step in told))] == told
 
 
 @given(st.binary(max_size=200))

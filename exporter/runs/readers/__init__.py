@@ -11,6 +11,7 @@ from exporter.runs.readers.chain import Chain
 from exporter.runs.readers.document import Document
 from exporter.runs.readers.events import EventFrames
 from exporter.runs.readers.follow import Follower
+from exporter.runs.readers.leveldb import LevelDbRecords
 from exporter.runs.readers.parts import Parts
 
 
@@ -52,4 +53,6 @@ def reader_of(kind: str, parts: Parts) -> Reader:
             return Document(parts)
         case "compressed":
             return Archive(parts()[-1])
+        case "wandb":
+            return Follower(parts()[-1], LevelDbRecords())
     return Follower(parts()[-1])

@@ -14,15 +14,18 @@ CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 """Bytes that text does not hold; NUL, tabs, line ends and the escape of colour codes it does."""
 
 _GZIP = b"\x1f\x8b"
+_WANDB = b":W&B"
 _EVENTS = re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL)
 """The first record of an event file, behind the twelve bytes of its frame."""
 _HISTORY = b'"log_history"'
 """What a Hugging Face trainer's state holds, be it written in one line."""
+_METRIC_TABLE = re.compile(rb'\{\s*"[^"]{1,300}"\s*:\s*\{\s*"\d{1,15}"\s*:')
+"""A table of metric, step and value, which may be written in one line as well."""
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')
 
 
 def content(path: Path) -> str:
-    """``empty``, ``text``, ``document`` (of JSON), ``events`` (TensorBoard's), ``compressed`` or ``binary``.
+    """``empty``, ``text``, ``document`` (of JSON), ``events``, ``wandb``, ``compressed`` or ``binary``.
 
     Raises:
         OSError: the file is gone or cannot be read.
@@ -33,6 +36,8 @@ def content(path: Path) -> str:
         sample = file.read(SAMPLE)
     if sample.startswith(_GZIP):
         return "compressed"
+    if sample.startswith(_WANDB):
+        return "wandb"
     if _EVENTS.match(sample):
         return "events"
     if len(sample.translate(None, CONTROL)) < 0.95 * len(sample):
@@ -44,8 +49,10 @@ def _is_document(sample: bytes) -> bool:
     """Is it one JSON value over many lines, and not one a line?"""
     if not _JSON.match(sample):
         return False
-    first, line_end, _ = sample.lstrip().partition(b"\n")
+    first, line_end, rest = sample.lstrip().partition(b"\n")
     if first.startswith(b"[") or _HISTORY in first:
+        return True
+    if _METRIC_TABLE.match(first) and not rest.strip():
         return True
     return bool(line_end and not _is_json(first))
 

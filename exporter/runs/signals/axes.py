@@ -13,6 +13,9 @@ from exporter.runs.signals.key import normal
 
 _STEPS = (
     "step",
+    "update",
+    "update_index",
+    "rl_update_index",
     "global_step",
     "training_global_step",
     "trainer_global_step",
@@ -24,14 +27,17 @@ _STEPS = (
     "it",
     "progress_step",
     "progress_batch",
-    "update",
+    "current_steps",
 )
-"""Normal forms of keys that count training steps, best first."""
+"""Normal forms of keys that count training steps, best first.
 
-_WANDB_STEPS = frozenset({"_step", "_Step"})
+Loops that count updates call something else their global step: samples, or steps of an environment.
+"""
+
+WANDB_STEPS = frozenset({"_step", "_Step"})
 """W&B counts its own calls; that is the step only where nothing else is."""
 
-_TIMES = ("timestamp", "wall_time", "logged_at")
+_TIMES = ("timestamp", "wall_time", "logged_at", "ts")
 _SINCE_START = "runtime"
 """W&B's `_runtime`: seconds since the start."""
 
@@ -48,9 +54,9 @@ PROGRESS = "global_step/max_steps"
 
 def step_key(keys: Iterable[str]) -> str | None:
     """The key that holds the step, if any."""
-    names = {normal(key): key for key in keys if key not in _WANDB_STEPS}
+    names = {normal(key): key for key in keys if key not in WANDB_STEPS}
     best = next((names[name] for name in _STEPS if name in names), None)
-    return best or next((key for key in keys if key in _WANDB_STEPS), None)
+    return best or next((key for key in keys if key in WANDB_STEPS), None)
 
 
 def time_key(keys: Iterable[str]) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from exporter.runs.signals.key import Key, Keys, joined, normal
-from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs.signals.keys import FRAMEWORKS, TELLING
 
 Table = tuple[tuple[str, tuple[Key, ...]], ...]
 """Signals with what they are read from, best first; all names in normal form."""
@@ -23,8 +23,8 @@ _SETTINGS = frozenset({"epoch", "learning_rate", "critic_learning_rate", "kl_coe
 LONGEST_KEY = 300
 """In characters; what is longer is text and no key."""
 
-GUESSED = tuple(name for name in FRAMEWORKS if name != "scoped")
-"""Frameworks that a log may turn out to be of. Scoped lines say what they are."""
+GUESSED = tuple(name for name in FRAMEWORKS if name not in TELLING)
+"""Frameworks that a log may turn out to be of."""
 
 
 @lru_cache(maxsize=128)
@@ -51,6 +51,10 @@ def spellings(framework: str, keys: Iterable[str]) -> dict[str, str]:
         for key in logged:
             if key.startswith(prefix):
                 found.setdefault(normal(key[len(prefix) :]), key)
+    for start, usual in FRAMEWORKS[framework].variants:
+        for key in logged:
+            if other := start.match(key):
+                found.setdefault(normal(usual + key[other.end() :]), key)
     return found
 
 

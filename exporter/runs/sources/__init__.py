@@ -9,16 +9,19 @@ from typing import Protocol
 from exporter.runs.record import Event, Record
 from exporter.runs.sources.areal import Areal
 from exporter.runs.sources.csv_table import CsvTable
+from exporter.runs.sources.deepspeed_chat import DeepSpeedChat
 from exporter.runs.sources.flat_jsonl import FlatJsonl
-from exporter.runs.sources.json_document import JsonList, TrainerState
+from exporter.runs.sources.json_document import JsonList, MetricTable, TrainerState
 from exporter.runs.sources.nemo_rl import NemoRl
 from exporter.runs.sources.openrlhf import OpenRlhf
 from exporter.runs.sources.scoped_jsonl import ScopedJsonl
 from exporter.runs.sources.slime import Slime
 from exporter.runs.sources.tensorboard import TensorBoard
 from exporter.runs.sources.trl_console import TrlConsole
+from exporter.runs.sources.twinkle import TwinkleEvents
 from exporter.runs.sources.verl_console import VerlConsole
 from exporter.runs.sources.verl_jsonl import VerlJsonl
+from exporter.runs.sources.wandb import WandbFile
 
 
 class Source(Protocol):
@@ -48,6 +51,7 @@ class Source(Protocol):
 TEXT: tuple[type[Source], ...] = (
     VerlJsonl,
     ScopedJsonl,
+    TwinkleEvents,
     FlatJsonl,
     VerlConsole,
     TrlConsole,
@@ -55,13 +59,15 @@ TEXT: tuple[type[Source], ...] = (
     Slime,
     NemoRl,
     Areal,
+    DeepSpeedChat,
     CsvTable,
 )
 SOURCES: dict[str, tuple[type[Source], ...]] = {
     "text": TEXT,
     "compressed": TEXT,
-    "document": (TrainerState, JsonList),
+    "document": (TrainerState, JsonList, MetricTable),
     "events": (TensorBoard,),
+    "wandb": (WandbFile,),
 }
 """By what a file holds; what is more particular stands first."""
 

@@ -8,12 +8,19 @@ from typing import Any
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.signals import measurements
-from exporter.runs.signals.axes import AXES, PROGRESS, sensible_seconds, step, step_key, time_key
+from exporter.runs.signals.axes import AXES, PROGRESS, WANDB_STEPS, sensible_seconds, step, step_key, time_key
 from exporter.runs.signals.key import normal
+from exporter.runs.sources.steps_in_a_row import StepsInARow
 
 _TOTALS = frozenset({"total_steps", "max_steps"})
 _DONE = "progress/done_frac"
 """Tinker's: the share of the training that is done."""
+_NOT_MEASURED = frozenset({PROGRESS, "percentage", *_TOTALS})
+"""Numbers that tell how far the training is."""
+
+_NAMELESS = {"mean": "reward_mean", "min": "reward_min", "max": "reward_max", "std": "reward_std"}
+_BESIDE_NAMELESS = AXES | {"epoch"}
+_LARGEST_SCORE = 100.0
 
 _TEXTS = frozenset(
     (
@@ -43,9 +50,32 @@ def is_record(logged: Any) -> bool:
     if not isinstance(logged, dict) or len(logged) > _MOST_KEYS or is_sample(logged):
         return False
     values = flattened(logged)
-    numeric = tuple(key for key, value in values.items() if number(value) is not None)
-    told = PROGRESS in values or step_key(numeric) is not None
-    return measurements(numeric) >= (1 if told else 2)
+    if _is_nameless(values):
+        told = [number(values[key]) for key in ("min", "mean", "max")]
+        return step_key(values) is not None and all(abs(x or 0.0) <= _LARGEST_SCORE for x in told)
+    numeric = _numeric(values)
+    told_step = PROGRESS in values or step_key(numeric) is not None
+    return measurements(numeric) >= (1 if told_step else 2)
+
+
+def _is_measured(values: Mapping[str, Any]) -> bool:
+    """Is any of these a signal?"""
+    return _is_nameless(values) or measurements(_numeric(values)) > 0
+
+
+def _numeric(values: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(key for key, value in values.items() if number(value) is not None)
+
+
+def _is_nameless(values: Mapping[str, Any]) -> bool:
+    """Are these mean, smallest and largest of something that has no name?
+
+    In a loop of reinforcement learning that is the score of the step's responses: all else that it
+    logs has to be told from that. Lengths and times, which may be logged so as well, are larger.
+    """
+    if "mean" not in values or not {"min", "max"} <= values.keys():
+        return False
+    return all(key in _NAMELESS or normal(key) in _BESIDE_NAMELESS for key in values)
 
 
 def is_sample(logged: Mapping[str, Any]) -> bool:
@@ -58,11 +88,17 @@ def is_sample(logged: Mapping[str, Any]) -> bool:
 
 
 class FlatRecords:
-    """Makes records of the dictionaries of one log; counts steps where none is told."""
+    """Makes records of the dictionaries of one log; counts steps where none is told.
+
+    Lines before the first with a signal say nothing. A line without a step belongs to the step before;
+    where no line has one, so does a line that by itself would be none of a trainer's. W&B's own counter
+    is the step only where there is no other.
+    """
 
     def __init__(self) -> None:
         self._step = 0
-        self._told = False
+        self._begun = self._told = self._own = False
+        self._row = StepsInARow()
 
     def events(self, logged: Mapping[str, Any]) -> Iterator[Event]:
         """What one dictionary says.
@@ -79,23 +115,31 @@ class FlatRecords:
             yield TotalSteps(step(total))
             values = {**values, "step": done}
         measured = _measured(values)
-        if measured:
-            yield Record(self._next(values), measured, _time(values))
+        if measured and self._advance(values):
+            yield from self._row.records(Record(self._step, measured, _time(values)))
             yield from _about_the_end(values)
 
-    def _next(self, values: Mapping[str, Any]) -> int:
-        key = step_key(values)
-        if key is not None:
+    def _advance(self, values: Mapping[str, Any]) -> bool:
+        """Move on to the step of these values, if they are of one."""
+        self._begun = self._begun or _is_measured(values)
+        key = step_key(values) if self._begun else None
+        if key is None:
+            if not self._told and measurements(_numeric(values)) >= 2:
+                self._step += 1
+            return self._told or self._step > 0
+        if key not in WANDB_STEPS:
+            self._told = self._own = True
+            self._step = step(values[key])
+        elif not self._own and _is_measured(values):
             self._told, self._step = True, step(values[key])
-        elif not self._told:
-            self._step += 1
-        return self._step
+        return True
 
 
 def _about_the_end(values: Mapping[str, Any]) -> Iterator[Event]:
     """How many steps there will be, and whether that was the last."""
     for key in values.keys() & _TOTALS:
-        yield TotalSteps(step(values[key]))
+        if total := step(values[key]):
+            yield TotalSteps(total)
     if (number(values.get(_DONE)) or 0.0) >= 1:
         yield Ended("finished")
 
@@ -106,8 +150,12 @@ def _time(values: Mapping[str, Any]) -> float | None:
 
 
 def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
+    if _is_nameless(values):
+        return {
+            name: values[key] for key, name in _NAMELESS.items() if number(values.get(key, "")) is not None
+        }
     return {
         key: value
         for key, value in values.items()
-        if number(value) is not None and normal(key) not in AXES and key not in (PROGRESS, *_TOTALS)
+        if number(value) is not None and normal(key) not in AXES and key not in _NOT_MEASURED
     }

@@ -6,7 +6,18 @@ import re
 from typing import NamedTuple
 
 from exporter.runs.signals.key import Keys
-from exporter.runs.signals.keys import areal, generic, nemo_rl, openrlhf, scoped, slime, trl, verl
+from exporter.runs.signals.keys import (
+    areal,
+    deepspeed_chat,
+    generic,
+    nemo_rl,
+    openrlhf,
+    scoped,
+    slime,
+    trl,
+    twinkle,
+    verl,
+)
 
 
 class Framework(NamedTuple):
@@ -14,11 +25,13 @@ class Framework(NamedTuple):
 
     ``prefixes`` stand before its keys in some of its logs and say nothing. ``parts`` are the
     signals it logs for each of several parts: the key, as a whole, holds the part's name.
+    ``variants`` are other starts of its keys, each with the one that ``keys`` has.
     """
 
     keys: Keys
     prefixes: tuple[str, ...] = ()
     parts: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    variants: tuple[tuple[re.Pattern[str], str], ...] = ()
 
 
 FRAMEWORKS: dict[str, Framework] = {
@@ -27,8 +40,13 @@ FRAMEWORKS: dict[str, Framework] = {
     "openrlhf": Framework(openrlhf.KEYS, openrlhf.PREFIXES),
     "nemo_rl": Framework(nemo_rl.KEYS),
     "slime": Framework(slime.KEYS),
-    "areal": Framework(areal.KEYS),
+    "areal": Framework(areal.KEYS, variants=areal.VARIANTS),
     "generic": Framework(generic.KEYS, generic.PREFIXES, generic.PARTS),
+    "deepspeed_chat": Framework(deepspeed_chat.KEYS),
+    "twinkle": Framework(twinkle.KEYS),
     "scoped": Framework(scoped.KEYS, generic.PREFIXES, generic.PARTS),
 }
 """All frameworks by name. Among those that fit a log equally well the first one wins."""
+
+TELLING = frozenset({"deepspeed_chat", "scoped", "twinkle"})
+"""Frameworks whose logs say what they are: their tables are not tried on others' keys."""
