@@ -48,6 +48,13 @@ class RawKeys:
         if len(self._records) > KEY_SETS:
             del self._records[next(iter(self._records))]
 
+    def sources(self, reading: Reading) -> dict[str, tuple[str, ...]]:
+        """Signal -> the keys that it was read from last."""
+        found: dict[str, tuple[str, ...]] = {}
+        for values in self._records.values():
+            found.update(reading.sources(values))
+        return found
+
     def values(self, reading: Reading, room: float = math.inf) -> dict[str, float]:
         """Value by key: of all that is allowed, what came first, up to the limit and where there is room."""
         latest: dict[str, float] = {}

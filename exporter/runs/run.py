@@ -18,7 +18,7 @@ from exporter.runs.owners import Owners
 from exporter.runs.raw import RawKeys, RawRule
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
 from exporter.runs.signals.reading import Reading
-from exporter.runs.signals.truncation import drop_batch_relative_truncation
+from exporter.runs.signals.truncation import Truncation
 from exporter.runs.statistics import SignalStatistics, anew, by_signal
 from exporter.runs.trace import Trace
 
@@ -134,6 +134,7 @@ class Run:
         self.times = Times()
         self.progress = Progress()
         self.owners = Owners()
+        self._truncation = Truncation()
         self.statistics: dict[str, SignalStatistics] = by_signal()
         self.latest: dict[str, float] = {}
         self.parts: dict[tuple[str, str], float] = {}
@@ -223,7 +224,7 @@ class Run:
 
     def _measure(self, found: dict[str, float], record: Record, stream: Stream, clock: Clock) -> None:
         self.records += self.progress.count(record)
-        drop_batch_relative_truncation(found, record.values, self.response_limit)
+        self._truncation.mend(found, record.values, self.response_limit)
         new = {signal: value for signal, value in found.items() if signal not in stream.counted}
         if len(self.progress.streams) > 1:
             new = self.owners.own(new, stream, self.progress, self._is_measured)

@@ -10,10 +10,17 @@ from typing import Any
 from exporter.runs.numbers import number
 from exporter.runs.signals.keys import FRAMEWORKS
 from exporter.runs.signals.plan import Part, Plan
-from exporter.runs.signals.table import GUESSED, LONGEST_KEY, Additions, carried, spellings, table
+from exporter.runs.signals.table import (
+    GUESSED,
+    HOME_MADE,
+    LONGEST_KEY,
+    Additions,
+    carried,
+    completed,
+    spellings,
+)
 
 UNKNOWN = "unknown"
-HOME_MADE = "generic"
 SETTLED = 12
 """So many signals of one framework leave no doubt about it."""
 
@@ -43,6 +50,7 @@ class Reading:
         self._guess_from = 0
         self._seen: dict[str, None] = {}
         self._names: AbstractSet[str] = frozenset()
+        self._known: frozenset[str] = frozenset()
         self._parts: dict[str, Part] = {}
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._planned = 0
@@ -62,6 +70,10 @@ class Reading:
     def parts(self, values: Mapping[str, Any]) -> dict[Part, float]:
         """(Signal, part) -> value, of at most 16 parts a run."""
         return _numbers(values, self._planned_for(values).parts)
+
+    def sources(self, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """Signal -> the keys that its value in this record is read from."""
+        return self._planned_for(values).taken(values)
 
     def unmapped(self, values: Mapping[str, Any]) -> dict[str, float]:
         """Key -> value of what is a number and no signal, those included that were averaged into one."""
@@ -102,6 +114,7 @@ class Reading:
             self._guess_from = len(self._seen) * 5 // 4 if len(self._seen) > MANY_KEYS else 0
         if self._framework:
             self._names = spellings(self._framework, self._seen).keys()
+            self._known = carried(self._framework, self._seen, self._additions)
 
     def _guess(self) -> None:
         """The best fit; who was it before stays it unless another fits better."""
@@ -117,7 +130,7 @@ class Reading:
         if not self._framework:
             plan = Plan((), {}, frozenset())
         else:
-            found = table(self._framework, self._additions)
+            found = completed(self._framework, self._additions, self._known)
             plan = Plan(found, spellings(self._framework, keys), self._names)
         plan.split(keys, {key: part for key in keys if key not in plan.used and (part := self._part(key))})
         return plan

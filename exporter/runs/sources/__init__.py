@@ -13,7 +13,10 @@ from exporter.runs.sources.flat_jsonl import FlatJsonl
 from exporter.runs.sources.json_document import JsonList, TrainerState
 from exporter.runs.sources.nemo_rl import NemoRl
 from exporter.runs.sources.openrlhf import OpenRlhf
+from exporter.runs.sources.prime_rl import PrimeRl
+from exporter.runs.sources.roll import Roll
 from exporter.runs.sources.scoped_jsonl import ScopedJsonl
+from exporter.runs.sources.skyrl import SkyRl
 from exporter.runs.sources.slime import Slime
 from exporter.runs.sources.tensorboard import TensorBoard
 from exporter.runs.sources.trl_console import TrlConsole
@@ -55,6 +58,9 @@ TEXT: tuple[type[Source], ...] = (
     Slime,
     NemoRl,
     Areal,
+    SkyRl,
+    Roll,
+    PrimeRl,
     CsvTable,
 )
 SOURCES: dict[str, tuple[type[Source], ...]] = {

@@ -6,7 +6,19 @@ import re
 from typing import NamedTuple
 
 from exporter.runs.signals.key import Keys
-from exporter.runs.signals.keys import areal, generic, nemo_rl, openrlhf, scoped, slime, trl, verl
+from exporter.runs.signals.keys import (
+    areal,
+    generic,
+    nemo_rl,
+    open_instruct,
+    openrlhf,
+    prime_rl,
+    roll,
+    scoped,
+    slime,
+    trl,
+    verl,
+)
 
 
 class Framework(NamedTuple):
@@ -28,6 +40,9 @@ FRAMEWORKS: dict[str, Framework] = {
     "nemo_rl": Framework(nemo_rl.KEYS),
     "slime": Framework(slime.KEYS),
     "areal": Framework(areal.KEYS),
+    "roll": Framework(roll.KEYS),
+    "prime_rl": Framework(prime_rl.KEYS),
+    "open_instruct": Framework(open_instruct.KEYS),
     "generic": Framework(generic.KEYS, generic.PREFIXES, generic.PARTS),
     "scoped": Framework(scoped.KEYS, generic.PREFIXES, generic.PARTS),
 }
