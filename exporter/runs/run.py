@@ -17,6 +17,7 @@ from exporter.runs.marks import Mark, Marks, Place
 from exporter.runs.owners import Owners
 from exporter.runs.raw import RawKeys, RawRule
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
+from exporter.runs.signals.candidates import Candidate, candidates
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.truncation import Truncation
 from exporter.runs.statistics import SignalStatistics, anew, by_signal
@@ -141,6 +142,7 @@ class Run:
         self.held: dict[Statistic, Held] = {}
         self.trace = Trace()
         self.history = History()
+        self._candidates: tuple[object, tuple[Candidate, ...]] = None, ()
         self.records = 0
         self.lost: int | None = None
 
@@ -240,6 +242,14 @@ class Run:
         if clock.live:
             for signal in moved:  # a statistic may span two signals: all have moved by now
                 self._hold(self.statistics[signal], clock.steady)
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Signals that the run lacks, with the keys that may carry them: told to whoever watches it."""
+        seen = self.raw.kinds, len(self.latest)
+        if self._candidates[0] != seen:
+            carried = {*self.latest, *self.reading.carried}
+            self._candidates = seen, candidates(self.raw.unmapped(self.reading), carried)
+        return self._candidates[1]
 
     def _is_measured(self, signal: str) -> bool:
         return self.statistics[signal].measured

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from exporter.runs.signals.key import normal
+
+ENOUGH_RECORDS = 5
+"""The first records may lack what comes later: actor metrics during a critic's warm-up, say."""
 
 MOST_KEYS = 4
 """Keys named for one signal: a trainer may log the reward of each of a hundred environments."""
@@ -47,7 +49,7 @@ class Candidate(NamedTuple):
     @property
     def setting(self) -> str:
         """The line to add below ``signals:`` in config.yaml."""
-        return f"{self.signal}: {json.dumps(self.keys, ensure_ascii=False)}"
+        return f"{self.signal}: [{', '.join(map(_quoted, self.keys))}]"
 
 
 def candidates(unmapped: Iterable[str], carried: Collection[str]) -> tuple[Candidate, ...]:
@@ -95,6 +97,13 @@ def _signals(words: frozenset[str]) -> Iterator[str]:
 
 def _words(key: str) -> frozenset[str]:
     return frozenset(normal(key).split("_"))
+
+
+def _quoted(key: str) -> str:
+    """The key as YAML, whatever stands in it."""
+    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+    shown = (each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped)
+    return f'"{"".join(shown)}"'
 
 
 def _unlikely(key: str) -> tuple[bool, int]:

@@ -63,6 +63,11 @@ class Reading:
         """The framework whose keys these are; ``unknown`` while nothing tells."""
         return self._framework or UNKNOWN
 
+    @property
+    def carried(self) -> frozenset[str]:
+        """The signals that some key seen so far carries in the framework's table."""
+        return self._known
+
     def signals(self, values: Mapping[str, Any]) -> dict[str, float]:
         """Signal -> value in base units. What was not logged is absent; NaN stays NaN."""
         return self._planned_for(values).signals(values)

@@ -40,10 +40,10 @@ FRAMEWORKS: dict[str, Framework] = {
     "nemo_rl": Framework(nemo_rl.KEYS),
     "slime": Framework(slime.KEYS),
     "areal": Framework(areal.KEYS),
+    "generic": Framework(generic.KEYS, generic.PREFIXES, generic.PARTS),
     "roll": Framework(roll.KEYS),
     "prime_rl": Framework(prime_rl.KEYS),
     "open_instruct": Framework(open_instruct.KEYS),
-    "generic": Framework(generic.KEYS, generic.PREFIXES, generic.PARTS),
     "scoped": Framework(scoped.KEYS, generic.PREFIXES, generic.PARTS),
 }
 """All frameworks by name. Among those that fit a log equally well the first one wins."""
