@@ -25,6 +25,8 @@ NOT_READ = {
     "no_records": "no record of a trainer",
     "compressed": "no record of a trainer",
     "events": "no event",
+    "records": "no scalar",
+    "database": "no record of a trainer",
     "log": "a table without a row so far",
 }
 """What a file is that no run was found in."""

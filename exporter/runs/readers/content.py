@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 
+from exporter.runs.readers import database
 from exporter.runs.readers.follow import status_of
 
 SAMPLE = 4096
@@ -16,13 +17,17 @@ CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 _GZIP = b"\x1f\x8b"
 _EVENTS = re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL)
 """The first record of an event file, behind the twelve bytes of its frame."""
+_SWANLAB = b":SWL"
 _HISTORY = b'"log_history"'
 """What a Hugging Face trainer's state holds, be it written in one line."""
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')
 
 
 def content(path: Path) -> str:
-    """``empty``, ``text``, ``document`` (of JSON), ``events`` (TensorBoard's), ``compressed`` or ``binary``.
+    """What a file holds.
+
+    ``empty``, ``text``, ``document`` (of JSON), ``events`` (TensorBoard's), ``database`` (of a tracker),
+    ``records`` (SwanLab's), ``compressed`` or ``binary``.
 
     Raises:
         OSError: the file is gone or cannot be read.
@@ -31,8 +36,20 @@ def content(path: Path) -> str:
         return "empty"
     with path.open("rb") as file:
         sample = file.read(SAMPLE)
+    if sample.startswith(database.MAGIC):
+        return _DATABASES[database.holds_metrics(path)]
+    return "binary" if database.is_beside(path) else _by_sample(sample)
+
+
+_DATABASES = {True: "database", False: "binary", None: "empty"}
+"""By whether the table of a tracker is in them."""
+
+
+def _by_sample(sample: bytes) -> str:
     if sample.startswith(_GZIP):
         return "compressed"
+    if sample.startswith(_SWANLAB):
+        return "records"
     if _EVENTS.match(sample):
         return "events"
     if len(sample.translate(None, CONTROL)) < 0.95 * len(sample):

@@ -21,7 +21,9 @@ _VALIDATION = frozenset({"val", "valid", "validation", "eval", "evaluation", "te
 
 _KINDS_OF_KL = {
     "kl_teacher": frozenset({"teacher", "distill", "distillation"}),
-    "kl_engine": frozenset({"engine", "mismatch", "rollout", "infer", "inference", "vllm", "sglang"}),
+    "kl_engine": frozenset(
+        {"engine", "mismatch", "rollout", "sample", "sampler", "infer", "inference", "vllm", "sglang"}
+    ),
     "kl_sequence": frozenset({"seq", "sequence"}),
     "policy_kl": frozenset({"approx", "old", "policy", "ppo", "update"}),
 }
@@ -29,6 +31,7 @@ _KINDS_OF_KL = {
 _NO_MEAN = frozenset(
     (
         *("std", "stddev", "var", "variance", "max", "min", "maximum", "minimum", "median", "diff", "range"),
+        *("best", "worst", "p10", "p25", "p50", "p75", "p90", "p95", "p99"),
         *("coef", "coeff", "coefficient", "beta", "weight", "weights", "target", "limit", "threshold"),
         *("frac", "fraction", "ratio", "rate", "share", "zero", "clip", "clipped", "clipfrac", "truncated"),
         *("time", "seconds", "ms", "count", "num", "step", "steps", "norm", "grad", "lr", "id", "version"),

@@ -18,7 +18,9 @@ from exporter.runs.sources.roll import Roll
 from exporter.runs.sources.scoped_jsonl import ScopedJsonl
 from exporter.runs.sources.skyrl import SkyRl
 from exporter.runs.sources.slime import Slime
+from exporter.runs.sources.swanlab import SwanLab
 from exporter.runs.sources.tensorboard import TensorBoard
+from exporter.runs.sources.trackio import Trackio
 from exporter.runs.sources.trl_console import TrlConsole
 from exporter.runs.sources.verl_console import VerlConsole
 from exporter.runs.sources.verl_jsonl import VerlJsonl
@@ -68,6 +70,8 @@ SOURCES: dict[str, tuple[type[Source], ...]] = {
     "compressed": TEXT,
     "document": (TrainerState, JsonList),
     "events": (TensorBoard,),
+    "database": (Trackio,),
+    "records": (SwanLab,),
 }
 """By what a file holds; what is more particular stands first."""
 
