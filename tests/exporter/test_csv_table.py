@@ -256,3 +256,19 @@ def test_the_real_export_of_w_and_b_holds_each_run_to_its_end(real_logs: Path) -
             of_run = [record for record in found if record.run == run]
             reading = Reading("")
             assert [(record.step, reading.signals(record.values)["reward"]) for record in of_run] == expected
+
+
+def test_a_count_of_updates_is_the_step_beside_one_of_samples() -> None:
+    """As open-instruct's runs are exported: W&B's step and the global one count episodes."""
+    source = CsvTable()
+    lines = [
+        "rl_update_index,wandb_step,global_step,objective/verifiable_reward",
+        "1,256,256,4.3",
+        "2,512,512,4.1",
+    ]
+    found = [event for line in lines for event in source.read(line.encode())]
+
+    assert [(event.step, event.values) for event in found if isinstance(event, Record)] == [
+        (1, {"wandb_step": "256", "objective/verifiable_reward": "4.3"}),
+        (2, {"wandb_step": "512", "objective/verifiable_reward": "4.1"}),
+    ]

@@ -264,11 +264,21 @@ def test_a_database_without_a_table_is_looked_at_again(path: Path) -> None:
     assert content(path) == "database"
 
 
-def test_a_damaged_database_is_told_as_unreadable(path: Path) -> None:
+def test_what_only_begins_like_a_database_is_none(path: Path) -> None:
     path.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
 
-    with pytest.raises(OSError, match=r"database|file"):
-        content(path)
+    assert content(path) == "binary"
+
+
+def test_a_database_that_is_damaged_later_is_told_as_unreadable(path: Path, writer: Writer) -> None:
+    for step in range(200):
+        writer.logs(step, {"reward": 0.5})
+    writer.close()
+    reader, data = reader_of("database", lambda: [path]), path.read_bytes()
+    path.write_bytes(b"no database at all " * (len(data) // 19))
+
+    with pytest.raises(OSError, match="not a database"):
+        reader.read(0.0)
 
 
 @given(

@@ -62,6 +62,8 @@ def holds_metrics(path: Path) -> bool | None:
     except _BusyError:
         return None
     except sqlite3.Error as error:
+        if "not a database" in str(error):
+            return False
         _pass_over(error, path)
         return None
 

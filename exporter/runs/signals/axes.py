@@ -13,6 +13,13 @@ from exporter.runs.signals.key import normal
 
 _STEPS = (
     "step",
+    # where these are logged beside it, global_step counts samples or steps of an environment
+    "update",
+    "updates",
+    "num_updates",
+    "update_step",
+    "update_index",
+    "rl_update_index",
     "global_step",
     "training_global_step",
     "trainer_global_step",
@@ -24,7 +31,6 @@ _STEPS = (
     "it",
     "progress_step",
     "progress_batch",
-    "update",
 )
 """Normal forms of keys that count training steps, best first."""
 

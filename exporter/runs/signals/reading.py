@@ -18,6 +18,7 @@ from exporter.runs.signals.table import (
     carried,
     completed,
     spellings,
+    table,
 )
 
 UNKNOWN = "unknown"
@@ -39,11 +40,13 @@ class Reading:
     """What the records of one run say, in canonical signals.
 
     ``framework`` names the table of keys; if it is empty, the framework is the one whose table
-    fits the keys seen so far best. ``additions`` are a user's own keys (signal -> keys, best
+    fits the keys seen so far best, and signals that none of its keys carries may have the names that
+    home-made loops give them. ``additions`` are a user's own keys (signal -> keys, best
     first); they come before those of every framework.
     """
 
     def __init__(self, framework: str, additions: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
+        self._given = bool(framework)
         self._guessing = not framework
         self._framework = framework
         self._additions: Additions = tuple((signal, tuple(keys)) for signal, keys in additions.items())
@@ -135,7 +138,11 @@ class Reading:
         if not self._framework:
             plan = Plan((), {}, frozenset())
         else:
-            found = completed(self._framework, self._additions, self._known)
+            found = (
+                table(self._framework, self._additions)
+                if self._given
+                else completed(self._framework, self._additions, self._known)
+            )
             plan = Plan(found, spellings(self._framework, keys), self._names)
         plan.split(keys, {key: part for key in keys if key not in plan.used and (part := self._part(key))})
         return plan
