@@ -15,6 +15,7 @@ from exporter.runs.polled.web import PollError
 from exporter.runs.raw import RawRule
 from exporter.runs.roster import Roster
 from exporter.runs.run import Clock, Options, Run
+from exporter.runs.signals.candidates import Candidate
 from stepwatch import logfiles
 from stepwatch.config import Config
 from stepwatch.logfiles import UnreadError
@@ -51,6 +52,10 @@ class Row:
     steps: str
     signals: tuple[str, ...]
     others: tuple[str, ...]
+
+
+MOST_SOURCES = 6
+"""Keys of one signal that are told: a validation score may be the mean over many data sets."""
 
 
 def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) -> int:
@@ -128,8 +133,14 @@ def _row(runs: Sequence[Run]) -> Row:
         sum(run.records for run in runs),
         f"{first}-{last}",
         tuple(sorted(signals | parts)),
-        tuple(sorted({key for run in runs for key in run.raw.values(run.reading)})),
+        tuple(sorted({key for run in runs for key in _others(run)})),
     )
+
+
+def _others(run: Run) -> set[str]:
+    """The keys that no signal was read from, alone or with others."""
+    read = {key for keys in run.raw.sources(run.reading).values() for key in keys}
+    return run.raw.values(run.reading).keys() - read
 
 
 def _blocks(contents: Sequence[Contents]) -> Iterator[str]:
@@ -141,18 +152,36 @@ def _blocks(contents: Sequence[Contents]) -> Iterator[str]:
             yield f"{each.place}: {each.problem}"
         name = names[each.log.path] if each.log else ""
         for key, run in each.runs.items():
-            yield from _block("/".join(filter(None, (name, key))), _row([run]), each.origin)
+            yield from _block("/".join(filter(None, (name, key))), run, each.origin)
 
 
-def _block(name: str, row: Row, origin: str) -> Iterator[str]:
+def _block(name: str, run: Run, origin: str) -> Iterator[str]:
+    row = _row([run])
     steps = f"{row.records} records, steps {row.steps}"
     if row.records == 1:
         steps = f"1 record, step {row.steps.partition('-')[0]}"
     yield f"{name}: {row.framework} ({row.format}), {steps}"
     yield f"    read from: {origin}"
-    yield f"    signals: {', '.join(row.signals) or 'none'}"
+    yield f"    signals:{'' if row.signals else ' none'}"
+    read_from = run.raw.sources(run.reading)
+    for signal in row.signals:
+        keys = _few(read_from.get(signal, _parts(run, signal)), most=MOST_SOURCES)
+        yield f"      {signal}: {keys}"
     if row.others:
         yield f"    without a signal: {', '.join(row.others)}"
+    yield from _advice(run.candidates())
+
+
+def _parts(run: Run, signal: str) -> tuple[str, ...]:
+    """The names of the parts of a signal that is logged once for each."""
+    return tuple(sorted(part for of, part in run.parts if of == signal))
+
+
+def _advice(candidates: Sequence[Candidate]) -> Iterator[str]:
+    if candidates:
+        yield "    may carry a signal that the run lacks; add the lines that are right to config.yaml:"
+        yield "      signals:"
+        yield from (f"        {candidate.setting}" for candidate in candidates)
 
 
 def _table(contents: Iterable[Contents]) -> Iterator[str]:

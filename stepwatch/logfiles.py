@@ -22,10 +22,11 @@ NOT_READ = {
     "binary": "no text",
     "document": "JSON without a history of steps",
     "text": "no record of a trainer",
-    "wandb": "W&B's file without a step yet: it is written 32 KiB at a time",
     "no_records": "no record of a trainer",
     "compressed": "no record of a trainer",
     "events": "no event",
+    "leveldb": "a file of W&B or SwanLab without a step yet: W&B writes 32 KiB at a time",
+    "database": "no record of a trainer",
     "log": "a table without a row so far",
 }
 """What a file is that no run was found in."""

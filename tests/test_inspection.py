@@ -74,9 +74,57 @@ def test_a_log_is_told_with_format_steps_signals_and_other_keys(tmp_path: Path, 
     assert told(log) == [
         "a: verl (verl_jsonl), 2 records, steps 3-4",
         "    read from: a.jsonl",
-        "    signals: entropy, reward",
+        "    signals:",
+        "      entropy: actor/entropy",
+        "      reward: env/score",
         "    without a signal: env/depth, x",
     ]
+
+
+def test_what_each_signal_was_read_from_is_told(tmp_path: Path, told: Telling) -> None:
+    """Also of signals that come with some records only, or that several keys make."""
+    log = tmp_path / "a.jsonl"
+    append(
+        log,
+        verl_json(1, {"critic/score/mean": 0.5, "perf/total_num_tokens": 800, "perf/time_per_step": 2.0}),
+        verl_json(2, {f"val-core/set{n}/acc/mean@8": 0.5 for n in range(9)} | {"gdpo/format/mean": 1.0}),
+        verl_json(3, {"critic/rewards/mean": 0.5, "val-core/set1/response_tokens/mean@8": 900}),
+    )
+
+    lines = told(log)
+
+    first = ", ".join(f"val-core/set{n}/acc/mean@8" for n in range(6))
+    assert lines[2:] == [
+        "    signals:",
+        "      reward: critic/rewards/mean",
+        "      reward_component: format",
+        "      step_seconds: perf/time_per_step",
+        "      step_tokens: perf/total_num_tokens",
+        "      tokens_per_second: perf/total_num_tokens, perf/time_per_step",
+        f"      validation_score: {first} and 3 more",
+        "    without a signal: val-core/set1/response_tokens/mean@8",
+    ]
+
+
+def test_keys_that_look_like_a_signal_are_told_with_lines_to_paste(
+    tmp_path: Path, told: Telling, config: Path
+) -> None:
+    log = tmp_path / "a.jsonl"
+    append(log, *(json.dumps({"step": n, "env/judge_reward": n / 8, "my kl": 0.1}) + "\n" for n in range(8)))
+
+    lines = told(log)
+    place = lines.index("      signals:")
+
+    assert lines[place:] == [
+        "      signals:",
+        '        reward: ["env/judge_reward"]',
+        '        kl: ["my kl"]',
+    ]
+    config.write_text("\n".join(lines[place:]))
+    again = told(log)
+    assert "      reward: env/judge_reward" in again
+    assert "      kl: my kl" in again
+    assert "      signals:" not in again
 
 
 def test_checkpoints_are_one_run_that_is_read_from_the_newest(tmp_path: Path, told: Telling) -> None:
@@ -206,7 +254,11 @@ def test_a_page_is_told_with_its_runs_signals_and_other_metrics(told: Telling) -
 
     assert lines[0] == "math/ppo: verl (prometheus_page), 1 record, step 57"
     assert lines[1].startswith(f"    read from: {server.url}/metrics (")
-    assert lines[2:] == ["    signals: reward", "    without a signal: env_depth"]
+    assert lines[2:] == [
+        "    signals:",
+        "      reward: critic_score_mean",
+        "    without a signal: env_depth",
+    ]
 
 
 def test_a_page_of_the_configuration_is_read_as_it_says(config: Path, told: Telling) -> None:

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 
 from exporter.runs.contract import JUDGED
 from exporter.runs.notice import Say, to_log
+from exporter.runs.signals.candidates import ENOUGH_RECORDS
 from exporter.runs.views import View
-
-ENOUGH_RECORDS = 5
-"""The first records may lack what comes later: actor metrics during a critic's warm-up, say."""
 
 MOST_KEYS = 8
 
@@ -37,11 +35,12 @@ def _is_unjudged(view: View) -> bool:
 
 
 def text(view: View) -> str:
-    """The run, some of its keys, and the cure."""
+    """The run, some of its keys, and the lines to add."""
     keys = sorted(view.run.raw.values(view.run.reading))
     more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
     listed = f": {', '.join(keys[:MOST_KEYS])}{more}" if keys else ""
+    likely = [candidate.setting for candidate in view.run.candidates()] or ["reward: [key]"]
     return (
         f"{view.name}: none of its keys is a signal that rules look at{listed}. "
-        "Cure: say below signals in config.yaml what they mean, such as reward: [key]."
+        f"Fix: say below signals in config.yaml what they mean, such as {'; '.join(likely)}"
     )

@@ -32,9 +32,13 @@ class RawRule:
 
 
 class RawKeys:
-    """The last values of one run under keys that no signal uses."""
+    """The last values of one run under keys that no signal uses.
+
+    ``kinds`` counts the sets of keys that came: as long as it is the same, so are the keys.
+    """
 
     def __init__(self, rule: RawRule) -> None:
+        self.kinds = 0
         self._rule = rule
         self._records: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._shown: dict[str, None] = {}
@@ -43,17 +47,30 @@ class RawKeys:
     def note(self, values: Mapping[str, Any]) -> None:
         """Take a record's values; they are looked at when they are asked for."""
         keys = tuple(values)
-        self._records.pop(keys, None)
+        if self._records.pop(keys, None) is None:
+            self.kinds += 1
         self._records[keys] = values
         if len(self._records) > KEY_SETS:
             del self._records[next(iter(self._records))]
 
+    def sources(self, reading: Reading) -> dict[str, tuple[str, ...]]:
+        """Signal -> the keys that it was read from last."""
+        found: dict[str, tuple[str, ...]] = {}
+        for values in self._records.values():
+            found.update(reading.sources(values))
+        return found
+
     def values(self, reading: Reading, room: float = math.inf) -> dict[str, float]:
         """Value by key: of all that is allowed, what came first, up to the limit and where there is room."""
+        latest = self.unmapped(reading)
+        return {key: latest[key] for key in self._chosen(latest, min(self._rule.limit, room))}
+
+    def unmapped(self, reading: Reading) -> dict[str, float]:
+        """Value by key of all that no signal uses, whether or not it may be shown."""
         latest: dict[str, float] = {}
         for values in self._records.values():
             latest.update(reading.unmapped(values))
-        return {key: latest[key] for key in self._chosen(latest, min(self._rule.limit, room))}
+        return latest
 
     @property
     def more_than_usual(self) -> int:

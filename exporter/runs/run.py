@@ -17,8 +17,9 @@ from exporter.runs.marks import Mark, Marks, Place
 from exporter.runs.owners import Owners
 from exporter.runs.raw import RawKeys, RawRule
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
+from exporter.runs.signals.candidates import Candidate, candidates
 from exporter.runs.signals.reading import Reading
-from exporter.runs.signals.truncation import drop_batch_relative_truncation
+from exporter.runs.signals.truncation import Truncation
 from exporter.runs.statistics import SignalStatistics, anew, by_signal
 from exporter.runs.trace import Trace
 
@@ -134,12 +135,14 @@ class Run:
         self.times = Times()
         self.progress = Progress()
         self.owners = Owners()
+        self._truncation = Truncation()
         self.statistics: dict[str, SignalStatistics] = by_signal()
         self.latest: dict[str, float] = {}
         self.parts: dict[tuple[str, str], float] = {}
         self.held: dict[Statistic, Held] = {}
         self.trace = Trace()
         self.history = History()
+        self._candidates: tuple[object, tuple[Candidate, ...]] = None, ()
         self.records = 0
         self.lost: int | None = None
 
@@ -223,7 +226,7 @@ class Run:
 
     def _measure(self, found: dict[str, float], record: Record, stream: Stream, clock: Clock) -> None:
         self.records += self.progress.count(record)
-        drop_batch_relative_truncation(found, record.values, self.response_limit)
+        self._truncation.mend(found, record.values, self.response_limit)
         new = {signal: value for signal, value in found.items() if signal not in stream.counted}
         if len(self.progress.streams) > 1:
             new = self.owners.own(new, stream, self.progress, self._is_measured)
@@ -239,6 +242,14 @@ class Run:
         if clock.live:
             for signal in moved:  # a statistic may span two signals: all have moved by now
                 self._hold(self.statistics[signal], clock.steady)
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Signals that the run lacks, with the keys that may carry them: told to whoever watches it."""
+        seen = self.raw.kinds, len(self.latest)
+        if self._candidates[0] != seen:
+            carried = {*self.latest, *self.reading.carried}
+            self._candidates = seen, candidates(self.raw.unmapped(self.reading), carried)
+        return self._candidates[1]
 
     def _is_measured(self, signal: str) -> bool:
         return self.statistics[signal].measured

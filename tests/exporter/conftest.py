@@ -57,7 +57,9 @@ class Watched:
         self.folder = folder
         settings = {"paths": (str(folder),), **more}
         proc = settings.pop("proc", folder.parent / "no-proc")
-        settings["options"] = Options(hold=settings.pop("hold", 15.0))  # type: ignore[arg-type]
+        settings["options"] = Options(  # type: ignore[arg-type]
+            hold=settings.pop("hold", 15.0), keys=settings.pop("keys", {})
+        )
         self.watch = Watch(Settings(**settings), Holders(proc))  # type: ignore[arg-type]
 
     def look(self, seconds: float = 0.0) -> Scrape:

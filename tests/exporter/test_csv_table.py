@@ -208,4 +208,17 @@ def test_random_headers_never_raise(line: str) -> None:
     CsvTable.recognises(line.encode())
 
 
-# real tables
+def test_a_count_of_updates_is_the_step_beside_one_of_samples() -> None:
+    """As open-instruct's runs are exported: W&B's step and the global one count episodes."""
+    source = CsvTable()
+    lines = [
+        "rl_update_index,wandb_step,global_step,objective/verifiable_reward",
+        "1,256,256,4.3",
+        "2,512,512,4.1",
+    ]
+    found = [event for line in lines for event in source.read(line.encode())]
+
+    assert [(event.step, event.values) for event in found if isinstance(event, Record)] == [
+        (1, {"wandb_step": "256", "objective/verifiable_reward": "4.3"}),
+        (2, {"wandb_step": "512", "objective/verifiable_reward": "4.1"}),
+    ]

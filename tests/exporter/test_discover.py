@@ -172,7 +172,16 @@ def test_any_content_is_of_some_kind(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "any"
     path.write_bytes(data)
 
-    assert content(path) in ("empty", "text", "binary", "document", "compressed", "events")
+    assert content(path) in (
+        "empty",
+        "text",
+        "binary",
+        "document",
+        "compressed",
+        "events",
+        "database",
+        "records",
+    )
 
 
 def test_a_folder_that_cannot_be_looked_into_is_left_out(

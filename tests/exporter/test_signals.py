@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exporter.runs import signals
 from exporter.runs.contract import STATISTICS
@@ -23,6 +25,89 @@ def read(framework: str, values: dict[str, Any]) -> dict[str, float]:
 
 def verl(**values: Any) -> dict[str, float]:
     return read("verl", {key.replace("__", "/"): value for key, value in values.items()})
+
+
+# validation
+
+
+CORE = "val-core/math/dapo"
+
+
+@pytest.mark.parametrize("mean", ["mean@8", "mean_at_8"])
+@pytest.mark.parametrize("other", ["response_tokens", "overlong_reward", "num_turns", "entropy"])
+def test_only_what_scores_a_validation_set_is_its_score(mean: str, other: str) -> None:
+    """Trainers built on verl log lengths and penalties where verl has a data set's accuracy or reward."""
+    values = {
+        f"{CORE}/acc/{mean}": 0.5,
+        f"{CORE}/{other}/{mean}": 2048.0,
+        f"val-core/aime/reward/{mean}": 0.25,
+    }
+    reading = signals.Reading("verl")
+
+    assert reading.signals(values) == {"validation_score": 0.375}
+    assert reading.sources(values) == {
+        "validation_score": (f"{CORE}/acc/{mean}", f"val-core/aime/reward/{mean}"),
+    }
+
+
+def test_a_score_is_known_without_slashes_as_well() -> None:
+    """rl-insight writes an underscore for each."""
+    before = "rl_insight_monitor_val_core_gsm8k"
+
+    assert read("verl", {f"{before}_acc_mean_8": 0.5, f"{before}_response_tokens_mean_8": 99}) == {
+        "validation_score": 0.5
+    }
+
+
+@given(
+    st.from_regex(r"[a-z]{1,8}(/[a-z_]{1,8}){0,2}", fullmatch=True),
+    st.from_regex(r"[a-z_]{1,20}", fullmatch=True),
+)
+def test_no_other_variable_of_any_validation_set_is_averaged(data_set: str, variable: str) -> None:
+    found = read("verl", {f"val-core/{data_set}/{variable}/mean@4": 7.0})
+
+    assert ("validation_score" in found) == (variable in ("acc", "accuracy", "reward", "score"))
+
+
+# names of one's own beside those of a trainer
+
+
+def test_a_trainer_s_log_may_call_a_signal_what_home_made_loops_call_it() -> None:
+    """A callback that writes TRL's numbers to a table, under names of its own."""
+    own = {"loss": 0.1, "lr": 1e-6, "entropy": 0.2, "reward_std": 0.5, "clip_ratio": 0.0, "epoch": 0.1}
+    found = read("", {**own, "reward_mean": 0.5, "completion_len": 128.0, "frac_zero_std": 0.25})
+
+    assert (found["reward"], found["response_length"], found["zero_std_ratio"]) == (0.5, 128.0, 0.25)
+
+
+def test_a_key_of_the_trainer_means_what_it_means_there() -> None:
+    """AsyncGRPO's kl is that to the policy which generated, not to the reference."""
+    found = read("", {"ratio": 1.0, "kl": 0.1, "reward": 0.5, "frac_reward_zero_std": 0.0, "step_time": 2.0})
+
+    assert (found["policy_kl"], "kl" in found) == (0.1, False)
+
+
+def test_a_signal_that_the_trainer_s_own_keys_carried_is_read_from_them_alone() -> None:
+    reading = signals.Reading("")
+
+    assert reading.signals({"loss": 0.1, "grad_norm": 1.0, "frac_reward_zero_std": 0.0})["loss"] == 0.1
+    assert "loss" not in reading.signals({"train_loss": 0.5})
+
+
+def test_open_instruct_is_known_by_its_keys() -> None:
+    reading = signals.Reading("")
+    found = reading.signals(
+        {
+            "scores": 3.5,
+            "objective/verifiable_reward": 3.0,
+            "val/sequence_lengths": 512.0,
+            "objective/kl2_avg": 0.1,
+        }
+    )
+
+    assert reading.framework == "open_instruct"
+    assert found == {"reward": 3.5, "response_length": 512.0, "kl": 0.1}
+    assert read("", {"objective/verifiable_reward": 3.0}) == {"reward": 3.0}
 
 
 # the table
@@ -245,28 +330,91 @@ V1_MARKS = ["training/num_turns/mean", "training/off_policy/trajectory_staleness
 V0 = {"response_length/clip_ratio": 0.25, "response_length/max": 512.0}
 
 
-def truncated(values: dict[str, float], limit: int | None) -> float | None:
-    found = read("verl", values)
-    signals.drop_batch_relative_truncation(found, values, limit)
-    return found.get("truncated_ratio")
+def truncated(*records: dict[str, float], limit: int | None = None) -> list[float | None]:
+    """The truncated share of each record of a run."""
+    reading, truncation, shares = signals.Reading("verl"), signals.Truncation(), []
+    for values in records:
+        found = reading.signals(values)
+        truncation.mend(found, values, limit)
+        shares.append(found.get("truncated_ratio"))
+    return shares
 
 
 @pytest.mark.parametrize("key", [*V1_MARKS, "training_num_turns_mean"])
 def test_v1_clip_ratio_is_the_truncated_share_only_at_the_known_limit(key: str) -> None:
     v1 = {**V0, key: 2.0}
 
-    assert truncated(v1, limit=512) == 0.25
-    assert truncated(v1, limit=1024) == 0.0
-    assert truncated(v1, limit=None) is None
+    assert truncated(v1, limit=512) == [0.25]
+    assert truncated(v1, limit=1024) == [0.0]
+    assert truncated(v1, limit=None) == [None]
 
 
 def test_v0_clip_ratio_is_the_truncated_share() -> None:
-    assert truncated(V0, limit=None) == 0.25
-    assert truncated(V0, limit=1024) == 0.25
+    assert truncated(V0, limit=None) == [0.25]
+    assert truncated(V0, limit=1024) == [0.25]
+
+
+def lengths(*longest: float, share: float = 0.125, **more: float) -> list[dict[str, float]]:
+    """Records of batches whose longest response has that many tokens."""
+    return [{"response_length/clip_ratio": share, "response_length/max": each, **more} for each in longest]
+
+
+def test_v1_without_a_known_limit_tells_truncation_once_batches_end_at_the_same_length() -> None:
+    """Event files and CSV hold no limit: no response is longer than the one that several batches reach."""
+    found = truncated(*lengths(300, 512, 512, 512, 400, 512, **{V1_MARKS[0]: 2.0}))
+
+    assert found == [None, None, None, 0.125, 0.0, 0.125]
+
+
+def test_a_longer_response_than_all_before_ends_what_was_thought_of_the_limit() -> None:
+    found = truncated(*lengths(40, 40, 40, 90, 40, **{V1_MARKS[0]: 2.0}))
+
+    assert found == [None, None, 0.125, None, 0.0]
+
+
+def test_a_share_that_is_never_zero_whatever_the_longest_length_is_relative_to_the_batch() -> None:
+    """A CSV that was exported without the keys by which v1 is known."""
+    found = truncated(*lengths(300, 310, 290, 320, 320, 320))
+
+    assert found == [0.125, None, 0.0, None, None, 0.125]
+
+
+def test_a_share_that_is_zero_below_one_length_is_the_truncated_one_from_the_start() -> None:
+    below, cut = {"response_length/clip_ratio": 0.0, "response_length/max": 300.0}, lengths(512, 512)
+
+    assert truncated(below, *cut, below) == [0.0, 0.125, 0.125, 0.0]
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), max_size=30),
+    st.integers(1, 40),
+    st.booleans(),
+)
+def test_v1_tells_the_share_that_reached_the_limit_and_never_another(
+    batches: list[list[int]], limit: int, told: bool
+) -> None:
+    cut = [[min(length, limit) for length in batch] for batch in batches]
+    records = [
+        {
+            "response_length/clip_ratio": batch.count(max(batch)) / len(batch),
+            "response_length/max": float(max(batch)),
+            V1_MARKS[0]: 1.0,
+        }
+        for batch in cut
+    ]
+    found = truncated(*records, limit=limit if told else None)
+
+    for batch, share in zip(cut, found, strict=True):
+        if told:
+            assert share == (batch.count(limit) / len(batch) if max(batch) == limit else 0.0)
+        elif share:
+            assert share == batch.count(max(batch)) / len(batch)
 
 
 def test_v1_without_the_longest_response_is_believed_at_a_known_limit() -> None:
-    assert truncated({"response_length/clip_ratio": 0.25, "training/num_turns/mean": 2.0}, limit=512) == 0.25
+    v1 = {"response_length/clip_ratio": 0.25, "training/num_turns/mean": 2.0}
+
+    assert truncated(v1, limit=512) == [0.25]
 
 
 def test_the_response_limit_is_read_from_the_printed_configuration() -> None:
@@ -278,7 +426,7 @@ def test_the_response_limit_is_read_from_the_printed_configuration() -> None:
     assert isinstance(limit, ResponseLimit)
     assert isinstance(record, Record)
 
-    assert truncated(dict(record.values), limit.tokens) == 0.0
+    assert truncated(dict(record.values), limit=limit.tokens) == [0.0]
 
 
 @pytest.mark.parametrize("key", V1_MARKS)

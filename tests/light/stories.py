@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from exporter.drawing.chart import Band, Chart
 from exporter.drawing.curve import Curve
 from exporter.runs.history.shapes import (
+    Candidate,
     Episode,
     Firing,
     Health,
@@ -89,7 +90,7 @@ def chart(title: str = "KL", steps: int = 435, **others: object) -> Chart:
     return replace(usual, **others)  # type: ignore[arg-type]
 
 
-def story(run: RunSummary, charts: Sequence[Chart] = ()) -> RunStory:
+def story(run: RunSummary, charts: Sequence[Chart] = (), candidates: tuple[Candidate, ...] = ()) -> RunStory:
     """All of a run, with its last twenty steps."""
     last = run.step or 0
     rows = tuple(
@@ -100,7 +101,7 @@ def story(run: RunSummary, charts: Sequence[Chart] = ()) -> RunStory:
         Episode("KLHigh", "warning", 100, 120, False, ""),
         Episode("KLExplosion", "critical", 198, last, True, EXPLOSION.summary),
     )
-    return RunStory(run, tuple(charts), episodes if run.firing else (), rows)
+    return RunStory(run, tuple(charts), episodes if run.firing else (), rows, candidates=candidates)
 
 
 @dataclass
@@ -110,6 +111,7 @@ class Told:
     summaries: list[RunSummary] = field(default_factory=list)
     charts: tuple[Chart, ...] = ()
     prometheus: str = ""
+    candidates: tuple[Candidate, ...] = ()
     asked: int = 0
     about_none: tuple[Firing, ...] = ()
     unshown: Unshown = ALL_SHOWN
@@ -122,7 +124,8 @@ class Told:
 
     def run(self, name: str) -> RunStory | None:
         self.asked += 1
-        return next((story(run, self.charts) for run in self.summaries if run.name == name), None)
+        found = (story(run, self.charts, self.candidates) for run in self.summaries if run.name == name)
+        return next(found, None)
 
     def series(self, name: str, signal: str) -> Series | None:
         if self.run(name) is None or signal != "kl":

@@ -14,7 +14,7 @@ from exporter.drawing.chart import Band
 from exporter.drawing.curve import Curve
 from exporter.message import Answer, Request
 from exporter.routes import Routes
-from exporter.runs.history.shapes import Firing, Range, Unshown
+from exporter.runs.history.shapes import Candidate, Firing, Range, Unshown
 from exporter.runs.light import links
 from exporter.runs.light.card import ALSO
 from exporter.runs.light.site import Light
@@ -34,7 +34,25 @@ NAMES = (
 VOID = {"br", "hr", "img", "input", "link", "meta", "wbr"}
 TAGS = {
     *("html", "head", "meta", "title", "link", "style", "body", "header", "main", "footer", "section"),
-    *("h1", "h2", "p", "a", "b", "i", "bdi", "code", "small", "span", "div", "ul", "li", "dl", "dt", "dd"),
+    *(
+        "h1",
+        "h2",
+        "p",
+        "a",
+        "b",
+        "i",
+        "bdi",
+        "code",
+        "small",
+        "span",
+        "div",
+        "ul",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+        "pre",
+    ),
     *("table", "thead", "tbody", "tr", "th", "td", "progress", "figure", "figcaption"),
     *("svg", "path", "rect", "text"),
 }
@@ -192,6 +210,13 @@ def test_the_page_of_a_run_has_its_charts_alerts_and_last_steps_the_newest_on_to
     steps = [int(step) for step in re.findall(r'<tr><td class="n">(\d+)</td>', found.text)]
     assert steps == list(range(204, 184, -1))
     assert f"../{links.series('ppo/sick', 'kl')}" in found.attributes("href")
+
+
+def test_keys_that_look_like_a_signal_are_named_with_the_line_to_add() -> None:
+    told = Told([summary()], candidates=(Candidate("kl", ("my/kl", 'a "b" & <c>')),))
+
+    assert 'signals:\n  kl: ["my/kl", "a \\"b\\" & <c>"]\n' in page(told, "/run/ppo%2Fgsm8k").words
+    assert "signals:" not in page(Told([summary()]), "/run/ppo%2Fgsm8k").words
 
 
 def test_curves_of_ten_thousand_steps_fit_a_page() -> None:

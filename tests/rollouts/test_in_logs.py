@@ -21,6 +21,7 @@ SLIME = "Router launched at 10.0.0.7:3512, Prometheus port: 4711"
     [
         (VERL, (A, C)),
         (f"AgentLoopManager: ['{A}']", (A,)),
+        (f"AgentLoopManager Hybrid: ['{A}', '{C}']", (A, C)),
         (f"DynamoLLMServerManager: ['{A}']", (A,)),
         (f"(TaskRunner pid=48213) {VERL}", (A, C)),
         (f"\x1b[36m(TaskRunner pid=48213, ip=10.0.0.7)\x1b[0m {VERL}", (A, C)),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from exporter.runs.history.samples import Table
 from exporter.runs.history.shapes import Firing, Health, RunSummary
 from exporter.runs.run import Run
+from exporter.runs.signals.candidates import ENOUGH_RECORDS, Candidate
 from exporter.runs.statistics import is_measured
 from exporter.runs.views import View
 
@@ -21,7 +22,8 @@ class Glance(NamedTuple):
     """What is told of a run without its history.
 
     ``latest`` are its last values and ``usual`` the medians of the last few, by signal. ``last`` is
-    when its last step was, ``start`` when the first was, in seconds since the epoch.
+    when its last step was, ``start`` when the first was, in seconds since the epoch. ``candidates`` are
+    signals that it lacks, with the keys that may carry them.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Glance(NamedTuple):
     latest: Mapping[str, float]
     usual: Mapping[str, float]
     table: Table
+    candidates: tuple[Candidate, ...] = ()
 
     @classmethod
     def of(cls, view: View) -> Glance:
@@ -54,6 +57,7 @@ class Glance(NamedTuple):
             {name: value for name, value in run.latest.items() if is_measured(name, run.statistics)},
             _usual(run),
             run.history.now(view.name, run.statistics),
+            run.candidates() if run.records >= ENOUGH_RECORDS else (),
         )
 
     def summary(self, healths: tuple[Health, ...], firing: tuple[Firing, ...]) -> RunSummary:

@@ -12,9 +12,11 @@ from typing import Literal
 
 from exporter.drawing.chart import Band, Chart
 from exporter.drawing.curve import Curve, Point
+from exporter.runs.signals.candidates import Candidate
 
 __all__ = [
     "Band",
+    "Candidate",
     "Chart",
     "Curve",
     "Episode",
@@ -124,7 +126,8 @@ class RunSummary:
 class RunStory:
     """All of a run. Charts are in the order of the dashboard, those with a firing alert first.
 
-    ``lack`` says what Prometheus does not tell of its past, and why.
+    ``lack`` says what Prometheus does not tell of its past, and why. ``candidates`` are signals that
+    the run does not have, with the keys that may carry them.
     """
 
     summary: RunSummary
@@ -132,6 +135,7 @@ class RunStory:
     episodes: tuple[Episode, ...]
     rows: tuple[Row, ...]
     lack: str = ""
+    candidates: tuple[Candidate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

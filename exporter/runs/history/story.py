@@ -106,7 +106,8 @@ class Story:
         episodes = _episodes(drawn.past, said.firing.get(name, ()), glance.step)
         own = healths(glance, drawn.panels, said, drawn.since)
         summary = glance.summary(own, said.firing.get(name, ()))
-        return RunStory(summary, drawn.charts(episodes), episodes, drawn.kept.rows, said.lack(name))
+        rows, lack = drawn.kept.rows, said.lack(name)
+        return RunStory(summary, drawn.charts(episodes), episodes, rows, lack, glance.candidates)
 
     def series(self, name: str, signal: str) -> Series | None:
         """A signal of a run; ``None`` if there is no such run, or nothing is kept of the signal."""

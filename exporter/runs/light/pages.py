@@ -65,6 +65,7 @@ class Pages:
             charts=[drawn for chart in story.charts if (drawn := drawable(chart)).curves],
             episodes=story.episodes,
             rows=story.rows,
+            candidates=story.candidates,
             signals=signals(story),
             trouble=trouble,
             as_of=as_of,

@@ -71,7 +71,7 @@ class Light:
         def make() -> Answer:
             return self._html("200 OK", self._pages.run(card, story, trouble, as_of), refreshed=not as_of)
 
-        basis = card, digest(story.charts), story.episodes, story.rows, trouble, as_of
+        basis = card, digest(story.charts), story.episodes, story.rows, story.candidates, trouble, as_of
         return self._kept.answer((name, not as_of), basis, make)
 
     def _unknown(self, name: str) -> Answer:

@@ -8,6 +8,7 @@ from typing import Protocol
 from exporter.runs.readers.archive import Archive
 from exporter.runs.readers.block import Block
 from exporter.runs.readers.chain import Chain
+from exporter.runs.readers.database import Database
 from exporter.runs.readers.document import Document
 from exporter.runs.readers.events import EventFrames
 from exporter.runs.readers.follow import Follower
@@ -53,6 +54,8 @@ def reader_of(kind: str, parts: Parts) -> Reader:
             return Document(parts)
         case "compressed":
             return Archive(parts()[-1])
-        case "wandb":
+        case "leveldb":
             return Follower(parts()[-1], LevelDbRecords())
+        case "database":
+            return Database(parts()[-1])
     return Follower(parts()[-1])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 
+from exporter.runs.readers import database
 from exporter.runs.readers.follow import status_of
 
 SAMPLE = 4096
@@ -14,9 +15,10 @@ CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 """Bytes that text does not hold; NUL, tabs, line ends and the escape of colour codes it does."""
 
 _GZIP = b"\x1f\x8b"
-_WANDB = b":W&B"
 _EVENTS = re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL)
 """The first record of an event file, behind the twelve bytes of its frame."""
+_LEVELDB = (b":W&B", b":SWL")
+"""The headers of W&B's and SwanLab's files."""
 _HISTORY = b'"log_history"'
 """What a Hugging Face trainer's state holds, be it written in one line."""
 _METRIC_TABLE = re.compile(rb'\{\s*"[^"]{1,300}"\s*:\s*\{\s*"\d{1,15}"\s*:')
@@ -25,7 +27,10 @@ _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')
 
 
 def content(path: Path) -> str:
-    """``empty``, ``text``, ``document`` (of JSON), ``events``, ``wandb``, ``compressed`` or ``binary``.
+    """What a file holds.
+
+    ``empty``, ``text``, ``document`` (of JSON), ``events`` (TensorBoard's), ``database`` (of a tracker),
+    ``leveldb`` (records of W&B or SwanLab), ``compressed`` or ``binary``.
 
     Raises:
         OSError: the file is gone or cannot be read.
@@ -34,10 +39,20 @@ def content(path: Path) -> str:
         return "empty"
     with path.open("rb") as file:
         sample = file.read(SAMPLE)
+    if sample.startswith(database.MAGIC):
+        return _DATABASES[database.holds_metrics(path)]
+    return "binary" if database.is_beside(path) else _by_sample(sample)
+
+
+_DATABASES = {True: "database", False: "binary", None: "empty"}
+"""By whether the table of a tracker is in them."""
+
+
+def _by_sample(sample: bytes) -> str:
     if sample.startswith(_GZIP):
         return "compressed"
-    if sample.startswith(_WANDB):
-        return "wandb"
+    if sample.startswith(_LEVELDB):
+        return "leveldb"
     if _EVENTS.match(sample):
         return "events"
     if len(sample.translate(None, CONTROL)) < 0.95 * len(sample):

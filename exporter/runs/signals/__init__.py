@@ -7,7 +7,7 @@
 from exporter.runs.signals.catalogue import NAMES, PART_SIGNALS, SIGNALS, PartSignal, Signal
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.table import measurements
-from exporter.runs.signals.truncation import drop_batch_relative_truncation
+from exporter.runs.signals.truncation import Truncation
 
 __all__ = [
     "NAMES",
@@ -16,6 +16,6 @@ __all__ = [
     "PartSignal",
     "Reading",
     "Signal",
-    "drop_batch_relative_truncation",
+    "Truncation",
     "measurements",
 ]

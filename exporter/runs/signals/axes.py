@@ -14,6 +14,9 @@ from exporter.runs.signals.key import normal
 _STEPS = (
     "step",
     "update",
+    "updates",
+    "num_updates",
+    "update_step",
     "update_index",
     "rl_update_index",
     "global_step",

@@ -30,8 +30,10 @@ class Key:
     """One way to read a signal.
 
     ``names`` are the keys it needs, all of them; ``pattern`` instead takes every key whose normal
-    form matches as a whole. The ``formula`` makes one value of theirs, or ``None`` if they give
-    none; without it the value is that of the one key. The result is multiplied by ``scale``.
+    form matches as a whole, and which holds ``spelled`` (a pattern too) as it was logged: a normal
+    form no longer tells where one part of a key ends. The ``formula`` makes one value of theirs, or
+    ``None`` if they give none; without it the value is that of the one key. The result is multiplied
+    by ``scale``.
     The key counts only in runs that logged one of ``when``, if any, and never one of ``unless``.
     """
 
@@ -39,6 +41,7 @@ class Key:
     formula: Callable[..., float | None] | None = None
     scale: float = 1.0
     pattern: str = ""
+    spelled: str = ""
     when: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
 
@@ -92,9 +95,9 @@ def sum_of(pattern: str) -> Key:
     return Key(pattern=pattern, formula=lambda *numbers: sum(numbers))
 
 
-def mean_of(pattern: str) -> Key:
+def mean_of(pattern: str, spelled: str = "") -> Key:
     """The mean of all keys that match."""
-    return Key(pattern=pattern, formula=lambda *numbers: sum(numbers) / len(numbers))
+    return Key(pattern=pattern, spelled=spelled, formula=lambda *numbers: sum(numbers) / len(numbers))
 
 
 def joined(first: Keys, then: Keys) -> Keys:

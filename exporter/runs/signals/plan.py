@@ -6,6 +6,7 @@ for each set; a record then costs little more than its numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
@@ -80,6 +81,19 @@ class Plan:
         if self._others:
             found.update(_read(self._others, values))
         return found
+
+    def taken(self, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """Signal -> the keys that its value is read from."""
+        read = self.signals(values)
+        return {
+            signal: next(source.keys for source in found if _alike(source.value(values), read[signal]))
+            for signal, found in self._sources.items()
+            if signal in read
+        }
+
+
+def _alike(value: float | None, read: float) -> bool:
+    return value == read or (value is not None and math.isnan(value) and math.isnan(read))
 
 
 def _numbers(written: list[Any]) -> list[float | None]:

@@ -10,10 +10,18 @@ from typing import Any
 from exporter.runs.numbers import number
 from exporter.runs.signals.keys import FRAMEWORKS
 from exporter.runs.signals.plan import Part, Plan
-from exporter.runs.signals.table import GUESSED, LONGEST_KEY, Additions, carried, spellings, table
+from exporter.runs.signals.table import (
+    GUESSED,
+    HOME_MADE,
+    LONGEST_KEY,
+    Additions,
+    carried,
+    completed,
+    spellings,
+    table,
+)
 
 UNKNOWN = "unknown"
-HOME_MADE = "generic"
 SETTLED = 12
 """So many signals of one framework leave no doubt about it."""
 
@@ -32,17 +40,20 @@ class Reading:
     """What the records of one run say, in canonical signals.
 
     ``framework`` names the table of keys; if it is empty, the framework is the one whose table
-    fits the keys seen so far best. ``additions`` are a user's own keys (signal -> keys, best
+    fits the keys seen so far best, and signals that none of its keys carries may have the names that
+    home-made loops give them. ``additions`` are a user's own keys (signal -> keys, best
     first); they come before those of every framework.
     """
 
     def __init__(self, framework: str, additions: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
+        self._given = bool(framework)
         self._guessing = not framework
         self._framework = framework
         self._additions: Additions = tuple((signal, tuple(keys)) for signal, keys in additions.items())
         self._guess_from = 0
         self._seen: dict[str, None] = {}
         self._names: AbstractSet[str] = frozenset()
+        self._known: frozenset[str] = frozenset()
         self._parts: dict[str, Part] = {}
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._planned = 0
@@ -55,6 +66,11 @@ class Reading:
         """The framework whose keys these are; ``unknown`` while nothing tells."""
         return self._framework or UNKNOWN
 
+    @property
+    def carried(self) -> frozenset[str]:
+        """The signals that some key seen so far carries in the framework's table."""
+        return self._known
+
     def signals(self, values: Mapping[str, Any]) -> dict[str, float]:
         """Signal -> value in base units. What was not logged is absent; NaN stays NaN."""
         return self._planned_for(values).signals(values)
@@ -62,6 +78,10 @@ class Reading:
     def parts(self, values: Mapping[str, Any]) -> dict[Part, float]:
         """(Signal, part) -> value, of at most 16 parts a run."""
         return _numbers(values, self._planned_for(values).parts)
+
+    def sources(self, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """Signal -> the keys that its value in this record is read from."""
+        return self._planned_for(values).taken(values)
 
     def unmapped(self, values: Mapping[str, Any]) -> dict[str, float]:
         """Key -> value of what is a number and no signal, those included that were averaged into one."""
@@ -102,6 +122,7 @@ class Reading:
             self._guess_from = len(self._seen) * 5 // 4 if len(self._seen) > MANY_KEYS else 0
         if self._framework:
             self._names = spellings(self._framework, self._seen).keys()
+            self._known = carried(self._framework, self._seen, self._additions)
 
     def _guess(self) -> None:
         """The best fit; who was it before stays it unless another fits better."""
@@ -117,7 +138,11 @@ class Reading:
         if not self._framework:
             plan = Plan((), {}, frozenset())
         else:
-            found = table(self._framework, self._additions)
+            found = (
+                table(self._framework, self._additions)
+                if self._given
+                else completed(self._framework, self._additions, self._known)
+            )
             plan = Plan(found, spellings(self._framework, keys), self._names)
         plan.split(keys, {key: part for key in keys if key not in plan.used and (part := self._part(key))})
         return plan

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 
+from exporter.runs.signals.candidates import may_be_measured
 from exporter.runs.signals.key import Key, Keys, joined, normal
 from exporter.runs.signals.keys import FRAMEWORKS, TELLING
 
@@ -16,6 +17,9 @@ Table = tuple[tuple[str, tuple[Key, ...]], ...]
 
 Additions = tuple[tuple[str, tuple[str, ...]], ...]
 """A user's own keys: (signal, its keys), best first."""
+
+HOME_MADE = "generic"
+"""The table of home-made loops."""
 
 _SETTINGS = frozenset({"epoch", "learning_rate", "critic_learning_rate", "kl_coefficient"})
 """Signals that stand in files of settings as well."""
@@ -32,6 +36,23 @@ def table(framework: str, additions: Additions = ()) -> Table:
     """The signals of one framework; additions come before its own keys."""
     keys: Keys = joined(dict(additions), FRAMEWORKS[framework].keys)
     return tuple((signal, tuple(_normalised(key) for key in found)) for signal, found in keys.items())
+
+
+@lru_cache(maxsize=256)
+def completed(framework: str, additions: Additions, known: frozenset[str]) -> Table:
+    """The table, with what home-made loops call the signals that are not ``known`` by it.
+
+    Loops around a trainer's parts log under its names and under their own. A key that the framework
+    has means what it means there.
+    """
+    own = table(framework, additions)
+    taken = {name for _, keys in own for key in keys for name in key.names}
+    others = {
+        signal: tuple(key for key in keys if taken.isdisjoint(key.names))
+        for signal, keys in table(HOME_MADE)
+        if signal not in known
+    }
+    return tuple(joined(dict(own), others).items())  # type: ignore[arg-type]
 
 
 def _normalised(key: str | Key) -> Key:
@@ -61,7 +82,11 @@ def spellings(framework: str, keys: Iterable[str]) -> dict[str, str]:
 def needed(key: Key, present: Mapping[str, str]) -> tuple[str, ...]:
     """The logged keys that this one is read from; none if some are missing."""
     if key.pattern:
-        return tuple(raw for name, raw in present.items() if re.fullmatch(key.pattern, name))
+        return tuple(
+            raw
+            for name, raw in present.items()
+            if re.fullmatch(key.pattern, name) and re.search(key.spelled, raw)
+        )
     try:
         return tuple([present[name] for name in key.names])
     except KeyError:
@@ -86,10 +111,15 @@ def carried(framework: str, keys: Iterable[str], additions: Additions = ()) -> f
 
 @lru_cache(maxsize=256)
 def measurements(keys: tuple[str, ...]) -> int:
-    """How many signals that are measured some framework finds among these keys."""
-    if not any(_may_be_known(key) for key in keys):
-        return 0
-    return max(len(carried(framework, keys) - _SETTINGS) for framework in GUESSED)
+    """How many signals that are measured some framework finds among these keys.
+
+    One, if none does but a key looks like a reward, a KL divergence or an entropy: whoever watches the
+    run is told how to name it.
+    """
+    found = 0
+    if any(_may_be_known(key) for key in keys):
+        found = max(len(carried(framework, keys) - _SETTINGS) for framework in GUESSED)
+    return found or int(any(map(may_be_measured, keys)))
 
 
 def _may_be_known(key: str) -> bool:

@@ -1,4 +1,4 @@
-"""The truncated share of verl's v1 trainer, which is none."""
+"""The truncated share of verl's trainers, of which the v1 trainer's is none."""
 
 from __future__ import annotations
 
@@ -8,21 +8,57 @@ from typing import Any
 from exporter.runs.signals.key import normal
 from exporter.runs.signals.keys.verl import V1_KEYS
 
+_RATIO = "response_length/clip_ratio"
+_SPELLINGS = frozenset({_RATIO, normal(_RATIO), f"rl_insight_monitor_{normal(_RATIO)}"})
 _V1_SPELLINGS = (*V1_KEYS, *map(normal, V1_KEYS))
 
+TIMES = 3
+"""So often the longest responses of a batch have the same length only if that is the limit."""
 
-def drop_batch_relative_truncation(
-    found: dict[str, float], values: Mapping[str, Any], limit: int | None
-) -> None:
-    """Mend what verl 0.9's v1 trainer calls ``response_length/clip_ratio``.
 
-    It is the share of responses as long as the longest of the batch: never 0. It is the truncated
-    share only if the longest response reached the configured ``limit`` in tokens; below the limit
-    nothing was truncated, and without a known limit nothing can be said.
+class Truncation:
+    """Mends ``response_length/clip_ratio`` of one run.
+
+    verl 0.9's v1 trainer compares each response with the longest of the batch (``metric_utils.py`` of
+    0.9.1: the width of a tensor that v1 does not pad), so its share is never 0. It is the truncated share
+    only where the longest response reached the limit. Where no log tells the limit (event files, CSV), it
+    is the length that no response exceeds and that the longest of several batches reached.
+
+    Logs do not always hold the keys by which v1 is known. Its share shows itself: it is above 0 at more
+    than one longest length.
     """
-    if "truncated_ratio" not in found or not any(key in values for key in _V1_SPELLINGS):
-        return
-    if limit is None:
-        del found["truncated_ratio"]
-    elif found.get("response_length_max", limit) < limit:
-        found["truncated_ratio"] = 0.0
+
+    def __init__(self) -> None:
+        self._relative = False
+        self._cut_at: float | None = None
+        self._longest = 0.0
+        self._times = 0
+
+    def mend(self, found: dict[str, float], values: Mapping[str, Any], limit: int | None) -> None:
+        """Set the truncated share in the signals ``found`` in a record's values right, or drop it.
+
+        ``limit`` is the configured one in tokens, where it is known.
+        """
+        share = found.get("truncated_ratio")
+        if share is None or _SPELLINGS.isdisjoint(values):
+            return
+        longest = found.get("response_length_max")
+        self._learn(share, longest, values)
+        if not self._relative:
+            return
+        if limit is None and (longest is None or (longest == self._longest and self._times < TIMES)):
+            del found["truncated_ratio"]
+        elif longest is not None and longest < (limit or self._longest):
+            found["truncated_ratio"] = 0.0
+
+    def _learn(self, share: float, longest: float | None, values: Mapping[str, Any]) -> None:
+        if any(key in values for key in _V1_SPELLINGS):
+            self._relative = True
+        if longest is None:
+            return
+        if share > 0:
+            self._relative = self._relative or self._cut_at not in (None, longest)
+            self._cut_at = longest
+        if longest > self._longest:
+            self._longest, self._times = longest, 0
+        self._times += longest == self._longest

@@ -14,9 +14,14 @@ from exporter.runs.sources.flat_jsonl import FlatJsonl
 from exporter.runs.sources.json_document import JsonList, MetricTable, TrainerState
 from exporter.runs.sources.nemo_rl import NemoRl
 from exporter.runs.sources.openrlhf import OpenRlhf
+from exporter.runs.sources.prime_rl import PrimeRl
+from exporter.runs.sources.roll import Roll
 from exporter.runs.sources.scoped_jsonl import ScopedJsonl
+from exporter.runs.sources.skyrl import SkyRl
 from exporter.runs.sources.slime import Slime
+from exporter.runs.sources.swanlab import SwanLab
 from exporter.runs.sources.tensorboard import TensorBoard
+from exporter.runs.sources.trackio import Trackio
 from exporter.runs.sources.trl_console import TrlConsole
 from exporter.runs.sources.twinkle import TwinkleEvents
 from exporter.runs.sources.verl_console import VerlConsole
@@ -60,6 +65,9 @@ TEXT: tuple[type[Source], ...] = (
     NemoRl,
     Areal,
     DeepSpeedChat,
+    SkyRl,
+    Roll,
+    PrimeRl,
     CsvTable,
 )
 SOURCES: dict[str, tuple[type[Source], ...]] = {
@@ -67,7 +75,8 @@ SOURCES: dict[str, tuple[type[Source], ...]] = {
     "compressed": TEXT,
     "document": (TrainerState, JsonList, MetricTable),
     "events": (TensorBoard,),
-    "wandb": (WandbFile,),
+    "database": (Trackio,),
+    "leveldb": (WandbFile, SwanLab),
 }
 """By what a file holds; what is more particular stands first."""
 

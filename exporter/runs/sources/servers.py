@@ -1,6 +1,8 @@
 """Where trainers say that their rollout servers listen, in what they print.
 
-verl: ``AgentLoopManager: ['10.0.0.7:41233', '10.0.0.8:40001']``, since 0.8 ``LLMServerManager: [...]``.
+verl: ``AgentLoopManager: ['10.0.0.7:41233', '10.0.0.8:40001']``, since 0.8 ``LLMServerManager: [...]``; its
+fully asynchronous trainer first ``AgentLoopManager Hybrid: [...]`` of the servers that share GPUs with the
+trainer (``fully_async_rollouter.py`` of 0.9.1), then the other line of those that do not.
 slime: ``Router launched at 10.0.0.7:3512, Prometheus port: 4711``.
 """
 
@@ -10,14 +12,16 @@ import re
 
 from exporter.runs.record import Servers
 
-_HINTS = (b"ServerManager: [", b"LoopManager: [", b"outer launched at ")
+_HINTS = (b"ServerManager: [", b"LoopManager: [", b"LoopManager Hybrid: [", b"outer launched at ")
 """Only lines with one of these can tell of servers; to look for them takes a tenth of a pattern's time."""
 
 ENGINES_PATH = "/engine_metrics"
 """Of slime's router: the metrics of all its engines. Its other port has only what the router itself does."""
 
 _BEFORE = rb"(?:^|[\s\]m)|])"
-_LIST = re.compile(_BEFORE + rb"(?:AgentLoopManager|\w{0,40}LLMServerManager): \[((?:'[^']{1,60}'(?:, )?)+)")
+_LIST = re.compile(
+    _BEFORE + rb"(?:AgentLoopManager(?: Hybrid)?|\w{0,40}LLMServerManager): \[((?:'[^']{1,60}'(?:, )?)+)"
+)
 _ITEM = re.compile(r"'([^']+)'")
 _ROUTER = re.compile(_BEFORE + rb"(?:SGLang r|R)outer launched at ([0-9A-Fa-f.:\[\]]{1,60})")
 

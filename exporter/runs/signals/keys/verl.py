@@ -20,6 +20,15 @@ from exporter.runs.signals.key import (
 V1_KEYS = ("training/num_turns/mean", "training/off_policy/trajectory_staleness/mean")
 """Keys that only verl's v1 trainer (0.9) logs."""
 
+_SCORE = "(?:acc|accuracy|reward|score)"
+_SCORE_AS_LOGGED = rf"(?i:/{_SCORE}/mean|^[^/]*_{_SCORE}_mean)"
+"""What a data set's core metric may be: ``val-core/<data set>/<variable>/mean@<N>``.
+
+verl takes ``acc``, and ``reward`` where there is none (``_val_metrics_update`` in trainer/ppo/ray_trainer.py
+and v1/trainer_base.py of 0.9.1). Trainers built on it add other variables there, such as the tokens of a
+response, or a penalty for long ones. rl-insight writes ``_`` for each slash.
+"""
+
 
 def _phase(name: str) -> tuple[str, str]:
     """A phase's time by its present and its old name."""
@@ -65,7 +74,10 @@ KEYS: Keys = {
     "aborted_ratio": ("response/aborted_ratio",),
     "turns": ("num_turns/mean", "training/num_turns/mean"),
     # validation: the core metric of each data set; the second spelling is that of 0.2
-    "validation_score": (mean_of(r"val_core_.+_mean_\d+"), mean_of(r"(val_)?(.+_)?test_score(_.+)?")),
+    "validation_score": (
+        mean_of(rf"val_core_.+_{_SCORE}_mean_\d+", _SCORE_AS_LOGGED),
+        mean_of(r"(val_)?(.+_)?test_score(_.+)?"),
+    ),
     "step_seconds": ("perf/time_per_step", *_phase("step")),
     "rollout_seconds": _phase("gen"),
     "reward_seconds": _phase("reward"),
