@@ -25,7 +25,8 @@ NOT_READ = {
     "no_records": "no record of a trainer",
     "compressed": "no record of a trainer",
     "events": "no event",
-    "leveldb": "a file of W&B or SwanLab without a step yet: W&B writes 32 KiB at a time",
+    "wandb": "W&B's file without a step yet: it is written 32 KiB at a time",
+    "swanlab": "no scalar",
     "database": "no record of a trainer",
     "log": "a table without a row so far",
 }

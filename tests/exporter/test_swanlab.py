@@ -74,7 +74,7 @@ def read(*rows: bytes) -> list[Event]:
 
 
 def test_steps_values_times_and_the_end_are_read() -> None:
-    assert content(MADE) == "leveldb"
+    assert content(MADE) == "swanlab"
     *steps, end = read(*split(MADE.read_bytes()))
     trained = [record for record in steps if isinstance(record, Record)]
 
@@ -124,7 +124,7 @@ def test_the_end_says_how_it_ended() -> None:
 
 def test_the_load_of_the_machine_is_no_step() -> None:
     assert read(scalar("__swanlab__.cpu.pct", 900, 50.0)) == []
-    assert recognise_first([scalar("__swanlab__.cpu.pct", 900, 50.0)], "leveldb") is None
+    assert recognise_first([scalar("__swanlab__.cpu.pct", 900, 50.0)], "swanlab") is None
 
 
 def test_a_step_that_no_trainer_made_is_refused() -> None:
@@ -179,7 +179,7 @@ def test_every_scalar_is_in_the_record_of_its_step(logged: list[tuple[str, int, 
 
 @given(st.binary(max_size=300))
 def test_random_bytes_are_never_read_as_a_step(data: bytes) -> None:
-    recognise_first([data], "leveldb")
+    recognise_first([data], "swanlab")
     LevelDbRecords().split(data, full=False)
 
 

@@ -183,9 +183,9 @@ def test_what_was_printed_tells_of_servers_and_troubles() -> None:
 
 def test_a_file_is_recognised_by_its_first_row_with_a_signal() -> None:
     lines, _ = cut(framed(printed("loss"), summary({"loss": 0.5}), history({"profiling/x": 1.0}, 0)))
-    assert recognise_first(lines, "leveldb") is None
+    assert recognise_first(lines, "wandb") is None
     lines, _ = cut(framed(printed("loss"), history({"train/loss": 0.5}, 0)))
-    assert isinstance(recognise_first(lines, "leveldb"), WandbFile)
+    assert isinstance(recognise_first(lines, "wandb"), WandbFile)
 
 
 # a file that W&B 0.31 wrote
@@ -201,7 +201,7 @@ def test_the_real_w_b_s_file_is_read_exactly() -> None:
     found = [event for line in block.lines for event in source.read(line)]
     logged = [event for event in found if isinstance(event, Record) and "train/reward" in event.values]
 
-    assert content(REAL) == "leveldb"
+    assert content(REAL) == "wandb"
     assert not block.broken
     assert follower.offset == REAL.stat().st_size > BLOCK
     assert [record.step for record in logged] == list(range(2, 41, 2))

@@ -54,7 +54,7 @@ def reader_of(kind: str, parts: Parts) -> Reader:
             return Document(parts)
         case "compressed":
             return Archive(parts()[-1])
-        case "leveldb":
+        case "wandb" | "swanlab":
             return Follower(parts()[-1], LevelDbRecords())
         case "database":
             return Database(parts()[-1])

@@ -17,8 +17,8 @@ CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 _GZIP = b"\x1f\x8b"
 _EVENTS = re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL)
 """The first record of an event file, behind the twelve bytes of its frame."""
-_LEVELDB = (b":W&B", b":SWL")
-"""The headers of W&B's and SwanLab's files."""
+_WANDB = b":W&B"
+_SWANLAB = b":SWL"
 _HISTORY = b'"log_history"'
 """What a Hugging Face trainer's state holds, be it written in one line."""
 _METRIC_TABLE = re.compile(rb'\{\s*"[^"]{1,300}"\s*:\s*\{\s*"\d{1,15}"\s*:')
@@ -30,7 +30,7 @@ def content(path: Path) -> str:
     """What a file holds.
 
     ``empty``, ``text``, ``document`` (of JSON), ``events`` (TensorBoard's), ``database`` (of a tracker),
-    ``leveldb`` (records of W&B or SwanLab), ``compressed`` or ``binary``.
+    ``wandb``, ``swanlab``, ``compressed`` or ``binary``.
 
     Raises:
         OSError: the file is gone or cannot be read.
@@ -51,8 +51,10 @@ _DATABASES = {True: "database", False: "binary", None: "empty"}
 def _by_sample(sample: bytes) -> str:
     if sample.startswith(_GZIP):
         return "compressed"
-    if sample.startswith(_LEVELDB):
-        return "leveldb"
+    if sample.startswith(_WANDB):
+        return "wandb"
+    if sample.startswith(_SWANLAB):
+        return "swanlab"
     if _EVENTS.match(sample):
         return "events"
     if len(sample.translate(None, CONTROL)) < 0.95 * len(sample):

@@ -76,7 +76,8 @@ SOURCES: dict[str, tuple[type[Source], ...]] = {
     "document": (TrainerState, JsonList, MetricTable),
     "events": (TensorBoard,),
     "database": (Trackio,),
-    "leveldb": (WandbFile, SwanLab),
+    "wandb": (WandbFile,),
+    "swanlab": (SwanLab,),
 }
 """By what a file holds; what is more particular stands first."""
 
