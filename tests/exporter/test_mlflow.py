@@ -296,6 +296,38 @@ def test_an_experiment_or_run_that_is_not_there_is_named_with_the_cure(server: s
     assert str(caught.value) == f"{server} has no run '{'0' * 32}'. Cure: copy the id from the run's page."
 
 
+def test_an_experiment_or_run_that_is_missing_hides_no_other(experiment: Experiment) -> None:
+    run = experiment.run("ppo")
+    experiment.log(run, 1, reward=0.5)
+    later = f"{experiment.name} later"
+    watch = Mlflow(experiment.server, experiments=(later, experiment.name), run_ids=("0" * 32, run))
+
+    assert steps(watch.poll()) == [1]
+    assert [lack.partition(". ")[0] for lack in watch.lacking] == [
+        f"{experiment.server} has no experiment {later!r}",
+        f"{experiment.server} has no run '{'0' * 32}'",
+    ]
+    created = Experiment(experiment.client, experiment.server, later)
+    created.log(created.run("ppo"), 1, 2, reward=0.5)
+    experiment.log(run, 2, at=NOW + 1000, reward=0.5)
+
+    found = {(event.run, event.step) for event in watch.poll() if isinstance(event, Record)}
+    assert found == {(f"{experiment.name}/ppo", 2), (f"{later}/ppo", 1), (f"{later}/ppo", 2)}
+    assert len(watch.lacking) == 1
+
+
+def test_a_page_shows_the_runs_of_one_experiment_while_the_other_is_missing(
+    experiment: Experiment, folder: Path, start: Callable[..., Exporter]
+) -> None:
+    run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
+    experiment.log(run, 1, at=int(time.time() * 1000), critic__score__mean=0.5)
+    server = {"url": experiment.server, "experiments": ["missing", experiment.name]}
+    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
+
+    found = exporter.until(has(shown), seconds=30)
+    assert found.value("stepwatch_target_up", source="mlflow") == 1
+
+
 def test_a_poll_that_fails_half_way_loses_nothing(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
