@@ -31,6 +31,11 @@ class Holder:
         """A process kept the file open over several looks."""
         return self.seen >= CONFIRMATIONS
 
+    @property
+    def process(self) -> str | None:
+        """The id of the process that holds the file open, while one is seen."""
+        return self.link.parent.parent.name if self.link else None
+
     def present(self) -> bool | None:
         """Is a writer there? ``None`` when nothing can be said."""
         if not self.confirmed:

@@ -79,7 +79,8 @@ class Shown:
             state = self._judge.state(run, self._signs(log, key, run, since))
             forgotten = forgotten and state == "forgotten"
             if self._is_shown(state):
-                found.append(Told((log.path, key), log.relative, run, state, log.writer))
+                process = self._holders.of(log.file).process
+                found.append(Told((log.path, key), log.relative, run, state, log.writer, process))
         if forgotten:
             self._logs.lay_aside(log)
         return found
