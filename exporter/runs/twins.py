@@ -170,10 +170,24 @@ def _one(group: list[Told]) -> Told:
     if len(group) == 1:
         return group[0]
     best = min(group, key=_rank)
-    state = next(state for state in TELLING if state in {one.state for one in group})
     writer = True if any(one.writer for one in group) else best.writer
     twins = tuple(one.run for one in group if one is not best)
-    return replace(best, state=state, writer=writer, twins=twins)
+    return replace(best, state=_state(group), writer=writer, twins=twins)
+
+
+def _state(group: list[Told]) -> str:
+    """What all logs together tell of the end.
+
+    Where one log's writer is gone, another's, which cannot be seen, goes on no more; and what another
+    says of the steps that were planned tells whether it was done.
+    """
+    gone = any(one.writer is False and one.state in {"vanished", "stopped"} for one in group)
+    states = {one.state for one in group if not (gone and one.state == "running" and one.writer is None)}
+    state = next(state for state in TELLING if state in states)
+    total = max(one.run.total or 0 for one in group)
+    if not (gone and total and state == "stopped"):
+        return state
+    return "finished" if max(one.run.progress.step for one in group) >= total else "vanished"
 
 
 def _rank(told: Told) -> tuple[int, str]:

@@ -118,6 +118,25 @@ def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
     exporter.until(lambda found: found.state(shown) == "finished")
 
 
+@pytest.mark.parametrize(("status", "state"), [("FAILED", "failed"), ("KILLED", "failed"), (None, "stopped")])
+def test_a_run_ends_as_the_server_says_and_one_whose_client_was_killed_by_its_silence(
+    experiment: Experiment, folder: Path, start: Callable[..., Exporter], status: str | None, state: str
+) -> None:
+    """Of a client that was killed the server says that its run goes on."""
+    server = {"url": experiment.server, "experiments": [experiment.name]}
+    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2", "--silence", "3")
+    with MlflowClient(experiment.server) as trainer:
+        run, shown = trainer("run", experiment.id, "ppo", int(time.time() * 1000)), f"{experiment.name}/ppo"
+        for step in (1, 2, 3):
+            trainer("log", run, [("critic/score/mean", step / 8, int(time.time() * 1000), step)])
+            exporter.until(lambda found, step=step: found.value("rl_step", run=shown) == step, seconds=30)
+        if status:
+            trainer("status", run, status)
+        trainer.kill()
+
+        exporter.until(lambda found: found.state(shown) == state, seconds=60)
+
+
 def test_all_steps_between_two_polls_come_and_each_once(experiment: Experiment) -> None:
     run = experiment.run()
     watch = experiment.watch()
