@@ -1,8 +1,14 @@
-"""Which process holds a log open for writing, as Linux's ``/proc`` shows it."""
+"""Which process writes a log, as Linux's ``/proc`` shows it: it holds the log open, or is named by it.
+
+PyTorch's writer of event files opens the file for each append, so that it is never seen. But it puts
+host and process into the file's name.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,16 +19,29 @@ CONFIRMATIONS = 3
 """Looks in a row that must see a writer before its absence means anything: a program that opens,
 appends and closes is seen now and then, but hardly three times in a row."""
 
+_EVENTS = ".tfevents."
+_PROCESS = re.compile(r"(\d+)\.\d+(?=\.|$)")
+_FIELD = re.compile(r"^(\w+):\s*(.*)$", re.MULTILINE)
+_BOOT = re.compile(r"^btime (\d+)$", re.MULTILINE)
+_STARTED = 19
+"""The start of a process among the fields of ``/proc/<id>/stat`` behind its name, in ticks since the boot."""
+_THREADS = "task"
+CLOCK_SLACK = 2.0
+"""Seconds by which the times of files and processes may differ: both count whole seconds from the boot."""
+
 SEARCH_SECONDS = 5.0
 """A look at every process of the machine costs; known holders are looked at each time."""
 
 
 @dataclass(slots=True)
 class Holder:
-    """What is known about the writer of one file."""
+    """What is known about the writer of one file; ``process`` is the id of the last one that was seen."""
 
     seen: int = 0
     link: Path | None = None
+    process: str | None = None
+    began: str | None = None
+    """When the process that the file names did, in ticks since the boot: later, its id may be another's."""
     gone_since: float | None = None
     searched: float = field(default=-SEARCH_SECONDS)
 
@@ -30,6 +49,11 @@ class Holder:
     def confirmed(self) -> bool:
         """A process kept the file open over several looks."""
         return self.seen >= CONFIRMATIONS
+
+    @property
+    def only_named(self) -> bool:
+        """Is the writer known by the file's name alone? That it lives says nothing then: it may be done."""
+        return self.link is not None and self.link.parent.name == _THREADS
 
     def present(self) -> bool | None:
         """Is a writer there? ``None`` when nothing can be said."""
@@ -84,7 +108,7 @@ class Holders:
 
     def _still_held(self, path: Path) -> bool:
         holder = self.of(path)
-        if holder.link is None or not _holds(holder.link, path):
+        if holder.link is None or not (_lives(holder) if holder.only_named else _holds(holder.link, path)):
             return False
         holder.seen += 1
         return True
@@ -93,6 +117,7 @@ class Holders:
         holder.link = link
         if link is not None:
             holder.seen, holder.gone_since = holder.seen + 1, None
+            holder.process = link.parent.parent.name
         elif not holder.confirmed:
             holder.seen = 0
         elif holder.gone_since is None:
@@ -106,7 +131,34 @@ class Holders:
             path = wanted.get(_target(link))
             if path is not None and _writes(link):
                 found[path] = link
-        return found
+        named = {path: self._named(path) for path in paths if path not in found}
+        return found | {path: link for path, link in named.items() if link}
+
+    def _named(self, path: Path) -> Path | None:
+        """The main thread of the process that an event file names, if that runs here and is no other one.
+
+        It began before the file, belongs to the file's owner, and has the same id in its own eyes: a
+        container may have the name of its host, and processes of its own.
+        """
+        began, _, writer = path.name.partition(_EVENTS)[2].partition(".")
+        host, _, process = writer.partition(f"{socket.gethostname()}.")
+        number = _PROCESS.match(process)
+        if host or not (number and began.isdecimal()):
+            return None
+        folder = self.proc / number[1]
+        ticks = _ticks(folder)
+        try:
+            status = dict(_FIELD.findall((folder / "status").read_text()))
+            boot = _BOOT.search((self.proc / "stat").read_text())
+            own = int(status["Uid"].split()[1]) == path.stat().st_uid and (folder / "cmdline").read_bytes()
+        except (OSError, KeyError):
+            return None
+        if not (ticks and boot and own) or status.get("NSpid", folder.name).split()[-1] != folder.name:
+            return None
+        if int(boot[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") > int(began) + CLOCK_SLACK:
+            return None
+        self.of(path).began = ticks
+        return folder / _THREADS / number[1]
 
     def _open_files(self) -> Iterator[Path]:
         for process in _entries(self.proc):
@@ -128,6 +180,20 @@ def _holds(link: Path, path: Path) -> bool:
         return os.path.samestat(link.stat(), path.stat())
     except OSError:
         return False
+
+
+def _lives(holder: Holder) -> bool:
+    """Is the process that the file names still there, and the same one?"""
+    return holder.link is not None and _ticks(holder.link.parent.parent) == holder.began
+
+
+def _ticks(process: Path) -> str | None:
+    """When a process began, in ticks since the boot; ``None`` if it is gone, or a zombie."""
+    try:
+        stat = (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if stat[0] in "ZX" else stat[_STARTED]
 
 
 def _target(link: Path) -> str:

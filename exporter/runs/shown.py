@@ -77,9 +77,11 @@ class Shown:
         forgotten = bool(runs)
         for key, run in runs.items():
             state = self._judge.state(run, self._signs(log, key, run, since))
+            run.watched = run.watched or (state == "running" and log.writer is True)
             forgotten = forgotten and state == "forgotten"
             if self._is_shown(state):
-                found.append(Told((log.path, key), log.relative, run, state, log.writer))
+                process = self._holders.of(log.file).process
+                found.append(Told((log.path, key), log.relative, run, state, log.writer, process))
         if forgotten:
             self._logs.lay_aside(log)
         return found
@@ -104,7 +106,7 @@ class Shown:
         if log.grew is not None:
             holder.grown(log.grew)
         log.writer = holder.present()
-        if holder.confirmed:
+        if holder.confirmed and not holder.only_named:
             for run in log.roster.runs.values() if log.roster else ():
                 run.watched = True
         return holder.gone_since
@@ -112,7 +114,8 @@ class Shown:
     def _signs(self, log: Log, key: str, run: Run, since: float | None) -> Signs:
         now = self._time.monotonic()
         quiet = now - run.moved if key and run.moved is not None else log.quiet(now)
-        return Signs(quiet, None if since is None else now - since, log.writer)
+        writer = None if self._holders.of(log.file).only_named else log.writer
+        return Signs(quiet, None if since is None else now - since, writer)
 
 
 def _name(log: str | None, told: Told) -> str:

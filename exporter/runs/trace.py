@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from math import isfinite
+from decimal import Decimal
+from math import isfinite, isnan
 from typing import Any
 
 STEPS = 32
-SIGNALS = ("reward", "entropy", "grad_norm", "response_length", "policy_loss", "kl", "learning_rate")
+SIGNALS = frozenset(
+    {"reward", "entropy", "grad_norm", "response_length", "policy_loss", "kl", "learning_rate"}
+)
 """Signals that nearly every trainer logs, and that hardly ever are the same twice."""
 
-CLOSE = 1e-3
-"""Logs round: to four digits (Transformers 5), or to three decimals (early verl)."""
+TIME = "step_seconds"
+"""No two runs take the same time for their steps, however alike their numbers are."""
+
+DIGITS = 4
+DECIMALS = 3
+"""Logs round: to four digits (Transformers 5), or to three decimals (early verl); none rounds more."""
+UNROUNDED = 9
+"""A log with more digits and decimals than that does not round."""
+FLOAT = 1e-6
+"""Relative error of a 32-bit number, which event files hold, with some slack."""
 TELLING = 0.05
 """Below that, three decimals say too little."""
 AGREEMENTS = 8
@@ -20,21 +31,38 @@ AGREEING_STEPS = 4
 
 
 class Trace:
-    """The last steps of a run with the values that tell it from others."""
+    """The last steps of a run with the values that tell it from others.
 
-    __slots__ = ("_steps",)
+    ``_digits`` and ``_decimals`` are the most that any value has had: so the log rounds.
+    """
+
+    __slots__ = ("_decimals", "_digits", "_steps")
 
     def __init__(self) -> None:
         self._steps: dict[int, dict[str, float]] = {}
+        self._digits, self._decimals = DIGITS, DECIMALS
 
     def note(self, step: int, found: Mapping[str, float]) -> None:
         """Take what a record measured."""
-        telling = {signal: found[signal] for signal in SIGNALS if signal in found}
+        telling = {signal: found[signal] for signal in (*SIGNALS, TIME) if signal in found}
         if not telling:
             return
         self._steps.setdefault(step, {}).update(telling)
         if len(self._steps) > STEPS:
             del self._steps[next(iter(self._steps))]
+        self._learn_rounding(telling.values())
+
+    def _learn_rounding(self, values: Iterable[float]) -> None:
+        if min(self._digits, self._decimals) >= UNROUNDED:
+            return
+        for value in filter(isfinite, values):
+            number = Decimal(repr(value)).normalize().as_tuple()
+            self._digits = max(self._digits, len(number.digits))
+            self._decimals = max(self._decimals, -int(number.exponent))
+
+    def _rounding(self, value: float) -> float:
+        """How far from the true value it may be."""
+        return max(abs(value) * max(FLOAT, 0.5 * 10.0 ** (1 - self._digits)), 0.5 * 10.0**-self._decimals)
 
     def kept(self) -> list[list[Any]]:
         """What it holds, as plain JSON values: a page does not tell its steps a second time."""
@@ -45,22 +73,36 @@ class Trace:
 
     def restore(self, kept: Iterable[tuple[int, dict[str, float]]]) -> None:
         """Start from what ``kept`` returned."""
-        self._steps = {step: dict(found) for step, found in kept}
+        for step, found in kept:
+            self.note(step, found)
 
     def is_same(self, other: Trace) -> bool | None:
-        """Is it one run? ``None``: there is too little to tell."""
+        """Is it one run? ``None``: there is too little to tell. NaN equals NaN only."""
         told: dict[int, set[float]] = {}
-        for step, mine, theirs in self._common(other):
-            if abs(mine - theirs) > CLOSE * max(1.0, abs(mine), abs(theirs)):
+        for step, mine, theirs in self._common(other, SIGNALS):
+            if not self._agree(mine, theirs, other):
                 return False
             if abs(mine) > TELLING:
                 told.setdefault(step, set()).add(mine)
         values = set().union(*told.values())
         return True if len(told) >= AGREEING_STEPS and len(values) >= AGREEMENTS else None
 
-    def _common(self, other: Trace) -> Iterator[tuple[int, float, float]]:
+    def took_as_long(self, other: Trace) -> bool | None:
+        """Did the steps take the same times? ``None``: there is too little to tell."""
+        times = {
+            step: self._agree(mine, theirs, other)
+            for step, mine, theirs in self._common(other, frozenset({TIME}))
+        }
+        return all(times.values()) if len(times) >= AGREEING_STEPS else None
+
+    def _agree(self, mine: float, theirs: float, other: Trace) -> bool:
+        if not (isfinite(mine) and isfinite(theirs)):
+            return mine == theirs or (isnan(mine) and isnan(theirs))
+        return abs(mine - theirs) <= self._rounding(mine) + other._rounding(theirs)
+
+    def _common(self, other: Trace, signals: frozenset[str]) -> Iterator[tuple[int, float, float]]:
         """Step, my value and theirs, wherever both have one."""
         for step in self._steps.keys() & other._steps.keys():
             mine, theirs = self._steps[step], other._steps[step]
-            for signal in mine.keys() & theirs.keys():
+            for signal in mine.keys() & theirs.keys() & signals:
                 yield step, mine[signal], theirs[signal]

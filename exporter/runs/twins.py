@@ -1,7 +1,8 @@
 """Runs that several logs tell of: shown once.
 
 verl writes a console log beside its JSON lines, Hugging Face's trainer event files beside both. Such
-logs lie side by side or grow together, and hold the same numbers at the same steps.
+logs lie side by side or grow together, and hold the same numbers at the same steps. But so do two runs
+with one seed: two logs of one format are two runs, unless one is seen to be a copy of the other.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ TELLING = ("finished", "failed", "running", "vanished", "stopped")
 class Told:
     """A run as one log tells it: ``at`` that log, which is ``place`` below the watched folder.
 
-    ``twins`` is the same run as its other logs tell it.
+    ``process`` is the id of the process that holds the log open, if one is seen. ``twins`` is the same run
+    as its other logs tell it.
     """
 
     at: Place
@@ -52,6 +54,7 @@ class Told:
     run: Run
     state: str
     writer: bool | None
+    process: str | None = None
     twins: tuple[Run, ...] = ()
 
 
@@ -80,14 +83,15 @@ class Twins:
         return [_one(group) for group in groups.values()]
 
     def _compare(self, told: Sequence[Told]) -> None:
-        """Find for each log the first one of the same run."""
-        runs: list[Told] = []
-        first: dict[Place, Place] = {}
-        for one in told:
-            same = next((other for other in runs if self._same(other, one)), one)
-            first[one.at] = same.at
-            if same is one:
-                runs.append(one)
+        """Find for each log the best one of the same run: its run is that of all logs found so far."""
+        runs: list[list[Told]] = []
+        for one in sorted(told, key=_rank):
+            same = [run for run in runs if all(self._same(other, one) for other in run)]
+            if same:
+                max(same, key=lambda run: _likeness(run[0], one)).append(one)
+            else:
+                runs.append([one])
+        first = {one.at: run[0].at for run in runs for one in run}
         if self._first.keys() - first.keys():
             there = {one.run.serial for one in told}
             self._apart = {pair for pair in self._apart if there.issuperset(pair)}
@@ -98,9 +102,10 @@ class Twins:
         if pair in self._apart or not _may_be_one(a, b):
             return False
         same = a.run.trace.is_same(b.run.trace)
-        if same is False:
+        copy = _is_copy(a, b) if same is not False and _of_one_format(a, b) else True
+        if False in (same, copy):
             self._apart.add(pair)
-        return bool(same)
+        return bool(same and copy)
 
 
 def _may_be_one(a: Told, b: Told) -> bool:
@@ -123,6 +128,35 @@ def _began_before_the_end(one: Times, other: Times) -> bool:
     return one.start <= other.last + SLACK_SECONDS
 
 
+def _of_one_format(a: Told, b: Told) -> bool:
+    """A trainer writes each format once; W&B keeps a second console log."""
+    return a.run.source == b.run.source and _is_of_wandb(a.place) == _is_of_wandb(b.place)
+
+
+def _is_of_wandb(place: PurePath) -> bool:
+    return place.parts[-2:] == ("files", "output.log")
+
+
+def _is_copy(a: Told, b: Told) -> bool | None:
+    """Is one log the other's copy? ``None``: nothing tells now, and so it counts as another run's.
+
+    One process writes both, or none is seen and even the times of the steps agree.
+    """
+    if a.process and b.process:
+        return a.process == b.process
+    return a.run.trace.took_as_long(b.run.trace)
+
+
+def _likeness(a: Told, b: Told) -> tuple[bool, ...]:
+    """By what the logs of one run are found among those of runs with the same numbers."""
+    return (
+        bool(a.run.trace.took_as_long(b.run.trace)),
+        a.process is not None and a.process == b.process,
+        home(a.place) == home(b.place),
+        a.place.stem == b.place.stem,
+    )
+
+
 def _side_by_side(a: PurePath, b: PurePath) -> bool:
     one, other = home(a), home(b)
     if PurePath() in (one, other):
@@ -142,10 +176,24 @@ def _one(group: list[Told]) -> Told:
     if len(group) == 1:
         return group[0]
     best = min(group, key=_rank)
-    state = next(state for state in TELLING if state in {one.state for one in group})
     writer = True if any(one.writer for one in group) else best.writer
     twins = tuple(one.run for one in group if one is not best)
-    return replace(best, state=state, writer=writer, twins=twins)
+    return replace(best, state=_state(group), writer=writer, twins=twins)
+
+
+def _state(group: list[Told]) -> str:
+    """What all logs together tell of the end.
+
+    Where one log's writer is gone, another's, which cannot be seen, goes on no more; and what another
+    says of the steps that were planned tells whether it was done.
+    """
+    gone = any(one.writer is False and one.state in {"vanished", "stopped"} for one in group)
+    states = {one.state for one in group if not (gone and one.state == "running" and one.writer is None)}
+    state = next(state for state in TELLING if state in states)
+    total = max(one.run.total or 0 for one in group)
+    if not (gone and total and state == "stopped"):
+        return state
+    return "finished" if max(one.run.progress.step for one in group) >= total else "vanished"
 
 
 def _rank(told: Told) -> tuple[int, str]:

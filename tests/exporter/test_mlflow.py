@@ -118,6 +118,25 @@ def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
     exporter.until(lambda found: found.state(shown) == "finished")
 
 
+@pytest.mark.parametrize(("status", "state"), [("FAILED", "failed"), ("KILLED", "failed"), (None, "stopped")])
+def test_a_run_ends_as_the_server_says_and_one_whose_client_was_killed_by_its_silence(
+    experiment: Experiment, folder: Path, start: Callable[..., Exporter], status: str | None, state: str
+) -> None:
+    """Of a client that was killed the server says that its run goes on."""
+    server = {"url": experiment.server, "experiments": [experiment.name]}
+    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2", "--silence", "3")
+    with MlflowClient(experiment.server) as trainer:
+        run, shown = trainer("run", experiment.id, "ppo", int(time.time() * 1000)), f"{experiment.name}/ppo"
+        for step in (1, 2, 3):
+            trainer("log", run, [("critic/score/mean", step / 8, int(time.time() * 1000), step)])
+            exporter.until(lambda found, step=step: found.value("rl_step", run=shown) == step, seconds=30)
+        if status:
+            trainer("status", run, status)
+        trainer.kill()
+
+        exporter.until(lambda found: found.state(shown) == state, seconds=60)
+
+
 def test_all_steps_between_two_polls_come_and_each_once(experiment: Experiment) -> None:
     run = experiment.run()
     watch = experiment.watch()
@@ -294,6 +313,38 @@ def test_an_experiment_or_run_that_is_not_there_is_named_with_the_cure(server: s
     with pytest.raises(PollError) as caught:
         Mlflow(server, run_ids=("0" * 32,)).poll()
     assert str(caught.value) == f"{server} has no run '{'0' * 32}'. Cure: copy the id from the run's page."
+
+
+def test_an_experiment_or_run_that_is_missing_hides_no_other(experiment: Experiment) -> None:
+    run = experiment.run("ppo")
+    experiment.log(run, 1, reward=0.5)
+    later = f"{experiment.name} later"
+    watch = Mlflow(experiment.server, experiments=(later, experiment.name), run_ids=("0" * 32, run))
+
+    assert steps(watch.poll()) == [1]
+    assert [lack.partition(". ")[0] for lack in watch.lacking] == [
+        f"{experiment.server} has no experiment {later!r}",
+        f"{experiment.server} has no run '{'0' * 32}'",
+    ]
+    created = Experiment(experiment.client, experiment.server, later)
+    created.log(created.run("ppo"), 1, 2, reward=0.5)
+    experiment.log(run, 2, at=NOW + 1000, reward=0.5)
+
+    found = {(event.run, event.step) for event in watch.poll() if isinstance(event, Record)}
+    assert found == {(f"{experiment.name}/ppo", 2), (f"{later}/ppo", 1), (f"{later}/ppo", 2)}
+    assert len(watch.lacking) == 1
+
+
+def test_a_page_shows_the_runs_of_one_experiment_while_the_other_is_missing(
+    experiment: Experiment, folder: Path, start: Callable[..., Exporter]
+) -> None:
+    run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
+    experiment.log(run, 1, at=int(time.time() * 1000), critic__score__mean=0.5)
+    server = {"url": experiment.server, "experiments": ["missing", experiment.name]}
+    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
+
+    found = exporter.until(has(shown), seconds=30)
+    assert found.value("stepwatch_target_up", source="mlflow") == 1
 
 
 def test_a_poll_that_fails_half_way_loses_nothing(

@@ -20,6 +20,7 @@ class Scripted:
 
     name = "scripted"
     source = "scripted"
+    lacking: tuple[str, ...] = ()
 
     def __init__(self, *polls: Callable[[], list[Event]]) -> None:
         self.polls = list(polls)
@@ -58,23 +59,52 @@ def test_what_is_new_is_handed_over_at_each_interval_also_if_it_is_nothing() -> 
 def test_a_target_that_fails_is_asked_ever_more_rarely_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.3)
-    target = Scripted(fails, fails, fails, list)
-    poller = Poller(target, 0.1, list)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.4)
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.1)
+    target = Scripted(fails, fails, fails, fails, list)
+    poller = Poller(target, 0.2, list)
 
     poller.start()
-    eventually(lambda: poller.errors == 3)
+    eventually(lambda: poller.errors == 4)
     assert poller.problem == "http://trainer/metrics gives no answer: refused."
     assert poller.answered is None
-    eventually(lambda: len(target.times) >= 6)
+    eventually(lambda: len(target.times) >= 7)
     poller.stop()
 
     gaps = target.gaps()
-    assert gaps[0] >= 0.2
-    assert gaps[1] >= 0.3
-    assert gaps[2] >= 0.3
-    assert gaps[4] < 0.3, "the interval counts again"
-    assert (poller.problem, poller.errors) == (None, 3)
+    for gap, pause in zip(gaps, (0.1, 0.2, 0.4, 0.4), strict=False):
+        assert gap >= pause
+    assert (poller.problem, poller.errors) == (None, 4)
+
+
+def test_the_first_failure_is_tried_again_within_a_second_however_long_the_interval() -> None:
+    answers: list[list[Event]] = []
+    target = Scripted(fails, list)
+    poller = Poller(target, 3600, answers.append)
+
+    poller.start()
+    eventually(lambda: bool(answers))
+    poller.stop()
+
+    assert (poller.problem, poller.errors) == (None, 1)
+
+
+def test_what_a_target_lacks_is_told_once_while_the_rest_of_it_is_taken() -> None:
+    taken: list[list[Event]] = []
+    said: list[str] = []
+    target = Scripted(list)
+    target.lacking = ("no experiment 'a'.", "no experiment 'b'.")
+    poller = Poller(target, 0.01, taken.append)
+    poller.start()
+    eventually(lambda: len(taken) > 2)
+    for _ in range(3):
+        poller.tell(said.append)
+    target.lacking = ("no experiment 'b'.",)
+    poller.tell(said.append)
+    poller.stop()
+
+    assert said == ["no experiment 'a'.", "no experiment 'b'."]
+    assert poller.polled().up
 
 
 def test_what_cannot_be_taken_is_a_problem_and_no_end_of_the_polls() -> None:
@@ -97,14 +127,15 @@ def test_what_cannot_be_taken_is_a_problem_and_no_end_of_the_polls() -> None:
 
 def test_an_interval_longer_than_the_longest_pause_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.05)
     target = Scripted(fails)
     poller = Poller(target, 0.2, list)
 
     poller.start()
-    eventually(lambda: poller.errors == 3)
+    eventually(lambda: poller.errors == 5)
     poller.stop()
 
-    assert min(target.gaps()) >= 0.2
+    assert target.gaps()[3] >= 0.2
 
 
 def test_stop_returns_at_once_while_a_request_hangs_and_drops_what_it_brings() -> None:

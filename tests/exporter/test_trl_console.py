@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources.trl_console import TrlConsole
+from tests.exporter.trl_trainer import Training
 
 BLANK = " " * 40
 SUMMARY = "{'train_runtime': 915.6, 'train_loss': 0.0048, 'reward': 0.7, 'kl': 2.5, 'epoch': 0.05}"
@@ -47,6 +51,10 @@ def events(text: str) -> list[Event]:
 
 def records(text: str) -> list[Record]:
     return [event for event in events(text) if isinstance(event, Record)]
+
+
+def as_texts(line: str) -> dict[str, str]:
+    return {key: str(value) for key, value in ast.literal_eval(line).items()}
 
 
 def steps(text: str) -> list[int]:
@@ -121,7 +129,7 @@ def test_a_dict_that_somebody_else_prints_is_no_record(line: str) -> None:
 
 def test_a_record_that_a_terminal_broke_is_one() -> None:
     line = logged(0.25, clip_ratio=0.5)
-    for at in range(2, len(line) - 1):
+    for at in range(1, len(line) - 1):
         assert rewards(f"{line[:at]}\n{line[at:]}") == [0.25], line[:at]
 
 
@@ -236,7 +244,7 @@ def test_evaluations_of_the_attempt_before_do_not_count() -> None:
 
 
 def test_what_the_settings_say_counts_more_than_what_was_seen() -> None:
-    marked = "".join(f"{bar(step, 90)}\r{BLANK}\r\r" for step in (1, 10))
+    marked = "".join(f"{bar(step, 90)}\r{BLANK}\r\r{bar(step, 90)}" for step in (1, 10))
 
     assert steps(f"logging_steps=10,\n{marked}{bar(30, 90)}" + 3 * f"{logged()}\n") == [1, 10, 20]
 
@@ -377,3 +385,104 @@ def test_any_mixture_has_steps_that_rise_within_an_attempt(mixture: list[str], c
     backwards = sum(a.step >= b.step for a, b in pairwise(found))
 
     assert backwards <= mixture.count(start(20)) + mixture.count(start(7)) + mixture.count(SUMMARY)
+
+
+# resumes: real logs of TRL, and the bars that the real tqdm draws
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("resumed.log", [TotalSteps(80), *range(1, 48), *range(41, 81), Ended("finished")]),
+        (
+            "resumed_after_end.log",
+            [
+                TotalSteps(20),
+                *range(1, 21),
+                Ended("finished"),
+                TotalSteps(40),
+                *range(21, 41),
+                Ended("finished"),
+            ],
+        ),
+    ],
+)
+def test_real_resumes_go_on_at_the_step_after_the_checkpoint(name: str, expected: list[object]) -> None:
+    found = read_log(Path(__file__).parents[1] / "logs/trl" / name)
+
+    assert [event.step if isinstance(event, Record) else event for event in found] == expected
+
+
+def test_a_record_whose_bar_shows_an_old_step_waits_until_the_bar_is_drawn_again() -> None:
+    source = TrlConsole()
+    record = f"{start(160)}{bar(101, 160)}\r{BLANK}\r{logged()}"
+
+    assert list(source.read(record.encode())) == []
+    assert list(source.read(bar(105, 160).encode()))[-1] == Record(105, as_texts(logged()))
+
+
+def test_a_record_at_the_step_that_its_bar_shows_does_not_wait() -> None:
+    text = start(160) + "".join(above(bar(step, 160), logged()) for step in (10, 20, 30))
+    source = TrlConsole()
+    for line in text.split("\n"):
+        list(source.read(line.encode()))
+
+    (found,) = source.read(f"{bar(40, 160)}\r{BLANK}\r{logged()}".encode())
+    assert found == Record(40, as_texts(logged()))
+
+
+SECONDS = st.lists(st.sampled_from([0.004, 0.03, 0.2, 0.9, 4.0, 40.0, 700.0]), min_size=1, max_size=5)
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> list[Training]:
+    """A training that is killed or finishes, and resumed from a checkpoint, perhaps with more steps."""
+    steps, every = draw(st.integers(1, 60)), draw(st.integers(1, 12))
+    more = {
+        "logging_steps": every,
+        "logging_first_step": draw(st.booleans()),
+        "eval_steps": draw(st.none() | st.integers(1, 20)),
+        "seconds": draw(SECONDS),
+        "buffer": draw(st.sampled_from([0, 0, 200, 1000])),
+    }
+    first = Training(steps, killed_at=draw(st.none() | st.integers(1, steps)), **more)
+    last = first.killed_at or steps
+    checkpoint = draw(st.integers(1, last))
+    again = Training(steps + draw(st.integers(0, 60)), checkpoint=checkpoint, **more)
+    return [first, again] if again.max_steps > checkpoint else [first]
+
+
+def write(trainings: list[Training]) -> str:
+    log = io.StringIO()
+    for training in trainings:
+        training.write(log)
+    return log.getvalue()
+
+
+def of_training(found: list[Event]) -> list[int]:
+    return [event.step for event in found if isinstance(event, Record) and "loss" in event.values]
+
+
+def as_it_grows(text: str, pauses: Iterable[int]) -> list[Event]:
+    """The events where the last line is read at each pause as if it were whole, and again once it is."""
+    source, found, read = TrlConsole(), list[Event](), 0
+    for end in (*pauses, len(text)):
+        *lines, rest = text[read:end].split("\n")
+        for line in lines:
+            found += source.read(line.encode())
+        read = end - len(rest)
+        found += [*source.rest(), *source.read(rest.encode())]
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(schedules(), st.data())
+def test_the_steps_of_a_resumed_training_are_those_at_which_it_logged(
+    trainings: list[Training], data: st.DataObject
+) -> None:
+    text = write(trainings)
+    true = [step for training in trainings for step in training.logged]
+
+    assert of_training(events(text)) == true
+    pauses = trainings[0].pauses
+    assert of_training(as_it_grows(text, sorted(data.draw(st.sets(st.sampled_from(pauses)))))) == true

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.trace import AGREEING_STEPS, CLOSE, STEPS, Trace
+from exporter.runs.holders import CONFIRMATIONS
+from exporter.runs.trace import AGREEING_STEPS, STEPS, TIME, Trace
 from exporter.runs.twins import COMPARE_SECONDS
 from tests.exporter.conftest import Clock, Watched
+from tests.exporter.fake_proc import pretend
 from tests.exporter.lines import KEYS, append, console, measured, verl_json
 
 Watching = Callable[..., Watched]
+Line = Callable[[int, dict[str, float]], str]
 steps = st.lists(
     st.fixed_dictionaries({name: st.floats(0.1, 100) for name in ("reward", "entropy", "grad_norm")}),
     min_size=AGREEING_STEPS,
@@ -45,9 +50,20 @@ def write_both(folder: Path, steps: range) -> None:
 # what tells a run
 
 
-@given(steps)
-def test_a_run_is_itself_however_its_numbers_were_rounded(values: list[dict[str, float]]) -> None:
-    rounded = [{name: float(f"{value:.4g}") for name, value in step.items()} for step in values]
+ROUNDINGS: dict[str, Callable[[float], float]] = {
+    "four digits": lambda value: float(f"{value:.4g}"),
+    "three decimals": lambda value: round(value, 3),
+    "32 bits": lambda value: struct.unpack("f", struct.pack("f", value))[0],
+    "not at all": lambda value: value,
+}
+
+
+@given(steps, st.sampled_from(sorted(ROUNDINGS)), st.sampled_from(sorted(ROUNDINGS)))
+def test_a_run_is_itself_however_its_numbers_were_rounded(
+    exact: list[dict[str, float]], one: str, other: str
+) -> None:
+    values = [{name: ROUNDINGS[one](value) for name, value in step.items()} for step in exact]
+    rounded = [{name: ROUNDINGS[other](value) for name, value in step.items()} for step in exact]
 
     assert trace(values).is_same(trace(rounded)) is not False
     if len({value for step in values[-STEPS:] for value in step.values()}) >= 40:
@@ -59,9 +75,33 @@ def test_one_value_that_differs_makes_another_run(values: list[dict[str, float]]
     recent = values[-STEPS:]
     at %= len(recent)
     other = [dict(step) for step in recent]
-    other[at][name] += 3 * CLOSE * max(1.0, other[at][name])
+    other[at][name] += 3e-3 * max(1.0, other[at][name])
 
     assert trace(recent).is_same(trace(other)) is False
+
+
+@given(steps, st.integers(0, 59), st.sampled_from(["reward", "entropy", "grad_norm"]))
+def test_logs_that_do_not_round_differ_by_less(values: list[dict[str, float]], at: int, name: str) -> None:
+    recent = [{signal: value + math.pi / 1e9 for signal, value in step.items()} for step in values[-STEPS:]]
+    other = [dict(step) for step in recent]
+    other[at % len(recent)][name] *= 1.0001
+
+    assert trace(recent).is_same(trace(other)) is False
+
+
+NOT_FINITE = st.sampled_from([math.nan, math.inf, -math.inf])
+
+
+@given(steps, st.integers(0, 59), NOT_FINITE, NOT_FINITE)
+def test_what_is_not_finite_equals_itself_only(
+    values: list[dict[str, float]], at: int, value: float, another: float
+) -> None:
+    recent = values[-STEPS:]
+    sick, worse = [dict(step) for step in recent], [dict(step) for step in recent]
+    sick[at % len(recent)]["grad_norm"], worse[at % len(recent)]["grad_norm"] = value, another
+
+    assert trace(sick).is_same(trace(recent)) is False
+    assert (trace(sick).is_same(trace(worse)) is False) == (repr(value) != repr(another))
 
 
 @given(steps)
@@ -187,17 +227,71 @@ def test_seeds_of_one_experiment_side_by_side_are_runs_of_their_own(folder: Path
     assert page.look().runs() == {f"seed{seed}" for seed in range(4)}
 
 
+@pytest.mark.parametrize("value", [0.9, math.nan])
 def test_runs_that_part_after_a_common_beginning_are_shown_apart_from_then_on(
+    folder: Path, watched: Watching, value: float
+) -> None:
+    page = watched()
+    append(folder / "a.jsonl", *(verl_json(*line) for line in told(range(1, 40))))
+    append(folder / "b.log", *(console(*line) for line in told(range(1, 40))))
+    assert len(page.look().runs()) == 1
+    append(folder / "a.jsonl", *(verl_json(*line) for line in told(range(40, 42))))
+    append(folder / "b.log", *(console(*line) for line in told(range(40, 42), reward=value)))
+
+    assert page.look(COMPARE_SECONDS).runs() == {"a", "b"}
+
+
+# two runs with one seed, whose numbers are all equal
+
+
+@pytest.mark.parametrize("write", [console, verl_json])
+def test_two_runs_with_one_seed_are_two_runs(folder: Path, watched: Watching, write: Line) -> None:
+    for name in "ab":
+        append(folder / f"{name}.log", *(write(*line) for line in told(range(1, 40))))
+
+    assert watched().look().runs() == {"a", "b"}
+
+
+def test_two_runs_with_one_seed_that_both_have_a_console_and_lines_are_two_runs(
     folder: Path, watched: Watching
 ) -> None:
     page = watched()
-    for name in "ab":
-        append(folder / f"{name}.jsonl", *(verl_json(*line) for line in told(range(1, 40))))
-    assert len(page.look().runs()) == 1
-    append(folder / "a.jsonl", *(verl_json(*line) for line in told(range(40, 42))))
-    append(folder / "b.jsonl", *(verl_json(*line) for line in told(range(40, 42), reward=0.9)))
+    for first, last in ((1, 30), (30, 40)):
+        for name in ("b.log", "a.jsonl", "a.log", "b.jsonl"):
+            write = console if name.endswith(".log") else verl_json
+            append(folder / name, *(write(*line) for line in told(range(first, last))))
+        page.look(COMPARE_SECONDS)
+    append(folder / "b.log", "Final validation metrics: {}\n")
+    found = page.look(COMPARE_SECONDS)
 
-    assert page.look(COMPARE_SECONDS).runs() == {"a", "b"}
+    assert found.runs() == {"a", "b"}
+    assert (found.state("a"), found.state("b")) == ("running", "finished")
+
+
+@pytest.mark.parametrize(("processes", "runs"), [((7, 8), 2), ((7, 7), 1)])
+def test_two_logs_of_one_format_are_one_run_where_one_process_writes_both(
+    folder: Path, watched: Watching, tmp_path: Path, processes: tuple[int, int], runs: int
+) -> None:
+    for name, process in zip("ab", processes, strict=True):
+        append(folder / f"{name}.log", *(console(*line) for line in told(range(1, 40))))
+        pretend(tmp_path / "proc", process, folder / f"{name}.log", "0100001", descriptor=ord(name))
+    page = watched(proc=tmp_path / "proc")
+    for _ in range(CONFIRMATIONS):
+        page.look(1.0)
+
+    assert len(page.look(COMPARE_SECONDS).runs()) == runs
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(0.0, 1), (0.1, 2)])
+def test_a_copy_of_a_log_repeats_the_times_of_its_steps_and_another_run_does_not(
+    folder: Path, watched: Watching, seconds: float, runs: int
+) -> None:
+    page = watched()
+    for name, more in (("a", 0.0), ("b", seconds)):
+        lines = [(step, {**values, KEYS[TIME]: 20 + step % 7 + more}) for step, values in told(range(1, 40))]
+        append(folder / f"{name}.log", *(console(*line) for line in lines))
+
+    assert len(page.look().runs()) == runs
 
 
 def test_two_runs_that_differ_are_compared_once(

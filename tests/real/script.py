@@ -47,6 +47,11 @@ class Script:
         assert answer, f"{self._path.name}: {self.said()}"
         return json.loads(answer)
 
+    def kill(self) -> None:
+        """Kill the process (-9)."""
+        self._process.kill()
+        self._process.wait()
+
     def said(self) -> str:
         """What it wrote to its log, the end of it."""
         self._errors.seek(0)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from exporter.runs.polled.history import History
-from exporter.runs.polled.tracking import TrackedRun, Tracking
+from exporter.runs.polled.tracking import MissingError, TrackedRun, Tracking
 from exporter.runs.polled.web import PollError
 from exporter.runs.record import Ended, Event
 
 _ENDS = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "failed"}
 _SHAPE_FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -29,6 +32,7 @@ class Mlflow:
 
     A poll that finds nothing new costs two searches for all experiments together, and one request
     for each single run; else one more for each metric that has news, a whole history once in pages.
+    An experiment or run that the server does not have (yet) is asked for at each poll, and hides no other.
     The runs are called ``<experiment>/<run name>``; a run without name, or of a name that another
     one has already, ``<experiment>/<run id>``.
 
@@ -65,6 +69,7 @@ class Mlflow:
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._owners: dict[str, str] = {}
+        self.lacking: tuple[str, ...] = ()
         self._followed: dict[str, _Followed] = {}
         self._events: list[Event] = []
 
@@ -72,7 +77,7 @@ class Mlflow:
         """What was logged since the last call, each run in its own order, and which runs ended.
 
         Raises:
-            PollError: the server cannot be asked, or has no such experiment or run.
+            PollError: the server cannot be asked, or has none of the experiments and runs.
         """
         try:
             listed = sorted(self._listed(), key=lambda run: (run.started, run.id))
@@ -94,11 +99,16 @@ class Mlflow:
         return [run for run in runs.values() if run.active > earliest or run.id in self._followed]
 
     def _found(self, earliest: int) -> Iterator[TrackedRun]:
-        if self._experiments:
-            experiments = [self._id(name) for name in self._experiments]
+        missing: list[MissingError] = []
+        experiments = list(_there(self._id, self._experiments, missing))
+        runs = list(_there(self._tracking.run, self._run_ids, missing))
+        if missing and not (experiments or runs):
+            raise missing[0]
+        self.lacking = tuple(map(str, missing))
+        if experiments:
             for condition in ("attributes.status = 'RUNNING'", f"attributes.end_time > {earliest}"):
                 yield from self._tracking.runs(experiments, condition)
-        yield from map(self._tracking.run, self._run_ids)
+        yield from runs
 
     def _id(self, name: str) -> str:
         if name not in self._ids:
@@ -125,3 +135,12 @@ class Mlflow:
         experiment = self._names[run.experiment]
         name = f"{experiment}/{run.name or run.id}"
         return name if self._owners.setdefault(name, run.id) == run.id else f"{experiment}/{run.id}"
+
+
+def _there(ask: Callable[[str], T], names: Sequence[str], missing: list[MissingError]) -> Iterator[T]:
+    """What the server has of these; what it does not have is added to ``missing``."""
+    for name in names:
+        try:
+            yield ask(name)
+        except MissingError as problem:  # noqa: PERF203  (one that is missing must not hide the others)
+            missing.append(problem)

@@ -58,6 +58,7 @@ class Page:
         self._url, self._step, self._timeout = url, step, timeout
         self._run = run or urlsplit(self.name).netloc
         self.telling: frozenset[str] = frozenset()
+        self.lacking: tuple[str, ...] = ()
         self._seen: dict[str, _Seen] = {}
 
     def poll(self) -> list[Event]:

@@ -13,8 +13,9 @@ from exporter.runs.polled import Target
 from exporter.runs.polled.web import PollError
 from exporter.runs.record import Event
 
+FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
-"""Seconds between two attempts at a target that fails."""
+"""Seconds between two attempts at a target that fails: twice as many each time."""
 
 
 class Poller:
@@ -35,11 +36,12 @@ class Poller:
         self.answered: float | None = None
         self.answered_at: float | None = None
         self.answers = self.errors = 0
-        self._told: str | None = None
+        self._told: tuple[str, ...] = ()
         self._interval = interval
         self._take = take
         self._stop = Flag()
         self._pause = interval
+        self._retry = self._first = min(FIRST_PAUSE, interval)
 
     def start(self) -> None:
         """Begin to poll."""
@@ -56,11 +58,12 @@ class Poller:
         return Polled(target.name, target.source, self.problem is None, self.errors, self.answered_at)
 
     def tell(self, say: Say) -> None:
-        """Tell why the target gives no answer, once for each reason."""
-        problem = self.problem
-        if problem is not None and problem != self._told:
-            say(problem)
-        self._told = problem
+        """Tell why the target gives no answer, or not all of it, once for each reason."""
+        problems = (self.problem,) if self.problem else self.target.lacking
+        for problem in problems:
+            if problem not in self._told:
+                say(problem)
+        self._told = problems
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -81,9 +84,10 @@ class Poller:
         self.answered, self.answered_at = time.monotonic(), time.time()
         self.answers += 1
         self._take(events)
-        self.problem, self._pause = None, self._interval
+        self.problem, self._pause, self._retry = None, self._interval, self._first
 
     def _failed(self, problem: str) -> None:
         self.problem = problem
         self.errors += 1
-        self._pause = max(self._interval, min(2 * self._pause, LONGEST_PAUSE))
+        self._pause = self._retry
+        self._retry = min(2 * self._retry, max(self._interval, LONGEST_PAUSE))

@@ -20,6 +20,10 @@ _RUNS = 200
 """Runs asked for at a time: each comes with all its parameters."""
 
 
+class MissingError(PollError):
+    """The server answers, and has no such experiment or run."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
     """A run as the server lists it.
@@ -69,14 +73,15 @@ class Tracking:
         """The id of an experiment.
 
         Raises:
-            PollError: the server has no such experiment, or cannot be asked.
+            MissingError: the server has no such experiment.
+            PollError: it cannot be asked.
         """
         try:
             answer = self._ask("experiments/get-by-name", {"experiment_name": name})
         except RefusedError as refusal:
             if refusal.status != 404:
                 raise
-            raise PollError(
+            raise MissingError(
                 f"{self.name} has no experiment {name!r}. Cure: name one as the server's page lists it."
             ) from None
         return str(answer["experiment"]["experiment_id"])
@@ -89,14 +94,15 @@ class Tracking:
         """The run with an id.
 
         Raises:
-            PollError: the server has no such run, or cannot be asked.
+            MissingError: the server has no such run.
+            PollError: it cannot be asked.
         """
         try:
             return _run(self._ask("runs/get", {"run_id": run_id})["run"])
         except RefusedError as refusal:
             if refusal.status != 404:
                 raise
-            raise PollError(
+            raise MissingError(
                 f"{self.name} has no run {run_id!r}. Cure: copy the id from the run's page."
             ) from None
 

@@ -1,118 +1,243 @@
-"""Steps as tqdm's bars tell them.
+"""Steps as tqdm's bars show them.
 
-A trainer writes a record above its bar: tqdm clears the bar, prints the record, and draws the bar
-again. Bar and record reach the log by two ways (stderr at once, stdout when its buffer is full),
-so that a record may come hundreds of steps after its bar. The cleared bar stays: each one marks the
-step of one record, in the order of the records.
+A trainer writes a record above its bar: tqdm clears its bars, prints the record, and draws the bars
+again. Bars and records reach the log by two ways (stderr at once, stdout when its buffer is full), so
+that a record may come hundreds of steps after its bar. Each time the bars were cleared marks the step
+of one record, in the order of the records.
+
+The step is what the bar shows when it is drawn again. What it showed before may be old: tqdm draws at
+most ten times a second, and after a jump (``update(100)``, with which a resume begins) only every so
+many steps.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 MOST_WAITING = 100_000
 """Records that may wait in a buffer of the trainer."""
 
 MOST_BARS = 16
-"""Bars whose marks are kept: a trainer has a few, a log that repeats may have any number."""
+"""Bars that are remembered: a trainer has a few, a log that repeats may have any number."""
 
 _BAR = re.compile(r"\s*\d{1,3}%\|[^|]*\|\s*(\d{1,15})/(\d{1,15}) \[([^\]]*)\]")
 _JUST_STARTED = "00:00<?"
+
+
+class Bar(NamedTuple):
+    """A bar: how many lines below the first one it is drawn (it keeps its line), its total, its number."""
+
+    depth: int
+    total: int
+    start: int
+
+
+@dataclass(slots=True, eq=False)
+class Mark:
+    """The bars were cleared once. Steps by bar, ``before`` that and when drawn again ``after`` it.
+
+    ``direct``: the record stands between the two.
+    """
+
+    before: dict[Bar, int] = field(default_factory=dict)
+    after: dict[Bar, int] = field(default_factory=dict)
+    direct: bool = False
+
+    def step(self, bar: Bar) -> int:
+        """The step that the bar marks, as far as it is known."""
+        return self.after.get(bar, self.before[bar])
 
 
 class ProgressBars:
     """The nameless bars of one log. Which of them counts training steps shows when a record comes.
 
     ``total`` is that bar's number of steps, as soon as it is known; ``position`` the step it showed
-    last. ``restarted``: it began anew since the last record.
+    last. ``cut_off``: what was seen last is the first bar of another trainer, while that of the one
+    before was not closed: it was killed.
     """
 
     def __init__(self) -> None:
         self.total: int | None = None
         self.position = 0
-        self.restarted = False
+        self.cut_off = False
         self._declared: int | None = None
-        self._marks: dict[int, deque[int]] = {}
-        self._drawn: tuple[int, int] | None = None
-        self._unexplained: deque[int] | None = None
+        self._bar: Bar | None = None
+        self._marks: deque[Mark] = deque(maxlen=MOST_WAITING)
+        self._cleared: Mark | None = None
+        self._taken: Mark | None = None
+        self._shown: dict[int, tuple[Bar, int]] = {}
+        self._starts: dict[tuple[int, int], int] = {}
+        self._last: int | None = None
+        """Where the bar was drawn that nothing was written behind yet."""
+        self._closed: set[int] = set()
         self._records = False
+        self._restarted = False
 
     def declare(self, total: int) -> None:
         """The log says how many steps the training will have."""
         self._declared = total
 
-    def see(self, piece: str) -> str:
-        """Take note of a bar; returns what stands behind it."""
-        if bar := _BAR.match(piece):
-            self._draw(int(bar[1]), int(bar[2]), just_started=_JUST_STARTED in bar[3])
-            return piece[bar.end() :]
-        if piece.isspace() and self._drawn:
-            self._mark(*self._drawn)
+    def see(self, piece: str, depth: int = 0) -> str:
+        """Take note of a bar, drawn so many lines below the first; returns what stands behind it."""
+        self._last, self.cut_off = None, False
+        if found := _BAR.match(piece):
+            self._draw(depth, int(found[2]), int(found[1]), just_started=_JUST_STARTED in found[3])
+            if found.end() < len(piece):
+                self._last = None
+            return piece[found.end() :]
+        if piece.isspace():
+            self._clear(depth)
         return piece
 
-    def _draw(self, step: int, total: int, *, just_started: bool) -> None:
-        self._drawn, self._unexplained = (step, total), None
-        if total != self.total:
-            return
-        self.position = step
-        if just_started and step == 0 and self._records:
-            self.restarted, self._records = True, False
-            self._marks.pop(total, None)
+    def end_of_line(self) -> None:
+        """A line ends: where a bar is the last in it, that was closed, unless one below it follows."""
+        if self._last is not None:
+            self._closed.add(self._last)
+        self._last = None
 
-    def _mark(self, step: int, total: int) -> None:
-        if total not in self._marks and len(self._marks) == MOST_BARS:
-            del self._marks[next(iter(self._marks))]
-        self._unexplained = self._marks.setdefault(total, deque(maxlen=MOST_WAITING))
-        self._unexplained.append(step)
-        self._drawn = None
+    def _draw(self, depth: int, total: int, step: int, *, just_started: bool) -> None:
+        bar, mark = Bar(depth, total, self._starts.get((depth, total), 0)), self._cleared
+        if mark and bar not in mark.after and step >= mark.before.get(bar, step + 1):
+            mark.after[bar] = step
+        else:
+            self._forget_closed()
+            if just_started and step == 0:
+                bar = self._begun(depth, total)
+        self._reopen(depth)
+        self._shown[depth], self._last = (bar, step), depth
+        if self._is_training(bar):
+            self.position = step
+
+    def _reopen(self, depth: int) -> None:
+        """A bar was drawn or cleared, so that neither it nor one above it has been closed."""
+        self._closed = {closed for closed in self._closed if closed > depth}
+
+    def _clear(self, depth: int) -> None:
+        self._reopen(depth)
+        shown = self._shown.pop(depth, None)
+        if shown is None:
+            return
+        mark = self._cleared
+        if mark is None or mark.after or not self._waits(mark):
+            mark = self._cleared = Mark()
+            self._marks.append(mark)
+        mark.before[shown[0]] = shown[1]
+
+    def _forget_closed(self) -> None:
+        """A bar that was cleared and is not drawn again has been closed: no record was written there."""
+        mark, self._cleared = self._cleared, None
+        if mark and not mark.after and self._waits(mark):
+            self._marks.pop()
+
+    def _waits(self, mark: Mark) -> bool:
+        return bool(self._marks) and self._marks[-1] is mark
+
+    def _begun(self, depth: int, total: int) -> Bar:
+        """A bar was drawn for the first time. The one that was there before may wait for its records.
+
+        If it was not closed, its trainer was killed, and took the records in its buffer along.
+        """
+        if len(self._starts) == MOST_BARS:
+            self._starts.clear()
+        before = Bar(depth, total, self._starts.get((depth, total), 0))
+        self._starts[depth, total] = before.start + 1
+        if depth not in self._closed:
+            self.cut_off = depth == 0
+            kept = (mark for mark in self._marks if min(mark.before).depth != depth)
+            self._marks = deque(kept, maxlen=MOST_WAITING)
+        if self._is_training(before) and self._records and not self._marks:
+            self._restarted, self._records = True, False
+        return before._replace(start=before.start + 1)
 
     def other_text(self) -> None:
-        """Text came that is no record. If it stands where a bar was cleared, it was cleared for that."""
-        if self._unexplained:
-            self._unexplained.pop()
-        self._unexplained = None
+        """Text came that is no record. If it stands where the bars were cleared, they were for that."""
+        if self._marks and self.redrawing:
+            self._marks.pop()
+
+    @property
+    def redrawing(self) -> bool:
+        """Does the text that comes now stand where the bars were cleared, and not drawn again yet?"""
+        mark = self._cleared
+        return mark is not None and not mark.after and len(self._marks) == 1 and self._waits(mark)
+
+    def in_doubt(self, expected: int | None) -> bool:
+        """Must the next record wait until its bar is drawn again? It did not show the ``expected`` step."""
+        if not self.redrawing:
+            return False
+        mark = self._marks[0]
+        mark.direct = True
+        return mark.before[self._training(mark)] != expected
+
+    @property
+    def restarted(self) -> bool:
+        """Is the next record the first of another training, as its bar shows?"""
+        return self._restarted or bool(self._bar and self._marks and self._bar not in self._marks[0].before)
 
     def begin(self) -> None:
         """Another training begins: it may have another bar."""
-        if self.total is not None and not self.restarted:
-            self._marks.pop(self.total, None)
-        self.total, self.position, self.restarted = None, 0, False
+        if self._bar is not None and not self.restarted:
+            bar = self._bar
+            kept = (mark for mark in self._marks if mark.direct or bar not in mark.before)
+            self._marks = deque(kept, maxlen=MOST_WAITING)
+        self.total = self._bar = self._taken = None
+        self.position, self._restarted = 0, False
+
+    def last_step(self) -> int:
+        """The step of the last record by the bar that was drawn again behind it; 0 if nothing tells."""
+        return self._taken.after.get(self._bar, 0) if self._taken and self._bar else 0
 
     def step_of_record(self, after: int, expected: int | None) -> int | None:
         """The step at which the next training record was written, if a bar tells; later than ``after``.
 
         Logs lose lines. Where steps were regular so far and the next mark lies beyond the ``expected``
-        step, the mark is a later record's: unless nothing but this record can have left it.
+        step, the mark is a later record's: unless the record stands right where the bar was cleared.
         """
         self._choose()
-        marks = self._marks.get(self.total or 0, deque())
-        at_once = self._unexplained is marks and len(marks) == 1
-        self._marks = {self.total: marks} if self.total else {}
-        self._unexplained, self._records = None, True
-        while marks and marks[0] <= after:
-            marks.popleft()
-        if marks and (expected is None or marks[0] <= expected or at_once):
-            return marks.popleft()
+        self._records = True
+        bar = self._bar
+        while bar and self._marks:
+            mark = self._marks[0]
+            step = mark.step(bar) if bar in mark.before else 0
+            if step > after and not (expected is None or step <= expected or mark.direct):
+                break
+            self._marks.popleft()
+            if step > after or mark.direct:
+                self._taken = mark
+                return step if step > after else None
         return None
 
-    def skip_record(self) -> None:
-        """A record came that is none of the training's."""
-        marks = self._marks.get(self.total or 0)
-        if marks:
-            marks.popleft()
-        self._unexplained = None
+    def skip_record(self) -> int | None:
+        """A record came that is none of the training's; returns the step that its bar showed."""
+        mark = self._marks.popleft() if self._marks else None
+        return mark.step(self._training(mark)) if mark else None
 
     def _choose(self) -> None:
-        """Find the training's bar: the one declared, the one cleared most often, or the one drawn last."""
-        if self.total is not None:
+        """Find the training's bar: that of the next mark, the declared one, or the one drawn last."""
+        if self._bar is None and self._marks:
+            self._bar = self._training(self._marks[0])
+            self.total = self._bar[1]
+        elif self.total is None:
+            going = [bar[1] for bar, step in self._shown.values() if step < bar[1]]
+            self.total = self._declared or next(iter(going), None)
+        else:
             return
-        if self._marks and self._declared not in self._marks:
-            self.total = max(self._marks, key=lambda total: (len(self._marks[total]), total))
-        elif self._declared is not None:
-            self.total = self._declared
-        elif self._drawn and self._drawn[0] < self._drawn[1]:
-            self.total = self._drawn[1]
-        if self._drawn and self._drawn[1] == self.total:
-            self.position = self._drawn[0]
         self._declared = None
+        self.position = max((step for bar, step in self._shown.values() if self._is_training(bar)), default=0)
+
+    def _is_training(self, bar: Bar) -> bool:
+        """Does the bar count training steps, as far as is known?"""
+        return bar[1] == self.total and self._bar in (None, bar)
+
+    def _training(self, mark: Mark) -> Bar:
+        """Which of the bars that were cleared counts training steps.
+
+        The one that did so far, the one declared, the one drawn again most often, the one with most steps.
+        """
+        if self._bar in mark.before:
+            return self._bar
+        redrawn = Counter(bar for each in self._marks for bar in each.after)
+        bars = mark.after or mark.before  # one that was closed is not drawn again
+        return max(bars, key=lambda bar: (bar[1] == self._declared, redrawn[bar], bar[1]))

@@ -21,7 +21,7 @@ MOST_LINES = 200
 
 Values = dict[str, str | None]
 
-_START = re.compile(r"\{(?=\s*')")
+_START = re.compile(r"\{(?=\s*(?:'|\Z))")
 """JSON has other quotes: where a trainer's records are printed as JSON too, they are not read twice."""
 
 _KEY = r"\s*(?:'([^'\\{}]*)'|\"([^\"\\{}]*)\")\s*:\s*"

@@ -14,7 +14,7 @@ from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.signals.axes import PROGRESS
 from exporter.runs.sources.endings import HINTS, ending
 from exporter.runs.sources.python_dict import Dicts, Values
-from exporter.runs.sources.terminal import pieces
+from exporter.runs.sources.terminal import drawn
 from exporter.runs.sources.trl_steps import Steps
 from exporter.runs.sources.whole import Whole
 
@@ -38,43 +38,69 @@ class TrlConsole(Whole):
         self._dicts = Dicts()
         self._total: int | None = None
         self._finished = False
+        self._waiting: Values | None = None
+        """A record whose bar is to tell its step."""
+        self._unfinished = b""
+        """The last line, where it ends in a bar or within a record: it comes again once it is whole."""
+        self._may_go_on = False
 
     @staticmethod
     def recognises(line: bytes) -> bool:
         if b"{'" not in line or b"'epoch':" not in line:
             return False
-        return any(isinstance(event, Record) for event in TrlConsole().read(line))
+        source = TrlConsole()
+        found = any(isinstance(event, Record) for event in source.read(line))
+        return found or source._waiting is not None
 
     def read(self, line: bytes) -> Iterator[Event]:
-        yield from self._printed(line)
+        yield from self._printed(line.removeprefix(self._unfinished))
+        self._unfinished = line if self._may_go_on else b""
         if _WORTH_A_LOOK.search(line):
             yield from self._said(line)
 
     def _printed(self, line: bytes) -> Iterator[Event]:
-        for piece in pieces(line):
-            text = self._steps.bars.see(piece)
-            if text and not text.isspace():
-                yield from self._text(text)
+        bars, found, text = self._steps.bars, list(drawn(line)), ""
+        for index, (piece, depth) in enumerate(found, 1):
+            text = bars.see(piece, depth)
+            if bars.cut_off:  # and so is the record whose first half stood there
+                self._dicts = Dicts()
+            if not bars.redrawing:
+                yield from self._waited()
+            if text.strip():
+                yield from self._text(text, last=index == len(found))
+        bars.end_of_line()
+        self._may_go_on = not text.strip() or self._dicts.is_open
 
-    def _text(self, text: str) -> Iterator[Event]:
+    def _text(self, text: str, *, last: bool) -> Iterator[Event]:
+        """``last``: nothing is behind it in its line; else it may be what a collector of logs put before."""
         found = [values for before, values in self._dicts.read(text) if _is_alone(before)]
         logged = [values for values in found if _is_logged(values)]
         for values in logged:
             yield from self._logged(values)
-        if not logged and not self._dicts.is_open:
+        if last and not logged and not self._dicts.is_open:
+            yield from self._waited()
             self._steps.bars.other_text()
 
     def _logged(self, values: Values) -> Iterator[Event]:
+        yield from self._waited()
         if "train_runtime" in values:
             self._finished = True
             self._steps.end()
-        elif any(key in values for key in _MEASURED):
+        elif not any(key in values for key in _MEASURED):
+            yield from self._record(values, evaluation=True)
+        elif PROGRESS not in values and self._steps.in_doubt:
+            self._waiting, self._finished = values, False
+        else:
             self._finished = False
             yield from self._record(values, evaluation=False)
-        else:
-            yield from self._record(values, evaluation=True)
         if self._finished:  # an evaluation after the end is no sign of life
             yield Ended("finished")
+
+    def _waited(self) -> Iterator[Event]:
+        """The record that waits, if there is one: its bar was drawn again, or will not be."""
+        if self._waiting is not None:
+            values, self._waiting = self._waiting, None
+            yield from self._record(values, evaluation=False)
 
     def _record(self, values: Values, *, evaluation: bool) -> Iterator[Event]:
         told = _PROGRESS.fullmatch(values.get(PROGRESS) or "")

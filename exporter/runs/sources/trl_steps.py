@@ -28,8 +28,14 @@ class Steps:
         self._first: int | None = None
         self._over = False
 
+    @property
+    def in_doubt(self) -> bool:
+        """Must the record that comes now wait until its bar is drawn again, which tells its step?"""
+        return self.bars.in_doubt(None if self.bars.restarted else self._expected())
+
     def of_training(self, values: Values) -> int:
         """The step of the next record of the training."""
+        self.last = max(self.last, self.bars.last_step())
         counters = _counters(values)
         if self._over or self.bars.restarted or self._fell(counters):
             self._begin()
@@ -46,9 +52,11 @@ class Steps:
 
     def of_evaluation(self) -> int:
         """The step of an evaluation: that of the record before."""
-        if self.bars.restarted:
+        begins = self.bars.restarted
+        shown = self.bars.skip_record()
+        if begins:
             self._begin()
-        self.bars.skip_record()
+            self.last = shown or 0
         return self.last
 
     def told(self, step: int) -> int:
@@ -57,7 +65,8 @@ class Steps:
         return step
 
     def end(self) -> None:
-        """The training is over: another record is another training's."""
+        """The training is over, as its last record says: another record is another training's."""
+        self.bars.skip_record()
         self._over = True
 
     def _begin(self) -> None:
