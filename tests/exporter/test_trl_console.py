@@ -387,30 +387,7 @@ def test_any_mixture_has_steps_that_rise_within_an_attempt(mixture: list[str], c
     assert backwards <= mixture.count(start(20)) + mixture.count(start(7)) + mixture.count(SUMMARY)
 
 
-# resumes: real logs of TRL, and the bars that the real tqdm draws
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("resumed.log", [TotalSteps(80), *range(1, 48), *range(41, 81), Ended("finished")]),
-        (
-            "resumed_after_end.log",
-            [
-                TotalSteps(20),
-                *range(1, 21),
-                Ended("finished"),
-                TotalSteps(40),
-                *range(21, 41),
-                Ended("finished"),
-            ],
-        ),
-    ],
-)
-def test_real_resumes_go_on_at_the_step_after_the_checkpoint(name: str, expected: list[object]) -> None:
-    found = read_log(Path(__file__).parents[1] / "logs/trl" / name)
-
-    assert [event.step if isinstance(event, Record) else event for event in found] == expected
+# resumes: the bars that the real tqdm draws
 
 
 def test_a_record_whose_bar_shows_an_old_step_waits_until_the_bar_is_drawn_again() -> None:
