@@ -29,9 +29,9 @@ class Log:
     """A file that may be a trainer's log, or several that make up one.
 
     ``kind`` is what the file holds: ``empty``, ``binary``, ``no_records`` (given up), ``log``, or
-    what it is read as until there is a record. ``grew`` is when it last grew before our eyes, in
-    seconds of the steady clock; ``written`` its own time of change and ``appeared`` when it was first
-    looked at, in seconds since the epoch.
+    what it is read as until there is a record. ``grew`` is when it last grew while it was followed, in
+    seconds of the steady clock: a look that comes late dates growth by the file's time. ``written`` is
+    that time and ``appeared`` when it was first looked at, in seconds since the epoch.
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
     writer there, as last known; ``None`` if none was ever seen. ``servers``: those that a text tells of
@@ -63,6 +63,7 @@ class Log:
         self._source: Source | None = None
         self._live_from: int | None = None
         self._quiet_from = 0.0
+        self._read_at = 0.0
         self._states = states
         self._health = health
         self._options = options
@@ -126,10 +127,14 @@ class Log:
         self.appeared = self.appeared or wall
         if self._reader is None and not self._open():
             return
+        file = self.file
         block = self._reader.read(wall) if self._reader else None
+        if self.caught_up and self.file != file:
+            self.writer = None  # another start has another writer
         if block is not None:
             with lock or nullcontext():
-                self._take(block, Clock(wall, steady, live=self._is_live(block)))
+                self._take(block, self._clock(block, wall, steady))
+        self._read_at = wall
 
     def _open(self) -> bool:
         """Look what the file holds; is there anything to read in it?"""
@@ -141,23 +146,34 @@ class Log:
             self._reader = reader_of(self.kind, lambda: self._found.parts)
         return self._reader is not None
 
+    def _clock(self, block: Block, wall: float, steady: float) -> Clock:
+        """When the block was written: no earlier than the last look, which saw nothing of it.
+
+        Some writers set a file's time, and a server's clock may be another; between two looks that
+        follow each other at once neither matters.
+        """
+        if block.grown:
+            late = wall - block.written
+            late = min(late, wall - self._read_at) if self.caught_up else late
+            self._quiet_from = steady - max(0.0, late)
+            if self.caught_up:
+                self.grew = self._quiet_from
+        return Clock(wall, steady, live=self._is_live(block), late=self.quiet(steady))
+
     def _take(self, block: Block, clock: Clock) -> None:
-        self._note(block, clock)
+        self._note(block)
         if self._source is not None or self._recognised(block):
             self._feed(block, clock)
         self.more = block.more and not self.ignored
         if not block.more:
             self._reached_end()
 
-    def _note(self, block: Block, clock: Clock) -> None:
+    def _note(self, block: Block) -> None:
         self._health.bytes_read += block.size
         self._health.lines_read += len(block.lines)
         self._health.dropped["too_long"] += block.too_long
         self._health.dropped["malformed"] += block.broken
         self.written = block.written
-        self._quiet_from = clock.steady - max(0.0, clock.wall - block.written)
-        if self.caught_up:
-            self.grew = self._quiet_from = clock.steady
         if block.restarted:
             self._restarted()
 
@@ -175,7 +191,8 @@ class Log:
             self._write(self.roster)
 
     def _is_live(self, block: Block) -> bool:
-        return self._live_from is not None and block.start >= self._live_from and not block.restarted
+        """Does it hold bytes that were written while the log was followed?"""
+        return self._live_from is not None and block.end > self._live_from and not block.restarted
 
     def _feed(self, block: Block, clock: Clock) -> None:
         source, roster = self._source, self.roster
@@ -227,7 +244,7 @@ class Log:
 
     def _reached_end(self) -> None:
         if self._live_from is None:
-            self._live_from = self._reader.offset if self._reader else 0
+            self._live_from = self._reader.offset + self._reader.unread if self._reader else 0
         for run in self.roster.runs.values() if self.roster else ():
             run.times.caught_up(self.written)
 
