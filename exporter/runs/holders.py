@@ -19,10 +19,11 @@ SEARCH_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Holder:
-    """What is known about the writer of one file."""
+    """What is known about the writer of one file; ``process`` is the id of the last one that was seen."""
 
     seen: int = 0
     link: Path | None = None
+    process: str | None = None
     gone_since: float | None = None
     searched: float = field(default=-SEARCH_SECONDS)
 
@@ -93,6 +94,7 @@ class Holders:
         holder.link = link
         if link is not None:
             holder.seen, holder.gone_since = holder.seen + 1, None
+            holder.process = link.parent.parent.name
         elif not holder.confirmed:
             holder.seen = 0
         elif holder.gone_since is None:

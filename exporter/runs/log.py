@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from exporter.runs.discover import Found
 from exporter.runs.health import Health
+from exporter.runs.preamble import Preamble
 from exporter.runs.readers import Reader, reader_of
 from exporter.runs.readers.block import Block
 from exporter.runs.readers.content import content
 from exporter.runs.record import Servers
 from exporter.runs.refusal import Refusal
 from exporter.runs.roster import Roster, Rosters
-from exporter.runs.run import MOST_SERVER_LINES, Clock, Options
+from exporter.runs.run import Clock, Options, Run
 from exporter.runs.sources import Source, recognise_first
-from exporter.runs.sources.servers import servers
+from exporter.runs.sources.preamble import preamble
 from exporter.runs.statefile import Kept, Saved, StateFolder
 
 IDLE_SECONDS = 2.0
@@ -23,6 +27,9 @@ IDLE_SECONDS = 2.0
 
 GIVE_UP_BYTES = 64 * 1024 * 1024
 """A text without a single record for that long is no log of a trainer."""
+
+_NOTHING = 0, False, None
+"""Of a text that nobody was seen to write, and that told nothing while it was followed."""
 
 
 class Log:
@@ -34,8 +41,8 @@ class Log:
     that time and ``appeared`` when it was first looked at, in seconds since the epoch.
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
-    writer there, as last known; ``None`` if none was ever seen. ``servers``: those that a text tells of
-    before its first record, or beside a log that has the records.
+    writer there, as last known; ``None`` if none was ever seen. ``preamble``: what a text told of its
+    trainer that has no record yet.
     """
 
     def __init__(
@@ -57,7 +64,7 @@ class Log:
         self.problem: str | None = None
         self.refusal: Refusal | None = None
         self.writer: bool | None = None
-        self.servers: tuple[Servers, ...] = ()
+        self.preamble: Preamble | None = None
         self._found = found
         self._reader: Reader | None = None
         self._source: Source | None = None
@@ -102,6 +109,23 @@ class Log:
     def unread(self) -> int:
         """Bytes of the file not read yet."""
         return self._reader.unread if self._reader and not self.ignored else 0
+
+    @property
+    def runs(self) -> Collection[Run]:
+        """Its runs; of a text without a record, the one that it may become."""
+        if self.roster is not None:
+            return self.roster.runs.values()
+        return (self.preamble.run,) if self.preamble else ()
+
+    @property
+    def is_text(self) -> bool:
+        """Is it a text without a record so far?"""
+        return self.roster is None and self.kind == "text" and self.caught_up
+
+    @property
+    def servers(self) -> tuple[Servers, ...]:
+        """Those that a text tells of before its first record, or beside a log that has the records."""
+        return self.preamble.run.servers if self.preamble else ()
 
     def replaced(self, found: Found) -> bool:
         """Is what was found under this log's path another file than the one that is ignored?"""
@@ -162,7 +186,7 @@ class Log:
 
     def _take(self, block: Block, clock: Clock) -> None:
         self._note(block)
-        if self._source is not None or self._recognised(block):
+        if self._source is not None or self._recognised(block, clock):
             self._feed(block, clock)
         self.more = block.more and not self.ignored
         if not block.more:
@@ -188,7 +212,7 @@ class Log:
             self._carry = self.roster.kept()
             self.roster.emptied()
             self._source = type(self._source)()
-            self._write(self.roster)
+            self._write()
 
     def _is_live(self, block: Block) -> bool:
         """Does it hold bytes that were written while the log was followed?"""
@@ -209,16 +233,16 @@ class Log:
             for event in source.rest():
                 take(event, clock)
 
-    def _recognised(self, block: Block) -> bool:
+    def _recognised(self, block: Block, clock: Clock) -> bool:
         """Look for a first record; once there is one, read the log again from its start."""
         reader = self._reader
         source = recognise_first(block.lines, self.kind)
         if source is None or reader is None:
-            self._meet_servers(block)
+            self._listen(block, clock)
             if reader and reader.offset > GIVE_UP_BYTES:
                 self.kind = "no_records"
             return False
-        self._source, self.kind = source, "log"
+        self._source, self.kind, self.preamble = source, "log", None
         self.roster = self._known(source, reader, live=self._is_live(block))
         if block.start == 0:
             return True
@@ -226,11 +250,22 @@ class Log:
         block.more = True
         return False
 
-    def _meet_servers(self, block: Block) -> None:
-        """A run's servers are there long before its first step."""
-        told = () if block.restarted else self.servers
-        found = filter(None, map(servers, block.lines)) if self.kind == "text" else ()
-        self.servers = tuple(dict.fromkeys((*told, *found)))[-MOST_SERVER_LINES:]
+    def _listen(self, block: Block, clock: Clock) -> None:
+        """A trainer has servers, and may fail, long before its first step."""
+        if block.restarted:
+            self.preamble = None
+        if self.kind == "text":
+            for event in chain.from_iterable(map(preamble, block.lines)):
+                self.preamble = self.preamble or self._preamble()
+                self.preamble.take(event, clock)
+
+    def _preamble(self) -> Preamble:
+        """A run without a step, with what was known of its writer before."""
+        begun = Preamble(self._options)
+        saved = self._states.load(self.path)
+        if saved is not None and self.writer is None:
+            self.writer, begun.run.watched = saved.writer, "" in saved.watched
+        return begun
 
     def _known(self, source: Source, reader: Reader, *, live: bool) -> Roster:
         """The runs of the log, with what was known of them before."""
@@ -253,22 +288,35 @@ class Log:
 
         Half a log is no news: what was kept of the whole is worth more.
         """
-        roster = self.roster
-        if roster is not None and self.caught_up and self._version(roster) != self._saved:
-            self._write(roster)
+        if self.caught_up and self._version() not in (self._saved, _NOTHING):
+            self._write()
 
-    def _version(self, roster: Roster) -> tuple[object, ...]:
-        return roster.version(), tuple(roster.watched()), self.writer
+    def _version(self) -> tuple[object, ...]:
+        if self.roster is None:
+            return 0, bool(self.preamble and self.preamble.run.watched), self.writer
+        return self.roster.version(), tuple(self.roster.watched()), self.writer
 
-    def _write(self, roster: Roster) -> None:
-        head, offset = (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
+    def _write(self) -> None:
         try:
-            known = (roster.kept(), head, offset, roster.watched(), self.writer, roster.marks())
-            self._states.save(self.path, Saved(self._carry, *known))
+            self._states.save(self.path, self._state(self.roster) if self.roster else self._state_of_text())
         except OSError:
             self._health.state_errors += 1
             return
-        self._saved = self._version(roster)
+        self._saved = self._version()
+
+    def _state(self, roster: Roster) -> Saved:
+        known = (roster.kept(), *self._content, roster.watched(), self.writer, roster.marks())
+        return Saved(self._carry, *known)
+
+    def _state_of_text(self) -> Saved:
+        """Whatever an earlier content of the log left is kept for the first record."""
+        saved = self._states.load(self.path) or Saved(None, {}, *self._content, [])
+        watched = {*saved.watched, *([""] if self.preamble and self.preamble.run.watched else [])}
+        return replace(saved, writer=self.writer, watched=sorted(watched))
+
+    @property
+    def _content(self) -> tuple[str, int]:
+        return (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
 
     def forget(self) -> None:
         """Nothing of this log is needed any more."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path, PurePath
 
 from exporter.runs.names import home
@@ -40,7 +41,8 @@ TELLING = ("finished", "failed", "running", "vanished", "stopped")
 class Told:
     """A run as one log tells it: ``at`` that log, which is ``place`` below the watched folder.
 
-    ``twins`` is the same run as its other logs tell it.
+    ``twins`` is the same run as its other logs tell it, ``gone`` when its writer ended, in seconds of the
+    steady clock.
     """
 
     at: Place
@@ -49,6 +51,7 @@ class Told:
     state: str
     writer: bool | None
     twins: tuple[Run, ...] = ()
+    gone: float | None = None
 
 
 class Twins:
@@ -136,10 +139,17 @@ def _one(group: list[Told]) -> Told:
     if len(group) == 1:
         return group[0]
     best = min(group, key=_rank)
-    state = next(state for state in TELLING if state in {one.state for one in group})
+    gone = max((one.gone for one in group if one.gone is not None), default=-inf)
+    told = {one.state for one in group if not _is_outlived(one, gone)} or {best.state}
+    state = next(state for state in TELLING if state in told)
     writer = True if any(one.writer for one in group) else best.writer
     twins = tuple(one.run for one in group if one is not best)
     return replace(best, state=state, writer=writer, twins=twins)
+
+
+def _is_outlived(told: Told, gone: float) -> bool:
+    """Does a log only seem to go on? Nobody is seen to write it, and it has no step since another's end."""
+    return told.state == "running" and not told.writer and (told.run.moved or -inf) <= gone
 
 
 def _rank(told: Told) -> tuple[int, str]:

@@ -29,7 +29,7 @@ from exporter.runs.run import Options, Run
 from exporter.runs.shown import Shown
 from exporter.runs.statefile import StateFolder
 from exporter.runs.twins import Place
-from exporter.runs.unstarted import unstarted
+from exporter.runs.unstarted import GROWING_SECONDS, unstarted
 from exporter.runs.views import Judge, View
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
@@ -197,11 +197,18 @@ class Watch:
         return True
 
     def _look_at_writers(self) -> None:
-        live = [log for log in self.logs if log.roster and self.logs.quiet(log) < WRITER_SECONDS]
+        live = [log for log in self.logs if self._may_be_held(log)]
         for log in live:
             if not self.holders.knows(log.file):
                 self.holders.remember(log.file, time.monotonic(), writer=log.writer)
         self.holders.look([log.file for log in live], time.monotonic())
+
+    def _may_be_held(self, log: Log) -> bool:
+        """Is its writer worth a look? A run folder may hold thousands of old texts."""
+        quiet = self.logs.quiet(log)
+        if log.is_text:
+            return bool(log.writer) or quiet < GROWING_SECONDS
+        return log.roster is not None and quiet < WRITER_SECONDS
 
     def _heed_clock(self) -> None:
         """Have no run look silent for the time that the machine slept, or by which its clock was set."""

@@ -9,15 +9,22 @@ it has no buffer, so that no record is lost with the process.
 from __future__ import annotations
 
 import argparse
+import os
+import random
 import subprocess
 import sys
 import time
 
 from tqdm import tqdm
 
+OWN = random.Random(os.getpid()).uniform(0.9, 1.1)
+"""Logs with equal numbers would be taken for one run."""
+
 
 def measured(step: int) -> dict[str, float]:
-    return {"reward": 0.3 + step % 7 / 100, "kl": 0.01 + step % 5 / 1000, "grad_norm": 1.0 + step % 4 / 10}
+    """What a healthy trainer measures, with a reward that rises."""
+    found = {"reward": 0.3 + step / 1000 + step % 7 / 100, "kl": 0.01 + step % 5 / 1000}
+    return {name: OWN * value for name, value in {**found, "grad_norm": 1.0 + step % 4 / 10}.items()}
 
 
 def trl(steps: int, interval: float) -> None:
@@ -38,10 +45,8 @@ def verl(steps: int, interval: float) -> None:
     with tqdm(total=steps, desc="Training Progress", mininterval=0) as bar:
         for step in range(1, steps + 1):
             time.sleep(interval)
-            values = {
-                "critic/score/mean": measured(step)["reward"],
-                "actor/grad_norm": measured(step)["grad_norm"],
-            }
+            found = measured(step)
+            values = {"critic/score/mean": found["reward"], "actor/grad_norm": found["grad_norm"]}
             fields = [f"step:{step}", *(f"{key}:{value}" for key, value in values.items())]
             print(" - ".join(fields), flush=True)
             bar.update(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -41,6 +42,12 @@ class Job:
     def kill(self) -> None:
         """As the kernel does when memory is short."""
         os.kill(self.pid, signal.SIGKILL)
+
+    def ended(self) -> None:
+        """Wait until the trainer has ended."""
+        with contextlib.suppress(FileNotFoundError):
+            while "\nState:\tZ" not in Path(f"/proc/{self.pid}/status").read_text():
+                time.sleep(0.02)
 
 
 Start = Callable[..., Job]
