@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.runs.record import Record
+from exporter.runs.run import Clock as RunClock
+from exporter.runs.run import Options, Run
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.scrape import Scrape
@@ -127,3 +130,24 @@ def test_a_suspended_exporter_takes_no_finished_run_for_a_hanging_one(
 
     exporter.until(stopped, seconds=60.0)
     assert time.time() - written >= silence
+
+
+@pytest.mark.parametrize(
+    ("told", "late", "moved"),
+    [
+        (None, 0.0, 100.0),
+        (None, 120.0, -20.0),
+        (-30.0, 120.0, 70.0),  # a server tells when it was logged
+        (-3600.0, 120.0, -20.0),  # its clock is behind ours
+        (3600.0, 120.0, 100.0),
+    ],
+)
+def test_a_record_was_logged_when_it_says_but_not_before_the_last_look(
+    told: float | None, late: float, moved: float
+) -> None:
+    now = 1_000_000.0
+    clock = RunClock(now, 100.0, live=True, late=late)
+    run = Run("mlflow", "", Options())
+    run.take(Record(1, {"reward": 0.5}, None if told is None else now + told), clock)
+
+    assert run.moved == moved
