@@ -31,6 +31,8 @@ ValueError: out of memory on device 0
 """
 TOTAL = "(TaskRunner pid=42) Total training steps: 100\n"
 
+BAR = "\r  0%|          | 0/80 [00:00<?, ?it/s]"
+
 LOADER = """
 import sys, time
 from pathlib import Path
@@ -201,7 +203,9 @@ def test_errors_that_are_quoted_are_no_end(folder: Path, machine: Machine, text:
     assert machine.crashes(log, loads(machine, log), text).runs() == set()
 
 
-@pytest.mark.parametrize("prefix", ["(TaskRunner pid=7) ", "\x1b[36m(TaskRunner pid=7)\x1b[0m ", "[rank0]: "])
+@pytest.mark.parametrize(
+    "prefix", ["(TaskRunner pid=7) ", "\x1b[36m(TaskRunner pid=7)\x1b[0m ", "[rank0]: ", BAR]
+)
 def test_errors_behind_what_launchers_put_before_them_count(
     folder: Path, machine: Machine, prefix: str
 ) -> None:

@@ -25,10 +25,11 @@ _TOTAL = re.compile(
 )
 _UNCAUGHT = re.compile(
     rb"(?:\x1b\[[0-9;]*m)*(?:\([^()]{1,100}\bpid=\d+[^()]{0,100}\)(?:\x1b\[[0-9;]*m)* ?)?"
-    rb"(?:\[rank\d+\]:\s?)?Traceback \(most recent call last\)"
+    rb"(?:\[rank\d+\]:\s?)?(?:[^\"']{0,300}\[[^\]\"']{0,80}(?:it/s|s/it)[^\]\"']{0,60}\])?"
+    rb"Traceback \(most recent call last\)"
 )
-"""At the start of a line, but for what Ray and PyTorch put before it. What programs print that a reward
-runs, and what pip tells of a build, is quoted or indented."""
+"""At the start of a line, but for what Ray and PyTorch put before it, or behind a progress bar. What
+programs print that a reward runs, and what pip tells of a build, is quoted or indented."""
 
 
 def preamble(line: bytes) -> Iterator[Event]:
