@@ -33,6 +33,7 @@ class Feed:
         self.poller = Poller(target, interval, self._take)
         self._lock = lock
         self._presence = Presence()
+        self._heard = 0.0
         self._remembered = Remembered(self.place, target.source, options, states, anew=target.has_history)
         self.roster = self._remembered.roster
 
@@ -42,7 +43,11 @@ class Feed:
 
     def _take(self, events: list[Event]) -> None:
         with self._lock:
-            clock = Clock(time.time(), time.monotonic(), live=self.poller.answers > 1)
+            now = time.time()
+            # Only a server tells when something was logged that is found late.
+            late = max(0.0, now - self._heard) if self.target.has_history else 0.0
+            clock = Clock(now, time.monotonic(), live=self.poller.answers > 1, late=late)
+            self._heard = now
             for event in events:
                 self.roster.take(event, clock)
             for run in self.roster.runs.values():

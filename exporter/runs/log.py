@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from exporter.runs.discover import Found
 from exporter.runs.health import Health
+from exporter.runs.preamble import Preamble
 from exporter.runs.readers import Reader, reader_of
 from exporter.runs.readers.block import Block
 from exporter.runs.readers.content import content
 from exporter.runs.record import Servers
 from exporter.runs.refusal import Refusal
 from exporter.runs.roster import Roster, Rosters
-from exporter.runs.run import MOST_SERVER_LINES, Clock, Options
+from exporter.runs.run import Clock, Options, Run
 from exporter.runs.sources import Source, recognise_first
-from exporter.runs.sources.servers import servers
+from exporter.runs.sources.preamble import preamble
 from exporter.runs.statefile import Kept, Saved, StateFolder
 
 IDLE_SECONDS = 2.0
@@ -24,18 +28,21 @@ IDLE_SECONDS = 2.0
 GIVE_UP_BYTES = 64 * 1024 * 1024
 """A text without a single record for that long is no log of a trainer."""
 
+_NOTHING = 0, False, None
+"""Of a text that nobody was seen to write, and that told nothing while it was followed."""
+
 
 class Log:
     """A file that may be a trainer's log, or several that make up one.
 
     ``kind`` is what the file holds: ``empty``, ``binary``, ``no_records`` (given up), ``log``, or
-    what it is read as until there is a record. ``grew`` is when it last grew before our eyes, in
-    seconds of the steady clock; ``written`` its own time of change and ``appeared`` when it was first
-    looked at, in seconds since the epoch.
+    what it is read as until there is a record. ``grew`` is when it last grew while it was followed, in
+    seconds of the steady clock: a look that comes late dates growth by the file's time. ``written`` is
+    that time and ``appeared`` when it was first looked at, in seconds since the epoch.
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
-    writer there, as last known; ``None`` if none was ever seen. ``servers``: those that a text tells of
-    before its first record, or beside a log that has the records.
+    writer there, as last known; ``None`` if none was ever seen. ``preamble``: what a text told of its
+    trainer that has no record yet.
     """
 
     def __init__(
@@ -57,12 +64,13 @@ class Log:
         self.problem: str | None = None
         self.refusal: Refusal | None = None
         self.writer: bool | None = None
-        self.servers: tuple[Servers, ...] = ()
+        self.preamble: Preamble | None = None
         self._found = found
         self._reader: Reader | None = None
         self._source: Source | None = None
         self._live_from: int | None = None
         self._quiet_from = 0.0
+        self._read_at = 0.0
         self._states = states
         self._health = health
         self._options = options
@@ -102,6 +110,23 @@ class Log:
         """Bytes of the file not read yet."""
         return self._reader.unread if self._reader and not self.ignored else 0
 
+    @property
+    def runs(self) -> Collection[Run]:
+        """Its runs; of a text without a record, the one that it may become."""
+        if self.roster is not None:
+            return self.roster.runs.values()
+        return (self.preamble.run,) if self.preamble else ()
+
+    @property
+    def is_text(self) -> bool:
+        """Is it a text without a record so far?"""
+        return self.roster is None and self.kind == "text" and self.caught_up
+
+    @property
+    def servers(self) -> tuple[Servers, ...]:
+        """Those that a text tells of before its first record, or beside a log that has the records."""
+        return self.preamble.run.servers if self.preamble else ()
+
     def replaced(self, found: Found) -> bool:
         """Is what was found under this log's path another file than the one that is ignored?"""
         size = max(self._found.size, self._reader.offset if self._reader else 0)
@@ -126,10 +151,14 @@ class Log:
         self.appeared = self.appeared or wall
         if self._reader is None and not self._open():
             return
+        file = self.file
         block = self._reader.read(wall) if self._reader else None
+        if self.caught_up and self.file != file:
+            self.writer = None  # another start has another writer
         if block is not None:
             with lock or nullcontext():
-                self._take(block, Clock(wall, steady, live=self._is_live(block)))
+                self._take(block, self._clock(block, wall, steady))
+        self._read_at = wall
 
     def _open(self) -> bool:
         """Look what the file holds; is there anything to read in it?"""
@@ -141,23 +170,34 @@ class Log:
             self._reader = reader_of(self.kind, lambda: self._found.parts)
         return self._reader is not None
 
+    def _clock(self, block: Block, wall: float, steady: float) -> Clock:
+        """When the block was written: no earlier than the last look, which saw nothing of it.
+
+        Some writers set a file's time, and a server's clock may be another; between two looks that
+        follow each other at once neither matters.
+        """
+        if block.grown:
+            late = wall - block.written
+            late = min(late, wall - self._read_at) if self.caught_up else late
+            self._quiet_from = steady - max(0.0, late)
+            if self.caught_up:
+                self.grew = self._quiet_from
+        return Clock(wall, steady, live=self._is_live(block), late=self.quiet(steady))
+
     def _take(self, block: Block, clock: Clock) -> None:
-        self._note(block, clock)
-        if self._source is not None or self._recognised(block):
+        self._note(block)
+        if self._source is not None or self._recognised(block, clock):
             self._feed(block, clock)
         self.more = block.more and not self.ignored
         if not block.more:
             self._reached_end()
 
-    def _note(self, block: Block, clock: Clock) -> None:
+    def _note(self, block: Block) -> None:
         self._health.bytes_read += block.size
         self._health.lines_read += len(block.lines)
         self._health.dropped["too_long"] += block.too_long
         self._health.dropped["malformed"] += block.broken
         self.written = block.written
-        self._quiet_from = clock.steady - max(0.0, clock.wall - block.written)
-        if self.caught_up:
-            self.grew = self._quiet_from = clock.steady
         if block.restarted:
             self._restarted()
 
@@ -172,10 +212,11 @@ class Log:
             self._carry = self.roster.kept()
             self.roster.emptied()
             self._source = type(self._source)()
-            self._write(self.roster)
+            self._write()
 
     def _is_live(self, block: Block) -> bool:
-        return self._live_from is not None and block.start >= self._live_from and not block.restarted
+        """Does it hold bytes that were written while the log was followed?"""
+        return self._live_from is not None and block.end > self._live_from and not block.restarted
 
     def _feed(self, block: Block, clock: Clock) -> None:
         source, roster = self._source, self.roster
@@ -192,16 +233,16 @@ class Log:
             for event in source.rest():
                 take(event, clock)
 
-    def _recognised(self, block: Block) -> bool:
+    def _recognised(self, block: Block, clock: Clock) -> bool:
         """Look for a first record; once there is one, read the log again from its start."""
         reader = self._reader
         source = recognise_first(block.lines, self.kind)
         if source is None or reader is None:
-            self._meet_servers(block)
+            self._listen(block, clock)
             if reader and reader.offset > GIVE_UP_BYTES:
                 self.kind = "no_records"
             return False
-        self._source, self.kind = source, "log"
+        self._source, self.kind, self.preamble = source, "log", None
         self.roster = self._known(source, reader, live=self._is_live(block))
         if block.start == 0:
             return True
@@ -209,11 +250,22 @@ class Log:
         block.more = True
         return False
 
-    def _meet_servers(self, block: Block) -> None:
-        """A run's servers are there long before its first step."""
-        told = () if block.restarted else self.servers
-        found = filter(None, map(servers, block.lines)) if self.kind == "text" else ()
-        self.servers = tuple(dict.fromkeys((*told, *found)))[-MOST_SERVER_LINES:]
+    def _listen(self, block: Block, clock: Clock) -> None:
+        """A trainer has servers, and may fail, long before its first step."""
+        if block.restarted:
+            self.preamble = None
+        if self.kind == "text":
+            for event in chain.from_iterable(map(preamble, block.lines)):
+                self.preamble = self.preamble or self._preamble()
+                self.preamble.take(event, clock)
+
+    def _preamble(self) -> Preamble:
+        """A run without a step, with what was known of its writer before."""
+        begun = Preamble(self._options)
+        saved = self._states.load(self.path)
+        if saved is not None and self.writer is None:
+            self.writer, begun.run.watched = saved.writer, "" in saved.watched
+        return begun
 
     def _known(self, source: Source, reader: Reader, *, live: bool) -> Roster:
         """The runs of the log, with what was known of them before."""
@@ -227,7 +279,7 @@ class Log:
 
     def _reached_end(self) -> None:
         if self._live_from is None:
-            self._live_from = self._reader.offset if self._reader else 0
+            self._live_from = self._reader.offset + self._reader.unread if self._reader else 0
         for run in self.roster.runs.values() if self.roster else ():
             run.times.caught_up(self.written)
 
@@ -236,22 +288,35 @@ class Log:
 
         Half a log is no news: what was kept of the whole is worth more.
         """
-        roster = self.roster
-        if roster is not None and self.caught_up and self._version(roster) != self._saved:
-            self._write(roster)
+        if self.caught_up and self._version() not in (self._saved, _NOTHING):
+            self._write()
 
-    def _version(self, roster: Roster) -> tuple[object, ...]:
-        return roster.version(), tuple(roster.watched()), self.writer
+    def _version(self) -> tuple[object, ...]:
+        if self.roster is None:
+            return 0, bool(self.preamble and self.preamble.run.watched), self.writer
+        return self.roster.version(), tuple(self.roster.watched()), self.writer
 
-    def _write(self, roster: Roster) -> None:
-        head, offset = (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
+    def _write(self) -> None:
         try:
-            known = (roster.kept(), head, offset, roster.watched(), self.writer, roster.marks())
-            self._states.save(self.path, Saved(self._carry, *known))
+            self._states.save(self.path, self._state(self.roster) if self.roster else self._state_of_text())
         except OSError:
             self._health.state_errors += 1
             return
-        self._saved = self._version(roster)
+        self._saved = self._version()
+
+    def _state(self, roster: Roster) -> Saved:
+        known = (roster.kept(), *self._content, roster.watched(), self.writer, roster.marks())
+        return Saved(self._carry, *known)
+
+    def _state_of_text(self) -> Saved:
+        """Whatever an earlier content of the log left is kept for the first record."""
+        saved = self._states.load(self.path) or Saved(None, {}, *self._content, [])
+        watched = {*saved.watched, *([""] if self.preamble and self.preamble.run.watched else [])}
+        return replace(saved, writer=self.writer, watched=sorted(watched))
+
+    @property
+    def _content(self) -> tuple[str, int]:
+        return (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
 
     def forget(self) -> None:
         """Nothing of this log is needed any more."""

@@ -46,15 +46,22 @@ class Clock:
 
     ``wall`` in seconds since the epoch, ``steady`` in seconds of a monotonic clock. ``live`` is
     false for records that were in the log before it was followed: they must not raise alarms.
+    ``late``: for how many seconds they had been there; where records tell their times, at most.
     """
 
     wall: float
     steady: float
     live: bool
+    late: float = 0.0
 
     def of(self, record: Record) -> float | None:
         """When the record was logged, if that is known."""
-        return self.wall if self.live and record.time is None else record.time
+        return self.wall - self.late if self.live and record.time is None else record.time
+
+    def moved(self, time: float | None) -> float:
+        """When a record of that time was logged, in seconds of the monotonic clock."""
+        age = self.late if time is None else max(0.0, self.wall - time)
+        return self.steady - min(age, self.late)
 
 
 @dataclass(slots=True)
@@ -71,6 +78,15 @@ class Times:
     pace: Pace = field(default_factory=Pace)
     passed: float = 0.0
     untold: bool = False
+
+    def shift(self, seconds: float) -> None:
+        """The machine's clock was set by so much, or the machine slept for that long.
+
+        Nothing ran meanwhile, so nothing was silent either.
+        """
+        for name in ("start", "last", "stepped"):
+            if (time := getattr(self, name)) is not None:
+                setattr(self, name, time + seconds)
 
     def logged(self, time: float, now: float, *, advanced: bool) -> None:
         """A record was logged then; ``advanced``: it is the first of its step."""
@@ -105,7 +121,7 @@ class Run:
 
     ``watched``: a step arrived while the exporter looked on, now or before a restart. Statistics
     that rules look at first exist only then, since a replay of an old log must raise nothing.
-    ``moved`` is when that was last, in seconds of the steady clock. ``serial`` is no other run's.
+    ``moved`` is when the last one was logged, in seconds of the steady clock. ``serial`` is no other run's.
     ``restarts`` counts all starts but the first, ``resumes`` those that did not begin from scratch;
     the last of these ``lost`` so many steps, which are made a second time. ``servers`` are those of the
     last start.
@@ -217,7 +233,7 @@ class Run:
 
     def _time(self, record: Record, found: dict[str, float], clock: Clock, *, advanced: bool) -> None:
         if clock.live:
-            self.watched, self.moved = True, clock.steady
+            self.watched, self.moved = True, clock.moved(record.time)
         time = clock.of(record)
         if time is None:
             self.times.replayed(found.get("step_seconds"))

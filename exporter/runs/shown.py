@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from exporter.runs.holders import Holders
 from exporter.runs.log import Log
 from exporter.runs.logs import Logs, Time
-from exporter.runs.names import run_name, run_names
+from exporter.runs.names import printable, run_name, run_names
 from exporter.runs.polling import Polling
 from exporter.runs.run import Run
 from exporter.runs.twins import Place, Told, Twins
+from exporter.runs.unstarted import explains
 from exporter.runs.views import SHOWN, Judge, Signs, View
 
 
@@ -42,7 +43,9 @@ class Shown:
         told += self._of_feeds()
         once = self._twins.once(told, self._time.monotonic())
         self.twins = len(told) - len(once)
-        return self._named(once, self._names_of(logs, told, once))
+        names = self._names_of(logs, told, once)
+        texts = [text for log in self._logs if log.is_text for text in self._of_text(log, told)]
+        return self._named([*once, *texts], {**_names_of_texts(texts, names.values()), **names})
 
     def _names_of(self, logs: list[Log], told: list[Told], once: list[Told]) -> Mapping[Path, str]:
         """A name for each log, but for those that tell of another one's run."""
@@ -81,10 +84,29 @@ class Shown:
             forgotten = forgotten and state == "forgotten"
             if self._is_shown(state):
                 process = self._holders.of(log.file).process
-                found.append(Told((log.path, key), log.relative, run, state, log.writer, process))
+                found.append(Told((log.path, key), log.relative, run, state, log.writer, process, gone=since))
         if forgotten:
             self._logs.lay_aside(log)
         return found
+
+    def _of_text(self, log: Log, told: Sequence[Told]) -> Iterator[Told]:
+        """The run of a text without a record, if it ended badly and no run with steps explains the text."""
+        if not self._holders.knows(log.file) and log.preamble is None:
+            return
+        since, now = self._see_writer(log), self._time.monotonic()
+        if log.preamble is None:
+            return
+        run = log.preamble.run
+        state = self._judge.state(run, self._signs(log, "", run, since))
+        if not log.preamble.is_end(state, now - log.quiet(now), writer=log.writer):
+            return
+        if not any(self._explains(one, log) for one in told):
+            yield Told((log.path, ""), log.relative, run, state, log.writer)
+
+    def _explains(self, told: Told, text: Log) -> bool:
+        log = self._logs.by_path.get(told.at[0])
+        process = self._holders.of(log.file).process if log else None
+        return explains(told.run, log, text, process, self._holders.of(text.file).process)
 
     def _of_feeds(self) -> Iterator[Told]:
         now = self._time.monotonic()
@@ -107,7 +129,7 @@ class Shown:
             holder.grown(log.grew)
         log.writer = holder.present()
         if holder.confirmed and not holder.only_named:
-            for run in log.roster.runs.values() if log.roster else ():
+            for run in log.runs:
                 run.watched = True
         return holder.gone_since
 
@@ -116,6 +138,15 @@ class Shown:
         quiet = now - run.moved if key and run.moved is not None else log.quiet(now)
         writer = None if self._holders.of(log.file).only_named else log.writer
         return Signs(quiet, None if since is None else now - since, writer)
+
+
+def _names_of_texts(texts: Sequence[Told], taken: Collection[str]) -> dict[Path, str]:
+    """Names as of any log, but a run with steps keeps its own."""
+    names = run_names({text.at[0]: text.place for text in texts})
+    return {
+        text.at[0]: printable(text.place) if names[text.at[0]] in taken else names[text.at[0]]
+        for text in texts
+    }
 
 
 def _name(log: str | None, told: Told) -> str:

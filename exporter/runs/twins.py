@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path, PurePath
 
 from exporter.runs.names import home
@@ -45,8 +46,8 @@ TELLING = ("finished", "failed", "running", "vanished", "stopped")
 class Told:
     """A run as one log tells it: ``at`` that log, which is ``place`` below the watched folder.
 
-    ``process`` is the id of the process that holds the log open, if one is seen. ``twins`` is the same run
-    as its other logs tell it.
+    ``process`` is the id of the process that holds the log open, if one is seen; ``gone`` when its writer
+    ended, in seconds of the steady clock. ``twins`` is the same run as its other logs tell it.
     """
 
     at: Place
@@ -56,6 +57,7 @@ class Told:
     writer: bool | None
     process: str | None = None
     twins: tuple[Run, ...] = ()
+    gone: float | None = None
 
 
 class Twins:
@@ -184,16 +186,21 @@ def _one(group: list[Told]) -> Told:
 def _state(group: list[Told]) -> str:
     """What all logs together tell of the end.
 
-    Where one log's writer is gone, another's, which cannot be seen, goes on no more; and what another
-    says of the steps that were planned tells whether it was done.
+    Where one log's writer is gone, another's, which cannot be seen, goes on only if it has logged since;
+    and what another says of the steps that were planned tells whether it was done.
     """
-    gone = any(one.writer is False and one.state in {"vanished", "stopped"} for one in group)
-    states = {one.state for one in group if not (gone and one.state == "running" and one.writer is None)}
+    gone = max((one.gone for one in group if one.gone is not None), default=-inf)
+    states = {one.state for one in group if not _is_outlived(one, gone)} or {one.state for one in group}
     state = next(state for state in TELLING if state in states)
     total = max(one.run.total or 0 for one in group)
-    if not (gone and total and state == "stopped"):
+    if state != "stopped" or gone == -inf or not total:
         return state
     return "finished" if max(one.run.progress.step for one in group) >= total else "vanished"
+
+
+def _is_outlived(told: Told, gone: float) -> bool:
+    """Does a log only seem to go on? Nobody is seen to write it, and it has no step since another's end."""
+    return told.state == "running" and not told.writer and (told.run.moved or -inf) <= gone
 
 
 def _rank(told: Told) -> tuple[int, str]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from exporter.runs.log import Log
-from exporter.runs.names import printable
+from exporter.runs.names import home, printable
 from exporter.runs.run import Run
 
 GROWING_SECONDS = 600.0
 """A log that has not grown for that long grows no more: whoever wrote it has ended."""
+
+TOGETHER_SECONDS = 60.0
+"""A trainer opens its files within that time, and buffers what it logs for no longer."""
 
 
 def unstarted(logs: Iterable[Log], runs: Iterable[Run], now: float) -> dict[str, float]:
@@ -25,4 +28,34 @@ def unstarted(logs: Iterable[Log], runs: Iterable[Run], now: float) -> dict[str,
 
 
 def _waits(log: Log, now: float) -> bool:
-    return log.grew is not None and now - log.grew < GROWING_SECONDS and not log.has_step
+    """Has its writer not ended, as far as anybody can see?"""
+    growing = log.grew is not None and now - log.grew < GROWING_SECONDS
+    return growing and log.writer is not False and not log.has_step
+
+
+def explains(run: Run, log: Log | None, text: Log, process: str | None, of_text: str | None) -> bool:
+    """Is a text what else the trainer of a run writes: its standard error, say?
+
+    The run made steps while the text was there. Two files of one process, or of one name but for its
+    end, belong together; so do a run and a text beside it that came at one time, unless each has a writer of
+    its own in a folder of many runs.
+
+    Args:
+        run: A run with its steps.
+        log: Its log; ``None`` of a page or a server.
+        text: The text, which has no record.
+        process: Writes the log, if that was seen.
+        of_text: Writes the text.
+    """
+    first, last = run.times.start, run.times.last
+    if first is None or last is None or last < text.appeared or first > text.written + TOGETHER_SECONDS:
+        return False
+    if log is None:
+        return first > text.appeared - TOGETHER_SECONDS
+    if process is not None and process == of_text:
+        return True
+    if log.relative.with_suffix("") == text.relative.with_suffix(""):
+        return True
+    own = home(text.relative)
+    beside = process is None or (own.parts and home(log.relative) == own)
+    return bool(beside) and log.appeared > text.appeared - TOGETHER_SECONDS

@@ -29,7 +29,7 @@ from exporter.runs.run import Options, Run
 from exporter.runs.shown import Shown
 from exporter.runs.statefile import StateFolder
 from exporter.runs.twins import Place
-from exporter.runs.unstarted import unstarted
+from exporter.runs.unstarted import GROWING_SECONDS, unstarted
 from exporter.runs.views import Judge, View
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
@@ -37,6 +37,8 @@ Listener = Callable[[Iterable[View], Iterable[Log]], None]
 
 HOLDERS_SECONDS = 1.0
 SAVE_SECONDS = 10.0
+CLOCK_SECONDS = 5.0
+"""A clock that is set by less than that, little by little, matters to nothing."""
 WRITER_SECONDS = 24 * 3600.0
 """Nobody looks any more for the writer of a log that has been silent for that long."""
 
@@ -111,6 +113,7 @@ class Watch:
         self._views: dict[Place, View] = {}
         self._hints = Hints()
         self._due: dict[str, float] = {}
+        self._epoch = time.time() - time.monotonic()
 
     def start(self) -> None:
         """Begin to poll targets, in the background."""
@@ -124,6 +127,7 @@ class Watch:
         """
         started = time.monotonic()
         self.trainers.heed([address for address in self.settings.trainers() if not self._is_named(address)])
+        self._heed_clock()
         for log in self.logs.look(self._lock):
             self.holders.forget(log.file)
         if self._is_due("holders", HOLDERS_SECONDS):
@@ -193,11 +197,31 @@ class Watch:
         return True
 
     def _look_at_writers(self) -> None:
-        live = [log for log in self.logs if log.roster and self.logs.quiet(log) < WRITER_SECONDS]
+        live = [log for log in self.logs if self._may_be_held(log)]
         for log in live:
             if not self.holders.knows(log.file):
                 self.holders.remember(log.file, time.monotonic(), writer=log.writer)
         self.holders.look([log.file for log in live], time.monotonic())
+
+    def _may_be_held(self, log: Log) -> bool:
+        """Is its writer worth a look? A run folder may hold thousands of old texts."""
+        quiet = self.logs.quiet(log)
+        if log.is_text:
+            return bool(log.writer) or quiet < GROWING_SECONDS
+        return log.roster is not None and quiet < WRITER_SECONDS
+
+    def _heed_clock(self) -> None:
+        """Have no run look silent for the time that the machine slept, or by which its clock was set."""
+        epoch = time.time() - time.monotonic()
+        jump, self._epoch = epoch - self._epoch, epoch
+        if abs(jump) > CLOCK_SECONDS:
+            with self._lock:
+                for run in self._runs():
+                    run.times.shift(jump)
+
+    def _runs(self) -> Iterator[Run]:
+        rosters = [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
+        return (run for roster in rosters for run in roster.runs.values())
 
     def _note_health(self) -> None:
         health, shown = self.health, self._shown

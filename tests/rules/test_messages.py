@@ -94,6 +94,16 @@ def test_message_leaves_out_what_the_trainer_does_not_log(alert: str, promtool: 
     assert not _holes(written), written.annotations["description"]
 
 
+@pytest.mark.parametrize("alert", ["RunFailed", "RunVanished", "RunStopped"])
+def test_message_about_a_run_that_ended_before_its_first_step_says_so(
+    alert: str, promtool: Path, tmp_path: Path
+) -> None:
+    first = [next((rule, rule.ways[0]) for rule in RULES if rule.alert == alert)]
+    (written,) = _written(promtool, tmp_path, first, (h.STEP, h.LAST_STEP_AT, h.TOTAL_STEPS))
+    assert written.annotations["description"].startswith("before the first step")
+    assert not _holes(written)
+
+
 def test_links_lead_to_the_run_whatever_its_name(promtool: Path, tmp_path: Path) -> None:
     for alert in _written(promtool, tmp_path, WAYS):
         name, notes = alert.labels["alertname"], alert.annotations

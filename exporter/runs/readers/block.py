@@ -18,7 +18,7 @@ class Block:
     ``start`` is the offset of the first line, ``size`` the bytes read. ``restarted``: the file was
     emptied or replaced before these lines. ``written`` is its time of change (seconds since the
     epoch). ``more``: there is more to read at once. ``too_long`` and ``broken`` count what had to be
-    left out.
+    left out. ``grown``: some of its bytes were not there at the look before.
     """
 
     lines: list[bytes] = field(default_factory=list)
@@ -29,3 +29,9 @@ class Block:
     broken: int = 0
     written: float = 0.0
     more: bool = False
+    grown: bool = True
+
+    @property
+    def end(self) -> int:
+        """Where the bytes end that were read."""
+        return self.start + self.size

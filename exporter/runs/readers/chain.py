@@ -79,5 +79,5 @@ class Chain:
 
     def _move_on(self, path: Path) -> None:
         self._done.add(self._now.path)
-        self._before += self._now.offset
+        self._before += self._now.offset + self._now.unread  # what is torn stays so
         self._now = self._follow(path)

@@ -31,6 +31,7 @@ class Follower:
         self.head = b""
         self._framing = framing or TextLines()
         self._inode: int | None = None
+        self._end = 0
         self._seen: tuple[int, ...] = ()
 
     @property
@@ -59,6 +60,7 @@ class Follower:
             self._framing.reset()
         block = self._block(data)
         block.start, block.restarted, block.written = start, restarted, status.st_mtime
+        block.grown, self._end = restarted or block.end > self._end, block.end
         self._seen = () if block.more else version(status)
         self.unread = max(0, status.st_size - self.offset)
         return block if data or restarted else None
@@ -73,7 +75,7 @@ class Follower:
         if not lines:
             return None
         self.unread = 0
-        return Block(lines, self.offset, len(data), written=status.st_mtime)
+        return Block(lines, self.offset, len(data), written=status.st_mtime, grown=False)
 
     def rewind(self) -> None:
         """Read the file from its start again."""
