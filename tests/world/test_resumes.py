@@ -33,7 +33,7 @@ def test_a_resumed_training_repeats_steps_and_goes_on_to_the_last_one(
         training.wait_for(bar(47, 80))
         exporter.scrape()
         training.kill()
-    exporter.until(lambda found: found.state("a") == "vanished")
+    highest = step(exporter.until(lambda found: found.state("a") == "vanished"), "a") or 0
     before = trainer.recorded(tmp_path)
     again = trainer.training(tmp_path, trainer.resumes, steps=80, append=True)
     seen = watched(exporter, again)
@@ -45,8 +45,10 @@ def test_a_resumed_training_repeats_steps_and_goes_on_to_the_last_one(
     steps = [at for found in seen if (at := step(found, "a")) is not None]
     assert max(steps) <= 80
     after = [found for found in seen if found.value("rl_resumes_total", run="a") == 1]
-    assert [brief(found) for found in after if not agrees(found, "a", recorded)] == []
     assert {found.state("a") for found in after if step(found, "a") != 80} <= {"running"}
+    # Steps that are logged a second time are not counted again.
+    further = [found for found in [*after, last] if (step(found, "a") or 0) > highest]
+    assert [brief(found) for found in further if not agrees(found, "a", recorded)] == []
 
 
 @pytest.mark.parametrize("trainer", EVERY[:4], ids=str)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -65,6 +66,7 @@ class Training:
 
     def start(self) -> None:
         """Start it."""
+        self._ended = False
         self._scratch = tempfile.TemporaryDirectory(prefix="stepwatch-")
         temporary = dict.fromkeys(("TMPDIR", "RAY_TMPDIR"), self._scratch.name)
         if self._through == "tee":
@@ -113,7 +115,11 @@ class Training:
     def wait(self) -> int:
         """Return its exit status once it and its log's writer have ended."""
         status = self._process.wait()
-        self._end_group()
+        if self._ended:
+            return status
+        self._ended = True
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)  # what it left behind, which may hold the log open
         if self._through == "tee":
             self._writer.wait()
         return status
@@ -123,12 +129,6 @@ class Training:
         self.send(signal.SIGKILL)
         self.wait()
 
-    def _end_group(self) -> None:
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -137,5 +137,6 @@ class Training:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.running:
-            self.kill()
+            self.send(signal.SIGKILL)
+        self.wait()
         self._scratch.cleanup()

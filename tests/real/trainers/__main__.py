@@ -89,6 +89,15 @@ LOGS = [
         keep=(("checkpoint-80/trainer_state.json", "trl/resumed/checkpoint-80/trainer_state.json"),),
     ),
     Log(
+        "trl/resumed_buffered.log",
+        TRL,
+        [
+            Start("--steps 80 --seed 42 --pace 0.1 --save-steps 20", "| 47/80 "),
+            Start("--steps 80 --seed 42 --save-steps 20 --resume"),
+        ],
+        buffered=True,
+    ),
+    Log(
         "trl/resumed_after_end.log",
         TRL,
         [
