@@ -72,7 +72,7 @@ def test_a_sick_run_whose_writer_is_killed_resolves_nothing(stack, healthy):
     with writing(SICK, stack.runs / f"{run}.log", "--stay") as process:
         stack.wait_sent(run, PAGES)
         process.kill()
-        stack.wait_sent(run, {"RunStopped"})
+        stack.wait_sent(run, {"RunVanished"})
 
     assert stack.sent(run, "resolved") == []
 

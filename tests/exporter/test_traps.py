@@ -30,7 +30,7 @@ ELSEWHERE = {
     "step 0 may hold validation only": "test_run:test_a_validation_record_without_signals_moves_no_statistic",
     "entropy_loss was really the entropy": "test_signals:test_entropy_loss_of_old_versions_is_the_entropy",
     "steps with validation take longer": (
-        "test_real_logs:test_validation_steps_ten_times_as_long_do_not_make_a_run_silent"
+        "test_verl_logs:test_validation_steps_ten_times_as_long_do_not_make_a_run_silent"
     ),
     "actor/pg_loss, actor/kl_loss, critic/vf_loss": (
         "test_signals:test_losses_that_legacy_workers_add_up_are_passed_on_as_they_are"

@@ -61,7 +61,7 @@ def _site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         site.train(run, 1, 20)
     try:
         for run in RUNS:
-            exporter.until(has(run), seconds=30)
+            exporter.until(has(run))
         yield site
     finally:
         exporter.process.kill()
