@@ -13,7 +13,11 @@ from exporter.runs.signals.key import normal
 
 _STEPS = (
     "step",
+    # where these are logged beside it, global_step counts samples or steps of an environment
     "update",
+    "updates",
+    "num_updates",
+    "update_step",
     "update_index",
     "rl_update_index",
     "global_step",
@@ -29,10 +33,7 @@ _STEPS = (
     "progress_batch",
     "current_steps",
 )
-"""Normal forms of keys that count training steps, best first.
-
-Loops that count updates call something else their global step: samples, or steps of an environment.
-"""
+"""Normal forms of keys that count training steps, best first."""
 
 WANDB_STEPS = frozenset({"_step", "_Step"})
 """W&B counts its own calls; that is the step only where nothing else is."""
