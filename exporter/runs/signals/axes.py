@@ -13,6 +13,7 @@ from exporter.runs.signals.key import normal
 
 _STEPS = (
     "step",
+    # where these are logged beside it, global_step counts samples or steps of an environment
     "update",
     "updates",
     "num_updates",
@@ -32,10 +33,7 @@ _STEPS = (
     "progress_batch",
     "current_steps",
 )
-"""Normal forms of keys that count training steps, best first.
-
-Loops that count updates call something else their global step: samples, or steps of an environment.
-"""
+"""Normal forms of keys that count training steps, best first."""
 
 WANDB_STEPS = frozenset({"_step", "_Step"})
 """W&B counts its own calls; that is the step only where nothing else is."""
