@@ -11,7 +11,7 @@ from exporter.drawing.chart import Chart
 from exporter.drawing.curve import Curve
 from exporter.message import Answer, Request
 from exporter.routes import Routes
-from exporter.runs.history.shapes import RunStory, RunSummary
+from exporter.runs.history.shapes import Candidate, RunStory, RunSummary
 from exporter.runs.light import kept
 from exporter.runs.light.site import Light
 from tests.light.stories import EXPLOSION, HEALTHS, Told, chart, sick, story
@@ -80,6 +80,7 @@ WHOLE: dict[str, Change] = {
     "episodes": lambda told: replace(told, episodes=told.episodes[:1]),
     "rows": lambda told: replace(told, rows=told.rows[1:]),
     "lack": lambda told: replace(told, lack="Past alerts are missing."),
+    "candidates": lambda told: replace(told, candidates=(Candidate("kl", ("my/kl",)),)),
 }
 
 
