@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals import Reading
 from exporter.runs.sources.areal import Areal
 
 LOGGER = "(AReaL) 20260521-10:11:12.345 StatsLogger INFO: "
@@ -69,6 +70,34 @@ def test_the_steps_of_the_run_count_over_its_epochs() -> None:
     second = HEADER.replace("Epoch 1/5 Step 12/100 Train step 12", "Epoch 2/5 Step 3/100 Train step 103")
 
     assert [record.step for record in records(HEADER, *TABLE, second, *TABLE)] == [12, 103]
+
+
+def test_a_table_ends_at_its_bottom_rule_whatever_a_collector_of_logs_puts_before_the_lines() -> None:
+    source = Areal()
+    lines = [f"2026-05-21T10:11:12.345678901Z {line}".encode() for line in (HEADER, *TABLE)]
+    found = [event for line in lines for event in source.read(line) if isinstance(event, Record)]
+
+    assert [record.step for record in found] == [12]
+
+
+@pytest.mark.parametrize("scope", ["ppo_actor", "grpo_actor", "my_own_actor"])
+@pytest.mark.parametrize("update", ["update/", ""])
+def test_the_actor_s_scope_may_have_any_name_and_none_for_its_updates(scope: str, update: str) -> None:
+    table = ["╒═╤═╕"]
+    table += [f"│ {scope}/{key} │ {value} │" for key, value in (("task_reward/avg", 0.5), ("n_tokens", 64.0))]
+    table += [
+        f"│ {scope}/{update}{key} │ {value} │"
+        for key, value in (("grad_norm", 2.0), ("entropy/avg", 0.4), ("approx_kl/avg", -0.1))
+    ]
+    (record,) = records(HEADER, *table, "╘═╧═╛")
+
+    assert Reading("areal").signals(record.values) == {
+        "reward": 0.5,
+        "step_tokens": 64.0,
+        "grad_norm": 2.0,
+        "entropy": 0.4,
+        "policy_kl": 0.1,
+    }
 
 
 def test_two_tables_of_a_step_are_records_of_one_step() -> None:

@@ -153,6 +153,8 @@ def test_names_of_any_bytes_are_found(tmp_path: Path) -> None:
         (b'{"epoch": 1.0, "log_history": [{"step": 1}]}', "document"),
         (b'{\n  "epoch": 1.0\n}', "document"),
         (b'[{"step": 1}, {"step": 2}]\n', "document"),
+        (b'{"train/reward": {"1": 0.5, "2": 0.25}}\n', "document"),
+        (b'{"train/reward": {"1": 0.5}}\n{"train/reward": {"2": 0.5}}\n', "text"),
         (b"[2026-08-21 10:11:12] rollout 1: {'a': 1}\n", "text"),
         (b"\x1f\x8b\x08\x00", "compressed"),
         (b"PK\x03\x04\x14\x00\x08\x08\x08\x00\x01\x02\x03\x04", "binary"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.signals import Reading
-from exporter.runs.sources.json_document import JsonDocument, JsonList, TrainerState
+from exporter.runs.sources.json_document import JsonDocument, JsonList, MetricTable, TrainerState
 
 
 def state(*entries: dict[str, Any], **more: Any) -> bytes:
@@ -152,9 +152,78 @@ def test_a_list_of_samples_is_not_recognised() -> None:
     assert not JsonList.recognises(text)
 
 
+# tables of metric, step and value
+
+
+def table(columns: dict[str, dict[int, Any]], indent: int | None = 2) -> bytes:
+    """As NeMo-RL's ``tests/json_dump_tb_logs.py`` writes what its event files hold."""
+    return json.dumps(columns, indent=indent).encode()
+
+
+STEPS = st.lists(st.integers(0, 10**6), min_size=1, max_size=20, unique=True)
+
+
+@given(STEPS, st.data())
+def test_a_table_is_turned_into_the_records_of_its_steps(told: list[int], data: st.DataObject) -> None:
+    numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**6), 10**6)
+    rewards = {step: data.draw(numbers) for step in told}
+    losses = {step: data.draw(numbers) for step in told if data.draw(st.booleans())}
+    text = table({"train/reward": rewards, "train/loss": losses}, data.draw(st.sampled_from([None, 2])))
+    found = read(MetricTable(), text)
+
+    assert MetricTable.recognises(text)
+    assert not TrainerState.recognises(text)
+    assert found == [
+        Record(
+            step, {"train/reward": rewards[step]} | ({"train/loss": losses[step]} if step in losses else {})
+        )
+        for step in sorted(told)
+    ]
+
+
+def test_what_a_table_holds_of_the_setup_or_by_seconds_is_no_step() -> None:
+    text = table(
+        {
+            "ray/node.0.gpu.0.util": {0: 0.0, 652: 3.0},
+            "ray/ray/ray_step": {0: 0.0, 652: 652.0},
+            "timing/setup/total_setup_time_s": {0: 146.8},
+            "train/reward": {1: 0.25, 2: 0.5},
+            "validation/accuracy": {2: 0.75},
+        }
+    )
+
+    assert read(MetricTable(), text) == [
+        Record(1, {"train/reward": 0.25}),
+        Record(2, {"train/reward": 0.5, "validation/accuracy": 0.75}),
+    ]
+
+
+def test_a_table_that_grew_tells_its_new_steps_and_a_half_written_one_nothing() -> None:
+    source = MetricTable()
+    read(source, table({"train/reward": {1: 0.25}}))
+    longer = table({"train/reward": {1: 0.25, 2: 0.5}})
+    with pytest.raises(ValueError, match="history"):
+        read(source, longer[:-9])
+
+    assert steps(read(source, longer)) == [2]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"train/reward": 0.5},
+        {"train/reward": {"mean": 0.5}},
+        {"train/reward": {"1" * 20: 0.5}},
+        {"vocabulary": {"1": 5, "2": 6}},
+    ],
+)
+def test_other_objects_are_no_table(columns: dict[str, Any]) -> None:
+    assert not MetricTable.recognises(json.dumps(columns).encode())
+
+
 @given(st.binary(max_size=200))
 def test_random_bytes_are_a_history_or_a_value_error(text: bytes) -> None:
-    for source in (TrainerState(), JsonList()):
+    for source in (TrainerState(), JsonList(), MetricTable()):
         source.recognises(text)
         with suppress(ValueError):
             read(source, text)

@@ -291,7 +291,8 @@ def test_what_is_counted_apart_can_resume_as_well() -> None:
 
 def test_loads_that_nemo_rl_logs_by_seconds_are_no_steps() -> None:
     load = scalar(1, "ray/node.0.gpu.3.util", 90)
-    found = records([load, scalar(1, "train/reward", 0.5), scalar(1, "ray/wait", 1.5), load])
+    clock = scalar(652, "ray/ray/ray_step", 652)
+    found = records([load, scalar(1, "train/reward", 0.5), clock, scalar(1, "ray/wait", 1.5), load])
 
     assert scalars(found) == [(1, "train/reward", 0.5), (1, "ray/wait", 1.5)]
 

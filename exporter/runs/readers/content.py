@@ -18,6 +18,8 @@ _EVENTS = re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL)
 """The first record of an event file, behind the twelve bytes of its frame."""
 _HISTORY = b'"log_history"'
 """What a Hugging Face trainer's state holds, be it written in one line."""
+_METRIC_TABLE = re.compile(rb'\{\s*"[^"]{1,300}"\s*:\s*\{\s*"\d{1,15}"\s*:')
+"""A table of metric, step and value, which may be written in one line as well."""
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')
 
 
@@ -44,8 +46,10 @@ def _is_document(sample: bytes) -> bool:
     """Is it one JSON value over many lines, and not one a line?"""
     if not _JSON.match(sample):
         return False
-    first, line_end, _ = sample.lstrip().partition(b"\n")
+    first, line_end, rest = sample.lstrip().partition(b"\n")
     if first.startswith(b"[") or _HISTORY in first:
+        return True
+    if _METRIC_TABLE.match(first) and not rest.strip():
         return True
     return bool(line_end and not _is_json(first))
 

@@ -51,6 +51,10 @@ def spellings(framework: str, keys: Iterable[str]) -> dict[str, str]:
         for key in logged:
             if key.startswith(prefix):
                 found.setdefault(normal(key[len(prefix) :]), key)
+    for start, usual in FRAMEWORKS[framework].variants:
+        for key in logged:
+            if other := start.match(key):
+                found.setdefault(normal(usual + key[other.end() :]), key)
     return found
 
 

@@ -10,7 +10,7 @@ from exporter.runs.record import Event, Record
 from exporter.runs.sources.areal import Areal
 from exporter.runs.sources.csv_table import CsvTable
 from exporter.runs.sources.flat_jsonl import FlatJsonl
-from exporter.runs.sources.json_document import JsonList, TrainerState
+from exporter.runs.sources.json_document import JsonList, MetricTable, TrainerState
 from exporter.runs.sources.nemo_rl import NemoRl
 from exporter.runs.sources.openrlhf import OpenRlhf
 from exporter.runs.sources.scoped_jsonl import ScopedJsonl
@@ -60,7 +60,7 @@ TEXT: tuple[type[Source], ...] = (
 SOURCES: dict[str, tuple[type[Source], ...]] = {
     "text": TEXT,
     "compressed": TEXT,
-    "document": (TrainerState, JsonList),
+    "document": (TrainerState, JsonList, MetricTable),
     "events": (TensorBoard,),
 }
 """By what a file holds; what is more particular stands first."""

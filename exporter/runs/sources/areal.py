@@ -18,7 +18,7 @@ MOST_KEYS = 5000
 """No trainer has more in a step: what comes then is no table."""
 
 _WALL = "│"
-_BOTTOM = ("╘", "└", "╰")
+_BOTTOM = re.compile("[╘└╰][═─]")
 _HEADER = re.compile(r"Epoch \d+/\d+ Step \d+/\d+ Train step (\d{1,15})/(\d{1,15}) done")
 _RECORD = re.compile(_HEADER.pattern.encode())
 
@@ -45,7 +45,7 @@ class Areal:
                 yield from self.rest()
                 self._step = int(header[1])
                 yield TotalSteps(int(header[2]))
-            elif piece.lstrip().startswith(_BOTTOM):
+            elif _BOTTOM.search(piece):  # a collector of logs may have put its time before the line
                 yield from self.rest()
         if ended := ending(line):
             yield ended

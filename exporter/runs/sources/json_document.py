@@ -1,4 +1,7 @@
-"""Histories that are rewritten as a whole: transformers' ``trainer_state.json``, and lists of log dicts."""
+"""Histories that are rewritten as a whole.
+
+transformers' ``trainer_state.json``, lists of log dicts, and tables of metric, step and value.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from typing import Any
 from exporter.runs.record import STEP_LIMIT, Event, TotalSteps
 from exporter.runs.sources.flat import FlatRecords, is_record, is_sample
 from exporter.runs.sources.json_lines import parse
+from exporter.runs.sources.tensorboard import BY_SECONDS
 from exporter.runs.sources.whole import Whole
 
+STEP_DIGITS = len(str(STEP_LIMIT - 1))
 _LOOK_AT = 100
 """So many entries tell whether a list is a history; its first ones may hold only validation."""
 
@@ -79,6 +84,31 @@ class JsonList(JsonDocument):
     @staticmethod
     def history(document: Any) -> list[Any] | None:
         return document if isinstance(document, list) else None
+
+
+class MetricTable(JsonDocument):
+    """``{"train/reward": {"1": 0.25, "2": 0.5}}``: what NeMo-RL's recipes make of their event files.
+
+    Steps without a signal, such as the setup before the first step, are none.
+
+    Source: ``tests/json_dump_tb_logs.py`` and ``tests/check_metrics.py`` of NeMo-RL (2026-08).
+    """
+
+    name = "json_metrics"
+    framework = ""
+
+    @staticmethod
+    def history(document: Any) -> list[Any] | None:
+        if not isinstance(document, dict):
+            return None
+        rows: dict[int, dict[str, Any]] = {}
+        for metric, column in document.items():
+            if isinstance(column, dict) and not metric.startswith(BY_SECONDS):
+                for step, value in column.items():
+                    if step.isascii() and step.isdecimal() and len(step) <= STEP_DIGITS:
+                        rows.setdefault(int(step), {})[metric] = value
+        entries = [{**row, "step": step} for step, row in sorted(rows.items())]
+        return [entry for entry in entries if is_record(entry)] or None
 
 
 def _alike(before: list[Any], now: list[Any]) -> int:

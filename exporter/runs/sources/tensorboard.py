@@ -39,8 +39,8 @@ _SCALARS = b"J\x0d\x0a\x09\x0a\x07scalars\x20\x01"
 _SHORT_TENSOR = re.compile(_START + rb"B\x0a\x08\x01\x12\0[\x22\x2a]\x04(.{4})" + _SCALARS, re.DOTALL)
 """Nearly every event is one of these: a single float, in either version. Only if the lengths are right."""
 
-_BY_SECONDS = "ray/node."
-"""NeMo-RL logs the load of its boxes there, and as step the seconds since its start."""
+BY_SECONDS = ("ray/node.", "ray/ray/ray_step")
+"""NeMo-RL logs the load of its nodes there, and as step the seconds since its start."""
 
 _BEFORE_STEP = 9
 _FLOAT_END = 4
@@ -138,7 +138,7 @@ class TensorBoard:
         if scalars and step >= STEP_LIMIT:  # negative ones are as high: they are read unsigned
             raise ValueError("no record: no trainer made that many steps")
         for tag, value in scalars:
-            if tag.startswith(_BY_SECONDS):
+            if tag.startswith(BY_SECONDS):
                 continue
             part = _part(tag)
             stream = self._streams.of(part, step)
@@ -177,7 +177,7 @@ class TensorBoard:
         name = tag.decode()
         if form is _SHORT_TENSOR:
             self._known(name)
-        if len(self._shapes) < TAGS and not name.startswith(_BY_SECONDS):
+        if len(self._shapes) < TAGS and not name.startswith(BY_SECONDS):
             self._shapes[payload[found.start(3) - 1 : found.start(7)]] = name, _part(name)
         return _seconds(time), _step(step), [(name, _float(number)[0])]
 

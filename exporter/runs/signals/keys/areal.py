@@ -1,8 +1,28 @@
-"""Keys of AReaL."""
+"""Keys of AReaL.
+
+The actor's statistics stand below the scope of its class: ``ppo_actor/`` (AReaL 1.0,
+``areal/trainer/ppo/actor.py``), ``grpo_actor/`` before, another name in a class of one's own. What an
+update measures stands below ``update/`` there since 1.0.
+"""
 
 from __future__ import annotations
 
-from exporter.runs.signals.key import Keys, difference, rest_of_one, scaled, sum_of
+import re
+
+from exporter.runs.signals.key import Key, Keys, difference, rest_of_one, scaled, sum_of
+
+VARIANTS = ((re.compile(r"\w+_actor/"), "ppo_actor/"),)
+
+
+def _of_update(name: str) -> tuple[str, str]:
+    """What an update measures, by its present and its old name."""
+    return f"ppo_actor/update/{name}", f"ppo_actor/{name}"
+
+
+def _negative(name: str) -> tuple[Key, ...]:
+    """New minus old, where all other trainers take old minus new."""
+    return tuple(scaled(key, -1) for key in _of_update(name))
+
 
 KEYS: Keys = {
     "step_tokens": ("ppo_actor/n_tokens",),
@@ -13,24 +33,16 @@ KEYS: Keys = {
     "advantage_max": ("ppo_actor/advantages/max",),
     "advantage_min": ("ppo_actor/advantages/min",),
     "return_mean": ("ppo_critic/target_value/avg",),
-    # new minus old where all others take old minus new
-    "kl_engine": (
-        "ppo_actor/update/compute_logp/kl_div_direct/avg",
-        scaled("ppo_actor/update/behave_approx_kl/avg", -1),
-        scaled("ppo_actor/behave_approx_kl/avg", -1),
-    ),
-    "policy_kl": (
-        scaled("ppo_actor/update/approx_kl/avg", -1),
-        scaled("ppo_actor/approx_kl/avg", -1),
-    ),
-    "entropy": ("ppo_actor/update/entropy/avg",),
-    "policy_loss": ("ppo_actor/update/actor_loss/avg",),
-    "grad_norm": ("ppo_actor/update/grad_norm",),
-    "policy_clip_ratio": ("ppo_actor/update/clip_ratio/avg",),
-    "policy_clip_lower_ratio": ("ppo_actor/update/dual_clip_ratio/avg",),
-    "importance_weight": ("ppo_actor/update/importance_weight/avg",),
-    "learning_rate": ("ppo_actor/update/lr",),
-    "update_skipped_ratio": (rest_of_one("ppo_actor/update/update_successful"),),
+    "kl_engine": ("ppo_actor/update/compute_logp/kl_div_direct/avg", *_negative("behave_approx_kl/avg")),
+    "policy_kl": _negative("approx_kl/avg"),
+    "entropy": _of_update("entropy/avg"),
+    "policy_loss": _of_update("actor_loss/avg"),
+    "grad_norm": _of_update("grad_norm"),
+    "policy_clip_ratio": _of_update("clip_ratio/avg"),
+    "policy_clip_lower_ratio": _of_update("dual_clip_ratio/avg"),
+    "importance_weight": _of_update("importance_weight/avg"),
+    "learning_rate": _of_update("lr"),
+    "update_skipped_ratio": tuple(map(rest_of_one, _of_update("update_successful"))),
     "value_loss": ("ppo_critic/critic_loss/avg",),
     "value_mean": ("ppo_critic/new_value/avg",),
     "value_clip_ratio": ("ppo_critic/clip_ratio/avg",),
@@ -60,5 +72,5 @@ KEYS: Keys = {
     "validation_seconds": ("timeperf/eval",),
     "staleness": ("ppo_actor/update/version_stats/sample_staleness_theta_avg",),
     "staleness_max": ("ppo_actor/update/version_stats/sample_staleness_theta_max",),
-    "engine_importance_weight": ("ppo_actor/update/behave_imp_weight/avg", "ppo_actor/behave_imp_weight/avg"),
+    "engine_importance_weight": _of_update("behave_imp_weight/avg"),
 }
