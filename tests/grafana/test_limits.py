@@ -28,7 +28,8 @@ NOT_DRAWN = {
     "above_start_when_losing": "what is enough while the reward is lost, on another curve",
     "noises_when_losing": "the same",
     "records": "how many records must have been logged before a rule speaks",
-    "solved": "when stagnation is no fault",
+    "solved": "when stagnation and little entropy are no fault",
+    "ceiling": "when a reward that is always the same is no fault",
     "spread": "how alike rewards are that teach nothing",
     "truncated_rise": "what makes growth a runaway, on another signal than the length",
 }
