@@ -136,6 +136,11 @@ class Operands:
         """The size of the best reward, which may be negative."""
         return f"abs({self.of('best', 'reward')})"
 
+    @property
+    def gained(self) -> str:
+        """How far the best reward is above the start."""
+        return f"({self.of('best', 'reward')} - {self.of('start', 'reward')})"
+
     def dead(self, steps: int) -> str:
         """No positive reward in the last steps, and all of them alike."""
         return "\nor ".join(

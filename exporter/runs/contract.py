@@ -143,7 +143,7 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("min_over_steps", "policy_loss", H, steps=20),
     Statistic("max_over_steps", "explained_variance", L, steps=20),
     Statistic("median_over_steps", "value_loss", H, steps=5),
-    Statistic("median_over_steps", "value_loss", steps=64, at_least=20),
+    Statistic("level_over_steps", "value_loss", steps=64, at_least=20),
     *(Statistic("nonfinite_streak_steps", signal, H) for signal in NOT_FINITE_SIGNALS),
     # rollout engine against trainer, and how old samples are
     Statistic("min_over_steps", "engine_prob_diff", H, steps=5),

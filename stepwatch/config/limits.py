@@ -38,10 +38,11 @@ class RewardWarning(Section):
 
 
 class RewardCritical(Section):
-    """RewardCollapse; as the warning."""
+    """RewardCollapse; as the warning, and `gain_lost` as share of what the best is above the start."""
 
     noises: Limit = 4
     lost: Ratio = 0.3
+    gain_lost: Ratio = 0.6
     quick_noises: Limit = 4
     quick_lost: Ratio = 0.5
     below_mean: Ratio | None = None

@@ -22,6 +22,7 @@ NOT_DRAWN = {
     "lost": "a share of the reward that must be lost as well, beside the signal's own limit",
     "steps": "the patience of RewardStagnation, which no curve counts",
     "share_of_run": "the same",
+    "gain_lost": "a share of the gain that must be lost as well, beside the limits that are drawn",
     "slow_noises": "the other window of RewardDrop, on a slower mean than is drawn",
     "quick_noises": "the same, on a quicker one",
     "quick_lost": "the same",

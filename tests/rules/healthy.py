@@ -100,7 +100,7 @@ CLIPPED_MIN = _is(0.1, statistic("min_over_steps", "policy_clip_ratio", steps=5)
 POLICY_LOSS_MIN = _is(-0.5, statistic("min_over_steps", "policy_loss", steps=20))
 EXPLAINED_MAX = _is(0.5, statistic("max_over_steps", "explained_variance", steps=20))
 VALUE_LOSS = _is(0.25, statistic("median_over_steps", "value_loss", steps=5))
-VALUE_LOSS_USUAL = _is(0.25, statistic("median_over_steps", "value_loss", steps=64))
+VALUE_LOSS_USUAL = _is(0.25, statistic("level_over_steps", "value_loss", steps=64))
 STREAKS = tuple(_is(0, statistic("nonfinite_streak_steps", signal)) for signal in NOT_FINITE_SIGNALS)
 
 # rollouts: the engine is close to the trainer, samples are two versions old

@@ -38,7 +38,7 @@ SAMPLED = frozenset(
         'rl_start{signal="entropy"}',
         'rl_peak{signal="entropy"}',
         'rl_level_over_steps{signal="grad_norm",steps="64"}',
-        'rl_median_over_steps{signal="value_loss",steps="64"}',
+        'rl_level_over_steps{signal="value_loss",steps="64"}',
         'rl_start{signal="response_length"}',
         'rl_peak{signal="response_length"}',
         'rl_median_over_steps{signal="response_length",steps="64"}',

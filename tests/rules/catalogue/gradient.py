@@ -97,7 +97,6 @@ RULES = (
                 {h.VALUE_LOSS: 2},
                 limits=(
                     Limit(h.VALUE_LOSS, ABOVE, 5 * 0.25),
-                    Limit(h.VALUE_LOSS, ABOVE, 5 * 0.25, {h.VALUE_LOSS_USUAL: -0.25}),
                     Limit(h.RECORDS, FROM, 50),
                 ),
                 needs=(h.VALUE_LOSS, h.VALUE_LOSS_USUAL, h.RECORDS),

@@ -22,8 +22,9 @@ def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Way:
     )
 
 
-def _quick(fall: float, noises: float, share: float) -> Way:
-    """Far below the best for three steps, smoothed little."""
+def _quick(fall: float, noises: float, share: float, gain_lost: float | None = None) -> Way:
+    """Far below the best for three steps, smoothed little; with most of the gain lost, if that is asked."""
+    gained = [Limit(h.REWARD_DRAWDOWN_3, ABOVE, gain_lost * 2, {h.REWARD_START: 0})] if gain_lost else []
     return Way(
         "within three steps",
         {h.REWARD_DRAWDOWN_3: fall},
@@ -31,8 +32,14 @@ def _quick(fall: float, noises: float, share: float) -> Way:
             Limit(h.REWARD_DRAWDOWN_3, ABOVE, noises * 0.25, {h.REWARD_BEST: 0.5}),
             Limit(h.REWARD_DRAWDOWN_3, ABOVE, share * 2, {h.REWARD_NOISE: 0.0625}),
             Limit(h.REWARD_DRAWDOWN_3, ABOVE, share * 2, {h.REWARD_NOISE: 0.0625, **h.NEGATIVE_BEST}),
+            *gained,
         ),
-        needs=(h.REWARD_DRAWDOWN_3, h.REWARD_NOISE, h.REWARD_BEST),
+        needs=(
+            h.REWARD_DRAWDOWN_3,
+            h.REWARD_NOISE,
+            h.REWARD_BEST,
+            *([h.REWARD_START] if gain_lost else []),
+        ),
         spares=(h.REWARD_DRAWDOWN_5, h.REWARD_DRAWDOWN_20),
         says=(
             f"smoothed less, by at least {fall:.3g} for 3",
@@ -109,12 +116,19 @@ RULES = (
                     Limit(h.REWARD_DRAWDOWN_5, ABOVE, 4 * 0.25),
                     Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.3 * 2, {h.REWARD_NOISE: 0.125}),
                     Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.3 * 2, {h.REWARD_NOISE: 0.125, **h.NEGATIVE_BEST}),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.6 * 2, {h.REWARD_START: 0}),
                 ),
-                needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
+                needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST, h.REWARD_START),
                 spares=(h.REWARD_MAX_20, h.HIGHEST_20),
-                says=("reward 1.75", "best 2 by at least 1.5 for 5 steps", "limits 1 (4 times", "0.6 (30 %"),
+                says=(
+                    "reward 1.75",
+                    "best 2 by at least 1.5 for 5 steps",
+                    "limits 1 (4 times",
+                    "0.6 (30 %",
+                    "0.525 (60 % of its gain)",
+                ),
             ),
-            _quick(1.5, 4, 0.5),
+            _quick(1.5, 4, 0.5, 0.6),
             _dead(
                 "dead mean",
                 h.REWARD_MAX_20,
