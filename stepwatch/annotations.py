@@ -9,7 +9,16 @@ from typing import NamedTuple
 from stepwatch.config.models import Config
 from stepwatch.config.quantities import Duration
 from stepwatch.deployment import Deployment
-from stepwatch.promql import THIS, THIS_GPU, THIS_RUN, TOLD_FOR, seconds
+from stepwatch.promql import (
+    SUFFERS_NOISES,
+    THIS,
+    THIS_GPU,
+    THIS_RUN,
+    TOLD_FOR,
+    number,
+    percent,
+    seconds,
+)
 from stepwatch.recovery import ACTIONS, RESET
 from stepwatch.recovery import UNKNOWN as UNKNOWN_ACTION
 from stepwatch.xid import UNKNOWN, XIDS
@@ -82,6 +91,7 @@ SUBJECTS = {
     "gpu": Subject(("instance", "gpu"), "stepwatch-gpu", "instance"),
     "box": Subject(("instance",), "stepwatch-gpu", "instance"),
     "server": Subject(("job", "instance"), "stepwatch-runs"),
+    "node": Subject(("job", "node"), "stepwatch-runs"),
     "host": Subject(("instance",), "stepwatch-runs"),
     "disk": Subject(("instance", "mountpoint"), "stepwatch-runs"),
     "source": Subject(("name",), "stepwatch-runs"),
@@ -149,6 +159,12 @@ def reward() -> str:
     """The reward and its best beside another signal, if the trainer logs it."""
     best = THIS.of("best", "reward")
     return given(best, f"; reward {value(THIS.metric('rl_reward'))}, best {value(best)}")
+
+
+def loss(share: float) -> str:
+    """How much of the reward must be lost, as ``promql.suffers`` asks."""
+    noises = value(f"{number(SUFFERS_NOISES)} * {THIS.of('noise', 'reward')}")
+    return f"{percent(share)} of the reward and {noises} ({number(SUFFERS_NOISES)} times its noise) lost"
 
 
 def names(expression: str, label: str, about: str = "run") -> str:

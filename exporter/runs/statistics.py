@@ -7,6 +7,9 @@ their window is full, unless the contract gives a smaller ``at_least``.
 Definitions (x_t is the t-th present value of the signal, t = 1, 2, ...):
 
 - ``min/max/mean/median_over_steps``: over the last N values.
+- ``level_over_steps``: mean of those of the last N values that are not 0, where none counts for more
+  than 4 times that mean; from 10 such values on.
+- ``spread_over_steps``: 0.886 x the mean difference between neighbours among them, likewise.
 - ``range_over_steps``: max - min of the last N values; of ``reward_max`` the smallest
   ``reward_min`` of the last N values takes the place of the min, so that it spans all samples.
 - ``ewma``: m_1 = x_1, m_t = m_{t-1} + a_t (x_t - m_{t-1}) with a_t = max(alpha, 1/t): a plain mean
@@ -39,6 +42,7 @@ from statistics import fmean, median
 from typing import Any, TypeVar, cast
 
 from exporter.runs.contract import STATISTICS, ZERO_MEANS_NOT_MEASURED, Statistic
+from exporter.runs.robust import level, spread
 from exporter.runs.trackers import (
     WINDOW,
     Confirmed,
@@ -57,11 +61,16 @@ FINITE_BELOW = 1e300
 Read = Callable[[], float | None]
 T = TypeVar("T", bound=Tracker)
 
-OVER_STEPS: dict[str, Callable[[list[float]], float]] = {
+Function = Callable[[list[float]], float | None]
+"""Of the values of a window; ``None`` where they do not tell."""
+
+OVER_STEPS: dict[str, Function] = {
     "min_over_steps": min,
     "max_over_steps": max,
     "mean_over_steps": fmean,
     "median_over_steps": median,
+    "level_over_steps": level,
+    "spread_over_steps": spread,
 }
 
 OF_ONE_VALUE: dict[str, Callable[[], Start | Noise | Peak | Confirmed]] = {
@@ -134,7 +143,7 @@ class SignalStatistics:
             return lambda: float(self.streak) if self.seen else None
         return self._tracked(statistic.name, statistic.alpha or "", steps)
 
-    def over(self, function: Callable[[list[float]], float], steps: int, needed: int) -> float | None:
+    def over(self, function: Function, steps: int, needed: int) -> float | None:
         """A function of the last ``steps`` values, or ``None`` while there are fewer than ``needed``."""
         return function(list(self.values)[-steps:]) if len(self.values) >= needed else None
 

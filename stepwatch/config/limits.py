@@ -38,10 +38,11 @@ class RewardWarning(Section):
 
 
 class RewardCritical(Section):
-    """RewardCollapse; as the warning."""
+    """RewardCollapse; as the warning, and `gain_lost` as share of what the best is above the start."""
 
     noises: Limit = 4
     lost: Ratio = 0.3
+    gain_lost: Ratio = 0.6
     quick_noises: Limit = 4
     quick_lost: Ratio = 0.5
     below_mean: Ratio | None = None
@@ -77,6 +78,7 @@ class NoLearningSignalWarning(Section):
     zero_std: Ratio = 0.95
     lost: Ratio = 0.1
     spread: Ratio = 0.1
+    ceiling: Limit | None = None
 
 
 class NoLearningSignal(Block):
@@ -130,10 +132,14 @@ class EntropyCollapseWarning(Section):
     """`below` in nats per token."""
 
     of_peak: Ratio = 0.05
+    low: Limit = 0.02
     of_peak_when_losing: Ratio = 0.1
+    low_when_losing: Limit = 0.05
     below: Limit = 0.01
     lost: Ratio = 0.1
-    records: Count = 64
+    records: Count = 32
+    share_of_run: Ratio = 0.5
+    solved: Ratio = 0.9
 
 
 class EntropyCollapse(Block):
@@ -169,7 +175,8 @@ class LengthRunawayWarning(Section):
     """
 
     times_start: Limit = 2
-    truncated_rise: Ratio = 0.05
+    truncated_rise: Ratio = 0.15
+    lost: Ratio = 0.1
     above: Limit | None = None
 
 

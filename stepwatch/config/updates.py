@@ -8,10 +8,10 @@ from stepwatch.config.section import Section
 
 
 class CriticDivergedWarning(Section):
-    """Explained variance below `explained`, or `times_median` of the value loss, after `records`."""
+    """Explained variance below `explained`, or `times_level` of the value loss, after `records`."""
 
     explained: Ratio = 0.0
-    times_median: Limit = 5
+    times_level: Limit = 5
     records: Count = 50
 
 

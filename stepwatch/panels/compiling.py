@@ -30,7 +30,7 @@ LABELS = ("signal", "alpha", "steps")
 
 OPERATORS = frozenset({"+", "-", "*", "/", ">", "<"})
 _SIGNAL = re.compile('signal="(.*?)"')
-FUNCTIONS = frozenset({"abs", "clamp_min"})
+FUNCTIONS = frozenset({"abs", "clamp_max", "clamp_min"})
 RUNS = {"MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
 
 

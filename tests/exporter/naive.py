@@ -54,11 +54,32 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-OF_WINDOW: dict[str, Callable[[list[float]], float]] = {
+def capped_mean(values: list[float]) -> float:
+    """The mean of which no value counts for more than four times, found by taking it again and again."""
+    found, before = mean(values), math.inf
+    while found < before:
+        before, found = found, mean([min(value, 4 * found) for value in values])
+    return found
+
+
+def level(values: list[float]) -> float | None:
+    others = [abs(value) for value in values if value != 0]
+    return capped_mean(others) if len(others) >= 10 else None
+
+
+def spread(values: list[float]) -> float | None:
+    others = [abs(value) for value in values if value != 0]
+    differences = [abs(b - a) for a, b in pairwise(others)]
+    return math.sqrt(math.pi) / 2 * capped_mean(differences) if len(others) >= 10 else None
+
+
+OF_WINDOW: dict[str, Callable[[list[float]], float | None]] = {
     "min_over_steps": min,
     "max_over_steps": max,
     "mean_over_steps": mean,
     "median_over_steps": median,
+    "level_over_steps": level,
+    "spread_over_steps": spread,
 }
 
 OF_HISTORY: dict[str, Callable[[Statistic, History], float | None]] = {

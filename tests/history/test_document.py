@@ -80,7 +80,7 @@ def test_what_is_kept_of_a_run_is_exactly_what_the_panels_read():
         ("Reward", "ValidationDrop", "validation_score", "low", True),
         ("KL", "KLExplosion", "kl", "high", True),
         ("KL", "PolicyKLHigh", "policy_kl", "high", True),
-        ("Entropy", "EntropyCollapse", "entropy", "low", True),
+        ("Entropy", "EntropyCollapse", "entropy", "low", False),
         ("Entropy", "EntropyCollapse while the reward falls", "entropy", "low", False),
         ("Entropy", "EntropyExplosion", "entropy", "high", True),
         ("Gradient norm", "GradNormHigh", "grad_norm", "high", True),

@@ -25,6 +25,7 @@ REWARD_DRAWDOWN_20 = _is(0.0625, statistic("drawdown_min_over_steps", "reward", 
 REWARD_LOST_FAST = _is(0.25, statistic("drawdown", "reward", alpha="0.3"))
 REWARD_LOST = _is(0.125, statistic("drawdown", "reward", alpha="0.1"))
 REWARD_BEST = _is(2.0, statistic("best", "reward"))
+REWARD_START = _is(1.125, statistic("start", "reward"))
 REWARD_NOISE = _is(0.25, statistic("noise", "reward"))
 REWARD_MEAN = _is(1.875, statistic("ewma", "reward", alpha="0.1"))
 REWARD_MAX_5 = _is(2.25, statistic("max_over_steps", "reward", steps=5))
@@ -93,13 +94,13 @@ TRUNCATED_START = _is(0.125, statistic("start", "truncated_ratio"))
 
 # gradient, policy and critic: a tenth is clipped, half of the variance is explained
 GRAD_NORM_MEDIAN = _is(1.0, statistic("median_over_steps", "grad_norm", steps=5))
-GRAD_NORM_NOISE = _is(0.25, statistic("noise", "grad_norm"))
-GRAD_NORM_MEAN = _is(1.0, statistic("mean_over_steps", "grad_norm", steps=64))
+GRAD_NORM_SPREAD = _is(0.25, statistic("spread_over_steps", "grad_norm", steps=64))
+GRAD_NORM_LEVEL = _is(1.0, statistic("level_over_steps", "grad_norm", steps=64))
 CLIPPED_MIN = _is(0.1, statistic("min_over_steps", "policy_clip_ratio", steps=5))
 POLICY_LOSS_MIN = _is(-0.5, statistic("min_over_steps", "policy_loss", steps=20))
 EXPLAINED_MAX = _is(0.5, statistic("max_over_steps", "explained_variance", steps=20))
 VALUE_LOSS = _is(0.25, statistic("median_over_steps", "value_loss", steps=5))
-VALUE_LOSS_USUAL = _is(0.25, statistic("median_over_steps", "value_loss", steps=64))
+VALUE_LOSS_USUAL = _is(0.25, statistic("level_over_steps", "value_loss", steps=64))
 STREAKS = tuple(_is(0, statistic("nonfinite_streak_steps", signal)) for signal in NOT_FINITE_SIGNALS)
 
 # rollouts: the engine is close to the trainer, samples are two versions old

@@ -8,6 +8,9 @@ from tests.rules.stack import Labels, Scenario, by_the_minute
 
 NODE = {"job": "ray", "instance": "c:44217"}
 OTHER_NODE = {"job": "ray", "instance": "d:44217"}
+DASHBOARD = {"job": "ray", "instance": "c:44227"}
+LOST, OTHER_LOST = {"job": "ray", "node": "c"}, {"job": "ray", "node": "d"}
+"""A node, whatever its ports."""
 
 
 def node_up(labels: Labels = NODE, role: str = "other") -> str:
@@ -83,7 +86,7 @@ LEAVES = (
     by_the_minute(
         "leaves the list, and is forgotten after an hour",
         {node_up(): GONE, node_up(OTHER_NODE): LONG, MEMORY: "1e12+0x9 stale", RUN: LONG},
-        {11: [], 12: [NODE], 67: [NODE], 78: [NODE], 81: [], 140: []},
+        {11: [], 12: [LOST], 67: [LOST], 78: [LOST], 81: [], 140: []},
     ),
     by_the_minute(
         "one of a job in config.yaml does not answer: TargetDown's",
@@ -93,7 +96,7 @@ LEAVES = (
     by_the_minute(
         "one of two that were found does not answer",
         {node_up(role="ray"): "1+0x9 0+0x20 1+0x60", node_up(OTHER_NODE, role="ray"): LONG, RUN: LONG},
-        {11: [], 12: [NODE], 29: [NODE], 45: []},
+        {11: [], 12: [LOST], 29: [LOST], 45: []},
     ),
     by_the_minute(
         "all that were found end with their run",
@@ -103,17 +106,39 @@ LEAVES = (
     by_the_minute(
         "one that was found does not answer, and the runs are never heard of again",
         {node_up(role="ray"): "0+0x60", RUN: "1+0x5 stale"},
-        {2: [NODE], 15: [NODE], 27: []},
+        {2: [LOST], 15: [LOST], 27: []},
     ),
     by_the_minute(
         "one that was found does not answer when a run begins",
         {node_up(role="ray"): "0+0x60", RUN: "0+0x5 1+0x60"},
-        {7: [], 8: [NODE]},
+        {7: [], 8: [LOST]},
     ),
     by_the_minute(
         "one that was found does not answer, and the runs are not scraped for a minute",
         {node_up(role="ray"): "0+0x60", RUN: "1 stale 1+0x60"},
-        {1: [], 2: [NODE]},
+        {1: [], 2: [LOST]},
+    ),
+    by_the_minute(
+        "the head, of which three ports are listed, is one node",
+        {
+            **{
+                node_up({**NODE, "instance": f"c:{port}"}, role="ray"): "1+0x9 0+0x60"
+                for port in (8080, 44217, 44227)
+            },
+            node_up(OTHER_NODE, role="ray"): LONG,
+            RUN: LONG,
+        },
+        {11: [], 12: [LOST], 40: [LOST]},
+    ),
+    by_the_minute(
+        "only the dashboard of a node that was found does not answer",
+        {node_up(role="ray"): LONG, node_up(DASHBOARD, role="ray"): "1+0x9 0+0x60", RUN: LONG},
+        {11: [], 12: [LOST]},
+    ),
+    by_the_minute(
+        "a node is listed with another port",
+        {node_up(): GONE, node_up(DASHBOARD): "_x9 1+0x100", MEMORY: "1e12+0x9 stale", RUN: LONG},
+        {12: [], 60: []},
     ),
     by_the_minute("another target leaves", {node_up(): GONE, RUN: LONG}, {12: [], 60: []}),
     by_the_minute(
@@ -130,12 +155,12 @@ LEAVES = (
     by_the_minute(
         "long after another run has ended",
         {node_up(): "1+0x199 stale", MEMORY: "1e12+0x199 stale", RUN: LONG, OTHER_RUN: "1+0x5 0+0x300"},
-        {201: [], 202: [NODE]},
+        {201: [], 202: [LOST]},
     ),
     by_the_minute(
         "and the runs are never heard of again",
         {node_up(): GONE, MEMORY: "1e12+0x9 stale", RUN: "1+0x15 stale"},
-        {12: [NODE], 24: [NODE], 28: []},
+        {12: [LOST], 24: [LOST], 28: []},
     ),
 )
 

@@ -35,6 +35,7 @@ _OF_TWO: dict[str, Callable[[float, float], float | None]] = {
     "*": operator.mul,
     "/": _divided,
     "clamp_min": max,
+    "clamp_max": min,
     # A comparison lets pass what it holds for.
     ">": lambda left, right: left if left > right else None,
     "<": lambda left, right: left if left < right else None,

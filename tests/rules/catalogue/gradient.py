@@ -30,26 +30,26 @@ RULES = (
         "GradNormHigh",
         ways=(
             Way(
-                "above the mean",
+                "above its level",
                 {h.GRAD_NORM_MEDIAN: 8},
                 limits=(
                     Limit(h.GRAD_NORM_MEDIAN, ABOVE, 4 * 1),
-                    Limit(h.GRAD_NORM_MEDIAN, ABOVE, 4 * 2, {h.GRAD_NORM_MEAN: 2}),
-                    Limit(h.GRAD_NORM_MEDIAN, ABOVE, 1 + 4 * 2, {h.GRAD_NORM_NOISE: 2}),
+                    Limit(h.GRAD_NORM_MEDIAN, ABOVE, 4 * 2, {h.GRAD_NORM_LEVEL: 2}),
+                    Limit(h.GRAD_NORM_MEDIAN, ABOVE, 1 + 4 * 2, {h.GRAD_NORM_SPREAD: 2}),
                 ),
-                needs=(h.GRAD_NORM_MEDIAN, h.GRAD_NORM_MEAN, h.GRAD_NORM_NOISE),
+                needs=(h.GRAD_NORM_MEDIAN, h.GRAD_NORM_LEVEL, h.GRAD_NORM_SPREAD),
                 says=("gradient norm 8", "limits 4 (4 times", "and 2 (4 times its noise above that)"),
             ),
             Way(
                 "above a fixed limit",
-                {h.GRAD_NORM_MEDIAN: 128, h.GRAD_NORM_MEAN: 128},
+                {h.GRAD_NORM_MEDIAN: 128, h.GRAD_NORM_LEVEL: 128},
                 limits=(Limit(h.GRAD_NORM_MEDIAN, ABOVE, 64),),
                 needs=(h.GRAD_NORM_MEDIAN,),
-                spares=(h.GRAD_NORM_MEAN, h.GRAD_NORM_NOISE),
+                spares=(h.GRAD_NORM_LEVEL, h.GRAD_NORM_SPREAD),
                 says=("gradient norm 128", "or 64"),
             ),
         ),
-        silent={"no gradient at all": {h.GRAD_NORM_MEDIAN: 0, h.GRAD_NORM_MEAN: 0}},
+        silent={"no gradient at all": {h.GRAD_NORM_MEDIAN: 0, h.GRAD_NORM_LEVEL: 0}},
     ),
     Rule(
         "ClipFractionHigh",
@@ -97,7 +97,6 @@ RULES = (
                 {h.VALUE_LOSS: 2},
                 limits=(
                     Limit(h.VALUE_LOSS, ABOVE, 5 * 0.25),
-                    Limit(h.VALUE_LOSS, ABOVE, 5 * 0.25, {h.VALUE_LOSS_USUAL: -0.25}),
                     Limit(h.RECORDS, FROM, 50),
                 ),
                 needs=(h.VALUE_LOSS, h.VALUE_LOSS_USUAL, h.RECORDS),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.rules import healthy as h
 from tests.rules.cases import ABOVE, Limit, Rule, Way
+from tests.rules.catalogue.rewards import suffers
 
 
 def _above(limit: float) -> Way:
@@ -67,14 +68,13 @@ RULES = (
                 limits=(
                     Limit(h.KL_MIN, ABOVE, 0.125 + 0.5),
                     Limit(h.KL_MIN, ABOVE, 0.125 + 3 * 0.25, {h.KL_NOISE: 0.25}),
-                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2),
-                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2, h.NEGATIVE_BEST),
+                    *suffers(h.REWARD_LOST_FAST, 0.3),
                 ),
-                needs=(h.KL_MIN, h.KL_START, h.KL_NOISE, h.REWARD_LOST_FAST, h.REWARD_BEST),
+                needs=(h.KL_MIN, h.KL_START, h.KL_NOISE, h.REWARD_LOST_FAST, h.REWARD_BEST, h.REWARD_NOISE),
                 says=(
                     "start 0.125 by 0.875",
                     "or 0.5 and 0.188 (3 times",
-                    "with 30 % of the reward lost; reward 1.75, best 2",
+                    "with 30 % of the reward and 0.5 (2 times its noise) lost; reward 1.75, best 2",
                 ),
             ),
             _above(32),

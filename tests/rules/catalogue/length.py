@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.rules import healthy as h
 from tests.rules.cases import ABOVE, BELOW, FROM, Limit, Rule, Way
+from tests.rules.catalogue.rewards import suffers
 
 RULES = (
     Rule(
@@ -12,19 +13,30 @@ RULES = (
         "LengthRunaway",
         ways=(
             Way(
+                "growth while reward is lost",
+                {h.LENGTH_MIN: 1000, h.REWARD_LOST: 0.75},
+                limits=(Limit(h.LENGTH_MIN, ABOVE, 2 * 300), *suffers(h.REWARD_LOST, 0.1)),
+                needs=(h.LENGTH_MIN, h.LENGTH_START, h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
+                spares=(h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
+                says=(
+                    "limit 600 (2 times",
+                    "reward 1.75, best 2, limits 10 % of the reward and 0.5 (2 times its noise) lost",
+                ),
+            ),
+            Way(
                 "growth into the limit",
                 {h.LENGTH_MIN: 1000, h.TRUNCATED_MEAN_5: 0.5},
                 limits=(
                     Limit(h.LENGTH_MIN, ABOVE, 2 * 300),
-                    Limit(h.TRUNCATED_MEAN_5, ABOVE, 0.05, {h.TRUNCATED_START: 0}),
+                    Limit(h.TRUNCATED_MEAN_5, ABOVE, 0.15, {h.TRUNCATED_START: 0}),
                 ),
-                needs=(h.LENGTH_MIN, h.LENGTH_START),
-                spares=(h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
+                needs=(h.LENGTH_MIN, h.LENGTH_START, h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
+                spares=(h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
                 says=(
                     "at least 1000 tokens for 5 steps",
                     "limit 600 (2 times",
                     "50 % of them cut",
-                    "limit 17.5 % (start 12.5 % + 5 %)",
+                    "limit 27.5 % (start 12.5 % + 15 %)",
                 ),
             ),
             Way(
@@ -38,6 +50,11 @@ RULES = (
         ),
         silent={
             "growth alone": {h.LENGTH_MIN: 1000},
+            "growth where nothing tells what is cut": {
+                h.LENGTH_MIN: 1000,
+                h.TRUNCATED_MEAN_5: None,
+                h.TRUNCATED_START: None,
+            },
             "as much cut from the start": {
                 h.LENGTH_MIN: 1000,
                 h.TRUNCATED_MEAN_5: 0.5,
@@ -83,12 +100,21 @@ RULES = (
                 {h.LENGTH_MEDIAN_5: 50, h.REWARD_LOST_FAST: 0.75},
                 limits=(
                     Limit(h.LENGTH_MEDIAN_5, BELOW, 0.25 * 400),
-                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2),
-                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2, h.NEGATIVE_BEST),
+                    *suffers(h.REWARD_LOST_FAST, 0.3),
                 ),
-                needs=(h.LENGTH_MEDIAN_5, h.LENGTH_MEDIAN_64, h.REWARD_LOST_FAST, h.REWARD_BEST),
+                needs=(
+                    h.LENGTH_MEDIAN_5,
+                    h.LENGTH_MEDIAN_64,
+                    h.REWARD_LOST_FAST,
+                    h.REWARD_BEST,
+                    h.REWARD_NOISE,
+                ),
                 spares=(h.LENGTH_PEAK, h.REWARD_LOST),
-                says=("responses of 50 tokens", "limits 100 (25 %", "best 2, limit 30 % of it lost"),
+                says=(
+                    "responses of 50 tokens",
+                    "limits 100 (25 %",
+                    "best 2, limits 30 % of the reward and 0.5",
+                ),
             ),
             Way(
                 "slow",
@@ -102,11 +128,15 @@ RULES = (
                     Limit(h.LENGTH_MEDIAN_5, BELOW, 0.1 * 500),
                     Limit(h.REWARD_LOST, ABOVE, 0.1 * 2),
                     Limit(h.REWARD_LOST, ABOVE, 0.1 * 2, h.NEGATIVE_BEST),
-                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2),
+                    *suffers(h.REWARD_LOST_FAST, 0.3)[:1],
                 ),
                 needs=(h.LENGTH_MEDIAN_5, h.LENGTH_PEAK, h.REWARD_LOST, h.REWARD_LOST_FAST, h.REWARD_BEST),
                 spares=(h.LENGTH_MEDIAN_64,),
-                says=("responses of 40 tokens", "or 50 (10 % of their peak)", "limit 30 % of it lost"),
+                says=(
+                    "responses of 40 tokens",
+                    "or 50 (10 % of their peak)",
+                    "limits 30 % of the reward and 0.5",
+                ),
             ),
         ),
     ),
@@ -132,7 +162,7 @@ RULES = (
                 limits=(Limit(h.TRUNCATED_MIN_10, FROM, 0.9),),
                 needs=(h.TRUNCATED_MIN_10,),
                 spares=(h.TRUNCATED_MEAN_10, h.TRUNCATED_START),
-                says=("at least 95 %, limit 90 %",),
+                says=("cut over 10 steps; in each of them at least 95 %, limit 90 %",),
             ),
         ),
         silent={"high from the start": {h.TRUNCATED_MEAN_10: 0.84, h.TRUNCATED_START: 0.75}},
@@ -148,14 +178,19 @@ RULES = (
                 limits=(
                     Limit(h.TRUNCATED_MIN_3, ABOVE, 0.5),
                     Limit(h.TRUNCATED_MIN_3, ABOVE, 0.3 + 0.3, {h.TRUNCATED_START: 0.3}),
-                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2),
-                    Limit(h.REWARD_LOST_FAST, ABOVE, 0.3 * 2, h.NEGATIVE_BEST),
+                    *suffers(h.REWARD_LOST_FAST, 0.3),
                 ),
-                needs=(h.TRUNCATED_MIN_3, h.TRUNCATED_START, h.REWARD_LOST_FAST, h.REWARD_BEST),
+                needs=(
+                    h.TRUNCATED_MIN_3,
+                    h.TRUNCATED_START,
+                    h.REWARD_LOST_FAST,
+                    h.REWARD_BEST,
+                    h.REWARD_NOISE,
+                ),
                 says=(
                     "at least 75 % of responses cut for 3 steps",
-                    "limits 50 % and 42.5 %",
-                    "reward 1.75, best 2, limit 30 %",
+                    "limit 50 %, limit 42.5 % (start 12.5 % + 30 %)",
+                    "reward 1.75, best 2, limits 30 % of the reward and 0.5",
                 ),
             ),
         ),

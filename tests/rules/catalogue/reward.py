@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from tests.rules import healthy as h
 from tests.rules.cases import ABOVE, BELOW, EQUAL, FROM, UNTIL, Limit, Rule, Way
+from tests.rules.catalogue.rewards import NOT_SOLVED, UNKNOWN_CEILING
+
+NO_SPREAD = {h.REWARD_RANGE_20: 0, h.REWARD_STD: 0, h.SAMPLES_RANGE_20: 0}
+"""All rewards of 20 steps are the same."""
 
 
 def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Way:
@@ -18,8 +22,9 @@ def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Way:
     )
 
 
-def _quick(fall: float, noises: float, share: float) -> Way:
-    """Far below the best for three steps, smoothed little."""
+def _quick(fall: float, noises: float, share: float, gain_lost: float | None = None) -> Way:
+    """Far below the best for three steps, smoothed little; with most of the gain lost, if that is asked."""
+    gained = [Limit(h.REWARD_DRAWDOWN_3, ABOVE, gain_lost * 2, {h.REWARD_START: 0})] if gain_lost else []
     return Way(
         "within three steps",
         {h.REWARD_DRAWDOWN_3: fall},
@@ -27,8 +32,14 @@ def _quick(fall: float, noises: float, share: float) -> Way:
             Limit(h.REWARD_DRAWDOWN_3, ABOVE, noises * 0.25, {h.REWARD_BEST: 0.5}),
             Limit(h.REWARD_DRAWDOWN_3, ABOVE, share * 2, {h.REWARD_NOISE: 0.0625}),
             Limit(h.REWARD_DRAWDOWN_3, ABOVE, share * 2, {h.REWARD_NOISE: 0.0625, **h.NEGATIVE_BEST}),
+            *gained,
         ),
-        needs=(h.REWARD_DRAWDOWN_3, h.REWARD_NOISE, h.REWARD_BEST),
+        needs=(
+            h.REWARD_DRAWDOWN_3,
+            h.REWARD_NOISE,
+            h.REWARD_BEST,
+            *([h.REWARD_START] if gain_lost else []),
+        ),
         spares=(h.REWARD_DRAWDOWN_5, h.REWARD_DRAWDOWN_20),
         says=(
             f"smoothed less, by at least {fall:.3g} for 3",
@@ -105,12 +116,19 @@ RULES = (
                     Limit(h.REWARD_DRAWDOWN_5, ABOVE, 4 * 0.25),
                     Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.3 * 2, {h.REWARD_NOISE: 0.125}),
                     Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.3 * 2, {h.REWARD_NOISE: 0.125, **h.NEGATIVE_BEST}),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.6 * 2, {h.REWARD_START: 0}),
                 ),
-                needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
+                needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST, h.REWARD_START),
                 spares=(h.REWARD_MAX_20, h.HIGHEST_20),
-                says=("reward 1.75", "best 2 by at least 1.5 for 5 steps", "limits 1 (4 times", "0.6 (30 %"),
+                says=(
+                    "reward 1.75",
+                    "best 2 by at least 1.5 for 5 steps",
+                    "limits 1 (4 times",
+                    "0.6 (30 %",
+                    "0.525 (60 % of its gain)",
+                ),
             ),
-            _quick(1.5, 4, 0.5),
+            _quick(1.5, 4, 0.5, 0.6),
             _dead(
                 "dead mean",
                 h.REWARD_MAX_20,
@@ -138,9 +156,7 @@ RULES = (
                     Limit(h.STEPS_SINCE_BEST, FROM, 300, {h.STEPS_SEEN: 500}),
                     Limit(h.STEPS_SINCE_BEST, FROM, 0.5 * 640),
                     Limit(h.RECORDS_SEEN, FROM, 64),
-                    # solved: the mean is near the largest score there is, which is positive
-                    Limit(h.REWARD_MEAN, UNTIL, 0.9 * 4),
-                    Limit(h.HIGHEST_MEDIAN, UNTIL, 0, {h.REWARD_MEAN: 0.5}),
+                    *NOT_SOLVED,
                     # saturated: hardly any spread, and nothing lost
                     Limit(h.REWARD_STD, FROM, 0.05 * 1.75),
                     Limit(
@@ -158,13 +174,14 @@ RULES = (
                 ),
                 needs=(h.STEPS_SINCE_BEST, h.STEPS_SEEN, h.RECORDS_SEEN),
                 once=(h.REWARD_MEAN_20,),
-                spares=(h.HIGHEST_MEDIAN, h.REWARD_MEAN, h.REWARD_STD, h.REWARD_BEST),
+                spares=(h.REWARD_STD, h.REWARD_BEST, *UNKNOWN_CEILING),
                 says=("reward 1.75", "no new best for 400 steps", "limits 300 and 320 (50 %"),
             ),
         ),
         silent={
             "solved": {h.STEPS_SINCE_BEST: 400, h.REWARD_MEAN: 3.9},
             "saturated": {h.STEPS_SINCE_BEST: 400, h.REWARD_STD: 0.01},
+            "at a level that it does not leave": {h.STEPS_SINCE_BEST: 400, h.REWARD_RANGE_10: 0.03125},
         },
     ),
     Rule(
@@ -174,6 +191,30 @@ RULES = (
         ways=(
             _dead("dead mean", h.REWARD_MAX_10, h.REWARD_RANGE_10, "highest in 10 steps -0.25, spread 0"),
             _dead("dead samples", h.HIGHEST_10, h.SAMPLES_RANGE_10, "limits 0 and 0"),
+            Way(
+                "the same from the start",
+                {h.REWARD_MAX_20: 1.125, **NO_SPREAD},
+                limits=(
+                    Limit(h.REWARD_RANGE_20, EQUAL, 0),
+                    Limit(h.REWARD_MAX_20, UNTIL, 1.125),
+                    Limit(h.REWARD_STD, UNTIL, 0),
+                    Limit(h.SAMPLES_RANGE_20, UNTIL, 0),
+                ),
+                needs=(h.REWARD_RANGE_20,),
+                spares=(h.REWARD_LOST, h.REWARD_STD, h.SAMPLES_RANGE_20, h.ZERO_STD),
+                says=("reward 1.75", "the same in each of 20 steps, limit some spread"),
+            ),
+            Way(
+                "the same below its best",
+                {h.REWARD_LOST: 0.5, **NO_SPREAD},
+                limits=(
+                    Limit(h.REWARD_LOST, ABOVE, 0.1 * 2),
+                    Limit(h.REWARD_LOST, ABOVE, 0.1 * 2, h.NEGATIVE_BEST),
+                ),
+                needs=(h.REWARD_RANGE_20, h.REWARD_LOST, h.REWARD_BEST),
+                spares=(h.REWARD_START, h.REWARD_STD, h.SAMPLES_RANGE_20),
+                says=("the same in each of 20 steps",),
+            ),
             Way(
                 "stuck at a floor",
                 {h.REWARD_MAX_32: -0.25, h.REWARD_RANGE_32: 0.03125, h.REWARD_MEDIAN_32: -0.5},
@@ -196,6 +237,13 @@ RULES = (
                 says=("groups without spread 97 %, limit 95 % with the reward 10 % below",),
             ),
         ),
-        silent={"all groups solved": {h.ZERO_STD: 1, h.REWARD_LOST: 0}},
+        silent={
+            "all groups solved": {h.ZERO_STD: 1, h.REWARD_LOST: 0},
+            "risen to a ceiling": {h.ZERO_STD: 1, h.REWARD_LOST: 0, **NO_SPREAD},
+            "rewards by rank, of which the mean is always the same": {
+                h.REWARD_MAX_20: 1.125,
+                h.REWARD_RANGE_20: 0,
+            },
+        },
     ),
 )
