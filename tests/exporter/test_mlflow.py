@@ -129,12 +129,12 @@ def test_a_run_ends_as_the_server_says_and_one_whose_client_was_killed_by_its_si
         run, shown = trainer("run", experiment.id, "ppo", int(time.time() * 1000)), f"{experiment.name}/ppo"
         for step in (1, 2, 3):
             trainer("log", run, [("critic/score/mean", step / 8, int(time.time() * 1000), step)])
-            exporter.until(lambda found, step=step: found.value("rl_step", run=shown) == step, seconds=30)
+            exporter.until(lambda found, step=step: found.value("rl_step", run=shown) == step)
         if status:
             trainer("status", run, status)
         trainer.kill()
 
-        exporter.until(lambda found: found.state(shown) == state, seconds=60)
+        exporter.until(lambda found: found.state(shown) == state)
 
 
 def test_all_steps_between_two_polls_come_and_each_once(experiment: Experiment) -> None:
@@ -343,7 +343,7 @@ def test_a_page_shows_the_runs_of_one_experiment_while_the_other_is_missing(
     server = {"url": experiment.server, "experiments": ["missing", experiment.name]}
     exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
 
-    found = exporter.until(has(shown), seconds=30)
+    found = exporter.until(has(shown))
     assert found.value("stepwatch_target_up", source="mlflow") == 1
 
 

@@ -115,20 +115,20 @@ def test_a_suspended_exporter_takes_no_finished_run_for_a_hanging_one(
 
     log(1)
     exporter = start("--path", folder, "--silence", silence, "--silence-intervals", 0.01)
-    exporter.until(has("a"), seconds=60.0)
+    exporter.until(has("a"))
     log(2)
-    exporter.until(lambda found: found.value("rl_step", run="a") == 2, seconds=60.0)
+    exporter.until(lambda found: found.value("rl_step", run="a") == 2)
     exporter.process.send_signal(signal.SIGSTOP)
     written = log(3)
     time.sleep(0.75 * silence)
     exporter.process.send_signal(signal.SIGCONT)
-    exporter.until(lambda found: found.value("rl_step", run="a") == 3, seconds=60.0)
+    exporter.until(lambda found: found.value("rl_step", run="a") == 3)
 
     def stopped(found: Scrape) -> bool:
         assert not looks_stalled(found, "a", time.time(), silence + 2.0)
         return found.state("a") == "stopped"
 
-    exporter.until(stopped, seconds=60.0)
+    exporter.until(stopped)
     assert time.time() - written >= silence
 
 
