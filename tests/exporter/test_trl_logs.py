@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import random
 import re
 import time
 from itertools import pairwise
@@ -56,6 +57,7 @@ STEPS = {
     "noisy": [*range(1, 101)],
     "resumed": [*range(1, 48), *range(41, 81)],
     "resumed_after_end": [*range(1, 21), *range(21, 41)],
+    "resumed_buffered": [*range(1, 41), *range(41, 81)],
     "sick": [*range(1, 65)],
     "two_runs": [*range(1, 21), *range(1, 31)],
     "wandb_console": [*range(1, 21)],
@@ -115,6 +117,33 @@ def test_a_log_cut_anywhere_has_rising_steps() -> None:
         found = [event.step for event in read_text(content[cut:]) if isinstance(event, Record)]
         assert all(a < b for a, b in pairwise(found))
         assert len(found) <= len(STEPS["every5"])
+
+
+def read_in_two_parts(text: bytes, cut: int) -> list[Event]:
+    """As a log is read whose writer paused there for so long that its last line was released."""
+    source, part = TrlConsole(), text[:cut]
+    found = [event for line in part.split(b"\n") for event in source.read(line)] + list(source.rest())
+    last = part.rpartition(b"\n")[2]
+    return found + [event for line in (last + text[cut:]).split(b"\n") for event in source.read(line)]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_log_reads_the_same_wherever_its_writer_paused(name: str) -> None:
+    text = (TRL / f"{name}.log").read_bytes()
+    bars = list(re.finditer(rb"\d+%\|[^\r]*?\d+/\d+ \[[^\]]*\]", text))
+    some = random.Random(name).sample(bars, min(len(bars), 8))
+
+    for cut in (cut for bar in some for cut in (bar.end(), (bar.start() + bar.end()) // 2)):
+        assert read_in_two_parts(text, cut) == read_text(text), cut
+
+
+def test_a_resume_behind_the_bar_of_a_killed_trainer_is_read_right_also_after_a_pause() -> None:
+    text = (TRL / "resumed_buffered.log").read_bytes()
+    killed = max(bar.end() for bar in re.finditer(rb"47/80 \[[^\]]*\](?=\[INFO\])", text))
+
+    found = [event.step for event in read_in_two_parts(text, killed) if isinstance(event, Record)]
+
+    assert found == [*range(1, 41), *range(41, 81)]
 
 
 def test_a_log_as_one_line_is_read_in_time() -> None:

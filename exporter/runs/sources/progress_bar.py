@@ -24,7 +24,13 @@ MOST_BARS = 16
 """Bars that are remembered: a trainer has a few, a log that repeats may have any number."""
 
 _BAR = re.compile(r"\s*\d{1,3}%\|[^|]*\|\s*(\d{1,15})/(\d{1,15}) \[([^\]]*)\]")
+_TORN = re.compile(r"\s*\d{1,3}(?:%(?:\|.*)?)?", re.DOTALL)
 _JUST_STARTED = "00:00<?"
+
+
+def is_torn(piece: str) -> bool:
+    """Is it the first part of a bar only?"""
+    return _TORN.fullmatch(piece) is not None and not _BAR.match(piece)
 
 
 class Bar(NamedTuple):
@@ -72,6 +78,8 @@ class ProgressBars:
         self._starts: dict[tuple[int, int], int] = {}
         self._last: int | None = None
         """Where the bar was drawn that nothing was written behind yet."""
+        self._ended: int | None = None
+        """The same at the last end of a line."""
         self._closed: set[int] = set()
         self._records = False
         self._restarted = False
@@ -96,7 +104,13 @@ class ProgressBars:
         """A line ends: where a bar is the last in it, that was closed, unless one below it follows."""
         if self._last is not None:
             self._closed.add(self._last)
-        self._last = None
+        self._ended, self._last = self._last, None
+
+    def continue_line(self) -> None:
+        """The line that seemed to end goes on: what stood last in it may not have been closed."""
+        if self._ended is not None:
+            self._closed.discard(self._ended)
+        self._last = self._ended
 
     def _draw(self, depth: int, total: int, step: int, *, just_started: bool) -> None:
         bar, mark = Bar(depth, total, self._starts.get((depth, total), 0)), self._cleared

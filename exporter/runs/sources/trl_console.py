@@ -7,12 +7,13 @@ four digits. The dict stands alone in its line but for tqdm's bars, and does not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from exporter.runs.numbers import number
 from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.signals.axes import PROGRESS
 from exporter.runs.sources.endings import HINTS, ending
+from exporter.runs.sources.progress_bar import is_torn
 from exporter.runs.sources.python_dict import Dicts, Values
 from exporter.runs.sources.terminal import drawn
 from exporter.runs.sources.trl_steps import Steps
@@ -41,8 +42,7 @@ class TrlConsole(Whole):
         self._waiting: Values | None = None
         """A record whose bar is to tell its step."""
         self._unfinished = b""
-        """The last line, where it ends in a bar or within a record: it comes again once it is whole."""
-        self._may_go_on = False
+        """What was read of the last line, where it may go on: then it comes again as a whole."""
 
     @staticmethod
     def recognises(line: bytes) -> bool:
@@ -53,12 +53,16 @@ class TrlConsole(Whole):
         return found or source._waiting is not None
 
     def read(self, line: bytes) -> Iterator[Event]:
-        yield from self._printed(line.removeprefix(self._unfinished))
-        self._unfinished = line if self._may_go_on else b""
+        known = len(self._unfinished) if line.startswith(self._unfinished) else 0
+        if known:
+            self._steps.bars.continue_line()
+        whole = _without_torn_bar(line)
+        self._unfinished = whole if (yield from self._printed(whole[known:])) or whole != line else b""
         if _WORTH_A_LOOK.search(line):
             yield from self._said(line)
 
-    def _printed(self, line: bytes) -> Iterator[Event]:
+    def _printed(self, line: bytes) -> Generator[Event, None, bool]:
+        """What stands in a line, or behind what was read of it; returns whether more may follow there."""
         bars, found, text = self._steps.bars, list(drawn(line)), ""
         for index, (piece, depth) in enumerate(found, 1):
             text = bars.see(piece, depth)
@@ -69,7 +73,7 @@ class TrlConsole(Whole):
             if text.strip():
                 yield from self._text(text, last=index == len(found))
         bars.end_of_line()
-        self._may_go_on = not text.strip() or self._dicts.is_open
+        return not text.strip() or self._dicts.is_open
 
     def _text(self, text: str, *, last: bool) -> Iterator[Event]:
         """``last``: nothing is behind it in its line; else it may be what a collector of logs put before."""
@@ -125,6 +129,12 @@ class TrlConsole(Whole):
             yield from self._of(int(total[1]))
         if ended := ending(line):
             yield ended
+
+
+def _without_torn_bar(line: bytes) -> bytes:
+    """The line up to its last carriage return, if only the first part of a bar stands behind that."""
+    before, mark, last = line.rpartition(b"\r")
+    return before + mark if mark and is_torn(last.decode("utf-8", "replace")) else line
 
 
 def _of_trainer(line: bytes) -> re.Match[bytes] | None:
