@@ -41,7 +41,8 @@ def of_judged(runs: Iterable[Judged | Unjudged], topics: Mapping[str, str]) -> d
     for run in runs:
         if isinstance(run, Judged):
             alarms = (
-                Alarm(each.alert, each.severity, topics[each.alert], each.first_record) for each in run.alerts
+                Alarm(each.alert, each.severity, topics[each.alert], each.first_record, each.last_record)
+                for each in run.alerts
             )
             _note(found, run.files, run.records, alarms)
     return found

@@ -11,12 +11,16 @@ from tests.judge.labels import Label
 
 
 class Alarm(NamedTuple):
-    """An alarm of any set of rules; ``topic`` is "" where they have none. Records count from 1."""
+    """An alarm of any set of rules; ``topic`` is "" where they have none. Records count from 1.
+
+    ``last`` is the record at which it still fires, 0 where it is told once.
+    """
 
     name: str
     severity: str
     topic: str
     record: int
+    last: int = 0
 
 
 class Verdict(NamedTuple):
@@ -94,7 +98,7 @@ def _is_false(label: Label, alarm: Alarm) -> bool:
         case "healthy":
             return True
         case "sick":
-            return alarm.record <= label.seen - APART
+            return max(alarm.record, alarm.last) <= label.seen - APART
         case "flat":
             return pages or not about_reward
         case "nan":

@@ -33,6 +33,11 @@ def test_an_alarm_just_before_the_fault_can_be_seen_finds_it() -> None:
     assert (found.found, found.paged, found.false) == ([SICK.file], [SICK.file], [])
 
 
+def test_an_alarm_that_still_fires_when_the_fault_can_be_seen_finds_it() -> None:
+    found = score([SICK], _verdict(_alarm(20)._replace(last=45)), by_name=True)
+    assert (found.found, found.paged, found.false) == ([SICK.file], [SICK.file], [])
+
+
 @pytest.mark.parametrize("alarms", [[_alarm(61)], [_alarm(55, name="Truncation"), _alarm(61)]])
 def test_an_alarm_after_the_last_record_that_the_label_allows_is_late(alarms: list[Alarm]) -> None:
     found = score([SICK], _verdict(*alarms), by_name=True)
