@@ -15,8 +15,6 @@ from tests.world.trainers import Trainer, bar
 pytestmark = pytest.mark.world
 
 SILENCE = {"Stalled": {"silence": "1m"}}
-PATIENCE = 90
-"""Seconds for a notification: 30 s for the state, one evaluation, and a group's wait."""
 
 
 @pytest.fixture(scope="module", name="stack")
@@ -35,7 +33,7 @@ def test_a_killed_training_pages_as_vanished_and_as_nothing_else(
         training.wait_for(bar(40, 200))
         stack.wait_step(run, 20)
         training.kill()
-    alert = stack.wait_sent(run, {"RunVanished"}, timeout=PATIENCE)
+    alert = stack.wait_sent(run, {"RunVanished"})
 
     assert alert["labels"]["severity"] == "critical"
     assert {alert for alert, _ in stack.sent(run)} == {"RunVanished"}
@@ -50,7 +48,7 @@ def test_a_training_that_raises_pages_as_failed_and_as_nothing_else(
     options = trainer.fails_after(steps)
     with trainer.training(tmp_path, options, steps=200, log=stack.runs / f"{run}.log") as training:
         assert training.wait() != 0
-    stack.wait_sent(run, {"RunFailed"}, timeout=PATIENCE)
+    stack.wait_sent(run, {"RunFailed"})
 
     assert {alert for alert, _ in stack.sent(run)} == {"RunFailed"}
 
@@ -64,7 +62,7 @@ def test_a_training_that_is_stopped_pages_as_stalled_and_as_nothing_else(
         training.wait_for(bar(40, 200))
         stack.wait_step(run, 20)
         training.send(signal.SIGSTOP)
-        stack.wait_sent(run, {"Stalled"}, timeout=60 + PATIENCE)
+        stack.wait_sent(run, {"Stalled"})
         training.send(signal.SIGCONT)
         training.kill()
     assert {alert for alert, _ in stack.sent(run)} == {"Stalled"}

@@ -27,9 +27,9 @@ def served(exporter: Watching) -> set[str]:
 
 def test_the_targets_of_a_head_node_are_given_to_prometheus_while_it_is_up(tmp_path: Path) -> None:
     with RayCluster() as cluster:
-        eventually(lambda: len(targets(cluster)) == PORTS, timeout=120)
+        eventually(lambda: len(targets(cluster)) == PORTS)
         with Watching(tmp_path, "--discovery-ray", cluster.temp) as exporter:
-            eventually(lambda: served(exporter) == set(targets(cluster)), timeout=120)
+            eventually(lambda: served(exporter) == set(targets(cluster)))
             found = "".join(pages_of(cluster))
 
     for family in ("ray_node_mem_total", "ray_node_disk_free", "ray_object_store_memory"):

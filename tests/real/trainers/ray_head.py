@@ -16,7 +16,7 @@ BRIEF = ("ray_node_", "ray_memory_manager_", "ray_object_store_", "ray_spill_man
 def targets(cluster: RayCluster) -> list[str]:
     """The addresses in Ray's own list of targets."""
     path = cluster.temp / "prom_metrics_service_discovery.json"
-    eventually(path.is_file, timeout=120)
+    eventually(path.is_file)
     listed = json.loads(path.read_text())
     return [address for group in listed for address in group["targets"]]
 
@@ -38,7 +38,7 @@ def node_page() -> str:
         return bool(found)
 
     with RayCluster() as cluster:
-        eventually(measured, timeout=120)
+        eventually(measured)
     return "".join(_brief(found[0]))
 
 
