@@ -316,6 +316,7 @@ def test_two_trainings_of_one_program_have_their_own_bars() -> None:
     ("line", "said"),
     [
         ("  Total optimization steps = 200", TotalSteps(200)),
+        ("  Total optimization steps = 1,435", TotalSteps(1435)),
         ("   \\\\   /|    Num examples = 12,709 | Num Epochs = 1 | Total steps = 20", TotalSteps(20)),
         ("max_steps=50,", TotalSteps(50)),
         ("{'max_steps': 50, 'logging_steps': 10}", TotalSteps(50)),

@@ -23,7 +23,7 @@ _TEXTS = frozenset({PROGRESS, "percentage", "elapsed_time", "remaining_time"})
 _MEASURED = ("loss", "reward", "objective/kl")
 _PROGRESS = re.compile(r"(\d{1,15})/(\d{1,15})")
 _WORTH_A_LOOK = re.compile(rb"otal (?:optimization )?steps = |logging_steps|max_steps|" + HINTS)
-_TOTAL = re.compile(rb"Total (?:optimization )?steps = (\d{1,15})\b")
+_TOTAL = re.compile(rb"Total (?:optimization )?steps = (\d[\d,]{0,18})\b")
 _MAX_STEPS = re.compile(rb"(?:^\s*|[\s{(,])['\"]?max_steps['\"]?(?:=|: ?)([1-9]\d{0,14})\b(?!\.)")
 _EVERY = re.compile(rb"logging_steps['\"]?(?:[= ]|: ?)([1-9]\d{0,8})\b(?!\.)")
 
@@ -125,8 +125,9 @@ class TrlConsole(Whole):
         if every := _EVERY.search(line):
             self._steps.every = int(every[1])
         if total := _TOTAL.search(line) or _of_trainer(line):
-            self._steps.bars.declare(int(total[1]))
-            yield from self._of(int(total[1]))
+            steps = int(total[1].replace(b",", b""))  # Transformers groups the digits
+            self._steps.bars.declare(steps)
+            yield from self._of(steps)
         if ended := ending(line):
             yield ended
 
