@@ -118,6 +118,11 @@ class Log:
         return (self.preamble.run,) if self.preamble else ()
 
     @property
+    def changed(self) -> float:
+        """When the file was written last before it was found, in seconds since the epoch."""
+        return self._found.changed
+
+    @property
     def is_text(self) -> bool:
         """Is it a text without a record so far?"""
         return self.roster is None and self.kind == "text" and self.caught_up

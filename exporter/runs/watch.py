@@ -205,6 +205,8 @@ class Watch:
 
     def _may_be_held(self, log: Log) -> bool:
         """Is its writer worth a look? A run folder may hold thousands of old texts."""
+        if log.kind == "empty":  # a trainer may fail right behind its first words
+            return time.time() - log.changed < GROWING_SECONDS
         quiet = self.logs.quiet(log)
         if log.is_text:
             return bool(log.writer) or quiet < GROWING_SECONDS

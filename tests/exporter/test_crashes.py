@@ -186,6 +186,15 @@ def test_a_trainer_that_is_started_again_in_the_same_log_runs(folder: Path, mach
     assert (found.state("a"), found.value("rl_step", run="a")) == ("running", 1)
 
 
+def test_a_trainer_that_fails_with_its_first_words_has_failed(folder: Path, machine: Machine) -> None:
+    """Imports take a quarter of a minute, in which a log that a shell has opened stays empty."""
+    log = folder / "a.log"
+    process = machine.opens(log)
+    machine.looks()
+
+    assert machine.crashes(log, process).state("a") == "failed"
+
+
 def test_an_error_that_was_caught_is_no_end(folder: Path, machine: Machine) -> None:
     log = folder / "a.log"
     process = loads(machine, log, TRACEBACK)

@@ -14,6 +14,9 @@ from tests.world.watching import Watching, agrees, brief, step
 
 pytestmark = pytest.mark.world
 
+CHECKPOINT = 40
+"""The newest one when a training is killed behind step 47."""
+
 
 def watched(exporter: Watching, training: Training) -> list[Scrape]:
     """What is said while a training runs to its end."""
@@ -41,10 +44,14 @@ def test_a_resumed_training_repeats_steps_and_goes_on_to_the_last_one(
     recorded = before | trainer.recorded(tmp_path)
 
     assert (step(last, "a"), last.value("rl_total_steps", run="a")) == (80, 80)
-    assert last.value("rl_resumes_total", run="a") == 1
+    # Of a buffered log the records behind the checkpoint may be lost, and then no step is logged twice.
+    resumes = int(highest > CHECKPOINT)
+    assert resumes == 1 or trainer.buffered
+    assert last.value("rl_resumes_total", run="a") == resumes
     steps = [at for found in seen if (at := step(found, "a")) is not None]
     assert max(steps) <= 80
-    after = [found for found in seen if found.value("rl_resumes_total", run="a") == 1]
+    resumed = [found for found in seen if found.value("rl_resumes_total", run="a") == resumes]
+    after = resumed if resumes else [found for found in resumed if (step(found, "a") or 0) > highest]
     assert {found.state("a") for found in after if step(found, "a") != 80} <= {"running"}
     # Steps that are logged a second time are not counted again.
     further = [found for found in [*after, last] if (step(found, "a") or 0) > highest]
