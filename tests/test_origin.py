@@ -56,7 +56,7 @@ EDITS = (
         "5) %> > > <%= n(limit.above)",
         "unexpected <op:>>",
     ),
-    Edit("KLExplosion", "_kl", "and <%= s.lost(", "and and <%= s.lost(", "unexpected <aggr:max>"),
+    Edit("KLExplosion", "_kl", "and <%= s.suffers(", "and and <%= s.suffers(", "unexpected <aggr:max>"),
     # noticed only where the text ends that all rules share: their own last line is the one to look at
     Edit("Truncation", "_length", '(limit.lost, alpha="0.3") %>', "(limit.lost) %> >", 'unexpected ")"'),
     # in a condition that several alerts share

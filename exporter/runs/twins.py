@@ -142,8 +142,11 @@ def _is_of_wandb(place: PurePath) -> bool:
 def _is_copy(a: Told, b: Told) -> bool | None:
     """Is one log the other's copy? ``None``: nothing tells now, and so it counts as another run's.
 
-    One process writes both, or none is seen and even the times of the steps agree.
+    One process writes both, or none is seen and even the times of the steps agree, or one is the other
+    compressed.
     """
+    if a.place.name in (f"{b.place.name}.gz", b.place.name.removesuffix(".gz")):
+        return True
     if a.process and b.process:
         return a.process == b.process
     return a.run.trace.took_as_long(b.run.trace)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.e2e.stack import PAIRS, Stack, wait_until
+from tests.e2e.stack import PAIRS, Stack
 from tests.exporter.test_crashes import loader
 from tests.exporter.test_ends import _start, trainer  # noqa: F401  (a fixture)
 
@@ -24,7 +24,7 @@ def test_killed_trainers_vanish_and_a_loader_that_raises_fails_and_nothing_else_
         start(stack.runs / "healthy.log", "tee", *trainer("trl", "--interval", "0.4"))
         _, ready = loader(start, stack.runs / "crash.log", "tee", "raises")
         seen = '{run=~"' + "|".join(KILLED) + '"} == 1'
-        wait_until(lambda: len(stack.query(f"rl_run_writer_present{seen}")) == len(KILLED), 90)
+        stack.wait_until(lambda: len(stack.query(f"rl_run_writer_present{seen}")) == len(KILLED))
         time.sleep(10)  # the loader is seen as soon as they are, but is no run yet
         killed = time.monotonic()
         for job in jobs.values():
@@ -32,11 +32,11 @@ def test_killed_trainers_vanish_and_a_loader_that_raises_fails_and_nothing_else_
         ready.touch()
 
         for run in KILLED:
-            alert = stack.wait_sent(run, {"RunVanished", "RunStopped", "Stalled"}, timeout=120)
+            alert = stack.wait_sent(run, {"RunVanished", "RunStopped", "Stalled"})
             print(run, alert["labels"]["alertname"], round(time.monotonic() - killed, 1))
             assert (alert["labels"]["alertname"], alert["labels"]["severity"]) == ("RunVanished", "critical")
             assert alert["annotations"]["description"].startswith("step ")
-        alert = stack.wait_sent("crash", {"RunFailed", "RunStopped", "RunVanished"}, timeout=120)
+        alert = stack.wait_sent("crash", {"RunFailed", "RunStopped", "RunVanished"})
         assert (alert["labels"]["alertname"], alert["labels"]["severity"]) == ("RunFailed", "critical")
         assert alert["annotations"]["description"] == "before the first step."
         assert stack.sent("healthy") == []

@@ -36,8 +36,9 @@ class Exporter:
     def __init__(self, *flags: str, environment: Mapping[str, str] | None = None, **variables: str) -> None:
         self.port = free_port()
         ours = {key: value for key, value in (environment or os.environ).items() if "STEPWATCH" not in key}
+        self.slow = slowness()
         self.process: subprocess.Popen[str] = subprocess.Popen(
-            [sys.executable, "-m", "exporter.gpu", *paced(flags, slowness())],
+            [sys.executable, "-m", "exporter.gpu", *paced(flags, self.slow)],
             cwd=ROOT,
             env={**ours, "STEPWATCH_GPU_PORT": str(self.port), **variables},
             stdout=subprocess.PIPE,

@@ -209,7 +209,7 @@ def test_whichever_call_hangs_while_nvml_is_opened_the_page_comes_and_the_values
     for name in ("Init", *sorted(system)):
         driver.tell("gpus=8", f"hang={name}")
         exporter = start()
-        time.sleep(0.3)
+        exporter.until(lambda found: nvml(found) in ("starting", "ok"))
         lasting(exporter, lambda found: nvml(found) in ("starting", "ok"))
         driver.tell("gpus=8")
         exporter.until(lambda found: all_ok(found) and before <= series(found))

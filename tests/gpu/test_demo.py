@@ -274,7 +274,9 @@ ALIKE = re.compile("reason|limit|sensor|threshold|domain|engine|type|state|kind|
 def shown(exporter: Exporter, gpus: int) -> set[tuple[str, frozenset[tuple[str, str]]]]:
     """Metrics with their labels, once also what is read seldom was read twice: means need that."""
     first = read_at(exporter.until(lambda found: reasons(found) == dict.fromkeys(range(gpus), "ok")))
-    found = exporter.until(lambda found: read_at(found) > first + (SLOW_INTERVALS + 2) * INTERVAL)
+    found = exporter.until(
+        lambda found: read_at(found) > first + (SLOW_INTERVALS + 2) * INTERVAL * exporter.slow
+    )
     return {
         (name, frozenset((label, text if ALIKE.fullmatch(label) else "") for label, text in labels))
         for name, labels in found.samples

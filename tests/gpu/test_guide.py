@@ -38,7 +38,7 @@ def plain(default: object) -> str:
     """A default as people write it."""
     if isinstance(default, float):
         return f"{default:g}"
-    return "none" if default is None else str(default).lower()
+    return "none" if default in (None, ()) else str(default).lower()
 
 
 def test_every_metric_that_is_named_exists() -> None:

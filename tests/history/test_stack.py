@@ -84,7 +84,7 @@ def test_alerts_and_their_steps_are_told_also_by_an_exporter_that_was_not_there(
         kl = by_name["KLExplosion"]
         assert kl.firing
         assert kl.summary
-        assert 37 <= kl.first_step < kl.last_step == found.summary.step
+        assert 36 <= kl.first_step < kl.last_step == found.summary.step
         health = next(each for each in found.summary.healths if each.signal == "kl")
         assert health.state == "critical"
         assert health.diagnosis.startswith("KLExplosion: ")

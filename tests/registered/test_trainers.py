@@ -55,6 +55,7 @@ class Page:
     def __init__(self, address: str) -> None:
         self.name = f"http://{address}/metrics"
         self.telling: frozenset[str] = frozenset()
+        self.lacking: tuple[str, ...] = ()
         self.away = False
         self.events: list[Event] = []
         self.polls = 0
