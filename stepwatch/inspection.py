@@ -55,7 +55,7 @@ class Row:
 
 
 MOST_SOURCES = 6
-"""Keys of one signal that are told: a validation score may be the mean over many data sets."""
+"""Keys listed for one signal: a validation score may be the mean over many data sets."""
 
 
 def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) -> int:

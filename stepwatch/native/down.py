@@ -22,7 +22,7 @@ def down(place: State, say: Say) -> int:
         if not ran:
             say("Stepwatch is not running.")
             return 0
-        place.create()  # somebody removed it under the running stack; the lock needs it
+        place.create()  # removed under the running stack; the lock needs it
     with place.lock():
         ran = bool(processes.marked(place.mark))
         left = _stop(place)
