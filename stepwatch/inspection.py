@@ -179,9 +179,10 @@ def _parts(run: Run, signal: str) -> tuple[str, ...]:
 
 def _advice(candidates: Sequence[Candidate]) -> Iterator[str]:
     if candidates:
-        yield "    may carry a signal that the run lacks; add the lines that are right to config.yaml:"
-        yield "      signals:"
-        yield from (f"        {candidate.setting}" for candidate in candidates)
+        yield "    may carry a signal that the run lacks. Put the lines that are right into config.yaml,"
+        yield "    in place of `signals: {}` or below your own `signals:`, and run `make up`:"
+        yield "signals:"
+        yield from (f"  {candidate.setting}" for candidate in candidates)
 
 
 def _table(contents: Iterable[Contents]) -> Iterator[str]:

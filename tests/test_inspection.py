@@ -113,18 +113,15 @@ def test_keys_that_look_like_a_signal_are_told_with_lines_to_paste(
     append(log, *(json.dumps({"step": n, "env/judge_reward": n / 8, "my kl": 0.1}) + "\n" for n in range(8)))
 
     lines = told(log)
-    place = lines.index("      signals:")
+    place = lines.index("signals:")
 
-    assert lines[place:] == [
-        "      signals:",
-        '        reward: ["env/judge_reward"]',
-        '        kl: ["my kl"]',
-    ]
+    assert "    in place of `signals: {}` or below your own `signals:`, and run `make up`:" in lines
+    assert lines[place:] == ["signals:", '  reward: ["env/judge_reward"]', '  kl: ["my kl"]']
     config.write_text("\n".join(lines[place:]))
     again = told(log)
     assert "      reward: env/judge_reward" in again
     assert "      kl: my kl" in again
-    assert "      signals:" not in again
+    assert "signals:" not in again
 
 
 def test_checkpoints_are_one_run_that_is_read_from_the_newest(tmp_path: Path, told: Telling) -> None:

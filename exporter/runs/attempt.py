@@ -16,6 +16,10 @@ from exporter.runs.record import Record
 
 STEP_KEYS = frozenset({"training/global_step", "training/epoch", "global_step", "epoch", "step", "timestamp"})
 
+MOST_REPEATS = 64
+"""Trainers that measure every 10th or 50th step may write each measurement in every step until the next.
+Numbers that stay the same for longer are what the trainer measures: the run is stuck, and must be judged."""
+
 
 class Kind(Enum):
     """What a record is to the run."""
@@ -28,13 +32,14 @@ class Kind(Enum):
 
 @dataclass(slots=True)
 class Stream:
-    """The last record of one part of the trainer, and how many steps it logged."""
+    """The last record of one part of the trainer, how many steps that logged, how often it was repeated."""
 
     name: str
     step: int
     values: Mapping[str, Any] = field(default_factory=dict)
     counted: set[str] = field(default_factory=set)
     steps: int = 1
+    repeats: int = 0
 
 
 @dataclass(slots=True)
@@ -65,7 +70,8 @@ class Progress:
         if record.step < stream.step or (self.emptied and record.step == stream.step):
             first = self.first if self.first is not None else record.step
             return Kind.FROM_SCRATCH if record.step <= first else Kind.RESUME
-        return Kind.REPEAT if _unchanged(record.values, stream.values) else Kind.NEW
+        stream.repeats = stream.repeats + 1 if _unchanged(record.values, stream.values) else 0
+        return Kind.REPEAT if 0 < stream.repeats <= MOST_REPEATS else Kind.NEW
 
     def resume(self) -> None:
         """The step counter went back: what was logged before is not counted again."""
@@ -81,8 +87,9 @@ class Progress:
         self.step = max(self.step, record.step)
         stream = self.streams.get(record.stream)
         if stream is None or record.step != stream.step:
-            steps = 1 if stream is None else stream.steps + 1
-            stream = self.streams[record.stream] = Stream(record.stream, record.step, steps=steps)
+            steps, repeats = (stream.steps + 1, stream.repeats) if stream else (1, 0)
+            stream = Stream(record.stream, record.step, steps=steps, repeats=repeats)
+            self.streams[record.stream] = stream
         stream.values = record.values
         return stream
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.attempt import Kind, Progress
+from exporter.runs.attempt import MOST_REPEATS, Kind, Progress
 from exporter.runs.record import Record
 
 TWO = {"critic/score/mean": 0.5, "actor/lr": 1e-6}
@@ -119,6 +119,20 @@ def test_a_record_with_one_new_number_or_only_one_number_is_a_measurement(
     first: dict[str, object], second: dict[str, object]
 ) -> None:
     assert kinds(Record(1, first), Record(2, second))[-1] is Kind.NEW
+
+
+def test_numbers_that_repeat_for_longer_than_any_logging_interval_are_measured() -> None:
+    found = kinds(*(Record(step, TWO) for step in range(1, 200)), Record(200, {**TWO, "actor/lr": 3e-6}))
+
+    assert found[0] is Kind.NEW
+    assert set(found[1 : 1 + MOST_REPEATS]) == {Kind.REPEAT}
+    assert set(found[1 + MOST_REPEATS :]) == {Kind.NEW}
+
+
+def test_a_new_number_begins_the_count_of_repeats_anew() -> None:
+    logged = [Record(step, {**TWO, "reward": step // 60}) for step in range(300)]
+
+    assert [kind is Kind.NEW for kind in kinds(*logged)] == [step % 60 == 0 for step in range(300)]
 
 
 def test_the_first_record_after_a_restart_repeats_nothing() -> None:

@@ -48,6 +48,11 @@ def test_a_reward_that_is_the_same_from_the_first_step_on_is_told_of() -> None:
     assert "NoLearningSignal" in fired(TRL)
 
 
+def test_a_run_of_which_nothing_changes_any_more_is_judged(tmp_path: Path) -> None:
+    stuck = [{"reward": 0.0, "kl": 0.01, "entropy": 1.2}] * 120
+    assert {"NoLearningSignal", "RewardCollapse"} <= fired(written(tmp_path, stuck)).keys()
+
+
 RISEN = [0.3 + 0.7 * min(1, step / 40) for step in range(150)]
 
 
