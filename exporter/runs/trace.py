@@ -15,6 +15,7 @@ SIGNALS = frozenset(
 
 TIME = "step_seconds"
 """No two runs take the same time for their steps, however alike their numbers are."""
+_NOTED = (*SIGNALS, TIME)
 
 DIGITS = 4
 DECIMALS = 3
@@ -33,32 +34,36 @@ AGREEING_STEPS = 4
 class Trace:
     """The last steps of a run with the values that tell it from others.
 
-    ``_digits`` and ``_decimals`` are the most that any value has had: so the log rounds.
+    ``_digits`` and ``_decimals`` are the most that any value has had: so the log rounds. They are learned
+    when traces are compared, from the steps from ``_learned`` on: hardly any trace ever is.
     """
 
-    __slots__ = ("_decimals", "_digits", "_steps")
+    __slots__ = ("_decimals", "_digits", "_learned", "_steps")
 
     def __init__(self) -> None:
         self._steps: dict[int, dict[str, float]] = {}
         self._digits, self._decimals = DIGITS, DECIMALS
+        self._learned = -1
 
     def note(self, step: int, found: Mapping[str, float]) -> None:
         """Take what a record measured."""
-        telling = {signal: found[signal] for signal in (*SIGNALS, TIME) if signal in found}
+        telling = {signal: found[signal] for signal in _NOTED if signal in found}
         if not telling:
             return
         self._steps.setdefault(step, {}).update(telling)
         if len(self._steps) > STEPS:
             del self._steps[next(iter(self._steps))]
-        self._learn_rounding(telling.values())
 
-    def _learn_rounding(self, values: Iterable[float]) -> None:
-        if min(self._digits, self._decimals) >= UNROUNDED:
-            return
-        for value in filter(isfinite, values):
-            number = Decimal(repr(value)).normalize().as_tuple()
-            self._digits = max(self._digits, len(number.digits))
-            self._decimals = max(self._decimals, -int(number.exponent))
+    def _learn_rounding(self) -> None:
+        new = [found for step, found in self._steps.items() if step >= self._learned]
+        self._learned = max(self._steps, default=-1)
+        for found in new:
+            if min(self._digits, self._decimals) >= UNROUNDED:
+                return
+            for value in filter(isfinite, found.values()):
+                number = Decimal(repr(value)).normalize().as_tuple()
+                self._digits = max(self._digits, len(number.digits))
+                self._decimals = max(self._decimals, -int(number.exponent))
 
     def _rounding(self, value: float) -> float:
         """How far from the true value it may be."""
@@ -102,6 +107,8 @@ class Trace:
 
     def _common(self, other: Trace, signals: frozenset[str]) -> Iterator[tuple[int, float, float]]:
         """Step, my value and theirs, wherever both have one."""
+        self._learn_rounding()
+        other._learn_rounding()
         for step in self._steps.keys() & other._steps.keys():
             mine, theirs = self._steps[step], other._steps[step]
             for signal in mine.keys() & theirs.keys() & signals:

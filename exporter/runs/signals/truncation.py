@@ -9,7 +9,7 @@ from exporter.runs.signals.key import normal
 from exporter.runs.signals.keys.verl import V1_KEYS
 
 _RATIO = "response_length/clip_ratio"
-_SPELLINGS = frozenset({_RATIO, normal(_RATIO), f"rl_insight_monitor_{normal(_RATIO)}"})
+_SPELLINGS = (_RATIO, normal(_RATIO), f"rl_insight_monitor_{normal(_RATIO)}")
 _V1_SPELLINGS = (*V1_KEYS, *map(normal, V1_KEYS))
 
 TIMES = 3
@@ -40,7 +40,7 @@ class Truncation:
         ``limit`` is the configured one in tokens, where it is known.
         """
         share = found.get("truncated_ratio")
-        if share is None or _SPELLINGS.isdisjoint(values):
+        if share is None or not any(name in values for name in _SPELLINGS):
             return
         longest = found.get("response_length_max")
         self._learn(share, longest, values)
