@@ -145,7 +145,7 @@ def _is_copy(a: Told, b: Told) -> bool | None:
     One process writes both, or none is seen and even the times of the steps agree, or one is the other
     compressed.
     """
-    if a.place.name in (f"{b.place.name}.gz", b.place.name.removesuffix(".gz")):
+    if f"{a.place}.gz" == str(b.place) or f"{b.place}.gz" == str(a.place):
         return True
     if a.process and b.process:
         return a.process == b.process

@@ -252,6 +252,21 @@ def test_two_runs_with_one_seed_are_two_runs(folder: Path, watched: Watching, wr
     assert watched().look().runs() == {"a", "b"}
 
 
+def test_two_runs_with_one_seed_are_two_runs_also_under_one_file_name(
+    folder: Path, watched: Watching
+) -> None:
+    page = watched()
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+    page.look()
+    for step, values in told(range(1, 40)):
+        for name in ("a", "b"):
+            append(folder / name / "train.jsonl", verl_json(step, values))
+        page.look(1.0)
+
+    assert len(page.discover().runs()) == 2
+
+
 def test_two_runs_with_one_seed_that_both_have_a_console_and_lines_are_two_runs(
     folder: Path, watched: Watching
 ) -> None:
