@@ -1,0 +1,271 @@
+"""PromQL as objects: the table of alerts writes a formula once, and every reader renders it for itself.
+
+Operands about runs, GPUs or servers are aggregated to the labels of their subject, so that plain vector
+matching joins them and a second exporter that sees the same run breaks no join.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Union
+
+Operand = Union["Expression", float]
+
+_RANKS = {"or": 1, "and": 2, "unless": 2, "==": 3, "!=": 3, "<=": 3, "<": 3, ">=": 3, ">": 3}
+_RANKS |= {"+": 4, "-": 4, "*": 5, "/": 5}
+_ATOM = 9
+_NUMBER = re.compile(r"[0-9.e+-]+")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Whose series an expression is rendered for, and what its limits are.
+
+    Attributes:
+        matcher: Selects the series of the subject, ``run="a"``; empty for all.
+        limit: The PromQL of a limit of config.yaml by its key within its block.
+    """
+
+    matcher: str = ""
+    limit: Callable[[str], str] = lambda key: f"<{key}>"
+
+
+class Expression:
+    """A PromQL expression that yields a vector or a number."""
+
+    rank = _ATOM
+
+    def promql(self, scope: Scope) -> str:
+        """Render it for a scope."""
+        raise NotImplementedError
+
+    def parts(self) -> Iterator[Expression]:
+        """Yield the expression itself and everything below it."""
+        yield self
+
+    def __add__(self, other: Operand) -> Expression:
+        return Binary("+", self, of(other))
+
+    def __sub__(self, other: Operand) -> Expression:
+        return Binary("-", self, of(other))
+
+    def __mul__(self, other: Operand) -> Expression:
+        return Binary("*", self, of(other))
+
+    def __rmul__(self, other: float) -> Expression:
+        return Binary("*", of(other), self)
+
+    def __truediv__(self, other: Operand) -> Expression:
+        return Binary("/", self, of(other))
+
+    def __gt__(self, other: Operand) -> Expression:
+        return Binary(">", self, of(other))
+
+    def __ge__(self, other: Operand) -> Expression:
+        return Binary(">=", self, of(other))
+
+    def __lt__(self, other: Operand) -> Expression:
+        return Binary("<", self, of(other))
+
+    def __le__(self, other: Operand) -> Expression:
+        return Binary("<=", self, of(other))
+
+    def equals(self, other: Operand) -> Expression:
+        """Keep the series that have this value."""
+        return Binary("==", self, of(other))
+
+    def __and__(self, other: Expression) -> Expression:
+        return Binary("and", self, other)
+
+    def __or__(self, other: Expression) -> Expression:
+        return Binary("or", self, other)
+
+    def unless(self, other: Expression) -> Expression:
+        """Keep the series that the other has not."""
+        return Binary("unless", self, other)
+
+
+@dataclass(frozen=True, eq=False)
+class Number(Expression):
+    """A constant."""
+
+    value: float
+
+    def promql(self, scope: Scope) -> str:  # noqa: D102
+        return number(self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class Limit(Expression):
+    """A limit of config.yaml, by its key within the block of its alert: ``warning.stddevs``."""
+
+    key: str
+
+    def promql(self, scope: Scope) -> str:  # noqa: D102
+        return scope.limit(self.key)
+
+
+@dataclass(frozen=True, eq=False)
+class Series(Expression):
+    """The series of a metric, one for each subject.
+
+    Attributes:
+        metric: Its name.
+        labels: What selects among its series.
+        over: A function of a range, ``last_over_time``, and the range, ``10m``; none for the value now.
+        by: The labels that are kept: those of the subject.
+    """
+
+    metric: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    over: tuple[str, str] | None = None
+    by: str = "run"
+
+    def promql(self, scope: Scope) -> str:  # noqa: D102
+        inside = [f'{name}="{value}"' for name, value in self.labels.items()]
+        matchers = ",".join(filter(None, [*inside, scope.matcher]))
+        selector = f"{self.metric}{{{matchers}}}" if matchers else self.metric
+        if self.over:
+            function, span = self.over
+            selector = f"{function}({selector}[{span}])"
+        return f"max by ({self.by}) ({selector})"
+
+
+@dataclass(frozen=True, eq=False)
+class Raw(Expression):
+    """PromQL that stands by itself, which no scope changes."""
+
+    text: str
+
+    def promql(self, scope: Scope) -> str:  # noqa: D102
+        return self.text
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Expression):
+    """A function of a vector: ``abs``, ``clamp_min``."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+    def promql(self, scope: Scope) -> str:  # noqa: D102
+        return f"{self.function}({', '.join(each.promql(scope) for each in self.arguments)})"
+
+    def parts(self) -> Iterator[Expression]:  # noqa: D102
+        yield self
+        for each in self.arguments:
+            yield from each.parts()
+
+
+@dataclass(frozen=True, eq=False)
+class Binary(Expression):
+    """Two expressions with an operator between them."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """How strongly the operator binds."""
+        return _RANKS[self.operator]
+
+    def promql(self, scope: Scope) -> str:  # noqa: D102
+        left, right = self._side(self.left, scope), self._side(self.right, scope, right=True)
+        if self.rank < _RANKS["=="]:
+            return f"{left}\n{self.operator} {right}"
+        return f"{left} {self.operator} {right}"
+
+    def _side(self, side: Expression, scope: Scope, *, right: bool = False) -> str:
+        text = side.promql(scope)
+        if side.rank > self.rank or (side.rank == self.rank and not right):
+            return text
+        return bracketed(text)
+
+    def parts(self) -> Iterator[Expression]:  # noqa: D102
+        yield self
+        yield from self.left.parts()
+        yield from self.right.parts()
+
+
+@dataclass(frozen=True, eq=False)
+class Extreme(Expression):
+    """The largest or the smallest of several; nothing where one is missing or NaN, unlike ``max`` and ``min``."""
+
+    operands: tuple[Expression, ...]
+    largest: bool
+
+    def promql(self, scope: Scope) -> str:  # noqa: D102
+        texts = [each.promql(scope) for each in self.operands]
+        numbers = [text for text in texts if _NUMBER.fullmatch(text)]
+        vectors = [each for each, text in zip(self.operands, texts, strict=True) if text not in numbers]
+        found = vectors[0].promql(scope) if len(vectors) == 1 else self._among(vectors, scope)
+        for bound in numbers:
+            found = f"clamp_{'min' if self.largest else 'max'}({found}, {bound})"
+        return found
+
+    def _among(self, vectors: Sequence[Expression], scope: Scope) -> str:
+        """Each operand is compared with all that follow it, and with all before it that may equal it."""
+        beyond = ">" if self.largest else "<"
+        alternatives: list[Expression] = []
+        for index, each in enumerate(vectors):
+            held: Expression = each
+            for other, rival in enumerate(vectors):
+                if other != index:
+                    held = Binary(f"{beyond}=" if other > index else beyond, held, rival)
+            alternatives.append(held)
+        found = alternatives[0]
+        for each in alternatives[1:]:
+            found = found | each
+        return bracketed(found.promql(scope))
+
+    def parts(self) -> Iterator[Expression]:  # noqa: D102
+        yield self
+        for each in self.operands:
+            yield from each.parts()
+
+
+def of(operand: Operand) -> Expression:
+    """Return an expression for a number, or the expression itself."""
+    return operand if isinstance(operand, Expression) else Number(operand)
+
+
+def number(value: float) -> str:
+    """Return a number as short as it can be written: 1, 0.5, 2.5."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def bracketed(text: str) -> str:
+    """Return PromQL in brackets; what takes several lines is indented between them."""
+    if "\n" not in text:
+        return f"({text})"
+    inside = "\n".join(f"  {line}" for line in text.splitlines())
+    return f"(\n{inside}\n)"
+
+
+def size(expression: Expression) -> Expression:
+    """Return its absolute value."""
+    return Call("abs", (expression,))
+
+
+def larger(*operands: Operand) -> Expression:
+    """Return the largest of them."""
+    return Extreme(tuple(map(of, operands)), largest=True)
+
+
+def smaller(*operands: Operand) -> Expression:
+    """Return the smallest of them."""
+    return Extreme(tuple(map(of, operands)), largest=False)
+
+
+def any_of(conditions: Iterable[Expression]) -> Expression:
+    """Join conditions by ``or``."""
+    return reduce(Expression.__or__, conditions)
+
+
+def all_of(conditions: Iterable[Expression]) -> Expression:
+    """Join conditions by ``and``."""
+    return reduce(Expression.__and__, conditions)

@@ -1,0 +1,101 @@
+"""The limits that config.yaml sets for an alert, for all runs and for those of overrides.
+
+Limits of overrides are no part of the rules, which would grow with each: the run exporter serves them
+beside the run's statistics (``rl_limit_override``), and a rule takes the limit of the run if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from stepwatch.alerts.expression import bracketed, number
+from stepwatch.config.block import Block
+from stepwatch.config.models import Config
+from stepwatch.config.quantities import Duration
+
+SEVERITIES = ("info", "warning", "critical")
+"""In the order of the numbers that stand for them in ``rl_limit_override``."""
+
+ON = 1.0
+OFF = 0.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one block of config.yaml by key: ``warning.stddevs``.
+
+    A level is a key as well, 0 where it is null; so is ``enabled``.
+    """
+
+    config: Config
+    block: str
+
+    @cached_property
+    def base(self) -> Mapping[str, float]:
+        """What holds for the runs without an override; what is null is left out."""
+        return flat(self.config.alerts.block(self.block))
+
+    @cached_property
+    def overridden(self) -> frozenset[str]:
+        """The keys that an override changes."""
+        changes = (overriding(self.config, index).get(self.block, {}) for index in range(len(self.config.overrides)))
+        return frozenset().union(*changes)
+
+    def known(self, key: str) -> bool:
+        """Whether a limit is set for any run."""
+        return key in self.base or key in self.overridden
+
+    def promql(self, key: str, matcher: str = "") -> str:
+        """Return the limit: a number, or what each run has in its place."""
+        base = self.base.get(key)
+        if key not in self.overridden:
+            if base is None:
+                raise KeyError(f"alerts.{self.block}.{key} is not set")
+            return number(base)
+        selected = ",".join(filter(None, [f'limit="{self.block}.{key}"', matcher]))
+        own = f"max by (run) (rl_limit_override{{{selected}}})"
+        if base is None:
+            return own
+        everyone = f"rl_run_state{{{matcher}}}" if matcher else "rl_run_state"
+        return bracketed(f"{own} or {number(base)} + 0 * max by (run) ({everyone})")
+
+
+def overriding(config: Config, index: int) -> dict[str, dict[str, float]]:
+    """Return what an override changes: by block and key, NaN for a limit that it takes away."""
+    override = config.overrides[index]
+    found = {}
+    for name in override.alerts:
+        base = flat(config.alerts.block(name))
+        own = flat(override.over(name, config.alerts.block(name)))
+        found[name] = {
+            key: own.get(key, float("nan"))
+            for key in sorted({*base, *own})
+            if own.get(key) != base.get(key)
+        }
+    return found
+
+
+def flat(block: Block) -> dict[str, float]:
+    """Return the numbers of a block by key; what is null is left out."""
+    return dict(_flat("", block.plain()))
+
+
+def _flat(above: str, values: Mapping[str, Any]) -> Any:
+    for name, value in values.items():
+        key = f"{above}{name}"
+        match value:
+            case None:
+                if name in SEVERITIES:
+                    yield key, OFF
+            case Mapping():
+                yield key, ON
+                yield from _flat(f"{key}.", value)
+            case Duration():
+                yield key, value.seconds
+            case str() if value in SEVERITIES:
+                yield key, float(SEVERITIES.index(value))
+            case bool() | int() | float():
+                yield key, float(value)
