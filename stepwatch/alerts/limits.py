@@ -41,7 +41,9 @@ class Limits:
     @cached_property
     def overridden(self) -> frozenset[str]:
         """The keys that an override changes."""
-        changes = (overriding(self.config, index).get(self.block, {}) for index in range(len(self.config.overrides)))
+        changes = (
+            overriding(self.config, index).get(self.block, {}) for index in range(len(self.config.overrides))
+        )
         return frozenset().union(*changes)
 
     def known(self, key: str) -> bool:
@@ -71,9 +73,7 @@ def overriding(config: Config, index: int) -> dict[str, dict[str, float]]:
         base = flat(config.alerts.block(name))
         own = flat(override.over(name, config.alerts.block(name)))
         found[name] = {
-            key: own.get(key, float("nan"))
-            for key in sorted({*base, *own})
-            if own.get(key) != base.get(key)
+            key: own.get(key, float("nan")) for key in sorted({*base, *own}) if own.get(key) != base.get(key)
         }
     return found
 

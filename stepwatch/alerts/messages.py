@@ -25,12 +25,12 @@ def annotations(alert: Alert, severity: str, config: Config, deployment: Deploym
 
 def description(alert: Alert, severity: str) -> str:
     """Return the value, its limit, the step, and what else fires for the run."""
-    limit = f"rl_limit_passed{{alertname='{alert.name}',severity='{severity}',run="
+    number = f'{{{{printf "{alert.style}"'
     return (
         '{{$r := printf "%q" $labels.run}}'
-        f'{{{{with query (print "{limit}" $r "}}")}}}}{{{{with first .}}}}'
-        f'{{{{.Labels.measured}}}} {{{{printf "{alert.style}" $value}}}}{alert.unit},'
-        f' limit {{{{printf "{alert.style}" .Value}}}}{alert.unit} {{{{.Labels.basis}}}}{{{{end}}}}{{{{end}}}}'
-        '{{with query (print "rl_step{run=" $r "}")}}; step {{. | first | value}}{{end}}.'
+        f"""{{{{range query (print "rl_limit_passed{{rule='{alert.name}-{severity}',run=" $r "}}")}}}}"""
+        f"{{{{.Labels.measured}}}} {number} $value}}}}{alert.unit},"
+        f" limit {number} .Value}}}}{alert.unit} {{{{.Labels.basis}}}}{{{{end}}}}"
+        '{{range query (print "max(rl_step{run=" $r "})")}}; step {{.Value}}{{end}}.'
         """ Firing:{{range query (print "ALERTS{alertstate='firing',run=" $r "}")}} {{.Labels.alertname}}{{end}}"""
     )

@@ -40,8 +40,9 @@ class RewardWarning(Section):
         0.1, "And at least this share of the best, so that a saturated reward with little noise is quiet."
     )
     quick_stddevs: scalars.Limit = default(
-        3.5, "Or for 3 steps of a curve that is smoothed less: 6 times what chance does to it, and"
-        " `quick_drop_ratio`."
+        3.5,
+        "Or for 3 steps of a curve that is smoothed less: 6 times what chance does to it, and"
+        " `quick_drop_ratio`.",
     )
     quick_drop_ratio: scalars.Ratio = default(
         0.25,
@@ -96,7 +97,9 @@ def _fall(fall: Expression, *limits: Expression, measured: str, given: Expressio
 def _below_mean(level: str) -> Way:
     mean = over("mean", REWARD, 32)
     limit = mean - Limit(f"{level}.below_mean_ratio") * size(mean)
-    return Way("reward, highest of 5 steps,", over("max", REWARD, 5), "<", limit, "from its mean", None, REWARD)
+    return Way(
+        "reward, highest of 5 steps,", over("max", REWARD, 5), "<", limit, "from its mean", None, REWARD
+    )
 
 
 def _dead(steps: int) -> tuple[Way, ...]:
@@ -182,9 +185,7 @@ class RewardStagnationWarning(Section):
     steps: scalars.Count = default(
         300, "Training steps since the last new best. At 210, healthy runs that gain slowly warn more often."
     )
-    run_ratio: scalars.Ratio = default(
-        0.5, "And this share of the run so far: patience grows with the run."
-    )
+    run_ratio: scalars.Ratio = default(0.5, "And this share of the run so far: patience grows with the run.")
     records: scalars.Count = default(64, "And this many logged records, for runs that log every 10th step.")
     solved_ratio: scalars.Ratio = default(
         0.9,
@@ -401,7 +402,13 @@ REWARD_HACK_SUSPECT = Alert(
     summary="Reward rises while the true score does not",
     action="read samples with the highest rewards",
     ways=(
-        Way("gain of the true reward", _true_gain, "<", Limit("warning.followed_ratio") * _gain, "from the reward's"),
+        Way(
+            "gain of the true reward",
+            _true_gain,
+            "<",
+            Limit("warning.followed_ratio") * _gain,
+            "from the reward's",
+        ),
         replace(_hollow, sparing=_true_gain),
     ),
     given=(_gain > larger(Limit("warning.stddevs") * stddev(), Limit("warning.gain"))),

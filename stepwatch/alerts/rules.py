@@ -118,7 +118,7 @@ def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[d
     yield {
         "record": PASSED,
         "expr": found.passed(),
-        "labels": {"alertname": alert.name, "severity": found.severity},
+        "labels": {"rule": f"{alert.name}-{found.severity}"},
     }
     yield {
         "alert": alert.name,
