@@ -94,7 +94,7 @@ class Number(Expression):
 
     value: float
 
-    def promql(self, scope: Scope) -> str:  # noqa: D102
+    def promql(self, scope: Scope) -> str:
         return number(self.value)
 
 
@@ -104,7 +104,7 @@ class Limit(Expression):
 
     key: str
 
-    def promql(self, scope: Scope) -> str:  # noqa: D102
+    def promql(self, scope: Scope) -> str:
         return scope.limit(self.key)
 
 
@@ -124,7 +124,7 @@ class Series(Expression):
     over: tuple[str, str] | None = None
     by: str = "run"
 
-    def promql(self, scope: Scope) -> str:  # noqa: D102
+    def promql(self, scope: Scope) -> str:
         inside = [f'{name}="{value}"' for name, value in self.labels.items()]
         matchers = ",".join(filter(None, [*inside, scope.matcher]))
         selector = f"{self.metric}{{{matchers}}}" if matchers else self.metric
@@ -140,7 +140,7 @@ class Raw(Expression):
 
     text: str
 
-    def promql(self, scope: Scope) -> str:  # noqa: D102
+    def promql(self, scope: Scope) -> str:
         return self.text
 
 
@@ -151,10 +151,10 @@ class Call(Expression):
     function: str
     arguments: tuple[Expression, ...]
 
-    def promql(self, scope: Scope) -> str:  # noqa: D102
+    def promql(self, scope: Scope) -> str:
         return f"{self.function}({', '.join(each.promql(scope) for each in self.arguments)})"
 
-    def parts(self) -> Iterator[Expression]:  # noqa: D102
+    def parts(self) -> Iterator[Expression]:
         yield self
         for each in self.arguments:
             yield from each.parts()
@@ -173,7 +173,7 @@ class Binary(Expression):
         """How strongly the operator binds."""
         return _RANKS[self.operator]
 
-    def promql(self, scope: Scope) -> str:  # noqa: D102
+    def promql(self, scope: Scope) -> str:
         left, right = self._side(self.left, scope), self._side(self.right, scope, right=True)
         if self.rank < _RANKS["=="]:
             return f"{left}\n{self.operator} {right}"
@@ -185,7 +185,7 @@ class Binary(Expression):
             return text
         return bracketed(text)
 
-    def parts(self) -> Iterator[Expression]:  # noqa: D102
+    def parts(self) -> Iterator[Expression]:
         yield self
         yield from self.left.parts()
         yield from self.right.parts()
@@ -198,7 +198,7 @@ class Extreme(Expression):
     operands: tuple[Expression, ...]
     largest: bool
 
-    def promql(self, scope: Scope) -> str:  # noqa: D102
+    def promql(self, scope: Scope) -> str:
         texts = [each.promql(scope) for each in self.operands]
         numbers = [text for text in texts if _NUMBER.fullmatch(text)]
         vectors = [each for each, text in zip(self.operands, texts, strict=True) if text not in numbers]
@@ -222,7 +222,7 @@ class Extreme(Expression):
             found = found | each
         return bracketed(found.promql(scope))
 
-    def parts(self) -> Iterator[Expression]:  # noqa: D102
+    def parts(self) -> Iterator[Expression]:
         yield self
         for each in self.operands:
             yield from each.parts()
