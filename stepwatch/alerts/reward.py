@@ -19,10 +19,10 @@ from stepwatch.alerts.statistics import (
     start,
     stddev,
 )
-from stepwatch.alerts.table import Alert, Way, default
+from stepwatch.alerts.table import Alert, Way
 from stepwatch.config import scalars
 from stepwatch.config.block import Block
-from stepwatch.config.section import Section
+from stepwatch.config.section import Section, default
 
 
 class RewardWarning(Section):

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from pydantic import Field
 
 from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, all_of
 from stepwatch.config.block import Block
-
-
-def default(value: Any, why: str) -> Any:
-    """Return the default of a limit with its reason: what it was measured on, or that it is judged."""
-    return Field(value, description=why)
 
 
 @dataclass(frozen=True)

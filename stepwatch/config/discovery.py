@@ -14,7 +14,7 @@ from stepwatch.config.places import FolderOrGlob
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan
 from stepwatch.config.secret import SecretFile
-from stepwatch.config.section import Section
+from stepwatch.config.section import Section, default
 
 
 def _network(value: Any) -> str:
@@ -34,8 +34,31 @@ Network = Annotated[str, PlainValidator(_network)]
 class Discovery(Section):
     """Where word of servers is found, and which of them Prometheus may read."""
 
-    allow: tuple[Network, ...] = USUAL
-    ray: FolderOrGlob | None = Field(default=Path("/tmp/ray"))  # noqa: S108  Ray's own default
-    files: tuple[FolderOrGlob, ...] = ()
-    forget_after: PositiveSpan = Duration.parse("10m")
-    token_file: SecretFile | None = None
+    allow: tuple[Network, ...] = default(
+        USUAL,
+        "Networks in which Prometheus may scrape discovered servers; addresses elsewhere are "
+        "refused and counted. Loopback and private networks; add 100.64.0.0/10 if your pods "
+        "use it. [] discovers nothing.",
+    )
+    ray: FolderOrGlob | None = Field(
+        default=Path("/tmp/ray"),
+        description="Ray's folder (ray start --temp-dir), with its own list of targets and the "
+        "prometheus.yml that verl writes. null: no Ray on this machine.",
+    )
+    files: tuple[FolderOrGlob, ...] = default(
+        (),
+        "More files that verl writes (actor_rollout_ref.rollout.prometheus.file), or globs. "
+        "Only read: never name a file that a Prometheus uses, because verl overwrites it.",
+    )
+    forget_after: PositiveSpan = default(
+        Duration.parse("10m"),
+        "A server that has accepted no connection for this long is removed. Longer than "
+        "alerts.EngineGone.for, or EngineGone could not fire. It returns when it answers "
+        "again, and is removed at once when its run has ended.",
+    )
+    token_file: SecretFile | None = default(
+        None,
+        "A file with a token that clients of rl-insight must send to register servers: "
+        "RL_INSIGHT_SERVER_URL=http://any:TOKEN@host:9410. null: everyone who reaches the "
+        "port may register.",
+    )

@@ -23,7 +23,7 @@ from stepwatch.config.receivers import Notify, Receiver
 from stepwatch.config.runs import Runs, Signals
 from stepwatch.config.scalars import Interval, Port, PositiveSpan, StorageSize, instead, one_of
 from stepwatch.config.scrape import Job
-from stepwatch.config.section import Section
+from stepwatch.config.section import Section, default
 from stepwatch.globs import fits
 
 # What Prometheus takes if nothing is said; it refuses a timeout longer than the interval.
@@ -55,46 +55,114 @@ class Ports(Section):
 class Intervals(Section):
     """How often targets are read and rules judged."""
 
-    runs: Interval = Duration.parse("5s")
-    scrape: Interval = Duration.parse("15s")
-    rules: Interval = Duration.parse("5s")
-    stack_rules: Interval = Duration.parse("15s")
+    runs: Interval = default(
+        Duration.parse("5s"),
+        "How often Prometheus scrapes the run exporter. A longer interval delays every alert "
+        "about a run; 5s gets a bad step into a notification within 15 s.",
+    )
+    scrape: Interval = default(
+        Duration.parse("15s"),
+        "How often Prometheus scrapes everything else. A longer interval delays the alerts "
+        "about GPUs. Affects TargetDown and EngineGone.",
+    )
+    rules: Interval = default(
+        Duration.parse("5s"),
+        "How often the rules about runs are evaluated. A longer interval delays every alert about a run.",
+    )
+    stack_rules: Interval = default(
+        Duration.parse("15s"),
+        "How often the rules about GPUs, rollout engines, Ray and the stack are evaluated; "
+        "those about machines every minute.",
+    )
 
 
 class Retention(Section):
     """How much history Prometheus keeps; whichever limit is reached first."""
 
-    time: PositiveSpan = Duration.parse("90d")
-    size: StorageSize = Size.parse("20GB")
+    time: PositiveSpan = default(
+        Duration.parse("90d"), "How long Prometheus keeps history, unless it reaches the size first."
+    )
+    size: StorageSize = default(
+        Size.parse("20GB"),
+        "KB, MB, GB or TB. Ten concurrent runs write some 6 GB in 90 days at the default intervals.",
+    )
 
 
 class Links(Section):
     """Addresses that messages and pages point to; None means the part's own."""
 
-    exporter: Link | None = None
-    grafana: Link | None = None
-    prometheus: Link | None = None
-    alertmanager: Link | None = None
-    runbook: Page = "docs/runbook.md"
+    exporter: Link | None = default(
+        None, "The run exporter's page, where notifications link if there is no Grafana."
+    )
+    grafana: Link | None = default(None, "Grafana, as people reach it.")
+    prometheus: Link | None = default(None, "Prometheus, as people reach it.")
+    alertmanager: Link | None = default(None, "Alertmanager, as people reach it.")
+    runbook: Page = default(
+        "docs/runbook.md",
+        "The runbook; #alertname in lower case is appended. Set a URL if the docs are published.",
+    )
 
 
 class Config(Section):
     """config.yaml."""
 
-    runs: Runs = Runs()
-    signals: Signals = Field(default_factory=dict)
-    gpus: Gpus = Gpus()
-    discovery: Discovery = Discovery()
-    scrape: tuple[Job, ...] = ()
-    receivers: tuple[Receiver, ...] = ()
-    notify: Notify = Notify()
-    alerts: Alerts = Alerts()
-    overrides: tuple[Override, ...] = ()
-    intervals: Intervals = Intervals()
-    retention: Retention = Retention()
-    listen: ListenAddress = "127.0.0.1"
-    ports: Ports = Ports()
-    links: Links = Links()
+    runs: Runs = default(Runs(), "What your trainers write.")
+    signals: Signals = Field(
+        default_factory=dict,
+        description="Your own names for what rules and panels know; they come before those of the "
+        "trainers (docs/metrics.md lists the signals). Affects every alert about that signal.",
+    )
+    gpus: Gpus = default(Gpus(), "How this machine's GPUs are read.")
+    discovery: Discovery = default(
+        Discovery(),
+        "Servers that come and go on random ports: rollout engines and Ray. The run exporter "
+        "finds them in the files of trainers and Ray, and Prometheus asks it (/sd/rollout). "
+        "Affects EngineGone, and all alerts about rollout engines and Ray.",
+    )
+    scrape: tuple[Job, ...] = default(
+        (),
+        "Prometheus jobs of your own: rollout servers, GPU and host exporters. Containers "
+        "labelled stepwatch.scrape=PORT are discovered (make discover). Affects TargetDown, "
+        "one alert per target that is down; with the role rollout EngineGone instead.",
+    )
+    receivers: tuple[Receiver, ...] = default(
+        (),
+        "Who is notified. With no receiver, alerts show on the pages only. Each receiver has "
+        "one of webhook, mail and slack. Secrets are in files of their own, in secrets/ if "
+        "the stack runs in containers. After make up, make test-alert TO=name sends a test "
+        "notification.",
+    )
+    notify: Notify = default(Notify(), "When notifications are sent.")
+    alerts: Alerts = default(
+        Alerts(),
+        "When an alert fires. Every block takes enabled: false; a level (warning, critical) "
+        "set to null is off by itself.",
+    )
+    overrides: tuple[Override, ...] = default(
+        (),
+        "Other limits for some runs. The first entry whose pattern matches a run's name and "
+        "that names an alert wins; what it leaves out stays as above. runs is a pattern: * "
+        "any text, ? any character, [ab] one of these.",
+    )
+    intervals: Intervals = default(
+        Intervals(), "How often, at most 2m each: Prometheus forgets a series after 5 minutes."
+    )
+    retention: Retention = default(
+        Retention(), "How much history Prometheus keeps, whichever limit is reached first."
+    )
+    listen: ListenAddress = default(
+        "127.0.0.1",
+        "The address that every part listens on. Only Grafana asks for a password, so leave "
+        "it, and use an SSH tunnel or a proxy of your own.",
+    )
+    ports: Ports = default(
+        Ports(), "Ports of the parts, all different. Change one that another program uses."
+    )
+    links: Links = default(
+        Links(),
+        "Where the links in notifications and pages lead. null: http://<listen>:<port>. Set "
+        "what people reach through a proxy or by a host name.",
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:

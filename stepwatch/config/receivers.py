@@ -8,7 +8,7 @@ from stepwatch.config.errors import NOTHING, Fault
 from stepwatch.config.names import ReceiverName
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan, SentSeverity, Span, Switch
-from stepwatch.config.section import Section
+from stepwatch.config.section import Section, default, needed
 from stepwatch.config.ways import WAYS, Mail, Slack, Way, Webhook
 
 # Alertmanager forgets what it has sent after 120 h, and would send everything once more.
@@ -18,9 +18,15 @@ MAX_REPEAT = Duration.parse("5d")
 class Timing(Section):
     """How long messages of one severity wait for company, and when they are repeated."""
 
-    group_wait: Span
-    group_interval: PositiveSpan
-    repeat_interval: PositiveSpan
+    group_wait: Span = needed(
+        "How long the first notification waits for other alerts of the same kind and run."
+    )
+    group_interval: PositiveSpan = needed(
+        "The shortest time between two notifications of one group, when an alert joins it or resolves."
+    )
+    repeat_interval: PositiveSpan = needed(
+        "How often a firing alert is sent again. At most 5d (Alertmanager's memory)."
+    )
 
     @model_validator(mode="after")
     def _repeat_after_group(self) -> Timing:
@@ -38,36 +44,55 @@ class Timing(Section):
 class CriticalTiming(Timing):
     """Defaults of what wakes people."""
 
-    group_wait: Span = Duration.parse("2s")
-    group_interval: PositiveSpan = Duration.parse("15s")
-    repeat_interval: PositiveSpan = Duration.parse("4h")
+    group_wait: Span = default(
+        Duration.parse("2s"), "At most a few seconds: a bad step should be on its way within 15 s."
+    )
+    group_interval: PositiveSpan = default(
+        Duration.parse("15s"),
+        "The shortest time between two notifications of one group, when an alert joins it or resolves.",
+    )
+    repeat_interval: PositiveSpan = default(
+        Duration.parse("4h"), "How often a firing alert is sent again. At most 5d (Alertmanager's memory)."
+    )
 
 
 class WarningTiming(Timing):
     """Defaults of what can wait for the morning."""
 
-    group_wait: Span = Duration.parse("10s")
-    group_interval: PositiveSpan = Duration.parse("1m")
-    repeat_interval: PositiveSpan = Duration.parse("12h")
+    group_wait: Span = default(
+        Duration.parse("10s"),
+        "How long the first notification waits for other alerts of the same kind and run.",
+    )
+    group_interval: PositiveSpan = default(
+        Duration.parse("1m"), "The shortest time between two notifications of one group."
+    )
+    repeat_interval: PositiveSpan = default(Duration.parse("12h"), "How often a firing alert is sent again.")
 
 
 class Notify(Section):
     """Pace of the messages."""
 
-    keep_firing_for: Span = Duration.parse("10m")
-    critical: CriticalTiming = CriticalTiming()
-    warning: WarningTiming = WarningTiming()
+    keep_firing_for: Span = default(
+        Duration.parse("10m"),
+        "How long an alert stays after its condition ended, so that a curve that crosses its "
+        "limit back and forth, or a missed scrape, is one alert and not ten. Affects the "
+        "rules on runs, GPUs, rollout engines, Ray and machines.",
+    )
+    critical: CriticalTiming = default(CriticalTiming(), "What wakes people: sent within seconds.")
+    warning: WarningTiming = default(WarningTiming(), "What can wait for the morning.")
 
 
 class Receiver(Section):
     """Someone or something that is told."""
 
-    name: ReceiverName
-    webhook: Webhook | None = None
-    mail: Mail | None = None
-    slack: Slack | None = None
-    severities: tuple[SentSeverity, ...] = ("critical", "warning")
-    send_resolved: Switch = True
+    name: ReceiverName = needed("Its name, each once; make test-alert TO=name sends a test notification.")
+    webhook: Webhook | None = default(None, "An HTTP endpoint that takes Alertmanager's JSON by POST.")
+    mail: Mail | None = default(None, "Mail, through a mail server.")
+    slack: Slack | None = default(None, "A Slack channel, by an incoming webhook.")
+    severities: tuple[SentSeverity, ...] = default(
+        ("critical", "warning"), "What it receives; info is shown on the pages only."
+    )
+    send_resolved: Switch = default(True, "Also notify when an alert resolves.")
 
     @property
     def way(self) -> Way:

@@ -15,7 +15,7 @@ from stepwatch.config.places import FolderOrGlob, PageUrl, ServerUrl
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan, SeriesCount, instead
 from stepwatch.config.secret import SecretFile
-from stepwatch.config.section import Section
+from stepwatch.config.section import Section, default, needed
 
 
 def _text(value: Any) -> str:
@@ -48,18 +48,22 @@ Signals = dict[SignalName, Annotated[tuple[LoggedName, ...], AfterValidator(_som
 class MetricsPage(Section):
     """A trainer that serves its numbers as a Prometheus page."""
 
-    url: PageUrl
-    run: ReceiverName | None = None
-    step: LoggedName | None = None
+    url: PageUrl = needed("The address of the page; each once.")
+    run: ReceiverName | None = default(
+        None, "The run's name, each once. null: its labels project and experiment_name, or else host:port."
+    )
+    step: LoggedName | None = default(
+        None, "The metric that counts steps. null: known ones, or else every change is a step."
+    )
 
 
 class MlflowServer(Section):
     """A tracking server, and which of its runs are watched."""
 
-    url: ServerUrl
-    experiments: tuple[LoggedName, ...] = ()
-    run_ids: tuple[LoggedName, ...] = ()
-    token_file: SecretFile | None = None
+    url: ServerUrl = needed("The server's address; each once.")
+    experiments: tuple[LoggedName, ...] = default((), "Names of experiments. Set these, run_ids, or both.")
+    run_ids: tuple[LoggedName, ...] = default((), "IDs of single runs.")
+    token_file: SecretFile | None = default(None, "A file with a bearer token, never the token itself.")
 
     @model_validator(mode="after")
     def _names_some(self) -> MlflowServer:
@@ -76,15 +80,36 @@ class MlflowServer(Section):
 class Raw(Section):
     """Numbers that no signal uses: which are shown, and how many of one run."""
 
-    allow: tuple[LoggedName, ...] = ("*",)
-    limit: SeriesCount = 40
+    allow: tuple[LoggedName, ...] = default(
+        ("*",),
+        "Patterns of the keys that are shown as rl_raw under the trainer's own names: * any "
+        "text, ? any character. [] for none. No rule reads them.",
+    )
+    limit: SeriesCount = default(
+        40, "How many keys of one run. Later ones are dropped and counted (rl_raw_keys_refused_total)."
+    )
 
 
 class Runs(Section):
     """Where training runs write, and how long an ended one is shown."""
 
-    path: FolderOrGlob = Field(default=Path("runs"), validate_default=True)
-    pages: tuple[MetricsPage, ...] = ()
-    mlflow: tuple[MlflowServer, ...] = ()
-    raw: Raw = Raw()
-    forget_after: PositiveSpan = Duration.parse("12h")
+    path: FolderOrGlob = Field(
+        default=Path("runs"),
+        validate_default=True,
+        description="Folder or glob of the files that your trainers log to: verl, TRL, OpenRLHF, NeMo-RL, "
+        "slime, AReaL, TensorBoard event files, JSON lines, CSV; detected by content "
+        "(docs/formats.md). Only read.",
+    )
+    pages: tuple[MetricsPage, ...] = default(
+        (),
+        "Trainers that serve their metrics as a Prometheus page: verl's rl_insight logger, "
+        "prometheus_client.",
+    )
+    mlflow: tuple[MlflowServer, ...] = default((), "MLflow tracking servers whose runs are watched.")
+    raw: Raw = default(Raw(), "Numbers that are not signals.")
+    forget_after: PositiveSpan = default(
+        Duration.parse("12h"),
+        "How long a run that ended or fell silent stays on the pages, and its alerts with it. "
+        "Longer if no one looks at night, shorter if many short runs crowd the pages. Affects "
+        "all alerts about runs.",
+    )

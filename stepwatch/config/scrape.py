@@ -9,21 +9,27 @@ from stepwatch.config.names import JobName, LabelName, LabelValue
 from stepwatch.config.places import MetricsPath, Target, TargetFiles
 from stepwatch.config.scalars import Interval, Role, Scheme
 from stepwatch.config.secret import SecretFile
-from stepwatch.config.section import Section
+from stepwatch.config.section import Section, default, needed
 
 
 class Job(Section):
     """A named set of targets: given one by one, or in files that other programs write."""
 
-    job: JobName
-    role: Role = "other"
-    targets: tuple[Target, ...] = ()
-    files: tuple[TargetFiles, ...] = ()
-    labels: dict[LabelName, LabelValue] = Field(default_factory=dict)
-    metrics_path: MetricsPath = "/metrics"
-    scheme: Scheme = "http"
-    interval: Interval | None = None
-    bearer_token_file: SecretFile | None = None
+    job: JobName = needed("A name that no other job has.")
+    role: Role = default(
+        "other", "What the targets are; becomes a label. Engine, Ray and machine alerts select by it."
+    )
+    targets: tuple[Target, ...] = default((), "host:port, always quoted. Targets or files, not both.")
+    files: tuple[TargetFiles, ...] = default(
+        (), "Files in Prometheus' file_sd format; at most one * in the name."
+    )
+    labels: dict[LabelName, LabelValue] = Field(
+        default_factory=dict, description="More labels for these targets."
+    )
+    metrics_path: MetricsPath = default("/metrics", "The path of their metrics.")
+    scheme: Scheme = default("http", "http or https.")
+    interval: Interval | None = default(None, "null: intervals.scrape.")
+    bearer_token_file: SecretFile | None = default(None, "A file with the token, never the token itself.")
 
     @model_validator(mode="after")
     def _one_source(self) -> Job:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Section(BaseModel):
@@ -27,3 +27,13 @@ class Section(BaseModel):
 
 def _plain(value: Any) -> Any:
     return value.plain() if isinstance(value, Section) else value
+
+
+def default(value: Any, why: str) -> Any:
+    """Return a key's default with what it does and why it is that: the text of the reference."""
+    return Field(value, description=why)
+
+
+def needed(what: str) -> Any:
+    """Return a key without a default, with what it does."""
+    return Field(description=what)

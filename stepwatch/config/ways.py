@@ -15,7 +15,7 @@ from stepwatch.config.names import LabelValue
 from stepwatch.config.places import Channel, MailAddress, MailServer, WebhookUrl
 from stepwatch.config.scalars import Switch
 from stepwatch.config.secret import SecretFile, SecretUrlFile
-from stepwatch.config.section import Section
+from stepwatch.config.section import Section, default, needed
 
 _TLS_FROM_THE_START = 465
 
@@ -26,9 +26,11 @@ class Webhook(Section):
     integration: ClassVar = "webhook"
     spoken: ClassVar = "webhook (HTTP)"
 
-    url: WebhookUrl | None = None
-    url_file: SecretUrlFile | None = None
-    credentials_file: SecretFile | None = None
+    url: WebhookUrl | None = default(None, "Its URL, if it holds no secret.")
+    url_file: SecretUrlFile | None = default(
+        None, "A file with its URL, if that holds a secret (Alertmanager 0.26 or later)."
+    )
+    credentials_file: SecretFile | None = default(None, "A file with a bearer token.")
 
     @property
     def secrets(self) -> tuple[Path, ...]:
@@ -53,12 +55,14 @@ class Mail(Section):
     integration: ClassVar = "email"
     spoken: ClassVar = "mail (SMTP)"
 
-    to: tuple[MailAddress, ...]
-    from_: MailAddress = Field(alias="from")
-    smarthost: MailServer
-    username: LabelValue | None = None
-    password_file: SecretFile | None = None
-    tls: Switch = True
+    to: tuple[MailAddress, ...] = needed("The addresses.")
+    from_: MailAddress = Field(alias="from", description="The sender's address.")
+    smarthost: MailServer = needed("The mail server, host:port.")
+    username: LabelValue | None = default(
+        None, "The login, with password_file. Leave out both if the server needs none."
+    )
+    password_file: SecretFile | None = default(None, "A file with the password.")
+    tls: Switch = default(True, "false: an unencrypted server in a trusted network.")
 
     @property
     def secrets(self) -> tuple[Path, ...]:
@@ -113,8 +117,8 @@ class Slack(Section):
     integration: ClassVar = "slack"
     spoken: ClassVar = "Slack"
 
-    url_file: SecretUrlFile
-    channel: Channel | None = None
+    url_file: SecretUrlFile = needed("A file with the URL of an incoming webhook.")
+    channel: Channel | None = default(None, '"#name". null: the webhook\'s own.')
 
     @property
     def secrets(self) -> tuple[Path, ...]:
