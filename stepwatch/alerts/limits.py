@@ -14,7 +14,7 @@ from typing import Any
 from stepwatch.alerts.expression import bracketed, number
 from stepwatch.config.block import Block
 from stepwatch.config.models import Config
-from stepwatch.config.quantities import Duration
+from stepwatch.config.quantities import Duration, Size
 
 SEVERITIES = ("info", "warning", "critical")
 """In the order of the numbers that stand for them in ``rl_limit_override``."""
@@ -27,16 +27,30 @@ OFF = 0.0
 class Limits:
     """The limits of one block of config.yaml by key: ``warning.stddevs``.
 
-    A level is a key as well, 0 where it is null; so is ``enabled``.
+    A level is a key as well, 0 where it is null; so are ``enabled``, a list of codes (0 where it is empty),
+    and ``retention.time``, which a rule about Prometheus compares with.
     """
 
     config: Config
     block: str
 
+    @property
+    def settings(self) -> Block:
+        """The block as config.yaml has it, for all runs."""
+        return self.config.alerts.block(self.block)
+
     @cached_property
     def base(self) -> Mapping[str, float]:
         """What holds for the runs without an override; what is null is left out."""
-        return flat(self.config.alerts.block(self.block))
+        return {
+            **flat(self.settings),
+            "retention.time": self.config.retention.time.seconds,
+        }
+
+    @cached_property
+    def lists(self) -> Mapping[str, tuple[int, ...]]:
+        """The lists of codes, which no override can name."""
+        return {key: value for key, value in self.settings.plain().items() if isinstance(value, tuple)}
 
     @cached_property
     def overridden(self) -> frozenset[str]:
@@ -51,7 +65,9 @@ class Limits:
         return key in self.base or key in self.overridden
 
     def promql(self, key: str, matcher: str = "") -> str:
-        """Return the limit: a number, or what each run has in its place."""
+        """Return the limit: a number, a pattern of the codes of a list, or what each run has in its place."""
+        if key in self.lists:
+            return "|".join(map(str, self.lists[key]))
         base = self.base.get(key)
         if key not in self.overridden:
             if base is None:
@@ -95,6 +111,10 @@ def _flat(above: str, values: Mapping[str, Any]) -> Any:
                 yield from _flat(f"{key}.", value)
             case Duration():
                 yield key, value.seconds
+            case Size():
+                yield key, float(value.bytes)
+            case tuple():
+                yield key, ON if value else OFF
             case str() if value in SEVERITIES:
                 yield key, float(SEVERITIES.index(value))
             case bool() | int() | float():

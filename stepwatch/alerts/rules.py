@@ -1,7 +1,8 @@
-"""Prometheus rules from the table: for each alert the rule itself, and a record of the limit that it passed."""
+"""Prometheus rules from the table: for each alert the rule itself, and a record of the limit it passed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,7 @@ from stepwatch.alerts.table import Alert, Way
 from stepwatch.config.models import Config
 from stepwatch.deployment import Deployment
 
-PASSED = "rl_limit_passed"
-"""The limit of the first way in which an alert holds, with what was measured and what the limit follows from."""
+_KEY = re.compile(r"<(\w+)>")
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,33 @@ class InForce:
 
     def passed(self) -> str:
         """Return the PromQL of the limit that was passed, labelled by the words of its way."""
+        scope, same = self.scope(), ", ".join(messages.SUBJECTS[self.alert.about].identity)
+        return f"\nor on ({same}) ".join(self._passed(way, scope) for way in self.ways)
+
+    @property
+    def stated(self) -> messages.Stated | None:
+        """What every way says, if all say the same and compare with one number; else it is recorded."""
         scope = self.scope()
-        return "\nor on (run) ".join(self._passed(way, scope) for way in self.ways)
+        said = {(way.measured, way.limit.promql(scope), way.basis) for way in self.ways}
+        if self.alert.about == "run" or len(said) > 1:
+            return None
+        ((measured, limit, basis),) = said
+        return messages.Stated(self._in_words(measured), float(limit), basis) if _is_number(limit) else None
+
+    @property
+    def wait(self) -> str:
+        """How long its condition must hold before it fires; empty for not at all."""
+        return str(getattr(self.limits.settings, "for_", self.alert.wait))
+
+    def _in_words(self, text: str) -> str:
+        """Fill in limits that words name: ``older than <age>``."""
+        return _KEY.sub(lambda match: str(getattr(self.limits.settings, match[1])), text)
 
     def _passed(self, way: Way, scope: Scope) -> str:
         held = self._guarded(self.condition(way)).promql(scope)
         limit = way.limit.promql(scope)
         value = f"{limit} + 0 * {bracketed(held)}" if _is_number(limit) else f"{limit}\nand {bracketed(held)}"
-        for label, text in (("measured", way.measured), ("basis", way.basis)):
+        for label, text in (("measured", self._in_words(way.measured)), ("basis", way.basis)):
             value = f'label_replace(\n{_indented(value)},\n  "{label}", "{text}", "", ""\n)'
         return value
 
@@ -114,20 +133,37 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
 
 
 def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
-    alert = found.alert
-    yield {
-        "record": PASSED,
-        "expr": found.passed(),
-        "labels": {"rule": f"{alert.name}-{found.severity}"},
-    }
+    alert, wait, stated = found.alert, found.wait, found.stated
+    if stated is None:
+        yield {
+            "record": messages.PASSED,
+            "expr": found.passed(),
+            "labels": {"rule": f"{alert.name}-{found.severity}"},
+        }
     yield {
         "alert": alert.name,
         "expr": found.expression.promql(found.scope()),
-        **({"for": alert.wait} if alert.wait else {}),
+        **({"for": wait} if wait else {}),
         **({"keep_firing_for": str(config.notify.keep_firing_for)} if alert.keep else {}),
         "labels": {"severity": found.severity, "topic": alert.topic},
-        "annotations": messages.annotations(alert, found.severity, config, deployment),
+        "annotations": messages.annotate(
+            alert, found.severity, stated, wait, config=config, deployment=deployment
+        ),
     }
+
+
+def code_rules(table: tuple[Alert, ...]) -> list[dict[str, Any]]:
+    """Return the rules that record what the codes of alerts mean, for messages to look up."""
+    every = {alert.name: alert.codes for alert in table if alert.codes}
+    return [
+        {
+            "record": messages.CODE_INFO,
+            "expr": "vector(1)",
+            "labels": {codes.label: str(code), **text._asdict()},
+        }
+        for codes in every.values()
+        for code, text in codes.texts.items()
+    ]
 
 
 def _is_number(text: str) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -64,6 +65,35 @@ class Way:
         return isinstance(self.limit, Extreme) and self.operator[0] == (">" if self.limit.largest else "<")
 
 
+class Explanation(NamedTuple):
+    """What a code means, and what to do first: parts of sentences."""
+
+    meaning: str
+    action: str
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The texts of an alert that depend on a code of the driver, which its way names as ``{}``.
+
+    Each is recorded as a constant series (``alert_code_info``), which a message looks up: a template that
+    holds them all cannot be read, and a rule for each code evaluates one expression dozens of times.
+
+    Attributes:
+        label: The label that holds the code, in that series and in the alert or ``source``; no other
+            alert has it.
+        texts: By code.
+        by_value: Whether the code is the value of the alert.
+        source: PromQL of what has the code in its label, ``{}`` for the matchers of the alert's subject,
+            where the alert has not: a code may change while the alert lasts, and would begin another one.
+    """
+
+    label: str
+    texts: Mapping[Any, Explanation]
+    by_value: bool = False
+    source: str = ""
+
+
 @dataclass(frozen=True)
 class Alert:
     """An alert of one severity.
@@ -80,10 +110,13 @@ class Alert:
         given: What must hold whichever way it fires.
         sparing: Where it stays silent.
         unit: Behind the measured value: ``nats/token``.
-        style: How numbers are written, a verb of ``printf``.
+        style: How numbers are written: a verb of ``printf``, or a function of Prometheus' templates such as
+            ``humanizePercentage``; empty where the words of the ways say all.
         about: What it is about, by its name in ``messages.SUBJECTS``.
-        wait: How long its condition must hold before it fires; empty for not at all.
+        wait: How long its condition must hold before it fires; empty for not at all. The key ``for`` of its
+            block says it instead, where there is one.
         keep: Whether it goes on firing for `notify.keep_firing_for`.
+        codes: Its texts by a code of the driver.
     """
 
     name: str
@@ -101,3 +134,4 @@ class Alert:
     about: str = "run"
     wait: str = ""
     keep: bool = True
+    codes: Codes | None = None
