@@ -55,7 +55,7 @@ ENGINE_GONE = Alert(
     EngineGone,
     topic="rollout",
     summary="Rollout server is unreachable during a run",
-    action="the server's log and process; Stalled fires as well if a run waits for it",
+    action="read the server's log, check its process; Stalled pages if a run waits for it",
     ways=(
         Way(
             "does not answer",
@@ -97,7 +97,7 @@ ENGINE_QUEUE = Alert(
     EngineQueue,
     topic="rollout",
     summary="Rollout server hangs: requests wait, no tokens",
-    action="the server's log, and `py-spy dump` of the engine",
+    action="read the server's log; `py-spy dump` of the engine",
     ways=(
         Way(
             "no token in 10 min, requests waiting:",

@@ -227,13 +227,13 @@ PCIE_DEGRADED = Alert(
     # An idle link rests at a low generation: the best of 10 minutes counts.
     ways=tuple(
         Way(
-            f"PCIe {words} under load, of those that card and slot allow:",
+            f"PCIe {words} in use, of those possible:",
             gpus(f"max_over_time({_link(kind, 'current')}[10m])"),
             "<",
             limit,
         )
         for kind, words, limit in (
-            ("generation", "generations", gpus(_link("generation", "max"))),
+            ("generation", "generation", gpus(_link("generation", "max"))),
             ("width", "lanes", Limit("width_ratio") * gpus(_link("width", "max"))),
         )
     ),
@@ -271,7 +271,7 @@ FABRIC_DOWN = Alert(
         ),
         # Links that were never up have no bridge; split GPUs (MIG) do without theirs.
         Way(
-            "NVLinks that are up, of those within <within>:",
+            "NVLinks up, of those up within <within>:",
             gpus('gpu_nvlink_links{state="active"}'),
             "<",
             gpus('max_over_time(gpu_nvlink_links{state="active"}[<within>s])'),

@@ -91,16 +91,22 @@ The model of a GPU is asked for by its UUID: another card may have had its place
 """
 
 
-class Stated(NamedTuple):
-    """What is measured and its limit, where these are the same whatever makes an alert fire."""
+class Facts(NamedTuple):
+    """What an alert compares.
 
-    measured: str
-    limit: float
+    Attributes:
+        measured: The words of each way to fire, each once.
+        limit: The limit, where any way has this number; None where a record tells which way held.
+        basis: What that limit follows from.
+    """
+
+    measured: tuple[str, ...]
+    limit: float | None
     basis: str
 
 
 def annotate(
-    alert: Alert, severity: str, stated: Stated | None, wait: str, *, config: Config, deployment: Deployment
+    alert: Alert, severity: str, facts: Facts, wait: str, *, config: Config, deployment: Deployment
 ) -> dict[str, str]:
     """Return the annotations of an alert; ``wait`` is how long its condition must hold."""
     subject = SUBJECTS[alert.about]
@@ -108,7 +114,7 @@ def annotate(
         "summary": alert.summary,
         "description": _about_run(alert, severity)
         if alert.about == "run"
-        else f"{subject.who}: {_facts(alert, severity, stated, subject)}{f', for {wait}' * bool(wait)}.",
+        else f"{subject.who}: {_facts(alert, severity, facts, subject)}{f', for {wait}' * bool(wait)}.",
         "action": _action(alert, subject),
         "runbook_url": f"{config.links.runbook}#{alert.name.lower()}",
         "dashboard_url": _dashboard_url(config, deployment, subject),
@@ -130,21 +136,23 @@ def _about_run(alert: Alert, severity: str) -> str:
     )
 
 
-def _facts(alert: Alert, severity: str, stated: Stated | None, subject: Subject) -> str:
+def _facts(alert: Alert, severity: str, facts: Facts, subject: Subject) -> str:
     """What was measured, and its limit."""
     if alert.codes:
         return _coded(alert, alert.codes, subject)
     value = f"{_shown(alert, '$value')}{alert.unit}, limit "
-    if stated:
-        limit = f"{value}{_written(alert.style, stated.limit)}{alert.unit}" if alert.style else ""
-        return " ".join(filter(None, (stated.measured, limit, stated.basis)))
+    if facts.limit is not None:
+        limit = f"{value}{_written(alert.style, facts.limit)}{alert.unit}" if alert.style else ""
+        return " ".join(filter(None, (*facts.measured, limit, facts.basis)))
     basis = "{{with .Labels.basis}} {{.}}{{end}}" if any(way.basis for way in alert.ways) else ""
     # A count is whole, its limit need not be.
     of = "{{.Value}}" if alert.style == "%.0f" else _shown(alert, ".Value")
     limit = f" {value}{of}{alert.unit}{basis}" if alert.style else ""
     labels = subject.unique or subject.identity
     asked = f"{PASSED}{{rule='{alert.name}-{severity}',{_matchers(labels)}}}"
-    return f"{_range(asked, _arguments(labels))}{{{{.Labels.measured}}}}{limit}{{{{end}}}}"
+    without = "{{$value}}" if alert.style else " or ".join(facts.measured)
+    found = f"{_range(asked, _arguments(labels))}{{{{.Labels.measured}}}}{limit}"
+    return f"{found}{{{{else}}}}{without}{{{{end}}}}"
 
 
 def _coded(alert: Alert, codes: Codes, subject: Subject) -> str:
@@ -227,7 +235,8 @@ def _silence_url(config: Config, alert: str, subject: Subject) -> str:
 
     The cluster is named where there is one, be it a label of series or Prometheus' own (`external_labels`).
     """
-    own = "{{with or $labels.cluster $externalLabels.cluster}}{{$c = printf `,cluster=%q` .}}{{end}}"
+    cluster = "{{with or $labels.cluster $externalLabels.cluster}}{{$c = printf `,cluster=%q` .}}{{end}}"
     matchers = ",".join(filter(None, [f'alertname="{alert}"', _matchers(subject.labels)]))
+    printed = f"printf `{{{matchers}%s}}` {_arguments(subject.labels)} $c"
     form = f"{config.link('alertmanager')}/#/silences/new?filter="
-    return f"{{{{$c := ``}}}}{own}{form}{{{{printf `{{{matchers}%s}}` {_arguments(subject.labels)} $c | {_IN_A_URL}}}}}"
+    return f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}"

@@ -76,14 +76,14 @@ class InForce:
         return f"\nor on ({same}) ".join(self._passed(way, scope) for way in self.ways)
 
     @property
-    def stated(self) -> messages.Stated | None:
-        """What every way says, if all say the same and compare with one number; else it is recorded."""
+    def facts(self) -> messages.Facts:
+        """What its message says."""
         scope = self.scope()
-        said = {(way.measured, way.limit.promql(scope), way.basis) for way in self.ways}
-        if self.alert.about == "run" or len(said) > 1:
-            return None
-        ((measured, limit, basis),) = said
-        return messages.Stated(self._in_words(measured), float(limit), basis) if _is_number(limit) else None
+        measured = dict.fromkeys(self._in_words(way.measured) for way in self.ways)
+        bounds = {(way.limit.promql(scope), way.basis) for way in self.ways}
+        limit, basis = bounds.pop()
+        same = self.alert.about != "run" and not bounds and len(measured) == 1 and _is_number(limit)
+        return messages.Facts(tuple(measured), float(limit) if same else None, basis if same else "")
 
     @property
     def wait(self) -> str:
@@ -133,8 +133,8 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
 
 
 def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
-    alert, wait, stated = found.alert, found.wait, found.stated
-    if stated is None:
+    alert, wait, facts = found.alert, found.wait, found.facts
+    if facts.limit is None:
         yield {
             "record": messages.PASSED,
             "expr": found.passed(),
@@ -147,7 +147,7 @@ def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[d
         **({"keep_firing_for": str(config.notify.keep_firing_for)} if alert.keep else {}),
         "labels": {"severity": found.severity, "topic": alert.topic},
         "annotations": messages.annotate(
-            alert, found.severity, stated, wait, config=config, deployment=deployment
+            alert, found.severity, facts, wait, config=config, deployment=deployment
         ),
     }
 

@@ -40,7 +40,7 @@ EXPORTER_DOWN = Alert(
     ExporterDown,
     topic="stack",
     summary="Run exporter is down: no run is monitored",
-    action="`make status`, then the run exporter's log",
+    action="`make status`; read the run exporter's log",
     ways=(
         Way("does not answer", servers('up{job="runs"}'), "==", Number(0)),
         # By the time of the scrape: an exporter that had another port before is remembered for minutes.
@@ -74,7 +74,7 @@ TARGET_DOWN = Alert(
     TargetDown,
     topic="stack",
     summary="Scrape target is down",
-    action="Prometheus' page Targets shows the error",
+    action="read the error on Prometheus' page Targets",
     ways=(Way("does not answer", servers('up{job!="runs",role!~"rollout|ray|trainer"}'), "==", Number(0)),),
     about="server",
     style="",
@@ -101,7 +101,7 @@ SOURCE_DOWN = Alert(
     SourceDown,
     topic="stack",
     summary="Source of runs is down: its runs are not monitored",
-    action="the run exporter's log gives the reason",
+    action="read the run exporter's log: it gives the reason",
     ways=(
         Way("does not answer", _target("mlflow"), "==", Number(0)),
         Way(
@@ -139,7 +139,7 @@ GPU_EXPORTER_STALE = Alert(
     GPUExporterStale,
     topic="stack",
     summary="GPU metrics are stale",
-    action="`nvidia-smi` on the machine, its clock, the GPU exporter's log",
+    action="on the machine: `nvidia-smi`, its clock, the GPU exporter's log",
     ways=(
         Way(
             "the last reading is older than <age>",
@@ -246,7 +246,7 @@ RULE_FAILURES = Alert(
     RuleFailures,
     topic="stack",
     summary="Prometheus fails to evaluate rules",
-    action="Prometheus' page Rules shows the error; else its log and the load of its machine",
+    action="read the error on Prometheus' page Rules, or its log; check the load of its machine",
     ways=tuple(
         Way("evaluations failed or missed in 5 min:", hosts(f"increase({counter}[5m])"), ">", Number(0))
         for counter in (
@@ -266,9 +266,7 @@ class NotificationFailures(CriticalBlock):
     for_: Span = hold("1m", "Both retry: one failure that is made good needs no alert. Judged.")
 
 
-def _failed(counter: str) -> Formula:
-    return Formula(f"max by (cluster, instance, integration, receiver_name) (increase({counter}[5m]))")
-
+_receivers = "cluster, instance, integration, receiver_name"
 
 NOTIFICATION_FAILURES = Alert(
     "NotificationFailures",
@@ -276,16 +274,22 @@ NOTIFICATION_FAILURES = Alert(
     NotificationFailures,
     topic="stack",
     summary="Notifications are lost",
-    action="`make test-alert TO=name`, and the logs of Prometheus and Alertmanager",
+    action="`make test-alert TO=name`; read the logs of Prometheus and Alertmanager",
     ways=tuple(
-        Way("notifications failed in 5 min:", _failed(counter), ">", Number(0), given=given)
-        for counter, given in (
+        Way("notifications failed in 5 min:", failed, ">", Number(0), given=given)
+        for failed, given in (
             # Whoever runs test-alert sees its failure; Alertmanager names receivers from 0.27 on.
-            ('alertmanager_notifications_failed_total{receiver_name!~"[(]test[)] .+"}', None),
-            ("prometheus_notifications_errors_total", None),
+            (
+                Formula(
+                    f"max by ({_receivers}) "
+                    '(increase(alertmanager_notifications_failed_total{receiver_name!~"[(]test[)] .+"}[5m]))'
+                ),
+                None,
+            ),
+            (hosts("increase(prometheus_notifications_errors_total[5m])"), None),
             # In the first seconds of a configuration Prometheus knows no Alertmanager, and sends again later.
             (
-                "prometheus_notifications_dropped_total",
+                hosts("increase(prometheus_notifications_dropped_total[5m])"),
                 hosts("time() - prometheus_config_last_reload_success_timestamp_seconds") > 360,
             ),
         )
@@ -308,7 +312,7 @@ CONFIG_RELOAD_FAILED = Alert(
     ConfigReloadFailed,
     topic="stack",
     summary="New configuration rejected; the old one is in force",
-    action="its log names the line; `python generate.py --check`",
+    action="read its log, which names the line; `python generate.py --check`",
     ways=(
         Way(
             "rejected its new configuration",
@@ -374,7 +378,7 @@ TSDB_FAILURES = Alert(
     TSDBFailures,
     topic="stack",
     summary="Prometheus cannot write its data: history is lost",
-    action="Prometheus' log, and the free space on its disk",
+    action="read Prometheus' log; check the free space on its disk",
     ways=tuple(
         Way(
             "failures within 1 h:",
