@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from stepwatch.alerts.expression import Expression, Limit, Scope, bracketed
+from stepwatch.alerts.table import default
 from stepwatch.config.block import Block
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import Severity
@@ -45,13 +46,15 @@ class InfrastructureBlock(Block):
 class WarningBlock(InfrastructureBlock):
     """The limits of an alert that can wait for the morning."""
 
-    severity: Severity = "warning"
+    severity: Severity = default("warning", "Can wait for the morning: what pages is a run that suffers.")
 
 
 class CriticalBlock(InfrastructureBlock):
     """The limits of an alert that pages."""
 
-    severity: Severity = "critical"
+    severity: Severity = default(
+        "critical", "Pages: runs fail, hang or compute wrong results, or no one watches them."
+    )
 
 
 def hold(span: str, why: str) -> Any:
