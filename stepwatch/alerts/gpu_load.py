@@ -126,7 +126,7 @@ GPU_POWER_BRAKE = Alert(
 class GPUMemoryHigh(WarningBlock):
     """A GPU has hardly any memory left."""
 
-    enabled: Switch = default(False, "Rollout engines reserve nearly all of it on purpose.")
+    enabled: Switch = default(value=False, why="Rollout engines reserve nearly all of it on purpose.")
     used_ratio: scalars.Ratio = default(0.95, "Share of the memory in use. Judged.")
     for_: Span = hold("10m", "A step's peak does not last as long. Judged.")
 
