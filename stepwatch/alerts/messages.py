@@ -7,30 +7,41 @@ from stepwatch.annotations import dashboard_url, runbook_url, silence_url
 from stepwatch.config.models import Config
 from stepwatch.deployment import Deployment
 
+PASSED = "rl_limit_passed"
+"""The limit of the first way in which an alert holds, with what was measured and what it follows from."""
+
 MOST_CHARACTERS = 400
 MOST_QUERIES = 4
 
 
-def annotations(alert: Alert, severity: str, config: Config, deployment: Deployment) -> dict[str, str]:
+def message(alert: Alert, severity: str, config: Config, deployment: Deployment) -> dict[str, str]:
     """Return the annotations of an alert."""
     return {
         "summary": alert.summary,
         "description": description(alert, severity),
         "action": alert.action,
         "runbook_url": runbook_url(config, alert.name),
-        "dashboard_url": dashboard_url(config, deployment, alert.about),
-        "silence_url": silence_url(config, alert.name, alert.about),
+        "dashboard_url": dashboard_url(config, deployment, alert.subject),
+        "silence_url": silence_url(config, alert.name, alert.subject),
     }
 
 
 def description(alert: Alert, severity: str) -> str:
-    """Return the value, its limit, the step, and what else fires for the run."""
-    number = f'{{{{printf "{alert.style}"'
-    return (
-        '{{$r := printf "%q" $labels.run}}'
-        f"""{{{{range query (print "rl_limit_passed{{rule='{alert.name}-{severity}',run=" $r "}}")}}}}"""
-        f"{{{{.Labels.measured}}}} {number} $value}}}}{alert.unit},"
-        f" limit {number} .Value}}}}{alert.unit} {{{{.Labels.basis}}}}{{{{end}}}}"
-        '{{range query (print "max(rl_step{run=" $r "})")}}; step {{.Value}}{{end}}.'
-        """ Firing:{{range query (print "ALERTS{alertstate='firing',run=" $r "}")}} {{.Labels.alertname}}{{end}}"""
-    )
+    """Return the measured value, the limit of the first way that holds, and what else is known."""
+    measured = alert.ways[0].measured
+    if alert.style:
+        matchers = ",".join(f"{label}=%q" for label in alert.labels)
+        measured = _each(
+            alert,
+            f"{PASSED}{{rule='{alert.name}-{severity}',{matchers}}}",
+            f"{{{{.Labels.measured}}}} {{{{{alert.style} $value}}}}{alert.unit and ' '}{alert.unit},"
+            f" limit {{{{{alert.style} .Value}}}}{{{{.Labels.basis}}}}",
+        )
+    facts = "".join(_each(alert, fact.query, fact.text) for fact in alert.facts)
+    return f"{alert.where}{measured}{facts}."
+
+
+def _each(alert: Alert, query: str, text: str) -> str:
+    """Return a template that writes a text for each series that a query finds."""
+    labels = " ".join(f"$labels.{label}" for label in alert.labels)
+    return f'{{{{range printf "{query}" {labels} | query}}}}{text}{{{{end}}}}'

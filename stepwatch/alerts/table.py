@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, all_of
+from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, Series, all_of
 from stepwatch.config.block import Block
 
 
@@ -47,8 +47,7 @@ class Way:
     @property
     def condition(self) -> Expression:
         """The value, where the alert fires."""
-        bounds = self.limit.operands if self._is_beyond_all else (self.limit,)
-        held = all_of(Binary(self.operator, self.value, bound) for bound in bounds)
+        held = all_of(Binary(self.operator, self.value, bound) for bound in self._bounds)
         if self.given:
             held = held & self.given
         return held.unless(self.sparing) if self.sparing else held
@@ -59,9 +58,35 @@ class Way:
         return frozenset(part.key for part in self.condition.parts() if isinstance(part, Limit))
 
     @property
-    def _is_beyond_all(self) -> bool:
-        """Whether to be beyond the limit is to be beyond each of several: simpler to read than their extreme."""
-        return isinstance(self.limit, Extreme) and self.operator[0] == (">" if self.limit.largest else "<")
+    def _bounds(self) -> tuple[Expression, ...]:
+        """The limit, or each of several whose extreme it is: simpler to read, and the same."""
+        beyond = ">" if isinstance(self.limit, Extreme) and self.limit.largest else "<"
+        if isinstance(self.limit, Extreme) and self.operator.startswith(beyond):
+            return self.limit.operands
+        return (self.limit,)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What a message says beside value and limit, where Prometheus knows it.
+
+    Attributes:
+        query: PromQL; ``%[1]q`` stands for what tells the alert from others of its name, its run.
+        text: What is said of each series of the answer: a template in which ``.`` is the series.
+    """
+
+    query: str
+    text: str
+
+
+STEP = Fact("max(rl_step{run=%q})", "; step {{.Value}}")
+ALSO = Fact("ALERTS{alertstate='firing',run=%q}", "; {{.Labels.alertname}} fires")
+
+NUMBER = 'printf "%.3g"'
+WHOLE = 'printf "%.0f"'
+RATIO = "humanizePercentage"
+DURATION = "humanizeDuration"
+NOTHING = ""
 
 
 @dataclass(frozen=True)
@@ -80,8 +105,12 @@ class Alert:
         given: What must hold whichever way it fires.
         sparing: Where it stays silent.
         unit: Behind the measured value: ``nats/token``.
-        style: How numbers are written, a verb of ``printf``.
-        about: What it is about, by its name in ``messages.SUBJECTS``.
+        style: How numbers are written: ``NUMBER``, ``WHOLE``, ``RATIO``, ``DURATION``; or ``NOTHING`` where
+            the value says nothing, as that of a state.
+        where: In front of the message, as a template; empty for a run, which each notification names.
+        facts: What the message says at its end.
+        about: What it is about: ``run``, ``end`` for a run that may have finished, else a name in
+            ``annotations.SUBJECTS``.
         wait: How long its condition must hold before it fires; empty for not at all.
         keep: Whether it goes on firing for `notify.keep_firing_for`.
     """
@@ -97,7 +126,26 @@ class Alert:
     given: Expression | None = None
     sparing: Expression | None = None
     unit: str = ""
-    style: str = "%.3g"
+    style: str = NUMBER
+    where: str = ""
+    facts: tuple[Fact, ...] = (STEP, ALSO)
     about: str = "run"
     wait: str = ""
     keep: bool = True
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """The keys that must be on: of the block, and of each level whose limits it takes."""
+        levels = {self.level, *(key.partition(".")[0] for way in self.ways for key in way.keys if "." in key)}
+        return ("enabled", *sorted(filter(None, levels)))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that tell what it is about: those that its measured value keeps."""
+        kept = (part.by for part in self.ways[0].value.parts() if isinstance(part, Series) and part.by)
+        return tuple(next(kept, "").split(", "))
+
+    @property
+    def subject(self) -> str:
+        """What it is about, by its name in ``annotations.SUBJECTS``."""
+        return "run" if self.about == "end" else self.about
