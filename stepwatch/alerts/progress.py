@@ -143,6 +143,7 @@ class RunFinished(Block):
     )
 
 
+_LAST_STEP = Fact(STEP.query, f"{STEP.text}{{{{else}}}} before the first step")
 _SINCE = Fact("time()-max(rl_last_step_timestamp_seconds{run=%q})", ", {{humanizeDuration .Value}} ago")
 _TOOK = Fact(
     "max(rl_last_step_timestamp_seconds{run=%[1]q})-max(rl_run_start_timestamp_seconds{run=%[1]q})",
@@ -159,7 +160,7 @@ def _ended(
     action: str,
     *,
     sparing: Expression | None = None,
-    facts: tuple[Fact, ...] = (STEP, _SINCE, ALSO),
+    facts: tuple[Fact, ...] = (_LAST_STEP, _SINCE, ALSO),
     about: str = "run",
 ) -> Alert:
     """Return the alert on how a run ended, by its last known state: a lost scrape resolves nothing."""
@@ -190,7 +191,7 @@ RUN_VANISHED = _ended(
     RunVanished,
     "vanished",
     "Run vanished before its last step",
-    "the writer is gone, the log ends without an error",
+    "the log breaks off, its writer is gone",
     "`dmesg` for the out-of-memory killer; the scheduler; then resume from the last checkpoint",
 )
 
@@ -198,7 +199,7 @@ RUN_STOPPED = _ended(
     RunStopped,
     "stopped",
     "Run stopped for an unknown reason",
-    "the writer is gone or silent, the log does not say why",
+    "the log breaks off, its writer is gone or silent",
     "see whether the run was done; if not, resume from the last checkpoint",
     sparing=was_in("stopped").while_(_alive).unless(last("rl_run_writer_present").equals(0)),
 )
@@ -207,7 +208,7 @@ RUN_FINISHED = _ended(
     RunFinished,
     "finished",
     "Run finished",
-    "the log ends with the last step",
+    "done",
     "no action needed",
     facts=(STEP, _TOOK, _BEST),
     about="end",
@@ -352,7 +353,9 @@ GPU_IDLE_WHILE_RUNNING = Alert(
             "by its usual steps",
         ),
     ),
-    given=is_in("running").while_(_busiest < Limit("below_ratio")).while_(_watched).while_(_memory > _in_use),
+    given=(_busiest.for_each(is_in("running")) < Limit("below_ratio"))
+    .while_(_watched)
+    .while_(_memory > _in_use),
     style=DURATION,
 )
 

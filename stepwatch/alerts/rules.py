@@ -117,11 +117,12 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
 
 def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
     alert = found.alert
-    yield {
-        "record": PASSED,
-        "expr": found.passed(),
-        "labels": {"rule": f"{alert.name}-{found.severity}"},
-    }
+    if alert.style:
+        yield {
+            "record": PASSED,
+            "expr": found.passed(),
+            "labels": {"rule": f"{alert.name}-{found.severity}"},
+        }
     yield {
         "alert": alert.name,
         "expr": found.expression.promql(found.scope()),
