@@ -10,7 +10,7 @@ from stepwatch.config.block import Block
 from stepwatch.config.section import Section
 
 ENTROPY = "entropy"
-NATS = "nats/token"
+NATS = " nats/token"
 
 
 class EntropyCollapseWarning(Section):

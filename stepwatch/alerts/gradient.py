@@ -48,6 +48,7 @@ NON_FINITE = tuple(
         ),
         style=WHOLE,
         facts=(Fact("max by(signal)(rl_nonfinite_streak_steps{run=%q})>0", "; {{.Labels.signal}}"), STEP),
+        others=False,
     )
     for level, action in (
         ("warning", "see whether the next steps are finite; if not, look at loss scale and learning rate"),

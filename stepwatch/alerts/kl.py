@@ -12,7 +12,7 @@ from stepwatch.config import scalars
 from stepwatch.config.block import Block
 from stepwatch.config.section import Section
 
-NATS = "nats/token"
+NATS = " nats/token"
 
 
 class KLWarning(Section):

@@ -72,7 +72,7 @@ LENGTH_RUNAWAY = Alert(
             signal=LENGTH,
         ),
     ),
-    unit="tokens",
+    unit=" tokens",
     style=WHOLE,
 )
 
@@ -131,7 +131,7 @@ def _collapse(level: str, summary: str, action: str, given: Expression | None = 
             ),
         ),
         given=given,
-        unit="tokens",
+        unit=" tokens",
         style=WHOLE,
     )
 

@@ -28,20 +28,30 @@ def message(alert: Alert, severity: str, config: Config, deployment: Deployment)
 
 def description(alert: Alert, severity: str) -> str:
     """Return the measured value, the limit of the first way that holds, and what else is known."""
+    who, said = alert.where, "".join(_each(alert, fact.query, fact.text) for fact in alert.facts)
+    if alert.labels == ("run",):
+        who = "{{$r:=$labels.run}}"
     measured = alert.ways[0].measured
     if alert.style:
         matchers = ",".join(f"{label}=%q" for label in alert.labels)
         measured = _each(
             alert,
             f"{PASSED}{{rule='{alert.name}-{severity}',{matchers}}}",
-            f"{{{{.Labels.measured}}}} {{{{{alert.style} $value}}}}{alert.unit and ' '}{alert.unit},"
-            f" limit {{{{{alert.style} .Value}}}}{{{{.Labels.basis}}}}",
+            f"{{{{.Labels.measured}}}} {_number(alert, '$value')},"
+            f" limit {_number(alert, '.Value')}{{{{.Labels.basis}}}}",
         )
-    facts = "".join(_each(alert, fact.query, fact.text) for fact in alert.facts)
-    return f"{alert.where}{measured}{facts}."
+    if alert.others:
+        others = f"ALERTS{{alertname!='{alert.name}',run=%q}}"
+        said += _each(alert, others, "; {{.Labels.alertname}} fires")
+    return f"{who}{measured}{said}."
 
 
 def _each(alert: Alert, query: str, text: str) -> str:
     """Return a template that writes a text for each series that a query finds."""
-    labels = " ".join(f"$labels.{label}" for label in alert.labels)
-    return f'{{{{range printf "{query}" {labels} | query}}}}{text}{{{{end}}}}'
+    labels = "$r" if alert.labels == ("run",) else " ".join(f"$labels.{label}" for label in alert.labels)
+    return f'{{{{range printf "{query}" {labels}|query}}}}{text}{{{{end}}}}'
+
+
+def _number(alert: Alert, value: str) -> str:
+    style = f'printf "{alert.style}"' if alert.style.startswith("%") else alert.style
+    return f"{{{{{style} {value}}}}}"

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, Series, any_of, larger
 from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step, was_in
-from stepwatch.alerts.table import ALSO, DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way, default
+from stepwatch.alerts.table import DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way, default
 from stepwatch.config import scalars
 from stepwatch.config.block import Block
 from stepwatch.config.quantities import Duration
@@ -160,7 +160,7 @@ def _ended(
     action: str,
     *,
     sparing: Expression | None = None,
-    facts: tuple[Fact, ...] = (_LAST_STEP, _SINCE, ALSO),
+    facts: tuple[Fact, ...] = (_LAST_STEP, _SINCE),
     about: str = "run",
 ) -> Alert:
     """Return the alert on how a run ended, by its last known state: a lost scrape resolves nothing."""
@@ -174,6 +174,7 @@ def _ended(
         ways=(Way(words, last("rl_run_state", state=state), "==", Number(1), sparing=sparing),),
         style=NOTHING,
         facts=facts,
+        others=about == "run",  # nothing else is asked of a run that is done
         about=about,
         keep=False,
     )
@@ -248,6 +249,7 @@ NEVER_STARTED = Alert(
     style=DURATION,
     where="{{$labels.log}} at {{$labels.instance}}: ",
     facts=(),
+    others=False,
     about="stack",
 )
 

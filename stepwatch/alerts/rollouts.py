@@ -130,7 +130,7 @@ STALENESS = Alert(
             signal="staleness",
         ),
     ),
-    unit="versions",
+    unit=" versions",
 )
 
 ALERTS = (*ROLLOUT_MISMATCH, STALENESS)

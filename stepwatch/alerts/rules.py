@@ -83,10 +83,13 @@ class InForce:
         )
 
     def _passed(self, way: Way, scope: Scope) -> str:
-        held = bracketed(self._guarded(self.condition(way)).promql(scope))
+        alert, held = self.alert, bracketed(self._guarded(self.condition(way)).promql(scope))
         limit = way.limit.promql(scope)
         value = f"{limit} + 0 * {held}" if is_number(limit) else f"{limit}\nand {held}"
-        for label, text in (("measured", way.measured), ("basis", way.basis and f" {way.basis}")):
+        for label, text in (
+            ("measured", way.measured),
+            ("basis", f"{alert.unit}{way.basis and f' ({way.basis})'}"),
+        ):
             value = f'label_replace(\n{_indented(value)},\n  "{label}", "{text}", "", ""\n)'
         return value
 

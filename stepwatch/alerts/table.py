@@ -80,10 +80,9 @@ class Fact:
 
 
 STEP = Fact("max(rl_step{run=%q})", "; step {{.Value}}")
-ALSO = Fact("ALERTS{alertstate='firing',run=%q}", "; {{.Labels.alertname}} fires")
 
-NUMBER = 'printf "%.3g"'
-WHOLE = 'printf "%.0f"'
+NUMBER = "%.4g"
+WHOLE = "%.0f"
 RATIO = "humanizePercentage"
 DURATION = "humanizeDuration"
 NOTHING = ""
@@ -104,11 +103,12 @@ class Alert:
         ways: What makes it fire, in the order in which a message names them.
         given: What must hold whichever way it fires.
         sparing: Where it stays silent.
-        unit: Behind the measured value: ``nats/token``.
-        style: How numbers are written: ``NUMBER``, ``WHOLE``, ``RATIO``, ``DURATION``; or ``NOTHING`` where
-            the value says nothing, as that of a state.
-        where: In front of the message, as a template; empty for a run, which each notification names.
-        facts: What the message says at its end.
+        unit: Behind value and limit: `` nats/token``.
+        style: How numbers are written: a verb of ``printf``, or a function of Prometheus' templates; empty
+            where the value says nothing, as that of a state.
+        where: In front of the message, as a template; empty for a run, which every notification names.
+        facts: What the message says behind the limit.
+        others: Whether the message says what else fires for the run.
         about: What it is about: ``run``, ``end`` for a run that may have finished, else a name in
             ``annotations.SUBJECTS``.
         wait: How long its condition must hold before it fires; empty for not at all.
@@ -128,7 +128,8 @@ class Alert:
     unit: str = ""
     style: str = NUMBER
     where: str = ""
-    facts: tuple[Fact, ...] = (STEP, ALSO)
+    facts: tuple[Fact, ...] = (STEP,)
+    others: bool = True
     about: str = "run"
     wait: str = ""
     keep: bool = True
