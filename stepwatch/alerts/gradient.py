@@ -47,7 +47,10 @@ NON_FINITE = tuple(
             ),
         ),
         style=WHOLE,
-        facts=(Fact("max by(signal)(rl_nonfinite_streak_steps{run=%q})>0", "; {{.Labels.signal}}"), STEP),
+        facts=(
+            Fact("sort_desc(max by(signal)(rl_nonfinite_streak_steps{run=%q})>0)", "; {{.Labels.signal}}"),
+            STEP,
+        ),
         others=False,
     )
     for level, action in (
