@@ -16,7 +16,7 @@ from stepwatch.alerts.infrastructure import (
     hold,
     servers,
 )
-from stepwatch.alerts.table import Alert, Way, default
+from stepwatch.alerts.table import NOTHING, RATIO, WHOLE, Alert, Way, default
 from stepwatch.config import scalars
 from stepwatch.config.scalars import Span
 
@@ -74,7 +74,7 @@ ENGINE_GONE = Alert(
         ),
     ),
     about="server",
-    style="",
+    style=NOTHING,
 )
 
 
@@ -108,7 +108,7 @@ ENGINE_QUEUE = Alert(
         ),
     ),
     about="server",
-    style="%.0f",
+    style=WHOLE,
 )
 
 
@@ -128,7 +128,7 @@ ENGINE_KV_CACHE_FULL = Alert(
     action="add memory for the cache, or send fewer or shorter requests at once",
     ways=(Way("KV cache in use while requests wait", _cache, ">", Limit("used_ratio"), given=_waiting > 0),),
     about="server",
-    style="humanizePercentage",
+    style=RATIO,
 )
 
 
@@ -205,7 +205,7 @@ ENGINE_TRUNCATED = Alert(
         ),
     ),
     about="server",
-    style="humanizePercentage",
+    style=RATIO,
 )
 
 ALERTS = (ENGINE_GONE, ENGINE_QUEUE, ENGINE_KV_CACHE_FULL, ENGINE_PREEMPTIONS, ENGINE_TRUNCATED)

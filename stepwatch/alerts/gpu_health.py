@@ -24,7 +24,7 @@ from stepwatch.alerts.infrastructure import (
     hold,
     hosts,
 )
-from stepwatch.alerts.table import Alert, Codes, Way, default
+from stepwatch.alerts.table import NOTHING, WHOLE, Alert, Codes, Way, default
 from stepwatch.config.errors import Fault, Faults
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan, RecoveryAction, Span, XidCode
@@ -45,7 +45,7 @@ GPU_LOST = Alert(
     action="`dmesg | grep -i xid`; read the GPU exporter's log",
     ways=(Way("unreadable", gpus("gpu_up"), "==", Number(0)),),
     about="gpu",
-    style="",
+    style=NOTHING,
     codes=Codes("reason", LOSSES, source="gpu_up{{{}}} == 0"),
 )
 
@@ -115,7 +115,7 @@ def _xid(severity: str, summary: str, matcher: str, level: str = "") -> Alert:
             ),
         ),
         about="gpu",
-        style="%.0f",
+        style=WHOLE,
         codes=Codes("xid", XIDS),
     )
 
@@ -146,7 +146,7 @@ GPU_ECC_UNCORRECTABLE = Alert(
         for counter in ("gpu_ecc_errors_total", "gpu_ecc_volatile_errors_total")
     ),
     about="gpu",
-    style="%.0f",
+    style=WHOLE,
 )
 
 
@@ -171,7 +171,7 @@ GPU_ROW_REMAP_PENDING = Alert(
         for metric in ("gpu_row_remap_pending", "gpu_retired_pages_pending")
     ),
     about="gpu",
-    style="",
+    style=NOTHING,
 )
 
 
@@ -193,7 +193,7 @@ GPU_ROW_REMAP_FAILED = Alert(
     action="keep new runs off the GPU, and have the card replaced",
     ways=(Way("no spare row is left for bad memory", gpus("gpu_row_remap_failed"), "==", Number(1)),),
     about="gpu",
-    style="",
+    style=NOTHING,
 )
 
 
@@ -228,7 +228,7 @@ def _recovery(
         action="`nvidia-smi -q -i {gpu} | grep -i recovery` names the action",
         ways=(Way("the driver requests recovery {}", requested, ">", Number(0), sparing=sparing),),
         about="gpu",
-        style="",
+        style=NOTHING,
         codes=Codes("recovery", RECOVERIES, by_value=True),
     )
 
@@ -272,13 +272,13 @@ GPUS_MISSING = Alert(
             Formula(f"count by ({HOST}) ({gpus('gpu_up').text})") | hosts("gpu_devices"),
             "<",
             hosts("max_over_time(gpu_devices_expected[<within>s])"),
-            "(expected or seen)",
+            "expected or seen",
             given=On(HOST, Formula("gpu_exporter_nvml_up == 1")),
             sparing=On(HOST, Formula(WAS_SIMULATED)),
         ),
     ),
     about="gpu_host",
-    style="%.0f",
+    style=WHOLE,
 )
 
 ALERTS = (

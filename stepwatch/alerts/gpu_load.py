@@ -10,7 +10,7 @@ from stepwatch.alerts.infrastructure import (
     gpus,
     hold,
 )
-from stepwatch.alerts.table import Alert, Way, default
+from stepwatch.alerts.table import RATIO, WHOLE, Alert, Way, default
 from stepwatch.config import scalars
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan, Span, Switch
@@ -90,7 +90,7 @@ GPU_THERMAL_THROTTLE = Alert(
         ),
     ),
     about="gpu",
-    style="humanizePercentage",
+    style=RATIO,
 )
 
 
@@ -119,7 +119,7 @@ GPU_POWER_BRAKE = Alert(
         ),
     ),
     about="gpu",
-    style="humanizePercentage",
+    style=RATIO,
 )
 
 
@@ -147,7 +147,7 @@ GPU_MEMORY_HIGH = Alert(
         ),
     ),
     about="gpu",
-    style="humanizePercentage",
+    style=RATIO,
 )
 
 
@@ -193,7 +193,7 @@ NVLINK_ERRORS = Alert(
         ),
     ),
     about="gpu",
-    style="%.0f",
+    style=WHOLE,
 )
 
 
@@ -240,7 +240,7 @@ PCIE_DEGRADED = Alert(
     given=gpus("avg_over_time(gpu_utilization_ratio[10m]) or avg_over_time(gpu_graphics_active_ratio[10m])")
     > Limit("busy_ratio"),
     about="gpu",
-    style="%.0f",
+    style=WHOLE,
 )
 
 
@@ -279,7 +279,7 @@ FABRIC_DOWN = Alert(
         ),
     ),
     about="gpu",
-    style="%.0f",
+    style=WHOLE,
 )
 
 ALERTS = (

@@ -12,7 +12,7 @@ from stepwatch.alerts.infrastructure import (
     hold,
     hosts,
 )
-from stepwatch.alerts.table import Alert, Way, default
+from stepwatch.alerts.table import BYTES, RATIO, Alert, Way, default
 from stepwatch.config import scalars
 from stepwatch.config.block import Level
 from stepwatch.config.quantities import Duration, Size
@@ -64,7 +64,7 @@ HOST_MEMORY = Alert(
         ),
     ),
     about="host",
-    style="humanizePercentage",
+    style=RATIO,
 )
 
 
@@ -153,7 +153,7 @@ def _disk_low(severity: str, summary: str) -> Alert:
         ),
         sparing=disks("node_filesystem_readonly").equals(1),
         about="disk",
-        style="humanize1024",
+        style=BYTES,
         unit="B",
     )
 

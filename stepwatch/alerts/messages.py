@@ -13,7 +13,7 @@ import math
 from typing import NamedTuple
 
 from stepwatch.alerts.expression import number
-from stepwatch.alerts.table import Alert, Codes
+from stepwatch.alerts.table import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
 from stepwatch.config.models import Config
 from stepwatch.config.quantities import Duration
 from stepwatch.deployment import Deployment
@@ -83,6 +83,7 @@ SUBJECTS = {
         "{{$labels.instance}}{{with $labels.integration}} to {{.}}{{end}}"
         "{{with $labels.receiver_name}} of receiver {{.}}{{end}}",
     ),
+    "log": Subject(("instance", "log"), "{{$labels.log}} at {{$labels.instance}}"),
     "stack": Subject((), "Prometheus"),
 }
 """What alerts are about, by name.
@@ -91,30 +92,35 @@ The model of a GPU is asked for by its UUID: another card may have had its place
 """
 
 
-class Facts(NamedTuple):
+class Comparison(NamedTuple):
     """What an alert compares.
 
     Attributes:
         measured: The words of each way to fire, each once.
-        limit: The limit, where any way has this number; None where a record tells which way held.
+        recorded: Whether a record tells which way held, and its limit.
+        limit: The limit, if none is recorded.
         basis: What that limit follows from.
     """
 
     measured: tuple[str, ...]
-    limit: float | None
-    basis: str
+    recorded: bool
+    limit: float = 0
+    basis: str = ""
 
 
-def annotate(
-    alert: Alert, severity: str, facts: Facts, wait: str, *, config: Config, deployment: Deployment
+def message(
+    alert: Alert, severity: str, comparison: Comparison, wait: str, *, config: Config, deployment: Deployment
 ) -> dict[str, str]:
     """Return the annotations of an alert; ``wait`` is how long its condition must hold."""
-    subject = SUBJECTS[alert.about]
+    subject = SUBJECTS[alert.subject]
+    if alert.subject == "run":
+        description = _about_run(alert, severity)
+    else:
+        compared = _compared(alert, severity, comparison, subject)
+        description = f"{subject.who}: {compared}{f', for {wait}' * bool(wait)}."
     return {
         "summary": alert.summary,
-        "description": _about_run(alert, severity)
-        if alert.about == "run"
-        else f"{subject.who}: {_facts(alert, severity, facts, subject)}{f', for {wait}' * bool(wait)}.",
+        "description": description,
         "action": _action(alert, subject),
         "runbook_url": f"{config.links.runbook}#{alert.name.lower()}",
         "dashboard_url": _dashboard_url(config, deployment, subject),
@@ -123,35 +129,46 @@ def annotate(
 
 
 def _about_run(alert: Alert, severity: str) -> str:
-    """The value, its limit, the step, and what else fires for the run."""
-    number = f'{{{{printf "{alert.style}"'
-    return (
-        '{{$r := printf "%q" $labels.run}}'
-        f"""{{{{range query (print "{PASSED}{{rule='{alert.name}-{severity}',run=" $r "}}")}}}}"""
-        f"{{{{.Labels.measured}}}} {number} $value}}}}{alert.unit},"
-        f" limit {number} .Value}}}}{alert.unit} {{{{.Labels.basis}}}}{{{{end}}}}"
-        '{{range query (print "max(rl_step{run=" $r "})")}}; step {{.Value}}{{end}}.'
-        """ Firing:{{range query (print "ALERTS{alertstate='firing',run=" $r "}")}}"""
-        " {{.Labels.alertname}}{{end}}"
-    )
+    """The measured value, the limit of the first way that holds, and what else is known.
+
+    Every notification names the run.
+    """
+    said = "".join(_each_of_run(fact.query, fact.text) for fact in alert.facts)
+    measured = alert.ways[0].measured
+    if alert.style:
+        measured = _each_of_run(
+            f"{PASSED}{{rule='{alert.name}-{severity}',run=%q}}",
+            f"{{{{.Labels.measured}}}} {_shown(alert, '$value')},"
+            f" limit {_shown(alert, '.Value')}{{{{.Labels.basis}}}}",
+        )
+    if alert.others:
+        others = f"ALERTS{{alertname!='{alert.name}',run=%q}}"
+        said += _each_of_run(others, "; {{.Labels.alertname}} fires")
+    return f"{{{{$r:=$labels.run}}}}{measured}{said}."
 
 
-def _facts(alert: Alert, severity: str, facts: Facts, subject: Subject) -> str:
+def _each_of_run(query: str, text: str) -> str:
+    """A text for each series that a query about the run finds."""
+    return f'{{{{range printf "{query}" $r|query}}}}{text}{{{{end}}}}'
+
+
+def _compared(alert: Alert, severity: str, comparison: Comparison, subject: Subject) -> str:
     """What was measured, and its limit."""
     if alert.codes:
         return _coded(alert, alert.codes, subject)
-    value = f"{_shown(alert, '$value')}{alert.unit}, limit "
-    if facts.limit is not None:
-        limit = f"{value}{_written(alert.style, facts.limit)}{alert.unit}" if alert.style else ""
-        return " ".join(filter(None, (*facts.measured, limit, facts.basis)))
-    basis = "{{with .Labels.basis}} {{.}}{{end}}" if any(way.basis for way in alert.ways) else ""
+    value = f" {_shown(alert, '$value')}{alert.unit}, limit " if alert.style else ""
+    if not comparison.recorded:
+        basis = comparison.basis and f" ({comparison.basis})"
+        limit = f"{_written(alert.style, comparison.limit)}{alert.unit}{basis}" if alert.style else ""
+        return f"{comparison.measured[0]}{value}{limit}"
     # A count is whole, its limit need not be.
-    of = "{{.Value}}" if alert.style == "%.0f" else _shown(alert, ".Value")
-    limit = f" {value}{of}{alert.unit}{basis}" if alert.style else ""
+    of = "{{.Value}}" if alert.style == WHOLE else _shown(alert, ".Value")
+    basis = "{{.Labels.basis}}" if alert.unit or any(way.basis for way in alert.ways) else ""
+    limit = f"{of}{basis}" if alert.style else ""
     labels = subject.unique or subject.identity
     asked = f"{PASSED}{{rule='{alert.name}-{severity}',{_matchers(labels)}}}"
-    without = "{{$value}}" if alert.style else " or ".join(facts.measured)
-    found = f"{_range(asked, _arguments(labels))}{{{{.Labels.measured}}}}{limit}"
+    without = "{{$value}}" if alert.style else " or ".join(comparison.measured)
+    found = f"{_range(asked, _arguments(labels))}{{{{.Labels.measured}}}}{value}{limit}"
     return f"{found}{{{{else}}}}{without}{{{{end}}}}"
 
 
@@ -200,14 +217,13 @@ def _shown(alert: Alert, value: str) -> str:
 
 def _written(style: str, value: float) -> str:
     """A number as a template with this style writes it."""
-    match style:
-        case "humanizePercentage":
-            return f"{100 * value:.4g}%"
-        case "humanizeDuration":
-            return str(Duration(round(1000 * value)))
-        case "humanize1024":
-            power = min(int(math.log(value, 1024)), 4) if value >= 1 else 0
-            return f"{value / 1024**power:.4g}{('', 'ki', 'Mi', 'Gi', 'Ti')[power]}"
+    if style == RATIO:
+        return f"{100 * value:.4g}%"
+    if style == DURATION:
+        return str(Duration(round(1000 * value)))
+    if style == BYTES:
+        power = min(int(math.log(value, 1024)), 4) if value >= 1 else 0
+        return f"{value / 1024**power:.4g}{('', 'ki', 'Mi', 'Gi', 'Ti')[power]}"
     return number(value)
 
 

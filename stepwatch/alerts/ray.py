@@ -14,7 +14,7 @@ from stepwatch.alerts.infrastructure import (
     ray_nodes,
     servers,
 )
-from stepwatch.alerts.table import Alert, Way, default
+from stepwatch.alerts.table import BYTES, NOTHING, RATIO, WHOLE, Alert, Way, default
 from stepwatch.config import scalars
 from stepwatch.config.quantities import Size
 from stepwatch.config.scalars import Span, StorageSize
@@ -44,7 +44,7 @@ RAY_WORKER_OOM = Alert(
         ),
     ),
     about="server",
-    style="%.0f",
+    style=WHOLE,
 )
 
 
@@ -85,7 +85,7 @@ RAY_NODE_LOST = Alert(
         ),
     ),
     about="ray_node",
-    style="",
+    style=NOTHING,
 )
 
 
@@ -116,7 +116,7 @@ RAY_OBJECT_STORE_SPILLING = Alert(
         ),
     ),
     about="server",
-    style="humanize1024",
+    style=BYTES,
     unit="B",
 )
 
@@ -149,7 +149,7 @@ RAY_DISK_LOW = Alert(
         ),
     ),
     about="server",
-    style="humanizePercentage",
+    style=RATIO,
 )
 
 ALERTS = (RAY_WORKER_OOM, RAY_NODE_LOST, RAY_OBJECT_STORE_SPILLING, RAY_DISK_LOW)

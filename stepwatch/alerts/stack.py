@@ -20,7 +20,7 @@ from stepwatch.alerts.infrastructure import (
     hosts,
     servers,
 )
-from stepwatch.alerts.table import Alert, Way, default
+from stepwatch.alerts.table import DURATION, NOTHING, RATIO, WHOLE, Alert, Way, default
 from stepwatch.config import scalars
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan, Span
@@ -53,7 +53,7 @@ EXPORTER_DOWN = Alert(
         Way("is not among the targets", Formula('absent(up{job="runs"})'), "==", Number(1)),
     ),
     about="server",
-    style="",
+    style=NOTHING,
     keep=False,
 )
 
@@ -77,7 +77,7 @@ TARGET_DOWN = Alert(
     action="read the error on Prometheus' page Targets",
     ways=(Way("does not answer", servers('up{job!="runs",role!~"rollout|ray|trainer"}'), "==", Number(0)),),
     about="server",
-    style="",
+    style=NOTHING,
     keep=False,
 )
 
@@ -113,7 +113,7 @@ SOURCE_DOWN = Alert(
         ),
     ),
     about="source",
-    style="",
+    style=NOTHING,
     keep=False,
 )
 
@@ -156,7 +156,7 @@ GPU_EXPORTER_STALE = Alert(
     # GPULost is about GPUs that cannot be read, TargetDown about an exporter that does not answer.
     sparing=On(HOST, Formula(f'gpu_up == 0 or gpu_exporter_nvml_up{{reason="released"}} or {WAS_SIMULATED}')),
     about="gpu_host",
-    style="",
+    style=NOTHING,
     keep=False,
 )
 
@@ -202,7 +202,7 @@ SERIES_LIMIT = Alert(
         ),
     ),
     about="series",
-    style="%.0f",
+    style=WHOLE,
     keep=False,
 )
 
@@ -229,7 +229,7 @@ CLOCK_SKEW = Alert(
         Way("off by", servers(f"{_polled} - timestamp({_polled})"), ">", Limit("offset")),
     ),
     about="server",
-    style="humanizeDuration",
+    style=DURATION,
     keep=False,
 )
 
@@ -255,7 +255,7 @@ RULE_FAILURES = Alert(
         )
     ),
     about="host",
-    style="%.0f",
+    style=WHOLE,
     keep=False,
 )
 
@@ -295,7 +295,7 @@ NOTIFICATION_FAILURES = Alert(
         )
     ),
     about="receiver",
-    style="%.0f",
+    style=WHOLE,
     keep=False,
 )
 
@@ -325,7 +325,7 @@ CONFIG_RELOAD_FAILED = Alert(
         ),
     ),
     about="server",
-    style="",
+    style=NOTHING,
     keep=False,
 )
 
@@ -354,11 +354,11 @@ TSDB_NEAR_LIMIT = Alert(
             ">",
             Limit("used_ratio"),
             given=hosts("time() - prometheus_tsdb_lowest_timestamp_seconds")
-            < Limit("used_ratio") * Limit("retention.time"),
+            < Limit("used_ratio") * Limit("retention_time"),
         ),
     ),
     about="host",
-    style="humanizePercentage",
+    style=RATIO,
     keep=False,
 )
 
@@ -394,7 +394,7 @@ TSDB_FAILURES = Alert(
         )
     ),
     about="host",
-    style="%.0f",
+    style=WHOLE,
     keep=False,
 )
 
@@ -414,7 +414,7 @@ WATCHDOG = Alert(
     action="none",
     ways=(Way("alerting works", Formula("vector(1)"), "==", Number(1)),),
     about="stack",
-    style="",
+    style=NOTHING,
     keep=False,
 )
 

@@ -48,8 +48,7 @@ class Way:
     @property
     def condition(self) -> Expression:
         """The value, where the alert fires."""
-        bounds = self.limit.operands if self._is_beyond_all else (self.limit,)
-        held = all_of(Binary(self.operator, self.value, bound) for bound in bounds)
+        held = all_of(Binary(self.operator, self.value, bound) for bound in self._bounds)
         if self.given:
             held = held & self.given
         return held.unless(self.sparing) if self.sparing else held
@@ -60,9 +59,35 @@ class Way:
         return frozenset(part.key for part in self.condition.parts() if isinstance(part, Limit))
 
     @property
-    def _is_beyond_all(self) -> bool:
-        """Whether to be beyond the limit is to be beyond each of several: simpler to read than their extreme."""
-        return isinstance(self.limit, Extreme) and self.operator[0] == (">" if self.limit.largest else "<")
+    def _bounds(self) -> tuple[Expression, ...]:
+        """The limit, or each of several whose extreme it is: simpler to read, and the same."""
+        beyond = ">" if isinstance(self.limit, Extreme) and self.limit.largest else "<"
+        if isinstance(self.limit, Extreme) and self.operator.startswith(beyond):
+            return self.limit.operands
+        return (self.limit,)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What a message says beside value and limit, where Prometheus knows it.
+
+    Attributes:
+        query: PromQL; ``%[1]q`` stands for what tells the alert from others of its name, its run.
+        text: What is said of each series of the answer: a template in which ``.`` is the series.
+    """
+
+    query: str
+    text: str
+
+
+STEP = Fact("max(rl_step{run=%q})", "; step {{.Value}}")
+
+NUMBER = "%.4g"
+WHOLE = "%.0f"
+RATIO = "humanizePercentage"
+DURATION = "humanizeDuration"
+BYTES = "humanize1024"
+NOTHING = ""
 
 
 class Explanation(NamedTuple):
@@ -109,10 +134,13 @@ class Alert:
         ways: What makes it fire, in the order in which a message names them.
         given: What must hold whichever way it fires.
         sparing: Where it stays silent.
-        unit: Behind the measured value: ``nats/token``.
-        style: How numbers are written: a verb of ``printf``, or a function of Prometheus' templates such as
-            ``humanizePercentage``; empty where the words of the ways say all.
-        about: What it is about, by its name in ``messages.SUBJECTS``.
+        unit: Behind value and limit: `` nats/token``.
+        style: How numbers are written: a verb of ``printf``, or a function of Prometheus' templates; empty
+            where the value says nothing, as that of a state.
+        facts: What the message about a run says behind the limit.
+        others: Whether the message says what else fires for the run.
+        about: What it is about: ``run``, ``end`` for a run that may have finished, else a name in
+            ``messages.SUBJECTS``.
         wait: How long its condition must hold before it fires; empty for not at all. The key ``for`` of its
             block says it instead, where there is one.
         keep: Whether it goes on firing for `notify.keep_firing_for`.
@@ -130,8 +158,21 @@ class Alert:
     given: Expression | None = None
     sparing: Expression | None = None
     unit: str = ""
-    style: str = "%.3g"
+    style: str = NUMBER
+    facts: tuple[Fact, ...] = (STEP,)
+    others: bool = True
     about: str = "run"
     wait: str = ""
     keep: bool = True
     codes: Codes | None = None
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """The keys that must be on: of the block, and of each level whose limits it takes."""
+        levels = {self.level, *(key.partition(".")[0] for way in self.ways for key in way.keys if "." in key)}
+        return ("enabled", *sorted(filter(None, levels)))
+
+    @property
+    def subject(self) -> str:
+        """What it is about, by its name in ``annotations.SUBJECTS``."""
+        return "run" if self.about == "end" else self.about
