@@ -14,8 +14,8 @@ from typing import Union
 
 Operand = Union["Expression", float]
 
-_RANKS = {"or": 1, "and": 2, "unless": 2, "==": 3, "!=": 3, "<=": 3, "<": 3, ">=": 3, ">": 3}
-_RANKS |= {"+": 4, "-": 4, "*": 5, "/": 5}
+_RANKS = {"or": 1, "and": 2, "and on ()": 2, "unless": 2, "==": 3, "!=": 3, "<=": 3, "<": 3, ">=": 3, ">": 3}
+_RANKS |= {"+": 4, "-": 4, "*": 5, "/": 5, "* on () group_right ()": 5}
 _ATOM = 9
 _NUMBER = re.compile(r"[0-9.e+-]+")
 
@@ -77,6 +77,10 @@ class Expression:
         """Keep the series that have this value."""
         return Binary("==", self, of(other))
 
+    def differs(self, other: Operand) -> Expression:
+        """Keep the series that have another value, NaN included."""
+        return Binary("!=", self, of(other))
+
     def __and__(self, other: Expression) -> Expression:
         return Binary("and", self, other)
 
@@ -87,6 +91,14 @@ class Expression:
         """Keep the series that the other has not."""
         return Binary("unless", self, other)
 
+    def while_(self, other: Expression) -> Expression:
+        """Keep the series while the other has any, whatever their labels."""
+        return Binary("and on ()", self, other)
+
+    def for_each(self, other: Expression) -> Expression:
+        """Return the one value for each series of the other, whose values are 1."""
+        return Binary("* on () group_right ()", self, other)
+
 
 @dataclass(frozen=True, eq=False)
 class Number(Expression):
@@ -94,7 +106,7 @@ class Number(Expression):
 
     value: float
 
-    def promql(self, scope: Scope) -> str:
+    def promql(self, scope: Scope) -> str:  # noqa: ARG002
         return number(self.value)
 
 
@@ -116,7 +128,7 @@ class Series(Expression):
         metric: Its name.
         labels: What selects among its series.
         over: A function of a range, ``last_over_time``, and the range, ``10m``; none for the value now.
-        by: The labels that are kept: those of the subject.
+        by: The labels that are kept, ``instance, gpu``: those of the subject; empty for one value of all.
     """
 
     metric: str
@@ -126,12 +138,12 @@ class Series(Expression):
 
     def promql(self, scope: Scope) -> str:
         inside = [f'{name}="{value}"' for name, value in self.labels.items()]
-        matchers = ",".join(filter(None, [*inside, scope.matcher]))
+        matchers = ",".join(filter(None, [*inside, scope.matcher if self.by else ""]))
         selector = f"{self.metric}{{{matchers}}}" if matchers else self.metric
         if self.over:
             function, span = self.over
             selector = f"{function}({selector}[{span}])"
-        return f"max by ({self.by}) ({selector})"
+        return f"max by ({self.by}) ({selector})" if self.by else f"max({selector})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +152,7 @@ class Raw(Expression):
 
     text: str
 
-    def promql(self, scope: Scope) -> str:
+    def promql(self, scope: Scope) -> str:  # noqa: ARG002
         return self.text
 
 
@@ -193,15 +205,17 @@ class Binary(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Extreme(Expression):
-    """The largest or the smallest of several; nothing where one is missing or NaN, unlike ``max`` and ``min``."""
+    """The largest or smallest of several; unlike ``max`` and ``min``, nothing where one is missing or NaN."""
 
     operands: tuple[Expression, ...]
     largest: bool
 
     def promql(self, scope: Scope) -> str:
         texts = [each.promql(scope) for each in self.operands]
-        numbers = [text for text in texts if _NUMBER.fullmatch(text)]
+        numbers = list(filter(is_number, texts))
         vectors = [each for each, text in zip(self.operands, texts, strict=True) if text not in numbers]
+        if not vectors:
+            return number((max if self.largest else min)(map(float, numbers)))
         found = vectors[0].promql(scope) if len(vectors) == 1 else self._among(vectors, scope)
         for bound in numbers:
             found = f"clamp_{'min' if self.largest else 'max'}({found}, {bound})"
@@ -231,6 +245,11 @@ class Extreme(Expression):
 def of(operand: Operand) -> Expression:
     """Return an expression for a number, or the expression itself."""
     return operand if isinstance(operand, Expression) else Number(operand)
+
+
+def is_number(text: str) -> bool:
+    """Return whether PromQL is a constant."""
+    return _NUMBER.fullmatch(text) is not None
 
 
 def number(value: float) -> str:

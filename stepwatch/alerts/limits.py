@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from stepwatch.alerts.expression import bracketed, number
+from stepwatch.alerts.expression import Expression, Scope, bracketed, number
+from stepwatch.alerts.statistics import last, metric
 from stepwatch.config.block import Block
 from stepwatch.config.models import Config
-from stepwatch.config.quantities import Duration
+from stepwatch.config.quantities import Duration, Size
 
 SEVERITIES = ("info", "warning", "critical")
 """In the order of the numbers that stand for them in ``rl_limit_override``."""
@@ -27,16 +28,30 @@ OFF = 0.0
 class Limits:
     """The limits of one block of config.yaml by key: ``warning.stddevs``.
 
-    A level is a key as well, 0 where it is null; so is ``enabled``.
+    A level is a key as well, 0 where it is null; so are ``enabled``, a list of codes (0 where it is empty),
+    and ``retention_time``, which a rule about Prometheus compares with.
     """
 
     config: Config
     block: str
 
+    @property
+    def settings(self) -> Block:
+        """The block as config.yaml has it, for all runs."""
+        return self.config.alerts.block(self.block)
+
     @cached_property
     def base(self) -> Mapping[str, float]:
         """What holds for the runs without an override; what is null is left out."""
-        return flat(self.config.alerts.block(self.block))
+        return {
+            **flat(self.settings),
+            "retention_time": self.config.retention.time.seconds,
+        }
+
+    @cached_property
+    def lists(self) -> Mapping[str, tuple[int, ...]]:
+        """The lists of codes, which no override can name."""
+        return {key: value for key, value in self.settings.plain().items() if isinstance(value, tuple)}
 
     @cached_property
     def overridden(self) -> frozenset[str]:
@@ -51,29 +66,45 @@ class Limits:
         return key in self.base or key in self.overridden
 
     def promql(self, key: str, matcher: str = "") -> str:
-        """Return the limit: a number, or what each run has in its place."""
+        """Return the limit: a number, a pattern of the codes of a list, or what each run has in its place."""
+        if key in self.lists:
+            return "|".join(map(str, self.lists[key]))
         base = self.base.get(key)
         if key not in self.overridden:
             if base is None:
                 raise KeyError(f"alerts.{self.block}.{key} is not set")
             return number(base)
-        selected = ",".join(filter(None, [f'limit="{self.block}.{key}"', matcher]))
-        own = f"max by (run) (rl_limit_override{{{selected}}})"
+        scope = Scope(matcher)
+        own = override(f"{self.block}.{key}").promql(scope)
         if base is None:
             return own
-        everyone = f"rl_run_state{{{matcher}}}" if matcher else "rl_run_state"
-        return bracketed(f"{own} or {number(base)} + 0 * max by (run) ({everyone})")
+        return bracketed(f"{own} or {number(base)} + 0 * {metric('rl_run_state').promql(scope)}")
+
+
+def override(key: str, *, remembered: bool = False) -> Expression:
+    """Return what overrides say of a key, ``KL.warning.above``, for each run that they change it for.
+
+    Args:
+        key: Block and key.
+        remembered: As last heard of, so that a lost scrape ends no alert on how a run ended.
+    """
+    return (last if remembered else metric)("rl_limit_override", limit=key)
 
 
 def overriding(config: Config, index: int) -> dict[str, dict[str, float]]:
-    """Return what an override changes: by block and key, NaN for a limit that it takes away."""
-    override = config.overrides[index]
+    """Return what an override changes: by block and key, NaN for a limit that it takes away.
+
+    Of a level that it switches off nothing else is said.
+    """
+    written = config.overrides[index]
     found = {}
-    for name in override.alerts:
+    for name in written.alerts:
         base = flat(config.alerts.block(name))
-        own = flat(override.over(name, config.alerts.block(name)))
+        own = flat(written.over(name, config.alerts.block(name)))
         found[name] = {
-            key: own.get(key, float("nan")) for key in sorted({*base, *own}) if own.get(key) != base.get(key)
+            key: own.get(key, float("nan"))
+            for key in sorted({*base, *own})
+            if own.get(key) != base.get(key) and own.get(key.rpartition(".")[0]) != OFF
         }
     return found
 
@@ -95,6 +126,10 @@ def _flat(above: str, values: Mapping[str, Any]) -> Any:
                 yield from _flat(f"{key}.", value)
             case Duration():
                 yield key, value.seconds
+            case Size():
+                yield key, float(value.bytes)
+            case tuple():
+                yield key, ON if value else OFF
             case str() if value in SEVERITIES:
                 yield key, float(SEVERITIES.index(value))
             case bool() | int() | float():

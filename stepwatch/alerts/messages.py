@@ -1,36 +1,258 @@
-"""What people read of an alert: annotations in Prometheus's template language."""
+"""What people read of an alert: annotations in Prometheus' template language.
+
+A description of what is not a run says who, the measured value, its limit, and for how long. A limit that is
+one number, whatever made the alert fire, is written as text; else the description asks for the recorded limit
+of the way that held (``PASSED``). What a code of the driver means is recorded as well (``CODE_INFO``), so
+that a template stays short enough to be read in Prometheus' own page, and nothing but words depends on a
+recording rule. What to do first is an annotation of its own, ``action``.
+"""
 
 from __future__ import annotations
 
-from stepwatch.alerts.table import Alert
-from stepwatch.annotations import dashboard_url, runbook_url, silence_url
+import math
+from typing import NamedTuple
+
+from stepwatch.alerts.expression import number
+from stepwatch.alerts.table import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
 from stepwatch.config.models import Config
+from stepwatch.config.quantities import Duration
 from stepwatch.deployment import Deployment
 
 MOST_CHARACTERS = 400
 MOST_QUERIES = 4
 
+PASSED = "rl_limit_passed"
+"""The limit of the first way in which an alert holds, with what was measured and its basis."""
 
-def annotations(alert: Alert, severity: str, config: Config, deployment: Deployment) -> dict[str, str]:
-    """Return the annotations of an alert."""
+CODE_INFO = "alert_code_info"
+"""The meaning of a code, and what to do first, as labels; always 1."""
+
+_IN_A_URL = r"urlquery | reReplaceAll `\+` `%20`"
+"""Escaped for a query; the pages that read it take a plus for a plus, not for a space."""
+
+_GPU = "or $labels.uuid $labels.gpu `N`"
+"""By its UUID where that is known: numbers change when a GPU is lost."""
+
+
+class Subject(NamedTuple):
+    """What alerts are about.
+
+    Attributes:
+        labels: What tells one from another within a cluster; links silence by them.
+        who: How a description names it.
+        unique: What tells its recorded limit from others'; ``labels`` and the cluster if empty.
+        dashboard: What shows it.
+        variable: The label by which the dashboard is told what to show, if it has such a variable.
+    """
+
+    labels: tuple[str, ...]
+    who: str
+    dashboard: str = "stepwatch-runs"
+    variable: str = ""
+    unique: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What tells one from another."""
+        return ("cluster", *self.labels)
+
+
+_HERE = "{{$labels.instance}}"
+_SERVER = "{{$labels.job}}{{with $labels.instance}} at {{.}}{{end}}"
+
+SUBJECTS = {
+    "run": Subject(("run",), "{{$labels.run}}", "stepwatch-training", "run"),
+    "gpu": Subject(
+        ("instance", "gpu"),
+        "GPU {{or $labels.gpu `unknown`}} at {{$labels.instance}}"
+        '{{with query (printf "last_over_time(gpu_info{uuid=%q}[1h])" $labels.uuid)}}'
+        ' ({{.|first|label "name"}}){{end}}{{with $labels.uuid}}, {{.}}{{end}}',
+        "stepwatch-gpu",
+        "instance",
+        ("uuid",),
+    ),
+    "gpu_host": Subject(("instance",), _HERE, "stepwatch-gpu", "instance"),
+    "host": Subject(("instance",), _HERE),
+    "disk": Subject(("instance", "mountpoint"), "{{$labels.mountpoint}} at {{$labels.instance}}"),
+    "server": Subject(("job", "instance"), _SERVER),
+    "ray_node": Subject(("job", "node"), "{{$labels.job}} at {{$labels.node}}"),
+    "source": Subject(("name",), "{{$labels.name}}"),
+    "series": Subject(("run", "job", "instance"), "{{or $labels.run $labels.instance}}"),
+    "receiver": Subject(
+        ("instance", "integration", "receiver_name"),
+        "{{$labels.instance}}{{with $labels.integration}} to {{.}}{{end}}"
+        "{{with $labels.receiver_name}} of receiver {{.}}{{end}}",
+    ),
+    "log": Subject(("instance", "log"), "{{$labels.log}} at {{$labels.instance}}"),
+    "stack": Subject((), "Prometheus"),
+}
+"""What alerts are about, by name.
+
+The model of a GPU is asked for by its UUID: another card may have had its place before.
+"""
+
+
+class Comparison(NamedTuple):
+    """What an alert compares.
+
+    Attributes:
+        measured: The words of each way to fire, each once.
+        recorded: Whether a record tells which way held, and its limit.
+        limit: The limit, if none is recorded.
+        basis: What that limit follows from.
+    """
+
+    measured: tuple[str, ...]
+    recorded: bool
+    limit: float = 0
+    basis: str = ""
+
+
+def message(
+    alert: Alert, severity: str, comparison: Comparison, wait: str, *, config: Config, deployment: Deployment
+) -> dict[str, str]:
+    """Return the annotations of an alert; ``wait`` is how long its condition must hold."""
+    subject = SUBJECTS[alert.subject]
+    if alert.subject == "run":
+        description = _about_run(alert, severity)
+    else:
+        compared = _compared(alert, severity, comparison, subject)
+        description = f"{subject.who}: {compared}{f', for {wait}' * bool(wait)}."
     return {
         "summary": alert.summary,
-        "description": description(alert, severity),
-        "action": alert.action,
-        "runbook_url": runbook_url(config, alert.name),
-        "dashboard_url": dashboard_url(config, deployment, alert.about),
-        "silence_url": silence_url(config, alert.name, alert.about),
+        "description": description,
+        "action": _action(alert, subject),
+        "runbook_url": f"{config.links.runbook}#{alert.name.lower()}",
+        "dashboard_url": _dashboard_url(config, deployment, subject),
+        "silence_url": _silence_url(config, alert.name, subject),
     }
 
 
-def description(alert: Alert, severity: str) -> str:
-    """Return the value, its limit, the step, and what else fires for the run."""
-    number = f'{{{{printf "{alert.style}"'
-    return (
-        '{{$r := printf "%q" $labels.run}}'
-        f"""{{{{range query (print "rl_limit_passed{{rule='{alert.name}-{severity}',run=" $r "}}")}}}}"""
-        f"{{{{.Labels.measured}}}} {number} $value}}}}{alert.unit},"
-        f" limit {number} .Value}}}}{alert.unit} {{{{.Labels.basis}}}}{{{{end}}}}"
-        '{{range query (print "max(rl_step{run=" $r "})")}}; step {{.Value}}{{end}}.'
-        """ Firing:{{range query (print "ALERTS{alertstate='firing',run=" $r "}")}} {{.Labels.alertname}}{{end}}"""
-    )
+def _about_run(alert: Alert, severity: str) -> str:
+    """The measured value, the limit of the first way that holds, and what else is known.
+
+    Every notification names the run.
+    """
+    said = "".join(_each_of_run(fact.query, fact.text) for fact in alert.facts)
+    measured = alert.ways[0].measured
+    if alert.style:
+        measured = _each_of_run(
+            f"{PASSED}{{rule='{alert.name}-{severity}',run=%q}}",
+            f"{{{{.Labels.measured}}}} {_shown(alert, '$value')},"
+            f" limit {_shown(alert, '.Value')}{{{{.Labels.basis}}}}",
+        )
+    if alert.others:
+        others = f"ALERTS{{alertname!='{alert.name}',run=%q}}"
+        said += _each_of_run(others, "; {{.Labels.alertname}} fires")
+    return f"{{{{$r:=$labels.run}}}}{measured}{said}."
+
+
+def _each_of_run(query: str, text: str) -> str:
+    """A text for each series that a query about the run finds."""
+    return f'{{{{range printf "{query}" $r|query}}}}{text}{{{{end}}}}'
+
+
+def _compared(alert: Alert, severity: str, comparison: Comparison, subject: Subject) -> str:
+    """What was measured, and its limit."""
+    if alert.codes:
+        return _coded(alert, alert.codes, subject)
+    value = f" {_shown(alert, '$value')}{alert.unit}, limit " if alert.style else ""
+    if not comparison.recorded:
+        basis = comparison.basis and f" ({comparison.basis})"
+        limit = f"{_written(alert.style, comparison.limit)}{alert.unit}{basis}" if alert.style else ""
+        return f"{comparison.measured[0]}{value}{limit}"
+    # A count is whole, its limit need not be.
+    of = "{{.Value}}" if alert.style == WHOLE else _shown(alert, ".Value")
+    basis = "{{.Labels.basis}}" if alert.unit or any(way.basis for way in alert.ways) else ""
+    limit = f"{of}{basis}" if alert.style else ""
+    labels = subject.unique or subject.identity
+    asked = f"{PASSED}{{rule='{alert.name}-{severity}',{_matchers(labels)}}}"
+    without = "{{$value}}" if alert.style else " or ".join(comparison.measured)
+    found = f"{_range(asked, _arguments(labels))}{{{{.Labels.measured}}}}{value}{limit}"
+    return f"{found}{{{{else}}}}{without}{{{{end}}}}"
+
+
+def _coded(alert: Alert, codes: Codes, subject: Subject) -> str:
+    """What was measured, with the code in its words, and what the code means."""
+    measured = alert.ways[0].measured.format(f"{{{{{_code(codes)}}}}}")
+    meaning = f"{_range(*_meaning(codes, subject))} ({{{{.Labels.meaning}}}}){{{{end}}}}"
+    return " ".join(filter(None, (measured, _shown(alert, "$value")))) + meaning
+
+
+def _code(codes: Codes) -> str:
+    """The code in a template."""
+    return "$value" if codes.by_value else f"$labels.{codes.label}"
+
+
+def _meaning(codes: Codes, subject: Subject) -> tuple[str, str]:
+    """The expression that asks for the meaning of the code, and its arguments."""
+    if codes.source:
+        found = codes.source.format(_matchers(subject.identity))
+        return f"{CODE_INFO} and on({codes.label}) {found}", _arguments(subject.identity)
+    code = "'%.0f'" if codes.by_value else "%q"
+    return f"{CODE_INFO}{{{codes.label}={code}}}", _code(codes)
+
+
+def _matchers(labels: tuple[str, ...]) -> str:
+    """Selects what has the labels of an alert, to be filled by ``printf`` with ``_arguments``."""
+    return ",".join(f"{name}=%q" for name in labels)
+
+
+def _arguments(labels: tuple[str, ...]) -> str:
+    return " ".join(f"$labels.{name}" for name in labels)
+
+
+def _range(expression: str, arguments: str) -> str:
+    """The start of a template over the results of a query."""
+    return f'{{{{range query (printf "{expression}" {arguments})}}}}'
+
+
+def _shown(alert: Alert, value: str) -> str:
+    """A value in a template, as the alert writes its numbers."""
+    if not alert.style:
+        return ""
+    style = f'printf "{alert.style}" {value}' if alert.style.startswith("%") else f"{value}|{alert.style}"
+    return f"{{{{{style}}}}}"
+
+
+def _written(style: str, value: float) -> str:
+    """A number as a template with this style writes it."""
+    if style == RATIO:
+        return f"{100 * value:.4g}%"
+    if style == DURATION:
+        return str(Duration(round(1000 * value)))
+    if style == BYTES:
+        power = min(int(math.log(value, 1024)), 4) if value >= 1 else 0
+        return f"{value / 1024**power:.4g}{('', 'ki', 'Mi', 'Gi', 'Ti')[power]}"
+    return number(value)
+
+
+def _action(alert: Alert, subject: Subject) -> str:
+    """What to do first, by the code where there is one."""
+    fallback = alert.action.replace("{gpu}", f"{{{{{_GPU}}}}}")
+    if not alert.codes:
+        return fallback
+    expression, arguments = _meaning(alert.codes, subject)
+    text = f'{{{{.|first|label "action"|reReplaceAll "{{gpu}}" ({_GPU})}}}}'
+    return f'{{{{with query (printf "{expression}" {arguments})}}}}{text}{{{{else}}}}{fallback}{{{{end}}}}'
+
+
+def _dashboard_url(config: Config, deployment: Deployment, subject: Subject) -> str:
+    """The dashboard that shows why; without Grafana, the run exporter's page."""
+    name = subject.variable
+    label = f"{{{{$labels.{name} | {_IN_A_URL}}}}}"
+    if config.links.grafana is None and not deployment.runs("grafana"):
+        return f"{config.link('exporter')}/{f'run/{label}' if name == 'run' else ''}"
+    return f"{config.link('grafana')}/d/{subject.dashboard}{f'?var-{name}={label}' if name else ''}"
+
+
+def _silence_url(config: Config, alert: str, subject: Subject) -> str:
+    """Alertmanager's form for a new silence, filled in for this alert about its subject.
+
+    The cluster is named where there is one, be it a label of series or Prometheus' own (`external_labels`).
+    """
+    cluster = "{{with or $labels.cluster $externalLabels.cluster}}{{$c = printf `,cluster=%q` .}}{{end}}"
+    matchers = ",".join(filter(None, [f'alertname="{alert}"', _matchers(subject.labels)]))
+    printed = f"printf `{{{matchers}%s}}` {_arguments(subject.labels)} $c"
+    form = f"{config.link('alertmanager')}/#/silences/new?filter="
+    return f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}"

@@ -19,7 +19,7 @@ from stepwatch.alerts.statistics import (
     start,
     stddev,
 )
-from stepwatch.alerts.table import Alert, Way
+from stepwatch.alerts.table import WHOLE, Alert, Way
 from stepwatch.config import scalars
 from stepwatch.config.block import Block
 from stepwatch.config.section import Section, default
@@ -225,7 +225,7 @@ REWARD_STAGNATION = Alert(
     | (over("mean", "reward_std", 20) < 0.05 * over("mean", REWARD, 20)).unless(
         best() - smoothed(REWARD) > 0.1 * size(best())
     ),
-    style="%.0f",
+    style=WHOLE,
 )
 
 
@@ -278,7 +278,7 @@ NO_LEARNING_SIGNAL = Alert(
             sparing=(_highest > start(REWARD)).unless(lost("warning.drop_ratio")) | _varies,
             unset="warning.ceiling",
         ),
-        replace(_constant, sparing=(_highest >= Limit("warning.ceiling")) | _varies),
+        replace(_constant, given=_highest < Limit("warning.ceiling"), sparing=_varies),
         Way(
             "reward, range of 32 steps,",
             over("range", REWARD, 32),

@@ -1,21 +1,21 @@
-"""Prometheus rules from the table: for each alert the rule itself, and a record of the limit that it passed."""
+"""Prometheus rules from the table: for each alert the rule itself, and a record of the limit it passed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from stepwatch.alerts import messages
-from stepwatch.alerts.expression import Expression, Raw, Scope, any_of, bracketed
-from stepwatch.alerts.limits import ON, SEVERITIES, Limits
+from stepwatch.alerts.expression import Expression, Limit, Scope, any_of, bracketed, is_number
+from stepwatch.alerts.limits import ON, SEVERITIES, Limits, override
 from stepwatch.alerts.statistics import is_in
 from stepwatch.alerts.table import Alert, Way
 from stepwatch.config.models import Config
 from stepwatch.deployment import Deployment
 
-PASSED = "rl_limit_passed"
-"""The limit of the first way in which an alert holds, with what was measured and what the limit follows from."""
+_KEY = re.compile(r"<(\w+)>")
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class InForce:
     @property
     def ways(self) -> tuple[Way, ...]:
         """The ways whose limits are set for any run."""
-        return tuple(
-            way
-            for way in self.alert.ways
-            if all(map(self.limits.known, way.keys)) and way.unset not in self.limits.base
-        )
+        return tuple(filter(self._is_set, self.alert.ways))
+
+    def _is_set(self, way: Way) -> bool:
+        replaced = way.unset in self.limits.base and way.unset not in self.limits.overridden
+        return all(map(self.limits.known, way.keys)) and not replaced
 
     def condition(self, way: Way) -> Expression:
         """Return where this way holds, whatever the guards of the alert say."""
         if way.unset in self.limits.overridden:
-            return way.condition.unless(Raw(f"{self.limits.promql(way.unset)}"))
+            return way.condition.unless(Limit(way.unset) >= 0)  # an override may take the limit away: NaN
         return way.condition
 
     @property
@@ -57,29 +57,61 @@ class InForce:
         return self._guarded(any_of(map(self.condition, self.ways)))
 
     def _guarded(self, held: Expression) -> Expression:
-        if self.alert.given:
-            held = held & self.alert.given
-        if self.alert.sparing:
-            held = held.unless(self.alert.sparing)
-        for key in filter(None, ("enabled", self.alert.level)):
-            if key in self.limits.overridden:
-                held = held & Raw(f"{self.limits.promql(key)} == {ON:g}")
-        if "severity" in self.limits.overridden:
-            held = held & Raw(f"{self.limits.promql('severity')} == {SEVERITIES.index(self.severity)}")
-        if self.alert.about == "run":
-            held = held.unless(is_in("finished"))
-        return held
+        alert = self.alert
+        if alert.given:
+            held = held & alert.given
+        if alert.sparing:
+            held = held.unless(alert.sparing)
+        for key in alert.switches:
+            held = self._switched(held, key, ON)
+        if not alert.severity:
+            held = self._switched(held, "severity", float(SEVERITIES.index(self.severity)))
+        return held.unless(is_in("finished")) if alert.about == "run" else held
+
+    def _switched(self, held: Expression, key: str, wanted: float) -> Expression:
+        """Leave out the runs for which an override says otherwise, as last heard of if the alert asks so."""
+        if key not in self.limits.overridden:
+            return held
+        own = override(f"{self.limits.block}.{key}", remembered=not self.alert.keep)
+        if self.limits.base[key] != wanted:
+            return held & own.equals(wanted)
+        return held.unless(own.differs(wanted))
 
     def passed(self) -> str:
         """Return the PromQL of the limit that was passed, labelled by the words of its way."""
-        scope = self.scope()
-        return "\nor on (run) ".join(self._passed(way, scope) for way in self.ways)
+        scope, same = self.scope(), ", ".join(messages.SUBJECTS[self.alert.subject].identity)
+        return f"\nor on ({same}) ".join(self._passed(way, scope) for way in self.ways)
+
+    @property
+    def comparison(self) -> messages.Comparison:
+        """What its message says of what it compares."""
+        alert, scope = self.alert, self.scope()
+        measured = tuple(dict.fromkeys(self._in_words(way.measured) for way in self.ways))
+        bounds = {(way.limit.promql(scope), way.basis) for way in self.ways}
+        limit, basis = bounds.pop()
+        if alert.subject == "run":
+            return messages.Comparison(measured, bool(alert.style))
+        if bounds or len(measured) > 1 or not is_number(limit):
+            return messages.Comparison(measured, recorded=True)
+        return messages.Comparison(measured, recorded=False, limit=float(limit), basis=basis)
+
+    @property
+    def wait(self) -> str:
+        """How long its condition must hold before it fires; empty for not at all."""
+        return str(getattr(self.limits.settings, "for_", self.alert.wait))
+
+    def _in_words(self, text: str) -> str:
+        """Fill in limits that words name: ``older than <age>``."""
+        return _KEY.sub(lambda match: str(getattr(self.limits.settings, match[1])), text)
 
     def _passed(self, way: Way, scope: Scope) -> str:
-        held = self._guarded(self.condition(way)).promql(scope)
+        alert, held = self.alert, bracketed(self._guarded(self.condition(way)).promql(scope))
         limit = way.limit.promql(scope)
-        value = f"{limit} + 0 * {bracketed(held)}" if _is_number(limit) else f"{limit}\nand {bracketed(held)}"
-        for label, text in (("measured", way.measured), ("basis", way.basis)):
+        value = f"{limit} + 0 * {held}" if is_number(limit) else f"{limit}\nand {held}"
+        for label, text in (
+            ("measured", self._in_words(way.measured)),
+            ("basis", f"{alert.unit}{way.basis and f' ({way.basis})'}"),
+        ):
             value = f'label_replace(\n{_indented(value)},\n  "{label}", "{text}", "", ""\n)'
         return value
 
@@ -88,16 +120,11 @@ def in_force(config: Config, table: tuple[Alert, ...]) -> Iterator[InForce]:
     """Yield the alerts that are switched on for any run, in the order of the table."""
     for alert in table:
         limits = Limits(config, alert.block.__name__)
-        on = all(limits.base.get(key) == ON or key in limits.overridden for key in _switches(alert))
-        if on:
+        if all(limits.base.get(key) == ON or key in limits.overridden for key in alert.switches):
             for severity in _severities(alert, limits):
                 found = InForce(alert, severity, limits)
                 if found.ways:
                     yield found
-
-
-def _switches(alert: Alert) -> tuple[str, ...]:
-    return tuple(filter(None, ("enabled", alert.level)))
 
 
 def _severities(alert: Alert, limits: Limits) -> tuple[str, ...]:
@@ -114,24 +141,37 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
 
 
 def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
-    alert = found.alert
-    yield {
-        "record": PASSED,
-        "expr": found.passed(),
-        "labels": {"rule": f"{alert.name}-{found.severity}"},
-    }
+    alert, wait, comparison = found.alert, found.wait, found.comparison
+    if comparison.recorded:
+        yield {
+            "record": messages.PASSED,
+            "expr": found.passed(),
+            "labels": {"rule": f"{alert.name}-{found.severity}"},
+        }
     yield {
         "alert": alert.name,
         "expr": found.expression.promql(found.scope()),
-        **({"for": alert.wait} if alert.wait else {}),
+        **({"for": wait} if wait else {}),
         **({"keep_firing_for": str(config.notify.keep_firing_for)} if alert.keep else {}),
         "labels": {"severity": found.severity, "topic": alert.topic},
-        "annotations": messages.annotations(alert, found.severity, config, deployment),
+        "annotations": messages.message(
+            alert, found.severity, comparison, wait, config=config, deployment=deployment
+        ),
     }
 
 
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).replace("-", "", 1).isdigit()
+def code_rules(table: tuple[Alert, ...]) -> list[dict[str, Any]]:
+    """Return the rules that record what the codes of alerts mean, for messages to look up."""
+    every = {alert.name: alert.codes for alert in table if alert.codes}
+    return [
+        {
+            "record": messages.CODE_INFO,
+            "expr": "vector(1)",
+            "labels": {codes.label: str(code), **text._asdict()},
+        }
+        for codes in every.values()
+        for code, text in codes.texts.items()
+    ]
 
 
 def _indented(text: str) -> str:

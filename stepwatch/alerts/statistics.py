@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from stepwatch.alerts.expression import Expression, Limit, Series, any_of, size
+from stepwatch.alerts.expression import Expression, Limit, Raw, Series, any_of, size
 
 REWARD = "reward"
 
 SUFFERS_STDDEVS = 2
 """How many standard deviations a smoothed reward must be below its best to have suffered: five (alpha
-0.3) to nine times (0.1) what chance does to that mean. For a batch of 8 a share of the best alone is chance."""
+0.3) to nine times (0.1) what chance does to that mean. For a batch of 8, a share of the best is chance."""
 
 SATURATED = 0.03
 """The range of 10 rewards, as a share of the best, that is left at a ceiling. A batch of 512 ranges over
@@ -23,6 +23,16 @@ def metric(name: str, **labels: str) -> Expression:
 def last(name: str, **labels: str) -> Expression:
     """Return a metric of the runs as it was within 10 minutes: a lost scrape resolves nothing."""
     return Series(name, labels, over=("last_over_time", "10m"))
+
+
+def increased(name: str) -> Expression:
+    """Return by how much a counter of the runs rose within an hour: a whole number, unlike ``increase``."""
+    return metric(name) - Series(name, over=("min_over_time", "1h"))
+
+
+def since_last_step() -> Expression:
+    """Return the seconds since the last step was logged."""
+    return Raw("time()") - metric("rl_last_step_timestamp_seconds")
 
 
 def over(function: str, signal: str, steps: int) -> Expression:

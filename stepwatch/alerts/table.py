@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-
+from typing import NamedTuple
 
 from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, all_of
 from stepwatch.config.block import Block
@@ -40,8 +41,7 @@ class Way:
     @property
     def condition(self) -> Expression:
         """The value, where the alert fires."""
-        bounds = self.limit.operands if self._is_beyond_all else (self.limit,)
-        held = all_of(Binary(self.operator, self.value, bound) for bound in bounds)
+        held = all_of(Binary(self.operator, self.value, bound) for bound in self._bounds)
         if self.given:
             held = held & self.given
         return held.unless(self.sparing) if self.sparing else held
@@ -52,9 +52,64 @@ class Way:
         return frozenset(part.key for part in self.condition.parts() if isinstance(part, Limit))
 
     @property
-    def _is_beyond_all(self) -> bool:
-        """Whether to be beyond the limit is to be beyond each of several: simpler to read than their extreme."""
-        return isinstance(self.limit, Extreme) and self.operator[0] == (">" if self.limit.largest else "<")
+    def _bounds(self) -> tuple[Expression, ...]:
+        """The limit, or each of several whose extreme it is: simpler to read, and the same."""
+        beyond = ">" if isinstance(self.limit, Extreme) and self.limit.largest else "<"
+        if isinstance(self.limit, Extreme) and self.operator.startswith(beyond):
+            return self.limit.operands
+        return (self.limit,)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What a message says beside value and limit, where Prometheus knows it.
+
+    Attributes:
+        query: PromQL; ``%[1]q`` stands for what tells the alert from others of its name, its run.
+        text: What is said of each series of the answer: a template in which ``.`` is the series.
+    """
+
+    query: str
+    text: str
+
+
+STEP = Fact("max(rl_step{run=%q})", "; step {{.Value}}")
+
+NUMBER = "%.4g"
+WHOLE = "%.0f"
+RATIO = "humanizePercentage"
+DURATION = "humanizeDuration"
+BYTES = "humanize1024"
+NOTHING = ""
+
+
+class Explanation(NamedTuple):
+    """What a code means, and what to do first: parts of sentences."""
+
+    meaning: str
+    action: str
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The texts of an alert that depend on a code of the driver, which its way names as ``{}``.
+
+    Each is recorded as a constant series (``alert_code_info``), which a message looks up: a template that
+    holds them all cannot be read, and a rule for each code evaluates one expression dozens of times.
+
+    Attributes:
+        label: The label that holds the code, in that series and in the alert or ``source``; no other
+            alert has it.
+        texts: By code.
+        by_value: Whether the code is the value of the alert.
+        source: PromQL of what has the code in its label, ``{}`` for the matchers of the alert's subject,
+            where the alert has not: a code may change while the alert lasts, and would begin another one.
+    """
+
+    label: str
+    texts: Mapping[Any, Explanation]
+    by_value: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,11 +127,17 @@ class Alert:
         ways: What makes it fire, in the order in which a message names them.
         given: What must hold whichever way it fires.
         sparing: Where it stays silent.
-        unit: Behind the measured value: ``nats/token``.
-        style: How numbers are written, a verb of ``printf``.
-        about: What it is about, by its name in ``messages.SUBJECTS``.
-        wait: How long its condition must hold before it fires; empty for not at all.
+        unit: Behind value and limit: `` nats/token``.
+        style: How numbers are written: a verb of ``printf``, or a function of Prometheus' templates; empty
+            where the value says nothing, as that of a state.
+        facts: What the message about a run says behind the limit.
+        others: Whether the message says what else fires for the run.
+        about: What it is about: ``run``, ``end`` for a run that may have finished, else a name in
+            ``messages.SUBJECTS``.
+        wait: How long its condition must hold before it fires; empty for not at all. The key ``for`` of its
+            block says it instead, where there is one.
         keep: Whether it goes on firing for `notify.keep_firing_for`.
+        codes: Its texts by a code of the driver.
     """
 
     name: str
@@ -90,7 +151,21 @@ class Alert:
     given: Expression | None = None
     sparing: Expression | None = None
     unit: str = ""
-    style: str = "%.3g"
+    style: str = NUMBER
+    facts: tuple[Fact, ...] = (STEP,)
+    others: bool = True
     about: str = "run"
     wait: str = ""
     keep: bool = True
+    codes: Codes | None = None
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """The keys that must be on: of the block, and of each level whose limits it takes."""
+        levels = {self.level, *(key.partition(".")[0] for way in self.ways for key in way.keys if "." in key)}
+        return ("enabled", *sorted(filter(None, levels)))
+
+    @property
+    def subject(self) -> str:
+        """What it is about, by its name in ``annotations.SUBJECTS``."""
+        return "run" if self.about == "end" else self.about

@@ -28,6 +28,8 @@ from tests.rules.served import METRICS
 Labels = frozenset[str]
 
 _NONE: Labels = frozenset()
+_ANYWHERE = frozenset({"cluster"})
+"""What any target has where one Prometheus watches several clusters."""
 _KEEPING = ("topk", "bottomk", "limitk", "limit_ratio")
 """Aggregations that pass series on as they are."""
 
@@ -36,7 +38,8 @@ def of(node: Any) -> Labels | None:
     """The labels that series of its result may have; None for a number."""
     match node:
         case VectorSelector():
-            return _NONE.union(*(METRICS[name].labels for name in served.asked(node) if name in METRICS))
+            known = [METRICS[name].labels for name in served.asked(node) if name in METRICS]
+            return _NONE.union(*known, _ANYWHERE if known else _NONE)
         case (
             MatrixSelector(vector_selector=inside)
             | SubqueryExpr(expr=inside)

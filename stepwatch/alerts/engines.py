@@ -1,0 +1,212 @@
+"""Alerts on rollout engines, vLLM and SGLang: whether each is there and generates, and how responses end.
+
+Metrics are named as old and new versions do: vLLM renamed its cache, SGLang writes its prefix with a colon
+or an underscore.
+"""
+
+from __future__ import annotations
+
+from stepwatch.alerts.expression import Expression, Limit, Number
+from stepwatch.alerts.infrastructure import (
+    EVENT_WINDOW,
+    RUN_IN_PROGRESS,
+    RUN_LAST_IN_PROGRESS,
+    RUNS_CHANGED,
+    WarningBlock,
+    hold,
+    servers,
+)
+from stepwatch.alerts.table import NOTHING, RATIO, WHOLE, Alert, Way
+from stepwatch.config import scalars
+from stepwatch.config.scalars import Span
+from stepwatch.config.section import default
+
+TOKENS = ("vllm:generation_tokens_total", "sglang:generation_tokens_total", "sglang_generation_tokens_total")
+PREEMPTIONS = (
+    "vllm:num_preemptions_total",
+    "sglang:num_retracted_requests_total",
+    "sglang_num_retracted_requests_total",
+)
+FINISHED = ("vllm:request_success_total", "sglang:num_requests_total", "sglang_num_requests_total")
+TRUNCATED = ('vllm:request_success_total{finished_reason="length"}',)
+ANSWERED = ('vllm:request_success_total{finished_reason=~"stop|length"}',)
+
+_waiting = servers("vllm:num_requests_waiting or sglang:num_queue_reqs or sglang_num_queue_reqs")
+_cache = servers(
+    "vllm:kv_cache_usage_perc or vllm:gpu_cache_usage_perc or sglang:token_usage or sglang_token_usage"
+)
+
+
+def _risen(counters: tuple[str, ...], window: str = "30m") -> Expression:
+    return servers(" or ".join(f"increase({each}[{window}])" for each in counters), "sum")
+
+
+class EngineGone(WarningBlock):
+    """A rollout server (`scrape`, role rollout) does not answer, or left the list of targets, during a run.
+
+    A warning: Stalled pages if the run waits for it.
+    """
+
+    for_: Span = hold("5m", "Servers may take minutes to load a model: one of 30B took over 5 (vime #90).")
+
+
+ENGINE_GONE = Alert(
+    "EngineGone",
+    None,
+    EngineGone,
+    topic="rollout",
+    summary="Rollout server is unreachable during a run",
+    action="read the server's log, check its process; Stalled pages if a run waits for it",
+    ways=(
+        Way(
+            "does not answer",
+            servers('up{role="rollout"}'),
+            "==",
+            Number(0),
+            given=RUN_LAST_IN_PROGRESS,
+        ),
+        Way(
+            "left the list of targets",
+            servers(f'max_over_time(up{{role="rollout"}}[{EVENT_WINDOW}])').unless(servers("up")),
+            "==",
+            Number(1),
+            given=RUN_IN_PROGRESS,
+            sparing=RUNS_CHANGED,
+        ),
+    ),
+    about="server",
+    style=NOTHING,
+)
+
+
+class EngineQueue(WarningBlock):
+    """Requests wait for a rollout server, and for 10 minutes it counted no token: it hangs.
+
+    Many waiting requests are no fault: a trainer sends its whole batch at once.
+    """
+
+    for_: Span = hold(
+        "5m",
+        "On top of the 10 minutes. SGLang counts tokens when a response is done: with 32k tokens at 30 a"
+        " second that takes 18 minutes, but some response of a batch is done within 15.",
+    )
+
+
+ENGINE_QUEUE = Alert(
+    "EngineQueue",
+    None,
+    EngineQueue,
+    topic="rollout",
+    summary="Rollout server hangs: requests wait, no tokens",
+    action="read the server's log; `py-spy dump` of the engine",
+    ways=(
+        Way(
+            "no token in 10 min, requests waiting:",
+            _waiting,
+            ">",
+            Number(0),
+            given=_risen(TOKENS, "10m").equals(0),
+        ),
+    ),
+    about="server",
+    style=WHOLE,
+)
+
+
+class EngineKVCacheFull(WarningBlock):
+    """A rollout server's KV cache has been full for long, and requests wait."""
+
+    used_ratio: scalars.Ratio = default(0.9, "Share of the cache in use. Judged.")
+    for_: Span = hold("30m", "A batch fills the cache on purpose, and empties it before the next. Judged.")
+
+
+ENGINE_KV_CACHE_FULL = Alert(
+    "EngineKVCacheFull",
+    None,
+    EngineKVCacheFull,
+    topic="rollout",
+    summary="KV cache of a rollout server is full",
+    action="add memory for the cache, or send fewer or shorter requests at once",
+    ways=(Way("KV cache in use while requests wait", _cache, ">", Limit("used_ratio"), given=_waiting > 0),),
+    about="server",
+    style=RATIO,
+)
+
+
+class EnginePreemptions(WarningBlock):
+    """A rollout server preempts requests (SGLang: retracts) for lack of KV cache, and computes them again."""
+
+    per_request: scalars.Limit = default(
+        0.5,
+        "For each request that ended, within 30 minutes. Judged: with tight caches 10 to 30 % of the work"
+        " was found to be done twice (vLLM #54644).",
+    )
+    preemptions: scalars.Count = default(
+        30, "And more than this many, within 30 minutes: one a minute costs nothing. Judged."
+    )
+    for_: Span = hold("5m", "One burst is over by then. Judged.")
+
+
+ENGINE_PREEMPTIONS = Alert(
+    "EnginePreemptions",
+    None,
+    EnginePreemptions,
+    topic="rollout",
+    summary="Rollout server preempts too many requests",
+    action="add memory for the KV cache, or send fewer requests at once",
+    ways=(
+        Way(
+            "preemptions per finished request in 30 min:",
+            _risen(PREEMPTIONS) / _risen(FINISHED),
+            ">",
+            Limit("per_request"),
+            given=_risen(PREEMPTIONS) > Limit("preemptions"),
+        ),
+    ),
+    about="server",
+    style="%.2g",
+)
+
+
+class EngineTruncated(WarningBlock):
+    """Nearly all responses of a rollout server end at the length limit.
+
+    vLLM only: SGLang does not report how requests end. As Truncation, where the trainer does not log it.
+    """
+
+    truncated_ratio: scalars.Ratio = default(
+        0.9,
+        "Share of the responses within 30 minutes, aborted ones left out; as Truncation's: healthy runs"
+        " start with up to 0.84.",
+    )
+    requests: scalars.Count = default(
+        100, "And more than this many responses: of fewer, chance makes 0.9 out of 0.8."
+    )
+    tokens: scalars.Count = default(
+        16, "And more tokens than this per response in the mean: servers that score generate one token."
+    )
+    for_: Span = hold("5m", "One odd batch is over by then. Judged.")
+
+
+ENGINE_TRUNCATED = Alert(
+    "EngineTruncated",
+    None,
+    EngineTruncated,
+    topic="rollout",
+    summary="Rollout server truncates nearly all responses",
+    action="read some responses: do they repeat themselves? Else raise the length limit",
+    ways=(
+        Way(
+            "responses that ended at the length limit in 30 min:",
+            _risen(TRUNCATED) / _risen(ANSWERED),
+            ">",
+            Limit("truncated_ratio"),
+            given=(_risen(ANSWERED) > Limit("requests"))
+            & (_risen(TOKENS[:1]) / _risen(ANSWERED) > Limit("tokens")),
+        ),
+    ),
+    about="server",
+    style=RATIO,
+)
+
+ALERTS = (ENGINE_GONE, ENGINE_QUEUE, ENGINE_KV_CACHE_FULL, ENGINE_PREEMPTIONS, ENGINE_TRUNCATED)

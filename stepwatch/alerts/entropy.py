@@ -1,0 +1,171 @@
+"""Alerts on the policy's entropy: it becomes certain, or random."""
+
+from __future__ import annotations
+
+from stepwatch.alerts.expression import Expression, Limit, larger, smaller
+from stepwatch.alerts.statistics import metric, over, peak, solved, start, suffers
+from stepwatch.alerts.table import Alert, Way
+from stepwatch.config import scalars
+from stepwatch.config.block import Block
+from stepwatch.config.section import Section, default
+
+ENTROPY = "entropy"
+NATS = " nats/token"
+
+
+class EntropyCollapseWarning(Section):
+    """Little of the peak and little in itself; more is enough if the reward drops or stagnates."""
+
+    peak_ratio: scalars.Ratio = default(0.05, "Share of the peak, and `low`.")
+    low: scalars.Limit = default(
+        0.02,
+        "Nats per token: a run that starts at 7 nats learns well at 0.2, a thirtieth. Healthy runs with a"
+        " rising reward end at 0.026 and above, sick ones fall to 0.002.",
+    )
+    peak_ratio_when_dropping: scalars.Ratio = default(
+        0.1, "The same, if the reward is below its best as well, or has had no new best for long."
+    )
+    low_when_dropping: scalars.Limit = default(0.05, "And nats per token, likewise.")
+    below: scalars.Limit = default(
+        0.01, "Nats per token, whatever the peak was. Healthy runs end at 0.026 and above."
+    )
+    drop_ratio: scalars.Ratio = default(
+        0.1,
+        "Below its best: by this share, and by 2 standard deviations. A healthy run at 0.03 nats sagged by"
+        " 0.1 of its best, which was 1.1 standard deviations.",
+    )
+    records: scalars.Count = default(32, "No new best for long: for this many logged records.")
+    run_ratio: scalars.Ratio = default(0.5, "And this share of the run: patience grows with the run.")
+    solved_ratio: scalars.Ratio = default(
+        0.9,
+        "Silent where the reward has reached this share of the highest there is, or ranges over less than"
+        " 3 % in 10 steps at its best: a solved task leaves nothing to choose.",
+    )
+
+
+class EntropyCollapse(Block):
+    """The policy has become certain.
+
+    Never critical: with a good reward it is no reason to page anyone, with a bad one RewardCollapse pages.
+    """
+
+    warning: EntropyCollapseWarning | None = EntropyCollapseWarning()
+
+
+_smoothed = metric("rl_ewma_max_over_steps", signal=ENTROPY, alpha="0.2", steps="10")
+_records = metric("rl_records_since_best", signal="reward")
+
+
+def _below_peak(ratio: str, low: str, basis: str, given: Expression | None = None) -> Way:
+    return Way(
+        "smoothed entropy, highest of 10 steps,",
+        _smoothed,
+        "<",
+        smaller(Limit(ratio) * peak(ENTROPY), Limit(low)),
+        basis,
+        given,
+        signal=ENTROPY,
+    )
+
+
+ENTROPY_COLLAPSE = Alert(
+    "EntropyCollapse",
+    "warning",
+    EntropyCollapse,
+    level="warning",
+    topic="entropy",
+    summary="Entropy collapsed",
+    action="read samples: if answers are all alike, raise the temperature or the entropy bonus",
+    ways=(
+        Way(
+            "entropy, highest of 10 steps,",
+            over("max", ENTROPY, 10),
+            "<",
+            Limit("warning.below"),
+            signal=ENTROPY,
+        ),
+        _below_peak("warning.peak_ratio", "warning.low", "from its peak"),
+        _below_peak(
+            "warning.peak_ratio_when_dropping",
+            "warning.low_when_dropping",
+            "from its peak while the reward does not rise",
+            suffers("warning.drop_ratio")
+            | (
+                (_records >= Limit("warning.records"))
+                & (_records >= Limit("warning.run_ratio") * metric("rl_records_seen"))
+            ),
+        ),
+    ),
+    sparing=solved("warning.solved_ratio"),
+    unit=NATS,
+)
+
+
+class EntropyExplosionWarning(Section):
+    """For 3 steps above both limits."""
+
+    times_start: scalars.Limit = default(2, "Times the start. Healthy runs reach 5, but from a small start.")
+    above_start: scalars.Limit = default(
+        0.5, "And nats per token above the start. Healthy runs gain up to 0.5, sick ones more."
+    )
+
+
+class EntropyExplosionCritical(Section):
+    """As the warning, while the reward drops."""
+
+    drop_ratio: scalars.Ratio = default(
+        0.3, "Share of the best reward, and 2 standard deviations, together with both limits of the warning."
+    )
+
+
+class EntropyExplosion(Block):
+    """The policy has become random."""
+
+    warning: EntropyExplosionWarning | None = EntropyExplosionWarning()
+    critical: EntropyExplosionCritical | None = EntropyExplosionCritical()
+
+
+def _explosion(level: str, summary: str, action: str, basis: str, given: Expression | None = None) -> Alert:
+    return Alert(
+        "EntropyExplosion",
+        level,
+        EntropyExplosion,
+        level=level,
+        topic="entropy",
+        summary=summary,
+        action=action,
+        ways=(
+            Way(
+                "entropy, lowest of 3 steps,",
+                over("min", ENTROPY, 3),
+                ">",
+                larger(
+                    Limit("warning.times_start") * start(ENTROPY),
+                    start(ENTROPY) + Limit("warning.above_start"),
+                ),
+                basis,
+                given,
+                signal=ENTROPY,
+            ),
+        ),
+        unit=NATS,
+    )
+
+
+ENTROPY_EXPLOSION = (
+    _explosion(
+        "warning",
+        "Entropy is exploding",
+        "read samples; lower the temperature or the entropy bonus",
+        "from its start",
+    ),
+    _explosion(
+        "critical",
+        "Entropy is exploding and the reward drops",
+        "stop the run; resume from a checkpoint before the rise with a lower learning rate",
+        "from its start while the reward drops",
+        suffers("critical.drop_ratio", "0.3"),
+    ),
+)
+
+ALERTS = (ENTROPY_COLLAPSE, *ENTROPY_EXPLOSION)

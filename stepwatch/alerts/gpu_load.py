@@ -1,0 +1,294 @@
+"""Alerts on the heat, power, memory and links of a GPU."""
+
+from __future__ import annotations
+
+from stepwatch.alerts.expression import Expression, Limit, Number
+from stepwatch.alerts.infrastructure import (
+    CriticalBlock,
+    WarningBlock,
+    counted,
+    gpus,
+    hold,
+)
+from stepwatch.alerts.table import RATIO, WHOLE, Alert, Way
+from stepwatch.config import scalars
+from stepwatch.config.quantities import Duration
+from stepwatch.config.scalars import PositiveSpan, Span, Switch
+from stepwatch.config.section import default
+
+COOLING = "check fans, air flow and room temperature"
+
+
+class GPUHot(WarningBlock):
+    """A GPU is close to the temperature at which it throttles itself."""
+
+    margin: scalars.Limit = default(
+        5,
+        "Degrees Celsius left. Cards under load keep 10 to 30; with 5, a warm afternoon throttles them."
+        " Judged.",
+    )
+    for_: Span = hold("2m", "A burst of work does not last as long.")
+
+
+GPU_HOT = Alert(
+    "GPUHot",
+    None,
+    GPUHot,
+    topic="gpu",
+    summary="GPU is close to its slowdown temperature",
+    action=f"{COOLING}; then see what runs on it",
+    ways=(
+        Way(
+            "margin to its slowdown temperature",
+            # Newer cards report their margin; for older ones it is the difference.
+            gpus("gpu_temperature_margin_celsius", "min")
+            | gpus('gpu_temperature_threshold_celsius{threshold="slowdown"}')
+            - gpus('gpu_temperature_celsius{sensor="gpu"}'),
+            "<",
+            Limit("margin"),
+        ),
+    ),
+    about="gpu",
+    unit=" C",
+)
+
+
+def _throttled(*reasons: str) -> Expression:
+    """The share of the last 5 minutes in which one of the reasons held the clocks of a GPU down.
+
+    By the driver's own count of the time, which no scrape can miss; where it has none, by each reading.
+    """
+    matcher = f'reason="{reasons[0]}"' if len(reasons) == 1 else f'reason=~"{"|".join(reasons)}"'
+    by_time = gpus(f"rate(gpu_clock_event_seconds_total{{{matcher}}}[5m])")
+    by_reading = gpus(f"avg_over_time(gpu_clock_event_active{{{matcher}}}[5m])")
+    return by_time | by_reading
+
+
+class GPUThermalThrottle(WarningBlock):
+    """Heat holds a GPU's clocks down."""
+
+    throttled_ratio: scalars.Ratio = default(
+        0.1,
+        "Share of the last 5 minutes. Judged: cards with enough air are at 0; a tenth of the time slows"
+        " down all ranks of a run.",
+    )
+    for_: Span = hold("5m", "A warm moment does not last as long.")
+
+
+GPU_THERMAL_THROTTLE = Alert(
+    "GPUThermalThrottle",
+    None,
+    GPUThermalThrottle,
+    topic="gpu",
+    summary="GPU throttled by heat",
+    action=f"{COOLING}; then lower the power limit",
+    ways=(
+        Way(
+            "throttled by heat, share of 5 min",
+            _throttled("software_thermal", "hardware_thermal", "thermal"),
+            ">",
+            Limit("throttled_ratio"),
+        ),
+    ),
+    about="gpu",
+    style=RATIO,
+)
+
+
+class GPUPowerBrake(WarningBlock):
+    """The machine holds a GPU's clocks down, by half or more (NVML): a failed or overloaded power supply."""
+
+    throttled_ratio: scalars.Ratio = default(
+        0.01, "Share of the last 5 minutes: 3 s. Judged: a healthy machine never uses the brake."
+    )
+    for_: Span = hold("1m", "One moment of it harms no run. Judged.")
+
+
+GPU_POWER_BRAKE = Alert(
+    "GPUPowerBrake",
+    None,
+    GPUPowerBrake,
+    topic="gpu",
+    summary="GPU throttled by the power brake",
+    action="check the machine's power supplies (`ipmitool sdr type 'Power Supply'`) and their feeds",
+    ways=(
+        Way(
+            "throttled by the power brake, share of 5 min",
+            _throttled("power_brake"),
+            ">",
+            Limit("throttled_ratio"),
+        ),
+    ),
+    about="gpu",
+    style=RATIO,
+)
+
+
+class GPUMemoryHigh(WarningBlock):
+    """A GPU has hardly any memory left."""
+
+    enabled: Switch = default(value=False, why="Rollout engines reserve nearly all of it on purpose.")
+    used_ratio: scalars.Ratio = default(0.95, "Share of the memory in use. Judged.")
+    for_: Span = hold("10m", "A step's peak does not last as long. Judged.")
+
+
+GPU_MEMORY_HIGH = Alert(
+    "GPUMemoryHigh",
+    None,
+    GPUMemoryHigh,
+    topic="gpu",
+    summary="GPU memory is nearly full",
+    action="`nvidia-smi` shows which processes hold it",
+    ways=(
+        Way(
+            "memory in use",
+            gpus("gpu_memory_used_bytes") / gpus("gpu_memory_total_bytes"),
+            ">",
+            Limit("used_ratio"),
+        ),
+    ),
+    about="gpu",
+    style=RATIO,
+)
+
+
+class NVLinkErrors(WarningBlock):
+    """NVLinks of a GPU fail and recover again and again. Where one gives up, GPUXid 74 pages."""
+
+    crc_per_second: scalars.Limit = default(
+        100,
+        "Corrupted packets a second, which are sent again; fewer do not matter (limits of NVIDIA's DCGM).",
+    )
+    errors: scalars.Limit = default(
+        2,
+        "Worse errors of one kind (data, replays, recoveries, ECC) within an hour. Of the links of 320 GPUs"
+        " one alone had any: some 9 an hour, five days before it failed (marin #9086). DCGM warns of the"
+        " first.",
+    )
+    for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
+
+
+NVLINK_ERRORS = Alert(
+    "NVLinkErrors",
+    None,
+    NVLinkErrors,
+    topic="gpu",
+    summary="NVLink errors on a GPU",
+    action="`nvidia-smi nvlink -e -i {gpu}`; check the GPU at the other end, its bridge or cable",
+    ways=(
+        # Corrupted packets are usual and sent again: only their rate counts. Of the others, the worst kind.
+        Way(
+            "corrupted packets/s:",
+            gpus('rate(gpu_nvlink_errors_total{type=~"crc_flit|crc"}[5m])'),
+            ">",
+            Limit("crc_per_second"),
+        ),
+        Way(
+            "errors of one kind within 1 h:",
+            counted(
+                'gpu_nvlink_errors_total{type=~"crc_data|replay|recovery|ecc|link_recovery'
+                '|link_recovery_failed"}'
+            ),
+            ">",
+            Limit("errors"),
+        ),
+    ),
+    about="gpu",
+    style=WHOLE,
+)
+
+
+class PCIeDegraded(WarningBlock):
+    """A GPU's PCIe link is slower than card and slot allow: a bad riser, cable or slot.
+
+    NVML reports what both allow, so that a slot with fewer lanes does not count.
+    """
+
+    busy_ratio: scalars.Ratio = default(
+        0.3, "Judged only while the GPU had work for this share of 10 minutes: idle links slow down."
+    )
+    width_ratio: scalars.Ratio = default(
+        1,
+        "Least share of the lanes. 0.5 where two cards share one slot, which the driver cannot know.",
+    )
+    for_: Span = hold("10m", "A link that retrains after a reset is back by then. Judged.")
+
+
+def _link(kind: str, which: str) -> str:
+    return f'gpu_pcie_link_{kind}{{kind="{which}"}}'
+
+
+PCIE_DEGRADED = Alert(
+    "PCIeDegraded",
+    None,
+    PCIeDegraded,
+    topic="gpu",
+    summary="PCIe link of a GPU is degraded",
+    action="`nvidia-smi -q -d PCIE -i {gpu}`; reseat the card, check riser, cable and slot",
+    # An idle link rests at a low generation: the best of 10 minutes counts.
+    ways=tuple(
+        Way(
+            f"PCIe {words} in use, of those possible:",
+            gpus(f"max_over_time({_link(kind, 'current')}[10m])"),
+            "<",
+            limit,
+        )
+        for kind, words, limit in (
+            ("generation", "generation", gpus(_link("generation", "max"))),
+            ("width", "lanes", Limit("width_ratio") * gpus(_link("width", "max"))),
+        )
+    ),
+    given=gpus("avg_over_time(gpu_utilization_ratio[10m]) or avg_over_time(gpu_graphics_active_ratio[10m])")
+    > Limit("busy_ratio"),
+    about="gpu",
+    style=WHOLE,
+)
+
+
+class FabricDown(CriticalBlock):
+    """A GPU has not joined the NVLink fabric, and CUDA does not start (error 802), or it lost NVLinks.
+
+    A GPU without a fabric, or without a bridge, does not count.
+    """
+
+    within: PositiveSpan = default(Duration.parse("1d"), "How long a number of NVLinks is remembered.")
+    for_: Span = hold("10m", "After a boot the fabric manager takes minutes.")
+
+
+FABRIC_DOWN = Alert(
+    "FabricDown",
+    None,
+    FabricDown,
+    topic="gpu",
+    summary="GPU is cut off from its NVLinks",
+    action="`systemctl status nvidia-fabricmanager`, `nvidia-smi nvlink --status -i {gpu}`",
+    ways=(
+        Way(
+            "state of the NVLink fabric (3: joined):",
+            gpus("gpu_fabric_state"),
+            "<",
+            Number(3),
+            given=gpus("gpu_fabric_state") > 0,  # 0 is no fabric
+        ),
+        # Links that were never up have no bridge; split GPUs (MIG) do without theirs.
+        Way(
+            "NVLinks up, of those up within <within>:",
+            gpus('gpu_nvlink_links{state="active"}'),
+            "<",
+            gpus('max_over_time(gpu_nvlink_links{state="active"}[<within>s])'),
+            sparing=gpus("gpu_mig_mode").equals(1),
+        ),
+    ),
+    about="gpu",
+    style=WHOLE,
+)
+
+ALERTS = (
+    GPU_HOT,
+    GPU_THERMAL_THROTTLE,
+    GPU_POWER_BRAKE,
+    GPU_MEMORY_HIGH,
+    NVLINK_ERRORS,
+    PCIE_DEGRADED,
+    FABRIC_DOWN,
+)

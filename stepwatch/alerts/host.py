@@ -1,0 +1,167 @@
+"""Alerts on machines, as node_exporter sees them: memory and disks."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from stepwatch.alerts.expression import Expression, Limit, Number, smaller
+from stepwatch.alerts.infrastructure import (
+    InfrastructureBlock,
+    WarningBlock,
+    disks,
+    hold,
+    hosts,
+)
+from stepwatch.alerts.table import BYTES, RATIO, Alert, Way
+from stepwatch.config import scalars
+from stepwatch.config.block import Level
+from stepwatch.config.quantities import Duration, Size
+from stepwatch.config.scalars import PositiveSpan, Span, StorageSize
+from stepwatch.config.section import default
+
+
+class HostMemory(WarningBlock):
+    """A machine has hardly any memory left, or will soon have none."""
+
+    used_ratio: scalars.Ratio = default(
+        0.95, "Share of the memory that no program can have any more. Ray starts to kill at 0.95."
+    )
+    full_within: PositiveSpan = default(
+        Duration.parse("4h"),
+        "Or: at the pace of the last hour, and of the hour before, none is left by then. What a start takes"
+        " at once is in one of the two hours only. Long enough to save a checkpoint and restart.",
+    )
+    for_: Span = hold("5m", "A peak of a few minutes is no leak. Judged.")
+
+
+_total = hosts("node_memory_MemTotal_bytes")
+
+
+def _left(offset: str = "") -> Expression:
+    """The memory that is left after `full_within`, at the pace of an hour."""
+    return hosts(f"predict_linear(node_memory_MemAvailable_bytes[1h]{offset}, <full_within>)")
+
+
+HOST_MEMORY = Alert(
+    "HostMemory",
+    None,
+    HostMemory,
+    topic="stack",
+    summary="Machine runs out of memory",
+    action="`ps aux --sort=-rss | head`",
+    ways=(
+        Way(
+            "memory in use",
+            Number(1) - hosts("node_memory_MemAvailable_bytes") / _total,
+            ">",
+            Limit("used_ratio"),
+        ),
+        Way(
+            "memory in use in <full_within> at its pace",
+            Number(1) - _left() / _total,
+            ">",
+            Number(1),
+            given=(_left(" offset 1h") < 0) & hosts("node_memory_MemAvailable_bytes offset 2h"),
+        ),
+    ),
+    about="host",
+    style=RATIO,
+)
+
+
+class DiskWarning(Level):
+    """A disk is running full."""
+
+    falling: ClassVar[frozenset[str]] = frozenset({"free_ratio", "checkpoints"})
+
+    free_ratio: scalars.Ratio = default(0.1, "Share of the disk that is free. Judged.")
+    checkpoints: scalars.Limit = default(
+        2, "Or room for fewer checkpoints than this: the next one, and one more while someone cleans up."
+    )
+
+
+class DiskCritical(DiskWarning):
+    """A disk is full, or has no room for the next checkpoint."""
+
+    free_ratio: scalars.Ratio = default(0.01, "Full within minutes, whatever is written.")
+    checkpoints: scalars.Limit = default(1, "The next checkpoint fails, and with many trainers the run.")
+
+
+class DiskLow(InfrastructureBlock):
+    """A disk (node_exporter) is running full.
+
+    A checkpoint's size is measured: the most that was written within 10 minutes, in both halves of the last
+    day, so that a copy of data does not count as one.
+    """
+
+    warning: DiskWarning | None = DiskWarning()
+    critical: DiskCritical | None = DiskCritical()
+    enough: StorageSize = default(
+        Size.parse("1TB"),
+        "This much is enough on any disk, whatever its share: 10 % of shared storage is many TB. A"
+        " checkpoint of a 70B model with its optimizer takes about 1 TB.",
+    )
+    for_: Span = hold("5m", "Old checkpoints are often deleted just after the new one is written.")
+
+
+_HOLDS_CHECKPOINTS = (
+    'fstype!~"tmpfs|ramfs|devtmpfs|overlay|squashfs|erofs|iso9660|udf|fuse.lxcfs",'
+    'mountpoint!~"/boot(/.*)?|/run/.*|/snap/.*"'
+)
+"""No memory, no image, no layer of a container, nothing that belongs to the system's start."""
+
+_free = disks(f"node_filesystem_avail_bytes{{{_HOLDS_CHECKPOINTS}}}")
+
+
+def _written(offset: str = "") -> Expression:
+    """The most that was written within 10 minutes, in 12 hours.
+
+    Sampled each 5 minutes, so that a checkpoint that took 5 is seen whole.
+    """
+    return disks(
+        "max_over_time((node_filesystem_avail_bytes offset 10m - node_filesystem_avail_bytes)"
+        f"[12h:5m]{offset})"
+    )
+
+
+def _disk_low(severity: str, summary: str) -> Alert:
+    checkpoints = Limit(f"{severity}.checkpoints")
+    return Alert(
+        "DiskLow",
+        severity,
+        DiskLow,
+        level=severity,
+        topic="stack",
+        summary=summary,
+        action="delete old checkpoints, and those of runs that ended",
+        ways=(
+            Way(
+                "free",
+                _free,
+                "<",
+                smaller(
+                    Limit(f"{severity}.free_ratio") * disks("node_filesystem_size_bytes"), Limit("enough")
+                ),
+                "from its size",
+            ),
+            Way(
+                "free",
+                _free,
+                "<",
+                smaller(checkpoints * _written(), checkpoints * _written(" offset 12h")),
+                "from the size of checkpoints",
+            ),
+        ),
+        sparing=disks("node_filesystem_readonly").equals(1),
+        about="disk",
+        style=BYTES,
+        unit="B",
+    )
+
+
+DISK_LOW = (
+    _disk_low("warning", "Disk is running full"),
+    _disk_low("critical", "Disk is full, or has no room for a checkpoint"),
+)
+
+ALERTS = (HOST_MEMORY, *DISK_LOW)

@@ -1,0 +1,238 @@
+"""Alerts on KL divergences: to the reference, to a teacher, and between updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from stepwatch.alerts.expression import Limit, larger, size
+from stepwatch.alerts.statistics import over, start, stddev, suffers
+from stepwatch.alerts.table import Alert, Way
+from stepwatch.config import scalars
+from stepwatch.config.block import Block
+from stepwatch.config.section import Section, default
+
+NATS = " nats/token"
+
+
+class KLWarning(Section):
+    """KLHigh: for 3 steps above the start by both of a pair of limits."""
+
+    above_start: scalars.Limit = default(
+        0.5, "Nats per token above the start. Healthy runs stay below 0.26, sick ones exceed 1.4."
+    )
+    stddevs: scalars.Limit = default(
+        3, "And this many standard deviations above it, for batches of a few samples."
+    )
+    above: scalars.Limit | None = default(
+        None,
+        "An absolute limit in nats per token. The 15 of textbooks would have missed all real explosions,"
+        " which peaked at 5.7.",
+    )
+
+
+class KLCritical(Section):
+    """KLExplosion: as the warning, or with less if the reward drops as well."""
+
+    above_start: scalars.Limit = default(1, "Nats per token above the start, as for the warning.")
+    stddevs: scalars.Limit = default(6, "And this many standard deviations above it.")
+    above_start_when_dropping: scalars.Limit = default(
+        0.5, "Or this far above the start while the reward drops: two signals, so less of each is enough."
+    )
+    stddevs_when_dropping: scalars.Limit = default(3, "And this many standard deviations above it.")
+    drop_ratio: scalars.Ratio = default(
+        0.3, "While the reward is below its best by this share, and by 2 standard deviations."
+    )
+    above: scalars.Limit | None = default(None, "As for the warning.")
+
+
+class KL(Block):
+    """KL to the reference model, in nats per token, 3 steps in a row above the run's start."""
+
+    names: ClassVar[Mapping[str, str]] = {"warning": "KLHigh", "critical": "KLExplosion"}
+
+    warning: KLWarning | None = KLWarning()
+    critical: KLCritical | None = KLCritical()
+
+
+def _risen(measured: str, signal: str, above_start: str, stddevs: str) -> Way:
+    """The signal is above its start for 3 steps."""
+    return Way(
+        f"{measured}, lowest of 3 steps,",
+        over("min", signal, 3),
+        ">",
+        start(signal) + larger(Limit(stddevs) * stddev(signal), Limit(above_start)),
+        "from its start",
+        signal=signal,
+    )
+
+
+def _above(level: str) -> Way:
+    return Way("KL, lowest of 3 steps,", over("min", "kl", 3), ">", Limit(f"{level}.above"), signal="kl")
+
+
+KL_HIGH = Alert(
+    "KLHigh",
+    "warning",
+    KL,
+    level="warning",
+    topic="kl",
+    summary="KL to the reference is high",
+    action="compare reward and entropy; raise the KL coefficient or lower the learning rate",
+    ways=(_risen("KL", "kl", "warning.above_start", "warning.stddevs"), _above("warning")),
+    unit=NATS,
+)
+
+KL_EXPLOSION = Alert(
+    "KLExplosion",
+    "critical",
+    KL,
+    level="critical",
+    topic="kl",
+    summary="KL to the reference is exploding",
+    action="stop the run; resume from a checkpoint before the rise with a lower learning rate",
+    ways=(
+        _risen("KL", "kl", "critical.above_start", "critical.stddevs"),
+        Way(
+            "KL, lowest of 3 steps,",
+            over("min", "kl", 3),
+            ">",
+            start("kl")
+            + larger(
+                Limit("critical.stddevs_when_dropping") * stddev("kl"),
+                Limit("critical.above_start_when_dropping"),
+            ),
+            "from its start while the reward drops",
+            given=suffers("critical.drop_ratio", "0.3"),
+        ),
+        _above("critical"),
+    ),
+    unit=NATS,
+)
+
+
+class KLSequenceWarning(Section):
+    """KLSequenceHigh: for 3 steps above the start by both of a pair of limits, per token."""
+
+    above_start: scalars.Limit = default(
+        0.5, "Nats per token above the start. Chosen by judgement: as for KL, which is of the same kind."
+    )
+    stddevs: scalars.Limit = default(3, "And this many standard deviations above it, likewise.")
+    above: scalars.Limit | None = default(
+        None,
+        "An absolute limit in nats per response. The 10 of textbooks is reached by step 36 of all three"
+        " healthy runs that it was tried on.",
+    )
+
+
+class KLSequence(Block):
+    """KL to the reference, summed over the response (objective/kl), divided by the response length.
+
+    Silent where no length is logged.
+    """
+
+    names: ClassVar[Mapping[str, str]] = {"warning": "KLSequenceHigh"}
+
+    warning: KLSequenceWarning | None = KLSequenceWarning()
+
+
+SEQUENCE, LENGTH = "kl_sequence", "response_length"
+_length = over("mean", LENGTH, 3)
+_token_limit = start(SEQUENCE) / start(LENGTH) + larger(
+    Limit("warning.stddevs") * stddev(SEQUENCE) / _length, Limit("warning.above_start")
+)
+
+KL_SEQUENCE_HIGH = Alert(
+    "KLSequenceHigh",
+    "warning",
+    KLSequence,
+    level="warning",
+    topic="kl",
+    summary="KL to the reference is high",
+    action="compare reward and entropy; raise the KL coefficient or lower the learning rate",
+    ways=(
+        Way(
+            "KL in nats/token, lowest of 3 steps,",
+            over("min", SEQUENCE, 3) / _length,
+            ">",
+            _token_limit,
+            "from its start",
+        ),
+        Way(
+            "KL in nats/response, lowest of 3 steps,",
+            over("min", SEQUENCE, 3),
+            ">",
+            Limit("warning.above"),
+            signal=SEQUENCE,
+        ),
+    ),
+)
+
+
+class KLTeacherWarning(Section):
+    """KLTeacherHigh: for 3 steps above the start by both of a pair of limits."""
+
+    above_start: scalars.Limit = default(
+        1, "Nats per token above the start; two healthy runs stay below 0.15, a sick one reaches 1.4."
+    )
+    stddevs: scalars.Limit = default(6, "And this many standard deviations above it.")
+
+
+class KLTeacher(Block):
+    """KL to the teacher of a distillation. It starts anywhere and falls; a rise is a fault."""
+
+    names: ClassVar[Mapping[str, str]] = {"warning": "KLTeacherHigh"}
+
+    warning: KLTeacherWarning | None = KLTeacherWarning()
+
+
+KL_TEACHER_HIGH = Alert(
+    "KLTeacherHigh",
+    "warning",
+    KLTeacher,
+    level="warning",
+    topic="kl",
+    summary="Policy is moving away from its teacher",
+    action="lower the learning rate; check that the teacher's scores belong to the same tokens",
+    ways=(_risen("KL to the teacher", "kl_teacher", "warning.above_start", "warning.stddevs"),),
+    unit=NATS,
+)
+
+
+class PolicyKLHighWarning(Section):
+    """For 5 steps above both limits."""
+
+    above: scalars.Limit = default(0.1, "Nats per token; on-policy training stays below 0.006.")
+    times_start: scalars.Limit = default(
+        5, "And times the start, which spares off-policy mixes that start high."
+    )
+
+
+class PolicyKLHigh(Block):
+    """KL to the policy that sampled (actor/ppo_kl)."""
+
+    warning: PolicyKLHighWarning | None = PolicyKLHighWarning()
+
+
+POLICY_KL_HIGH = Alert(
+    "PolicyKLHigh",
+    "warning",
+    PolicyKLHigh,
+    level="warning",
+    topic="kl",
+    summary="Updates move the policy too far",
+    action="lower the learning rate or the number of updates per batch",
+    ways=(
+        Way(
+            "KL between updates, lowest of 5 steps,",
+            over("min", "policy_kl", 5),
+            ">",
+            larger(Limit("warning.times_start") * size(start("policy_kl")), Limit("warning.above")),
+            "from its start",
+            signal="policy_kl",
+        ),
+    ),
+    unit=NATS,
+)
+
+ALERTS = (KL_HIGH, KL_EXPLOSION, KL_SEQUENCE_HIGH, KL_TEACHER_HIGH, POLICY_KL_HIGH)

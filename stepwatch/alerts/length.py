@@ -1,0 +1,235 @@
+"""Alerts on how long responses are, and how many are cut at the length limit."""
+
+from __future__ import annotations
+
+from stepwatch.alerts.expression import Expression, Limit, larger
+from stepwatch.alerts.statistics import lost, over, peak, start, suffers
+from stepwatch.alerts.table import RATIO, WHOLE, Alert, Way
+from stepwatch.config import scalars
+from stepwatch.config.block import Block
+from stepwatch.config.section import Section, default
+
+LENGTH, TRUNCATED = "response_length", "truncated_ratio"
+
+
+class LengthRunawayWarning(Section):
+    """For 5 steps far above the start, while responses are truncated or the reward drops."""
+
+    times_start: scalars.Limit = default(
+        2, "Times the start. Growth alone is how reasoning is learnt, and never fires."
+    )
+    truncated_rise_ratio: scalars.Ratio = default(
+        0.15,
+        "And truncation rose by this share of all responses. A healthy run rose by 0.11 while it learnt.",
+    )
+    drop_ratio: scalars.Ratio = default(
+        0.1,
+        "Or the reward is below its best by this share, and by 2 standard deviations: where truncation is not"
+        " logged, nothing else separates growth that pays from growth that does not.",
+    )
+    above: scalars.Limit | None = default(
+        None, "An absolute limit in tokens, whatever is truncated. Lengths depend on the task."
+    )
+
+
+class LengthRunaway(Block):
+    """Responses grow into the length limit, or while the reward drops."""
+
+    warning: LengthRunawayWarning | None = LengthRunawayWarning()
+
+
+def _growth(basis: str, given: Expression) -> Way:
+    return Way(
+        "response length, lowest of 5 steps,",
+        over("min", LENGTH, 5),
+        ">",
+        Limit("warning.times_start") * start(LENGTH),
+        basis,
+        given,
+        signal=LENGTH,
+    )
+
+
+LENGTH_RUNAWAY = Alert(
+    "LengthRunaway",
+    "warning",
+    LengthRunaway,
+    level="warning",
+    topic="length",
+    summary="Responses grow into the length limit",
+    action="read the longest samples; if they repeat themselves, penalize length or lower the limit",
+    ways=(
+        _growth(
+            "from its start, more truncated",
+            over("mean", TRUNCATED, 5) - start(TRUNCATED) > Limit("warning.truncated_rise_ratio"),
+        ),
+        _growth("from its start while the reward drops", suffers("warning.drop_ratio")),
+        Way(
+            "response length, lowest of 5 steps,",
+            over("min", LENGTH, 5),
+            ">",
+            Limit("warning.above"),
+            signal=LENGTH,
+        ),
+    ),
+    unit=" tokens",
+    style=WHOLE,
+)
+
+
+class LengthCollapseWarning(Section):
+    """Suddenly against the last 64 steps, or slowly against the peak while the reward drops."""
+
+    median_ratio: scalars.Ratio = default(0.25, "Suddenly: share of the median of the last 64 steps.")
+    peak_ratio: scalars.Ratio = default(0.1, "Or slowly: share of the peak, and `drop_ratio`.")
+    drop_ratio: scalars.Ratio = default(
+        0.1, "And the reward is this share below its best. Agents that succeed get 8 times shorter, and gain."
+    )
+
+
+class LengthCollapseCritical(Section):
+    """As the warning, while the reward drops."""
+
+    drop_ratio: scalars.Ratio = default(
+        0.3, "Share of the best reward, and 2 standard deviations, together with a limit of the warning."
+    )
+
+
+class LengthCollapse(Block):
+    """Responses have become very short."""
+
+    warning: LengthCollapseWarning | None = LengthCollapseWarning()
+    critical: LengthCollapseCritical | None = LengthCollapseCritical()
+
+
+def _collapse(level: str, summary: str, action: str, given: Expression | None = None) -> Alert:
+    return Alert(
+        "LengthCollapse",
+        level,
+        LengthCollapse,
+        level=level,
+        topic="length",
+        summary=summary,
+        action=action,
+        ways=(
+            Way(
+                "response length, median of 5 steps,",
+                over("median", LENGTH, 5),
+                "<",
+                Limit("warning.median_ratio") * over("median", LENGTH, 64),
+                "from the median of 64",
+                signal=LENGTH,
+            ),
+            Way(
+                "response length, median of 5 steps,",
+                over("median", LENGTH, 5),
+                "<",
+                Limit("warning.peak_ratio") * peak(LENGTH),
+                "from its peak",
+                lost("warning.drop_ratio"),
+                LENGTH,
+            ),
+        ),
+        given=given,
+        unit=" tokens",
+        style=WHOLE,
+    )
+
+
+LENGTH_COLLAPSE = (
+    _collapse(
+        "warning",
+        "Responses collapsed in length",
+        "read samples: empty answers, early stop tokens, or a scorer that pays for brevity",
+    ),
+    _collapse(
+        "critical",
+        "Responses collapsed in length and the reward drops",
+        "stop the run or resume from a checkpoint before; then read samples of the last steps",
+        suffers("critical.drop_ratio", "0.3"),
+    ),
+)
+
+
+class TruncationWarning(Section):
+    """More truncated responses than at the start, or next to none that finish."""
+
+    mean_rise_ratio: scalars.Ratio = default(
+        0.3,
+        "Rise over the start, mean of 10 steps. A high level is no fault: runs that start at 0.84 end at"
+        " 0.03.",
+    )
+    always_above_ratio: scalars.Ratio = default(
+        0.9, "Or this share in each of 10 steps: nothing ever finishes. Healthy runs start at up to 0.84."
+    )
+
+
+class TruncationCritical(Section):
+    """For 3 steps above both limits, while the reward drops."""
+
+    above_ratio: scalars.Ratio = default(0.5, "This share is truncated: most responses.")
+    rise_ratio: scalars.Ratio = default(0.3, "And that is this much more than at the start.")
+    drop_ratio: scalars.Ratio = default(
+        0.3, "And the reward is below its best by this share, and by 2 standard deviations."
+    )
+
+
+class Truncation(Block):
+    """Responses are cut at the length limit; limits are shares of all responses."""
+
+    warning: TruncationWarning | None = TruncationWarning()
+    critical: TruncationCritical | None = TruncationCritical()
+
+
+TRUNCATION = (
+    Alert(
+        "Truncation",
+        "warning",
+        Truncation,
+        level="warning",
+        topic="length",
+        summary="Truncated responses increasing",
+        action="read truncated samples; raise the length limit, or penalize length",
+        ways=(
+            Way(
+                "truncated responses, mean of 10 steps,",
+                over("mean", TRUNCATED, 10),
+                ">",
+                start(TRUNCATED) + Limit("warning.mean_rise_ratio"),
+                "from the start",
+                signal=TRUNCATED,
+            ),
+            Way(
+                "truncated responses, lowest of 10 steps,",
+                over("min", TRUNCATED, 10),
+                ">=",
+                Limit("warning.always_above_ratio"),
+                signal=TRUNCATED,
+            ),
+        ),
+        style=RATIO,
+    ),
+    Alert(
+        "Truncation",
+        "critical",
+        Truncation,
+        level="critical",
+        topic="length",
+        summary="Most responses are truncated and the reward drops",
+        action="stop the run; raise the length limit or penalize length, and resume from before the rise",
+        ways=(
+            Way(
+                "truncated responses, lowest of 3 steps,",
+                over("min", TRUNCATED, 3),
+                ">",
+                larger(start(TRUNCATED) + Limit("critical.rise_ratio"), Limit("critical.above_ratio")),
+                "while the reward drops",
+                suffers("critical.drop_ratio", "0.3"),
+                TRUNCATED,
+            ),
+        ),
+        style=RATIO,
+    ),
+)
+
+ALERTS = (LENGTH_RUNAWAY, *LENGTH_COLLAPSE, *TRUNCATION)

@@ -1,0 +1,374 @@
+"""Alerts on a run's progress: it hangs, slows down, ends, or starts again and again."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from stepwatch.alerts.expression import Expression, Limit, Number, Raw, Series, any_of, larger
+from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step, was_in
+from stepwatch.alerts.table import DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way
+from stepwatch.config import scalars
+from stepwatch.config.block import Block
+from stepwatch.config.quantities import Duration
+from stepwatch.config.section import Section, default
+
+_interval = metric("rl_step_interval_typical_seconds")
+
+_in_use = 0.1  # of a GPU's memory: what a driver and a desktop take is less
+_alive = any_of(
+    (
+        Series("up", {"role": "rollout"}, by="").equals(1),
+        Series("gpu_memory_used_bytes", by="") / Series("gpu_memory_total_bytes", by="") > _in_use,
+        Raw("max(DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE))") > _in_use,
+    )
+)
+"""A sign of life that the run exporter cannot see: a rollout server answers, or GPUs hold memory."""
+
+
+class Stalled(Block):
+    """No step for long, though something is still alive: the log is held open, a GPU is in use."""
+
+    severity: scalars.Severity = default("critical", "Pages: a run that hangs holds its GPUs.")
+    silence: scalars.PositiveSpan = default(Duration.parse("10m"), "No step for at least this long.")
+    intervals: scalars.Limit = default(
+        5, "And for this many of the run's own typical step times, so that 30-minute steps do not page."
+    )
+
+
+STALLED = Alert(
+    "Stalled",
+    None,
+    Stalled,
+    topic="progress",
+    summary="Run hangs",
+    action="py-spy dump of the trainer; then logs of the rollout servers and `nvidia-smi`",
+    ways=(
+        Way(
+            "no step for",
+            since_last_step(),
+            ">",
+            larger(Limit("intervals") * _interval, Limit("silence")),
+            "by its usual steps",
+        ),
+        Way("no step for", since_last_step(), ">", Limit("silence"), sparing=_interval),
+    ),
+    given=is_in("running") | is_in("stopped").while_(_alive),
+    sparing=metric("rl_run_writer_present").equals(0) | is_in("failed", "vanished"),
+    style=DURATION,
+    wait="15s",  # a run that falls silent becomes RunStopped first
+)
+
+
+class SlowStepsWarning(Section):
+    """Slow for each token; longer responses alone are no fault."""
+
+    median_ratio: scalars.Ratio = default(
+        0.5,
+        "Tokens per second, per GPU or in all, for 5 steps: share of the median of 64. 14 runs that were not"
+        " sick stay above 0.78.",
+    )
+    times_median: scalars.Limit = default(
+        3,
+        "Or seconds of generation per token, for 3 steps: times the median of 64. The same runs stay below"
+        " 1.5.",
+    )
+
+
+class SlowSteps(Block):
+    """The run has become slow for each token."""
+
+    warning: SlowStepsWarning | None = SlowStepsWarning()
+
+
+def _speed(words: str, signal: str) -> Way:
+    return Way(
+        f"{words}, highest of 5 steps,",
+        over("max", signal, 5),
+        "<",
+        Limit("warning.median_ratio") * over("median", signal, 64),
+        "from the median of 64",
+        signal=signal,
+    )
+
+
+_GENERATION = "rollout_seconds_per_token"
+
+SLOW_STEPS = Alert(
+    "SlowSteps",
+    "warning",
+    SlowSteps,
+    level="warning",
+    topic="progress",
+    summary="Steps have become much slower per token",
+    action="look for throttled GPUs, a slow network or disk, and preempted rollout requests",
+    ways=(
+        Way(
+            "seconds of generation per token, lowest of 3 steps,",
+            over("min", _GENERATION, 3),
+            ">",
+            Limit("warning.times_median") * over("median", _GENERATION, 64),
+            "from the median of 64",
+            signal=_GENERATION,
+        ),
+        _speed("tokens/s per GPU", "tokens_per_second_per_gpu"),
+        _speed("tokens/s", "tokens_per_second"),
+    ),
+)
+
+
+class RunFailed(Block):
+    """The log ends with a traceback or an exit status."""
+
+    severity: scalars.Severity = default("critical", "Pages: the run has ended before it was done.")
+
+
+class RunVanished(Block):
+    """The writer is gone although steps were still to come."""
+
+    severity: scalars.Severity = default("critical", "Pages: the run has ended before it was done.")
+
+
+class RunStopped(Block):
+    """The writer is gone or silent, and the log does not say how the run ended."""
+
+    severity: scalars.Severity = default("warning", "Pages no one: the run may have been done.")
+
+
+class RunFinished(Block):
+    """The run is done."""
+
+    enabled: scalars.Switch = default(False, "Off: it is no fault.")
+    severity: scalars.Severity = default(
+        "info", "For pages only; `warning` is sent like any other notification."
+    )
+
+
+_LAST_STEP = Fact(STEP.query, f"{STEP.text}{{{{else}}}} before the first step")
+_SINCE = Fact("time()-max(rl_last_step_timestamp_seconds{run=%q})", ", {{humanizeDuration .Value}} ago")
+_TOOK = Fact(
+    "max(rl_last_step_timestamp_seconds{run=%[1]q})-max(rl_run_start_timestamp_seconds{run=%[1]q})",
+    " after {{humanizeDuration .Value}}",
+)
+_BEST = Fact("max(rl_best{signal='reward',run=%q})", '; best reward {{printf "%.3g" .Value}}')
+
+
+def _ended(
+    block: type[Block],
+    state: str,
+    summary: str,
+    words: str,
+    action: str,
+    *,
+    sparing: Expression | None = None,
+    facts: tuple[Fact, ...] = (_LAST_STEP, _SINCE),
+    about: str = "run",
+) -> Alert:
+    """Return the alert on how a run ended, by its last known state: a lost scrape resolves nothing."""
+    return Alert(
+        block.__name__,
+        None,
+        block,
+        topic="progress",
+        summary=summary,
+        action=action,
+        ways=(Way(words, last("rl_run_state", state=state), "==", Number(1), sparing=sparing),),
+        style=NOTHING,
+        facts=facts,
+        others=about == "run",  # nothing else is asked of a run that is done
+        about=about,
+        keep=False,
+    )
+
+
+RUN_FAILED = _ended(
+    RunFailed,
+    "failed",
+    "Run failed",
+    "the log ends with an error",
+    "read the end of the log from its first traceback on; then resume from the last checkpoint",
+)
+
+RUN_VANISHED = _ended(
+    RunVanished,
+    "vanished",
+    "Run vanished before its last step",
+    "the log breaks off, its writer is gone",
+    "`dmesg` for the out-of-memory killer; the scheduler; then resume from the last checkpoint",
+)
+
+RUN_STOPPED = _ended(
+    RunStopped,
+    "stopped",
+    "Run stopped for an unknown reason",
+    "the log breaks off, its writer is gone or silent",
+    "see whether the run was done; if not, resume from the last checkpoint",
+    sparing=was_in("stopped").while_(_alive).unless(last("rl_run_writer_present").equals(0)),
+)
+
+RUN_FINISHED = _ended(
+    RunFinished,
+    "finished",
+    "Run finished",
+    "done",
+    "no action needed",
+    facts=(STEP, _TOOK, _BEST),
+    about="end",
+)
+
+
+class NeverStarted(Block):
+    """A trainer writes its log and makes no step.
+
+    Judged where no run is running, and none has logged a step since that log appeared.
+    """
+
+    about_runs: ClassVar[bool] = False
+
+    severity: scalars.Severity = default("warning", "Pages no one: the trainer may still be loading.")
+    silence: scalars.PositiveSpan = default(
+        Duration.parse("30m"),
+        "Loading weights and compiling graphs takes minutes, first rollouts of long answers some more.",
+    )
+
+
+NEVER_STARTED = Alert(
+    "NeverStarted",
+    None,
+    NeverStarted,
+    topic="progress",
+    summary="Trainer writes its log but makes no step",
+    action="read the end of the log; `py-spy dump` of the trainer",
+    ways=(
+        Way(
+            "no step for",
+            Raw("time()") - Series("stepwatch_log_without_step_timestamp_seconds", by="instance, log"),
+            ">",
+            Limit("silence"),
+        ),
+    ),
+    style=DURATION,
+    facts=(),
+    others=False,
+    about="log",
+)
+
+
+class Restarting(Block):
+    """Started again and again: a crash loop, resumed or from scratch."""
+
+    severity: scalars.Severity = default(
+        "critical",
+        "Pages: it costs GPU hours and may look well from outside, since after each start there are steps.",
+    )
+    restarts: scalars.Count = default(
+        3, "Starts within an hour, beside the first. One or two are somebody at work."
+    )
+
+
+RESTARTING = Alert(
+    "Restarting",
+    None,
+    Restarting,
+    topic="progress",
+    summary="Run restarts again and again",
+    action="stop what restarts it; read the end of the log before the last start",
+    ways=(
+        Way(
+            "starts within 1 h, beside the first:",
+            increased("rl_restarts_total"),
+            ">=",
+            Limit("restarts"),
+        ),
+    ),
+    style=WHOLE,
+)
+
+
+class ResumedWithLoss(Block):
+    """The run resumed at an earlier step, so that steps are made a second time; fires for an hour."""
+
+    severity: scalars.Severity = default("info", "For pages only: the run goes on by itself.")
+    steps: scalars.Count = default(
+        1, "Lost steps. A run that saves every 50th step loses 25 at a usual crash."
+    )
+
+
+RESUMED_WITH_LOSS = Alert(
+    "ResumedWithLoss",
+    None,
+    ResumedWithLoss,
+    topic="progress",
+    summary="Run resumed at an earlier step",
+    action="no action needed; save checkpoints more often if this happens often",
+    ways=(
+        Way(
+            "steps made a second time:",
+            metric("rl_resume_lost_steps"),
+            ">=",
+            Limit("steps"),
+            given=increased("rl_resumes_total") >= 1,
+        ),
+    ),
+    style=WHOLE,
+    keep=False,
+)
+
+
+class GPUIdleWhileRunning(Block):
+    """All GPUs are idle while a run should take a step: it waits for something else, or hangs.
+
+    Judged where GPU memory is in use; all watched GPUs count, since none says whose it is.
+    """
+
+    severity: scalars.Severity = default("warning", "Pages no one: Stalled pages when no step follows.")
+    below_ratio: scalars.Ratio = default(
+        0.05, "No GPU had work for more than this share of the time, at any moment of the last 10 minutes."
+    )
+    intervals: scalars.Limit = default(
+        2, "And the step takes this many usual ones. Of 4000 steps of real runs, 2 % took longer than 2."
+    )
+
+
+_busiest = Raw(
+    "max(max_over_time(gpu_utilization_ratio[10m]) or max_over_time(DCGM_FI_DEV_GPU_UTIL[10m]) / 100)"
+)
+_watched = Raw("max(gpu_utilization_ratio offset 10m or DCGM_FI_DEV_GPU_UTIL offset 10m)")
+_memory = Raw(
+    "max(gpu_memory_used_bytes / gpu_memory_total_bytes"
+    " or DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE))"
+)
+
+GPU_IDLE_WHILE_RUNNING = Alert(
+    "GPUIdleWhileRunning",
+    None,
+    GPUIdleWhileRunning,
+    topic="gpu",
+    summary="All GPUs idle while the run should take a step",
+    action="see what the step waits for: scorer, tools, data, checkpoint; `py-spy dump` of the trainer",
+    ways=(
+        Way(
+            "all GPUs idle for 10 min; no step for",
+            since_last_step(),
+            ">",
+            Limit("intervals") * _interval,
+            "by its usual steps",
+        ),
+    ),
+    given=(_busiest.for_each(is_in("running")) < Limit("below_ratio"))
+    .while_(_watched)
+    .while_(_memory > _in_use),
+    style=DURATION,
+)
+
+ALERTS = (
+    STALLED,
+    SLOW_STEPS,
+    RUN_FAILED,
+    RUN_VANISHED,
+    RUN_STOPPED,
+    RUN_FINISHED,
+    NEVER_STARTED,
+    RESTARTING,
+    RESUMED_WITH_LOSS,
+    GPU_IDLE_WHILE_RUNNING,
+)

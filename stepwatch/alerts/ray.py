@@ -1,0 +1,156 @@
+"""Alerts on Ray: workers that it kills, nodes that it loses, and where its objects go."""
+
+from __future__ import annotations
+
+from stepwatch.alerts.expression import Limit, Number
+from stepwatch.alerts.infrastructure import (
+    EVENT_WINDOW,
+    RUN_IN_PROGRESS,
+    RUN_LAST_IN_PROGRESS,
+    RUNS_CHANGED,
+    WarningBlock,
+    events,
+    hold,
+    ray_nodes,
+    servers,
+)
+from stepwatch.alerts.table import BYTES, NOTHING, RATIO, WHOLE, Alert, Way
+from stepwatch.config import scalars
+from stepwatch.config.quantities import Size
+from stepwatch.config.scalars import Span, StorageSize
+from stepwatch.config.section import default
+
+
+class RayWorkerOOM(WarningBlock):
+    """Ray killed a worker because its node ran out of memory. Fires for an hour.
+
+    A warning: Ray may start the worker again, and RunFailed and Stalled page if the run dies of it.
+    """
+
+
+RAY_WORKER_OOM = Alert(
+    "RayWorkerOOM",
+    None,
+    RayWorkerOOM,
+    topic="rollout",
+    summary="Ray killed a worker: node out of memory",
+    action="`ray logs raylet.out` of that node names the worker and its memory",
+    # The counter appears with its first event.
+    ways=(
+        Way(
+            "workers killed within 1 h:",
+            servers(events("ray_memory_manager_worker_eviction_total"), "sum"),
+            ">",
+            Number(0),
+        ),
+    ),
+    about="server",
+    style=WHOLE,
+)
+
+
+class RayNodeLost(WarningBlock):
+    """A node left Ray's list, or a part of it that discovery found does not answer, during a run.
+
+    One alert for each address, whatever its ports. A warning, as EngineGone.
+    """
+
+    for_: Span = hold(
+        "2m", "Ray drops a node some seconds after its last sign of life; its list may be written slowly."
+    )
+
+
+RAY_NODE_LOST = Alert(
+    "RayNodeLost",
+    None,
+    RayNodeLost,
+    topic="rollout",
+    summary="Ray node lost during a run",
+    action="`ray status`, then `raylet.out` of that node",
+    # A head has three ports on Ray's list (node, autoscaler, dashboard) and is one node.
+    ways=(
+        Way(
+            "a port of node, autoscaler or dashboard does not answer",
+            ray_nodes('up{role="ray"}', "min"),
+            "==",
+            Number(0),
+            given=RUN_LAST_IN_PROGRESS,
+        ),
+        Way(
+            "left the list of targets",
+            ray_nodes(f"present_over_time(ray_node_mem_total[{EVENT_WINDOW}])").unless(ray_nodes("up")),
+            "==",
+            Number(1),
+            given=RUN_IN_PROGRESS,
+            sparing=RUNS_CHANGED,
+        ),
+    ),
+    about="ray_node",
+    style=NOTHING,
+)
+
+
+class RayObjectStoreSpilling(WarningBlock):
+    """Ray's object store does not fit into memory, and objects go to disk."""
+
+    spilled: StorageSize = default(
+        Size.parse("10GB"),
+        "Bytes on the disk of one node. At Ray's own example of 500 MB/s, 10GB take 20 s to write, and as"
+        " long to read, in each step.",
+    )
+    for_: Span = hold("5m", "One step that spills is no fault. Judged.")
+
+
+RAY_OBJECT_STORE_SPILLING = Alert(
+    "RayObjectStoreSpilling",
+    None,
+    RayObjectStoreSpilling,
+    topic="rollout",
+    summary="Ray object store spills to disk",
+    action="raise `object_store_memory`, or keep fewer batches in flight; `ray memory` lists objects",
+    ways=(
+        Way(
+            "objects on disk",
+            servers('ray_object_store_memory{Location="SPILLED"}'),
+            ">",
+            Limit("spilled"),
+        ),
+    ),
+    about="server",
+    style=BYTES,
+    unit="B",
+)
+
+
+class RayDiskLow(WarningBlock):
+    """The disk of a Ray node is nearly full.
+
+    On the disk that Ray watches, also where there is no node_exporter.
+    """
+
+    used_ratio: scalars.Ratio = default(
+        0.9, "Share in use. Beyond 0.95 Ray refuses to create objects (local_fs_capacity_threshold)."
+    )
+    for_: Span = hold("5m", "Files that a step writes and deletes do not last as long. Judged.")
+
+
+RAY_DISK_LOW = Alert(
+    "RayDiskLow",
+    None,
+    RayDiskLow,
+    topic="rollout",
+    summary="Disk of a Ray node is nearly full",
+    action="delete old sessions in /tmp/ray; at 95 % Ray refuses to create objects",
+    ways=(
+        Way(
+            "disk in use",
+            servers("ray_node_disk_usage") / servers("ray_node_disk_usage + ray_node_disk_free"),
+            ">",
+            Limit("used_ratio"),
+        ),
+    ),
+    about="server",
+    style=RATIO,
+)
+
+ALERTS = (RAY_WORKER_OOM, RAY_NODE_LOST, RAY_OBJECT_STORE_SPILLING, RAY_DISK_LOW)

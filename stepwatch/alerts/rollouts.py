@@ -1,0 +1,136 @@
+"""Alerts on what rollouts are worth to the trainer, by the trainer's own log."""
+
+from __future__ import annotations
+
+from stepwatch.alerts.expression import Limit
+from stepwatch.alerts.statistics import over
+from stepwatch.alerts.table import Alert, Way
+from stepwatch.config import scalars
+from stepwatch.config.block import Block
+from stepwatch.config.section import Section, default
+
+
+class RolloutMismatchWarning(Section):
+    """Any one of these for 5 steps in a row. fp8 rollouts and stale samples lie higher."""
+
+    prob_diff: scalars.Ratio = default(
+        0.01,
+        "Mean difference of probabilities. verl's documents: below 0.005 normal, above 0.01 a problem."
+        " Healthy runs reach 0.012 in single steps.",
+    )
+    prob_error: scalars.Limit = default(
+        1.05, "Mean factor between them; NeMo-RL's documents say to look into 1.05."
+    )
+    correlation: scalars.Ratio = default(
+        0.98,
+        "Correlation below this. Chosen by judgement: dense models have 0.999, a mixture of experts gone"
+        " wrong had 0.6.",
+    )
+    kl: scalars.Limit = default(
+        0.01, "Nats per token. Chosen by judgement: 0.001 is healthy, 0.1 is where verl warns."
+    )
+
+
+class RolloutMismatchCritical(Section):
+    """Any one of these for 5 steps in a row."""
+
+    prob_diff: scalars.Ratio = default(0.02, "Chosen by judgement: twice the warning.")
+    kl: scalars.Limit = default(0.1, "Nats per token; verl's documents on rollout correction.")
+    effective_sample_ratio: scalars.Ratio = default(
+        0.3, "Share of the samples that is left once they are weighted; the same documents."
+    )
+
+
+class RolloutMismatch(Block):
+    """Rollout engine and trainer give the same tokens different probabilities."""
+
+    warning: RolloutMismatchWarning | None = RolloutMismatchWarning()
+    critical: RolloutMismatchCritical | None = RolloutMismatchCritical()
+
+
+def _above(words: str, signal: str, key: str) -> Way:
+    return Way(f"{words}, lowest of 5 steps,", over("min", signal, 5), ">", Limit(key), signal=signal)
+
+
+def _below(words: str, signal: str, key: str) -> Way:
+    return Way(f"{words}, highest of 5 steps,", over("max", signal, 5), "<", Limit(key), signal=signal)
+
+
+DIFFERENCE, FACTOR = "difference of probabilities", "factor between probabilities"
+DIVERGENCE = "KL between engine and trainer in nats/token"
+
+ROLLOUT_MISMATCH = (
+    Alert(
+        "RolloutMismatch",
+        "warning",
+        RolloutMismatch,
+        level="warning",
+        topic="rollout",
+        summary="Rollout engine and trainer disagree on probabilities",
+        action="compare precision, sampling settings and weight sync of engine and trainer",
+        ways=(
+            _above(DIFFERENCE, "engine_prob_diff", "warning.prob_diff"),
+            _above(FACTOR, "engine_prob_error", "warning.prob_error"),
+            _below("correlation of probabilities", "engine_prob_correlation", "warning.correlation"),
+            _above(DIVERGENCE, "kl_engine", "warning.kl"),
+        ),
+    ),
+    Alert(
+        "RolloutMismatch",
+        "critical",
+        RolloutMismatch,
+        level="critical",
+        topic="rollout",
+        summary="Rollout engine and trainer are different policies",
+        action="stop the run; check that the engine gets the new weights, then precision and settings",
+        ways=(
+            _above(DIFFERENCE, "engine_prob_diff", "critical.prob_diff"),
+            _above(DIVERGENCE, "kl_engine", "critical.kl"),
+            _below(
+                "effective share of the samples",
+                "engine_effective_sample_ratio",
+                "critical.effective_sample_ratio",
+            ),
+        ),
+    ),
+)
+
+
+class StalenessWarning(Section):
+    """Mean of 20 steps."""
+
+    versions: scalars.Limit = default(
+        8,
+        "Weight versions. The loosest bound that a trainer sets itself (prime-rl 8; AReaL and TRL 4). Not"
+        " measured on a real run. For a run that is meant to be that far off-policy, set a higher one by"
+        " `overrides`.",
+    )
+
+
+class Staleness(Block):
+    """Samples are old when they are trained on."""
+
+    warning: StalenessWarning | None = StalenessWarning()
+
+
+STALENESS = Alert(
+    "Staleness",
+    "warning",
+    Staleness,
+    level="warning",
+    topic="rollout",
+    summary="Samples are stale when they are trained on",
+    action="see whether rollouts or updates are the slower side; lower the number of batches in flight",
+    ways=(
+        Way(
+            "age of samples, mean of 20 steps,",
+            over("mean", "staleness", 20),
+            ">",
+            Limit("warning.versions"),
+            signal="staleness",
+        ),
+    ),
+    unit=" versions",
+)
+
+ALERTS = (*ROLLOUT_MISMATCH, STALENESS)

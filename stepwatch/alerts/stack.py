@@ -1,0 +1,435 @@
+"""Alerts on Stepwatch itself and on what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from stepwatch.alerts.expression import Limit, Number
+from stepwatch.alerts.gpu_health import WAS_SIMULATED
+from stepwatch.alerts.infrastructure import (
+    EVENT_WINDOW,
+    HOST,
+    LAST_KNOWN,
+    CriticalBlock,
+    Formula,
+    InfrastructureBlock,
+    On,
+    WarningBlock,
+    hold,
+    hosts,
+    servers,
+)
+from stepwatch.alerts.table import DURATION, NOTHING, RATIO, WHOLE, Alert, Way
+from stepwatch.config import scalars
+from stepwatch.config.quantities import Duration
+from stepwatch.config.scalars import PositiveSpan, Span
+from stepwatch.config.section import default
+
+
+class ExporterDown(CriticalBlock):
+    """The run exporter does not answer, or has stopped reading: no run is monitored."""
+
+    for_: Span = hold("1m", "A restart takes some seconds.")
+
+
+_polled = "stepwatch_last_poll_timestamp_seconds"
+
+EXPORTER_DOWN = Alert(
+    "ExporterDown",
+    None,
+    ExporterDown,
+    topic="stack",
+    summary="Run exporter is down: no run is monitored",
+    action="`make status`; read the run exporter's log",
+    ways=(
+        Way("does not answer", servers('up{job="runs"}'), "==", Number(0)),
+        # By the time of the scrape: an exporter that had another port before is remembered for minutes.
+        Way(
+            "has not read the logs for more than 60 s",
+            servers(f"timestamp({_polled}) - {_polled}"),
+            ">",
+            Number(60),
+        ),
+        Way("is not among the targets", Formula('absent(up{job="runs"})'), "==", Number(1)),
+    ),
+    about="server",
+    style=NOTHING,
+    keep=False,
+)
+
+
+class TargetDown(WarningBlock):
+    """A target under `scrape`, or one of Stepwatch's own, does not answer.
+
+    Rollout servers have EngineGone, Ray has RayNodeLost, trainers' pages have RunStopped. Targets that
+    discovery found end with their run, and have no alert here.
+    """
+
+    for_: Span = hold("5m", "Exporters of machines that restart are back by then.")
+
+
+TARGET_DOWN = Alert(
+    "TargetDown",
+    None,
+    TargetDown,
+    topic="stack",
+    summary="Scrape target is down",
+    action="read the error on Prometheus' page Targets",
+    ways=(Way("does not answer", servers('up{job!="runs",role!~"rollout|ray|trainer"}'), "==", Number(0)),),
+    about="server",
+    style=NOTHING,
+    keep=False,
+)
+
+
+class SourceDown(WarningBlock):
+    """An MLflow server does not answer, or a page under `runs` never did.
+
+    A page that answered goes with its trainer, and RunStopped fires.
+    """
+
+    for_: Span = hold("5m", "MLflow recycles workers that hang, which can take it minutes (mlflow #1760).")
+
+
+def _target(source: str) -> Formula:
+    return Formula(f'max by (cluster, name) (stepwatch_target_up{{source="{source}"}})')
+
+
+SOURCE_DOWN = Alert(
+    "SourceDown",
+    None,
+    SourceDown,
+    topic="stack",
+    summary="Source of runs is down: its runs are not monitored",
+    action="read the run exporter's log: it gives the reason",
+    ways=(
+        Way("does not answer", _target("mlflow"), "==", Number(0)),
+        Way(
+            "has not answered since the run exporter started",
+            _target("prometheus_page"),
+            "==",
+            Number(0),
+            sparing=Formula("max by (cluster, name) (stepwatch_target_answered_timestamp_seconds)"),
+        ),
+    ),
+    about="source",
+    style=NOTHING,
+    keep=False,
+)
+
+
+class GPUExporterStale(WarningBlock):
+    """The GPU exporter answers, but its last reading is old, or the driver never answered it.
+
+    Silent where GPULost fires, and on machines without GPUs.
+    """
+
+    age: PositiveSpan = default(
+        Duration.parse("1m"), "Age of the last reading. It reads each second, or each 15 when no one asks."
+    )
+    within: PositiveSpan = default(
+        Duration.parse("1d"), "A machine has GPUs if it had some within this time."
+    )
+    for_: Span = hold("5m", "A driver that is being reloaded takes minutes.")
+
+
+GPU_EXPORTER_STALE = Alert(
+    "GPUExporterStale",
+    None,
+    GPUExporterStale,
+    topic="stack",
+    summary="GPU metrics are stale",
+    action="on the machine: `nvidia-smi`, its clock, the GPU exporter's log",
+    ways=(
+        Way(
+            "the last reading is older than <age>",
+            hosts(
+                "timestamp(gpu_exporter_last_collect_timestamp_seconds)"
+                " - gpu_exporter_last_collect_timestamp_seconds"
+            ),
+            ">",
+            Limit("age"),
+        ),
+        Way("the driver does not answer", hosts("gpu_exporter_nvml_up"), "==", Number(0)),
+    ),
+    given=hosts("max_over_time(gpu_devices_expected[<within>s])") > 0,
+    # GPULost is about GPUs that cannot be read, TargetDown about an exporter that does not answer.
+    sparing=On(HOST, Formula(f'gpu_up == 0 or gpu_exporter_nvml_up{{reason="released"}} or {WAS_SIMULATED}')),
+    about="gpu_host",
+    style=NOTHING,
+    keep=False,
+)
+
+
+class SeriesLimit(WarningBlock):
+    """Stepwatch drops runs, targets or keys because there are too many."""
+
+    raw_keys: scalars.Count = default(
+        1000,
+        "Keys of one run beyond `runs.raw.limit`. No rule uses them, and 8 of 62 real runs have some, at most"
+        " 49: only a trainer that makes up new keys all the time fires.",
+    )
+    for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
+
+
+SERIES_LIMIT = Alert(
+    "SeriesLimit",
+    None,
+    SeriesLimit,
+    topic="stack",
+    summary="Series limit reached; some data is dropped",
+    action="find what makes up new runs, keys or series, and filter it in config.yaml",
+    ways=(
+        # A raw key too many is no fault; many hundreds are made up at each step.
+        Way(
+            "raw keys dropped:",
+            Formula("max by (cluster, run) (rl_raw_keys_refused_total)"),
+            ">",
+            Limit("raw_keys"),
+            sparing=Formula('max by (cluster, run) (rl_run_state{state="finished"}) == 1'),
+        ),
+        Way(
+            "records dropped within 1 h, of runs beyond the 200th of a log:",
+            servers(f"increase(stepwatch_events_refused_total[{EVENT_WINDOW}])"),
+            ">",
+            Number(0),
+        ),
+        Way(
+            "scrapes dropped within 1 h, of targets with too many series:",
+            servers(f"increase(prometheus_target_scrapes_exceeded_sample_limit_total[{EVENT_WINDOW}])"),
+            ">",
+            Number(0),
+        ),
+    ),
+    about="series",
+    style=WHOLE,
+    keep=False,
+)
+
+
+class ClockSkew(WarningBlock):
+    """The clock of a machine (node_exporter), or of the run exporter's, differs from Prometheus' own."""
+
+    offset: PositiveSpan = default(
+        Duration.parse("30s"), "Difference; a slow answer alone makes up to 10s of it."
+    )
+    for_: Span = hold("5m", "A clock that is being set is right by then. Judged.")
+
+
+CLOCK_SKEW = Alert(
+    "ClockSkew",
+    None,
+    ClockSkew,
+    topic="stack",
+    summary="Clock of a machine is wrong: timing of alerts is off",
+    action="`timedatectl` on the machine",
+    ways=(
+        Way("off by", servers("abs(node_time_seconds - timestamp(node_time_seconds))"), ">", Limit("offset")),
+        # The run exporter cannot have read in the future; where it read long ago, ExporterDown fires.
+        Way("off by", servers(f"{_polled} - timestamp({_polled})"), ">", Limit("offset")),
+    ),
+    about="server",
+    style=DURATION,
+    keep=False,
+)
+
+
+class RuleFailures(CriticalBlock):
+    """Prometheus cannot evaluate rules: alerts may be missing."""
+
+    for_: Span = hold("1m", "Longer than a moment in which the machine is busy. Judged.")
+
+
+RULE_FAILURES = Alert(
+    "RuleFailures",
+    None,
+    RuleFailures,
+    topic="stack",
+    summary="Prometheus fails to evaluate rules",
+    action="read the error on Prometheus' page Rules, or its log; check the load of its machine",
+    ways=tuple(
+        Way("evaluations failed or missed in 5 min:", hosts(f"increase({counter}[5m])"), ">", Number(0))
+        for counter in (
+            "prometheus_rule_evaluation_failures_total",
+            "prometheus_rule_group_iterations_missed_total",
+        )
+    ),
+    about="host",
+    style=WHOLE,
+    keep=False,
+)
+
+
+class NotificationFailures(CriticalBlock):
+    """Notifications do not get to Alertmanager, or from there to a receiver."""
+
+    for_: Span = hold("1m", "Both retry: one failure that is made good needs no alert. Judged.")
+
+
+_receivers = "cluster, instance, integration, receiver_name"
+
+NOTIFICATION_FAILURES = Alert(
+    "NotificationFailures",
+    None,
+    NotificationFailures,
+    topic="stack",
+    summary="Notifications are lost",
+    action="`make test-alert TO=name`; read the logs of Prometheus and Alertmanager",
+    ways=tuple(
+        Way("notifications failed in 5 min:", failed, ">", Number(0), given=given)
+        for failed, given in (
+            # Whoever runs test-alert sees its failure; Alertmanager names receivers from 0.27 on.
+            (
+                Formula(
+                    f"max by ({_receivers}) "
+                    '(increase(alertmanager_notifications_failed_total{receiver_name!~"[(]test[)] .+"}[5m]))'
+                ),
+                None,
+            ),
+            (hosts("increase(prometheus_notifications_errors_total[5m])"), None),
+            # In the first seconds of a configuration Prometheus knows no Alertmanager, and sends again later.
+            (
+                hosts("increase(prometheus_notifications_dropped_total[5m])"),
+                hosts("time() - prometheus_config_last_reload_success_timestamp_seconds") > 360,
+            ),
+        )
+    ),
+    about="receiver",
+    style=WHOLE,
+    keep=False,
+)
+
+
+class ConfigReloadFailed(WarningBlock):
+    """Prometheus or Alertmanager rejected a new configuration and keeps the old one."""
+
+    for_: Span = hold("1m", "An edit that is corrected at once needs no alert. Judged.")
+
+
+CONFIG_RELOAD_FAILED = Alert(
+    "ConfigReloadFailed",
+    None,
+    ConfigReloadFailed,
+    topic="stack",
+    summary="New configuration rejected; the old one is in force",
+    action="read its log, which names the line; `python generate.py --check`",
+    ways=(
+        Way(
+            "rejected its new configuration",
+            servers(
+                f"last_over_time(prometheus_config_last_reload_successful[{LAST_KNOWN}])"
+                f" or last_over_time(alertmanager_config_last_reload_successful[{LAST_KNOWN}])"
+            ),
+            "==",
+            Number(0),
+        ),
+    ),
+    about="server",
+    style=NOTHING,
+    keep=False,
+)
+
+
+class TSDBNearLimit(WarningBlock):
+    """Prometheus uses up `retention.size` sooner than `retention.time`: it deletes history early."""
+
+    used_ratio: scalars.Ratio = default(
+        0.9, "Share of the size that was in use within a day, while less than this share of the time is over."
+    )
+    for_: Span = hold("1m", "What changes over days needs no longer. Judged.")
+
+
+TSDB_NEAR_LIMIT = Alert(
+    "TSDBNearLimit",
+    None,
+    TSDBNearLimit,
+    topic="stack",
+    summary="Prometheus deletes history early: disk quota used up",
+    action="raise `retention.size`, or lower `retention.time` to what fits",
+    ways=(
+        Way(
+            "quota in use",
+            hosts("max_over_time(prometheus_tsdb_storage_blocks_bytes[1d])")
+            / hosts("prometheus_tsdb_retention_limit_bytes > 0"),
+            ">",
+            Limit("used_ratio"),
+            given=hosts("time() - prometheus_tsdb_lowest_timestamp_seconds")
+            < Limit("used_ratio") * Limit("retention_time"),
+        ),
+    ),
+    about="host",
+    style=RATIO,
+    keep=False,
+)
+
+
+class TSDBFailures(WarningBlock):
+    """Prometheus fails to write its data, or found them damaged at its start. Fires for an hour.
+
+    A warning: RuleFailures and DiskLow page if alerts are at risk.
+    """
+
+    for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
+
+
+TSDB_FAILURES = Alert(
+    "TSDBFailures",
+    None,
+    TSDBFailures,
+    topic="stack",
+    summary="Prometheus cannot write its data: history is lost",
+    action="read Prometheus' log; check the free space on its disk",
+    ways=tuple(
+        Way(
+            "failures within 1 h:",
+            hosts(f"increase(prometheus_tsdb_{counter}_total[{EVENT_WINDOW}])"),
+            ">",
+            Number(0),
+        )
+        for counter in (
+            "wal_corruptions",
+            "wal_writes_failed",
+            "compactions_failed",
+            "head_truncations_failed",
+        )
+    ),
+    about="host",
+    style=WHOLE,
+    keep=False,
+)
+
+
+class Watchdog(InfrastructureBlock):
+    """Always fires, and notifies no one: for a receiver that alerts when the stack itself is dead."""
+
+    names: ClassVar[Mapping[str, str]] = {"info": "Watchdog"}
+
+
+WATCHDOG = Alert(
+    "Watchdog",
+    "info",
+    Watchdog,
+    topic="stack",
+    summary="Always firing; absence means the alerting pipeline is down",
+    action="none",
+    ways=(Way("alerting works", Formula("vector(1)"), "==", Number(1)),),
+    about="stack",
+    style=NOTHING,
+    keep=False,
+)
+
+ALERTS = (
+    EXPORTER_DOWN,
+    TARGET_DOWN,
+    SOURCE_DOWN,
+    GPU_EXPORTER_STALE,
+    SERIES_LIMIT,
+    CLOCK_SKEW,
+    RULE_FAILURES,
+    NOTIFICATION_FAILURES,
+    CONFIG_RELOAD_FAILED,
+    TSDB_NEAR_LIMIT,
+    TSDB_FAILURES,
+    WATCHDOG,
+)

@@ -1,0 +1,115 @@
+"""What a message about a run says, rendered by Prometheus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import real
+from tests.alerts.configured import BLOCKS, rules
+from tests.rules import healthy as h
+from tests.rules import promtool as unit
+from tests.rules import starts, variations
+from tests.rules.cases import Values
+from tests.rules.healthy import HEALTHY
+from tests.rules.promtool import Group, Moment
+from tests.rules.variations import Phase
+
+RUN = '实验/a b"c'
+LOOK = 37
+AGO = -1000
+"""The last step, which is then 17 minutes old."""
+
+RULES = rules({"alerts": {**{name: {"enabled": True} for name in BLOCKS}, "KL": {"warning": {"above": 16}}}})
+
+
+@pytest.fixture(name="promtool", params=["2.42", "3.13"])
+def _promtool(request: pytest.FixtureRequest) -> Path:
+    return real.prometheus(request.param).tool
+
+
+def _descriptions(promtool: Path, folder: Path, alert: str, values: Values) -> list[str]:
+    """What the alerts of a name say of a run with these values."""
+    series = variations.samples(RUN, (Phase(0, values),), list(HEALTHY), until=LOOK)
+    group = Group("message", series, [Moment(LOOK, {alert: []})])
+    seen = unit.seen(promtool, unit.write(folder, "message", RULES, [group]))
+    return [each.annotations["description"] for each in seen]
+
+
+SAID: list[tuple[str, Values, list[str]]] = [
+    (
+        "KLHigh",
+        {h.KL_MIN: 0.75},
+        ["KL, lowest of 3 steps, 0.75, limit 0.625 nats/token (from its start); step 640."],
+    ),
+    (
+        "KLHigh",
+        {h.KL_MIN: 64, h.KL_START: 64},
+        ["KL, lowest of 3 steps, 64, limit 16 nats/token; step 640."],
+    ),
+    (
+        "LengthCollapse",
+        {h.LENGTH_MEDIAN_5: 50},
+        ["response length, median of 5 steps, 50, limit 100 tokens (from the median of 64); step 640."],
+    ),
+    (
+        "Truncation",
+        {h.TRUNCATED_MEAN_10: 0.75},
+        ["truncated responses, mean of 10 steps, 75%, limit 42.5% (from the start); step 640."],
+    ),
+    (
+        "Stalled",
+        {h.LAST_STEP_AT: AGO},
+        ["no step for 17m 15s, limit 10m 0s (by its usual steps); step 640."],
+    ),
+    (
+        "NonFinite",
+        {h.STREAKS[0]: 1, h.STREAKS[4]: 2},
+        ["steps in a row with NaN or Inf: 2, limit 1; grad_norm; reward; step 640."],
+    ),
+    (
+        "RunFailed",
+        {h.STATE: "failed", h.LAST_STEP_AT: AGO},
+        ["the log ends with an error; step 640, 17m 15s ago."],
+    ),
+    (
+        "RunFailed",
+        {h.STATE: "failed", h.LAST_STEP_AT: None, h.STEP: None},
+        ["the log ends with an error before the first step."],
+    ),
+    (
+        "RunVanished",
+        {h.STATE: "vanished", h.LAST_STEP_AT: AGO, h.POLICY_KL_MIN: 1},
+        ["the log breaks off, its writer is gone; step 640, 17m 15s ago; PolicyKLHigh fires."],
+    ),
+    (
+        "RunFinished",
+        {h.STATE: "finished", h.LAST_STEP_AT: AGO},
+        ["done; step 640 after 5h 16m 40s; best reward 2."],
+    ),
+]
+
+
+@pytest.mark.parametrize(("alert", "values", "said"), SAID)
+def test_a_message_says_value_and_limit_or_how_a_run_ended(
+    alert: str, values: Values, said: list[str], promtool: Path, tmp_path: Path
+) -> None:
+    assert _descriptions(promtool, tmp_path, alert, values) == said
+
+
+def test_a_message_says_what_else_fires_and_not_that_it_does_itself(promtool: Path, tmp_path: Path) -> None:
+    sick: Values = {h.KL_MIN: 2, h.ENTROPY_MIN: 4}
+    (said,) = _descriptions(promtool, tmp_path, "KLExplosion", sick)
+    measured, step, *others = said.removesuffix(".").split("; ")
+    assert measured == "KL, lowest of 3 steps, 2, limit 1.125 nats/token (from its start)"
+    assert step == "step 640"
+    assert sorted(others) == ["EntropyExplosion fires", "KLHigh fires"]
+
+
+def test_a_message_about_a_log_without_a_step_names_the_log(promtool: Path, tmp_path: Path) -> None:
+    group = Group(
+        "message", {starts.LOG: "0+0x100"}, [Moment(3002, {"NeverStarted": []})], interval=starts.MINUTE
+    )
+    (alert,) = unit.seen(promtool, unit.write(tmp_path, "message", RULES, [group]))
+    assert alert.annotations["description"] == "ppo/train.log at a:9410: no step for 50m 0s, limit 30m."

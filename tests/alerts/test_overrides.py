@@ -1,0 +1,213 @@
+"""Limits of overrides, as the run exporter serves them, judge their runs, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepwatch.alerts.limits import overriding
+from stepwatch.config.models import Config
+from tests import real
+from tests.alerts import configured
+from tests.rules import healthy as h
+from tests.rules import idle, variations
+from tests.rules import promtool as unit
+from tests.rules.cases import Values
+from tests.rules.healthy import HEALTHY
+from tests.rules.promtool import Group, Moment
+from tests.rules.series import Series
+from tests.rules.variations import STALE, Phase
+
+LOOK = 17
+
+OWN, OTHER = "own/a", "other/a"
+
+
+@pytest.fixture(name="promtool", params=["2.42", "3.13"])
+def _promtool(request: pytest.FixtureRequest) -> Path:
+    return real.prometheus(request.param).tool
+
+
+def _served(config: Config, run: str) -> dict[Series, float]:
+    """What the exporter says of a run: what the first override that fits it changes in each block."""
+    return {
+        Series("rl_limit_override", (("limit", f"{block}.{key}"),)): value
+        for block in configured.BLOCKS
+        if (found := config.override(block, run))
+        for key, value in overriding(config, found[0])[block].items()
+    }
+
+
+def _own(alerts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"runs": "own/*", "alerts": alerts}]
+
+
+def _check(
+    promtool: Path,
+    folder: Path,
+    settings: Mapping[str, Any],
+    runs: Mapping[str, Values | tuple[Phase, ...]],
+    fired: Mapping[tuple[str, str], list[str]],
+    *,
+    look: float = LOOK,
+) -> None:
+    """Each of these alerts, by name and severity, fires for just these runs."""
+    config, series = configured.config(settings), dict[str, str]()
+    for run, values in runs.items():
+        served = _served(config, run)
+        phases = values if isinstance(values, tuple) else (Phase(0, values),)
+        whole = tuple(phase._replace(values={**phase.values, **served}) for phase in phases)
+        series |= variations.samples(run, whole, [*HEALTHY, *served], until=look)
+    rules = [rule for rule in configured.rules(settings) if "alert" in rule]
+    labels = {(rule["alert"], rule["labels"]["severity"]): rule["labels"] for rule in rules}
+    expected: dict[str, list[dict[str, str]]] = {name: [] for name, _ in fired}
+    for (name, severity), of in fired.items():
+        expected[name] += [{"run": run, **labels[name, severity]} for run in of]
+    group = Group("overrides", series, [Moment(look, expected)])
+    unit.check(promtool, unit.write(folder, "overrides", unit.silently(rules), [group]))
+
+
+HIGH: Values = {h.KL_MIN: 64, h.KL_START: 64}
+"""Above an absolute limit of 16, and no higher than at the start."""
+
+
+def test_an_override_takes_a_limit_away(promtool: Path, tmp_path: Path) -> None:
+    base = {"KL": {"warning": {"above": 16}}}
+    taken = {"alerts": base, "overrides": _own({"KL": {"warning": {"above": None}}})}
+    _check(promtool, tmp_path, taken, {OWN: HIGH, OTHER: HIGH}, {("KLHigh", "warning"): [OTHER]})
+
+
+def test_an_override_sets_a_limit_that_is_null_for_all_others(promtool: Path, tmp_path: Path) -> None:
+    given = {"overrides": _own({"KL": {"warning": {"above": 16}}})}
+    _check(promtool, tmp_path, given, {OWN: HIGH, OTHER: HIGH}, {("KLHigh", "warning"): [OWN]})
+
+
+def test_an_override_changes_one_of_two_limits_that_both_must_be_passed(
+    promtool: Path, tmp_path: Path
+) -> None:
+    changed = {"overrides": _own({"KL": {"warning": {"above_start": 0.25}}})}
+    little: Values = {h.KL_MIN: 0.125 + 0.375}  # 6 standard deviations
+    runs = {OWN: little, "own/noisy": {**little, h.KL_NOISE: 1}, OTHER: little}
+    _check(promtool, tmp_path, changed, runs, {("KLHigh", "warning"): [OWN]})
+
+
+def test_an_override_switches_an_alert_off_and_another_on(promtool: Path, tmp_path: Path) -> None:
+    switched = {"KL": {"enabled": False}, "PolicyLossPositive": {"enabled": True}}
+    sick: Values = {h.KL_MIN: 2, h.POLICY_LOSS_MIN: 1}
+    fired = {
+        ("KLHigh", "warning"): [OTHER],
+        ("KLExplosion", "critical"): [OTHER],
+        ("PolicyLossPositive", "info"): [OWN],
+    }
+    _check(promtool, tmp_path, {"overrides": _own(switched)}, {OWN: sick, OTHER: sick}, fired)
+
+
+def test_an_override_switches_a_level_off_and_another_on(promtool: Path, tmp_path: Path) -> None:
+    base = {"Reward": {"warning": None}}
+    levels = {"KL": {"critical": None}, "Reward": {"warning": {"stddevs": 3}}}
+    sick: Values = {h.KL_MIN: 2, h.REWARD_DRAWDOWN_5: 0.9}
+    fired = {
+        ("KLHigh", "warning"): [OWN, OTHER],
+        ("KLExplosion", "critical"): [OTHER],
+        ("RewardDrop", "warning"): [OWN],
+    }
+    settings = {"alerts": base, "overrides": _own(levels)}
+    _check(promtool, tmp_path, settings, {OWN: sick, OTHER: sick}, fired)
+
+
+def test_an_alert_that_takes_the_limits_of_another_level_is_off_with_it(
+    promtool: Path, tmp_path: Path
+) -> None:
+    settings = {"overrides": _own({"EntropyExplosion": {"warning": None}})}
+    sick: Values = {h.ENTROPY_MIN: 4, h.REWARD_LOST_FAST: 1.5}
+    fired = {("EntropyExplosion", "warning"): [OTHER], ("EntropyExplosion", "critical"): [OTHER]}
+    _check(promtool, tmp_path, settings, {OWN: sick, OTHER: sick}, fired)
+
+
+def test_an_override_changes_the_severity(promtool: Path, tmp_path: Path) -> None:
+    settings = {"overrides": _own({"Restarting": {"severity": "warning"}})}
+    again = (Phase(0, {h.RESTARTS: 0}), Phase(5, {h.RESTARTS: 3}))
+    fired = {("Restarting", "warning"): [OWN], ("Restarting", "critical"): [OTHER]}
+    _check(promtool, tmp_path, settings, {OWN: again, OTHER: again}, fired)
+
+
+def test_the_first_override_that_fits_judges_a_run(promtool: Path, tmp_path: Path) -> None:
+    overrides = [
+        {"runs": "sft-*", "alerts": {"KL": {"enabled": False}}},
+        {"runs": "*-long", "alerts": {"KL": {"critical": {"above_start": 4}}}},
+    ]
+    names = ("sft-a", "sft-long", "ppo-long", "ppo")
+    runs = {name: {h.KL_MIN: 2.125} for name in names}
+    fired = {("KLHigh", "warning"): ["ppo-long", "ppo"], ("KLExplosion", "critical"): ["ppo"]}
+    _check(promtool, tmp_path, {"overrides": overrides}, runs, fired)
+
+
+SAME: Values = {
+    h.REWARD_RANGE_20: 0,
+    h.REWARD_MAX_20: 1,
+    h.REWARD_START: 1,
+    h.REWARD_STD: 0,
+    h.SAMPLES_RANGE_20: 0,
+}
+"""The reward is 1 in each of 20 steps, as it was at the start."""
+
+
+@pytest.mark.parametrize(
+    ("base", "own", "fired"),
+    [(1.0, None, [OWN]), (None, 1.0, [OTHER]), (2.0, 1.0, [OTHER]), (1.0, 2.0, [OWN])],
+)
+def test_a_limit_replaces_a_way_to_fire_for_the_runs_that_have_it(
+    base: float | None, own: float | None, fired: list[str], promtool: Path, tmp_path: Path
+) -> None:
+    settings = {
+        "alerts": {"NoLearningSignal": {"warning": {"ceiling": base}}},
+        "overrides": _own({"NoLearningSignal": {"warning": {"ceiling": own}}}),
+    }
+    _check(promtool, tmp_path, settings, {OWN: SAME, OTHER: SAME}, {("NoLearningSignal", "warning"): fired})
+
+
+def test_an_alert_on_how_a_run_ended_stays_off_and_on_while_a_scrape_is_lost(
+    promtool: Path, tmp_path: Path
+) -> None:
+    settings = {
+        "alerts": {"RunVanished": {"enabled": False}},
+        "overrides": _own({"RunFailed": {"enabled": False}, "RunVanished": {"enabled": True}}),
+    }
+    failed, vanished = (
+        (Phase(0, {h.STATE: state}), Phase(30, {h.STATE: state}, STALE)) for state in ("failed", "vanished")
+    )
+    runs = {OWN: failed, OTHER: failed, "own/v": vanished, "other/v": vanished}
+    fired = {("RunFailed", "critical"): [OTHER], ("RunVanished", "critical"): ["own/v"]}
+    _check(promtool, tmp_path, settings, runs, fired, look=77)
+
+
+def test_an_override_of_idle_gpus_is_for_its_runs_alone(promtool: Path, tmp_path: Path) -> None:
+    settings = {
+        "alerts": {"GPUIdleWhileRunning": {"below_ratio": 0.001}},
+        "overrides": _own({"GPUIdleWhileRunning": {"below_ratio": 0.05}}),
+    }
+    config = configured.config(settings)
+    (rule,) = (rule for rule in configured.rules(settings) if rule.get("alert") == "GPUIdleWhileRunning")
+    series = {
+        name.replace(idle.RUN, run): values for run in (OWN, OTHER) for name, values in idle.IDLE.items()
+    }
+    series |= {limit.of(OWN): f"{value}+0x300" for limit, value in _served(config, OWN).items()}
+    group = Group("idle", series, [Moment(602, {rule["alert"]: [{"run": OWN, **rule["labels"]}]})])
+    unit.check(promtool, unit.write(tmp_path, "idle", unit.silently([rule]), [group]))
+
+
+def test_rules_are_as_large_for_fifty_overrides_as_for_one() -> None:
+    own = {"KL": {"warning": {"above": 16}}, "Reward": {"critical": None}, "Stalled": {"silence": "1m"}}
+    one, fifty = (
+        configured.rules({"overrides": [{"runs": f"{number}-*", "alerts": own} for number in range(count)]})
+        for count in (1, 50)
+    )
+    assert fifty == one
+
+
+def test_of_a_level_that_is_switched_off_nothing_else_is_served() -> None:
+    config = configured.config({"overrides": _own({"KL": {"critical": None}, "Stalled": {"intervals": 0}})})
+    assert overriding(config, 0) == {"KL": {"critical": 0.0}, "Stalled": {"intervals": 0.0}}

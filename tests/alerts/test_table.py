@@ -1,0 +1,94 @@
+"""Every entry of the table is whole: its limits exist, are used and have reasons; its texts are short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from stepwatch.alerts.expression import Expression, Limit
+from stepwatch.alerts.messages import MOST_CHARACTERS, MOST_QUERIES
+from stepwatch.alerts.table import Alert
+from stepwatch.config.block import Block
+from stepwatch.config.section import Section
+from tests.alerts.configured import BLOCKS, TABLE, rules
+from tests.rules import lints, proofs
+
+MOST_OF_A_SUMMARY = 60
+
+EVERYTHING = {"alerts": {name: {"enabled": True} for name in BLOCKS}}
+
+RULES = {proofs.named(rule): rule for rule in rules(EVERYTHING) if "alert" in rule}
+
+
+def _limits(alert: Alert) -> set[str]:
+    """The keys of every limit that an alert takes, wherever."""
+    expressions: list[Expression | None] = [alert.given, alert.sparing]
+    for way in alert.ways:
+        expressions += [way.value, way.limit, way.given, way.sparing, way.line]
+    parts = (part for each in expressions if each for part in each.parts())
+    named = {part.key for part in parts if isinstance(part, Limit)}
+    return named | {way.unset for way in alert.ways if way.unset} | ({alert.level} if alert.level else set())
+
+
+def _fields(section: type[Section], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Each field by its key, those of levels included."""
+    for name, field in section.model_fields.items():
+        yield f"{above}{name}", field
+        if isinstance(field.default, Section):
+            yield from _fields(type(field.default), f"{above}{name}.")
+
+
+def _defaults(block: type[Block]) -> Iterable[tuple[str, Any]]:
+    """Each limit of a block with its field; neither a level nor the switch that every block has."""
+    switch = Block.model_fields["enabled"]
+    for key, field in _fields(block):
+        if not isinstance(field.default, Section) and (key, field.default) != ("enabled", switch.default):
+            yield key, field
+
+
+def test_every_rule_is_of_one_entry() -> None:
+    entries = [(alert.name, alert.severity) for alert in TABLE]
+    assert len(set(entries)) == len(entries)
+    assert len(RULES) == len(TABLE)
+
+
+@pytest.mark.parametrize("alert", TABLE, ids=lambda alert: f"{alert.name}-{alert.severity}")
+def test_every_limit_that_an_alert_takes_is_a_key_of_its_block(alert: Alert) -> None:
+    keys = dict(_fields(alert.block))
+    assert _limits(alert) - keys.keys() - {"retention_time"} == set()
+    if not alert.severity:
+        assert "severity" in keys
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_limit_of_a_block_is_taken_by_an_alert(block: str) -> None:
+    taken = set().union(*(_limits(alert) for alert in TABLE if alert.block is BLOCKS[block]))
+    own = {key for key, _ in _defaults(BLOCKS[block])} - {"severity", "enabled", "for_"}
+    assert own - taken == set()
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_default_has_a_reason(block: str) -> None:
+    without = [key for key, field in _defaults(BLOCKS[block]) if not (field.description or "").endswith(".")]
+    assert without == []
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_description_is_short_and_asks_little(name: str) -> None:
+    description = RULES[name]["annotations"]["description"]
+    assert len(description) <= MOST_CHARACTERS
+    assert description.count("query") <= MOST_QUERIES
+
+
+@pytest.mark.parametrize("alert", TABLE, ids=lambda alert: f"{alert.name}-{alert.severity}")
+def test_a_summary_is_a_headline(alert: Alert) -> None:
+    assert 0 < len(alert.summary) <= MOST_OF_A_SUMMARY
+    assert not alert.summary.endswith(".")
+    assert alert.action
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_has_nothing_that_breaks_in_silence(name: str) -> None:
+    assert lints.faults(RULES[name]) == []
