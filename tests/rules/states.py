@@ -87,18 +87,20 @@ def silent(worlds: dict[str, dict[str, float]], *, alive: bool) -> Iterator[Grou
 
 
 def growing_silent() -> Group:
-    """Two runs whose silence reaches its limits, of ten minutes and of five intervals."""
+    """Runs whose silence reaches its limits, of ten minutes and of five intervals where these are known."""
     runs: dict[str, Values] = {
         "ten minutes over at 50 s": {h.LAST_STEP_AT: -550},
+        "no interval known, ten minutes over at 50 s": {h.LAST_STEP_AT: -550, h.STEP_INTERVAL: None},
         "five intervals over at 100 s": {h.LAST_STEP_AT: -550, h.STEP_INTERVAL: 130},
     }
     series = _series({run: (Phase(0, values),) for run, values in runs.items()}, {}, 130)
-    first, second = runs
+    first, unknown, last = runs
+    soon = {first: "Stalled", unknown: "Stalled"}
     moments = [
         _moment(67, {}),
-        _moment(72, {first: "Stalled"}),
-        _moment(117, {first: "Stalled"}),
-        _moment(122, {first: "Stalled", second: "Stalled"}),
+        _moment(72, soon),
+        _moment(117, soon),
+        _moment(122, {**soon, last: "Stalled"}),
     ]
     return Group("growing silent", series, moments)
 

@@ -96,6 +96,7 @@ RULES = (
                 limits=(
                     Limit(h.REWARD_DRAWDOWN_20, ABOVE, 2 * 0.25),
                     Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.1 * 2),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.1 * 2, h.NEGATIVE_BEST),
                 ),
                 needs=(h.REWARD_DRAWDOWN_20, h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
                 says=("by at least 0.75 for 20", "limit 0.5 (2 times"),
