@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from stepwatch.alerts.expression import Expression, Limit, Scope, bracketed
-from stepwatch.alerts.table import
-from stepwatch.config.section import default
 from stepwatch.config.block import Block
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import Severity
+from stepwatch.config.section import default
 
 HOST = "cluster, instance"
 GPU = f"{HOST}, gpu, uuid"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, all_of
 from stepwatch.config.block import Block
