@@ -7,7 +7,10 @@ import json
 import re
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from exporter import backend_access
 
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 """What an answer may end with; the last when a part stops in the middle of one."""
@@ -16,14 +19,29 @@ FAULTS = (OSError, ValueError, http.client.HTTPException)
 direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def read(url: str, *, timeout: float = 5) -> str | None:
+def read(page: str | Page, *, timeout: float = 5) -> str | None:
     """The text of a page, ``None`` when it does not answer with success within so many seconds."""
+    url, password_file = (page, "") if isinstance(page, str) else page
     try:
-        with direct.open(url, timeout=timeout) as answer:
+        headers = (
+            {"Authorization": backend_access.authorization(Path(password_file))} if password_file else {}
+        )
+        request = urllib.request.Request(url, headers=headers)  # noqa: S310  a part's own page
+        with direct.open(request, timeout=timeout) as answer:
             text: str = answer.read().decode("utf-8", "replace")
     except FAULTS:
         return None
     return text
+
+
+class Page(NamedTuple):
+    """A page, and the file with the password that it asks for, if it does."""
+
+    url: str
+    password_file: str = ""
+
+    def __str__(self) -> str:
+        return self.url
 
 
 class Answer(NamedTuple):

@@ -7,12 +7,13 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stepwatch.config import Refused
+from stepwatch.deployment import CONTAINER_PORTS
 
 LEAST_COMPOSE = (2, 20)
 """The first that knows `start_interval`."""
@@ -30,7 +31,10 @@ class NoEngineError(Exception):
 
 @dataclass(frozen=True)
 class Service:
-    """What Compose knows of a service's container; ``address`` is where it is published, if it is."""
+    """What Compose knows of a service's container.
+
+    ``published`` is where this machine reaches ports of the container, as host:port.
+    """
 
     name: str
     container: str
@@ -38,7 +42,7 @@ class Service:
     health: str
     exit_code: int
     summary: str
-    address: str
+    published: Mapping[int, str]
 
     @property
     def done(self) -> bool:
@@ -106,8 +110,18 @@ def _service(told: dict[str, Any]) -> Service:
         health=told["Health"],
         exit_code=told["ExitCode"],
         summary=told["Status"],
-        address=next(filter(None, map(_address, told.get("Publishers") or [])), ""),
+        published={
+            each["TargetPort"]: address
+            for each in told.get("Publishers") or []
+            if (address := _address(each))
+        },
     )
+
+
+def addresses(services: Iterable[Service]) -> dict[str, str]:
+    """Where this machine reaches each part, by its name: through the door if it is behind that."""
+    published = {port: address for each in services for port, address in each.published.items()}
+    return {part: published[port] for part, port in CONTAINER_PORTS.items() if port in published}
 
 
 def _address(publisher: dict[str, Any]) -> str:

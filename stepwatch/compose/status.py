@@ -37,9 +37,9 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
     if not services:
         say("Stepwatch is not running. `make up` starts it.")
         return NOT_RUNNING
-    addresses = {each.name: each.address for each in services}
+    addresses = engine.addresses(services)
     standings = _standings(addresses, rendered)
-    for line in table([_HEADINGS, *(_row(each, standings) for each in services)]):
+    for line in table([_HEADINGS, *(_row(each, standings, addresses) for each in services)]):
         say(line)
     _tell_settings(standings, say)
     news(addresses, _run_folder(services)).tell(say)
@@ -81,7 +81,9 @@ def _alertmanager(url: str, rendered: Path) -> Standing:
     return Standing.CURRENT if same else Standing.CHANGED
 
 
-def _row(service: Service, standings: dict[str, Standing]) -> tuple[str, ...]:
+def _row(
+    service: Service, standings: Mapping[str, Standing], addresses: Mapping[str, str]
+) -> tuple[str, ...]:
     known, standing = engine.inspect(service.container), standings.get(service.name)
     return (
         service.name,
@@ -89,7 +91,7 @@ def _row(service: Service, standings: dict[str, Standing]) -> tuple[str, ...]:
         _uptime(known) if service.state == "running" else "-",
         str(known.get("RestartCount", "-")),
         standing.value if standing else "-",
-        f"http://{service.address}" if service.address else "-",
+        f"http://{addresses[service.name]}" if service.name in addresses else "-",
     )
 
 

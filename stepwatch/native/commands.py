@@ -50,7 +50,7 @@ class Processes:
         """What files are rendered for: links lead to Grafana where there is one."""
         parts = OnThisMachine(config).parts
         there = parts if grafana.find() else parts - {"grafana"}
-        return OnThisMachine(config, there, discovered=str(self.place.discovered))
+        return self.place.deployment(config, there)
 
     @property
     def rendered(self) -> Path:

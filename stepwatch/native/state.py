@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepwatch.deployment import DISCOVERED
+from exporter import backend_access
+from stepwatch.config import Config
+from stepwatch.deployment import DISCOVERED, OnThisMachine
 from stepwatch.native.errors import DamagedStateError, StackError
 
 VARIABLE = "STEPWATCH_STATE"
@@ -60,6 +62,22 @@ class State:
     def discovered(self) -> Path:
         """Files of targets that are found by themselves."""
         return self.folder / DISCOVERED
+
+    def deployment(self, config: Config, parts: frozenset[str]) -> OnThisMachine:
+        """What files are rendered for: these parts, with what lies in this folder."""
+        return OnThisMachine(
+            config, parts, discovered=str(self.discovered), password_file=str(self.backend_password)
+        )
+
+    @property
+    def backend(self) -> Path:
+        """What opens Prometheus and Alertmanager behind the door."""
+        return self.folder / "backend"
+
+    @property
+    def backend_password(self) -> Path:
+        """The password of both."""
+        return self.backend / backend_access.PASSWORD
 
     @property
     def supervisor_config(self) -> Path:

@@ -46,8 +46,10 @@ def require_ports(parts: Iterable[Part], place: State) -> None:
     def ours(owner: ports.Owner | None) -> bool:
         return owner is not None and processes.belongs(owner.pid, place.mark)
 
-    webs = [(wanted.name, wanted.web) for wanted in parts if wanted.web]
-    problems = [ports.conflict(name, web.listen, web.port, ours) for name, web in webs]
+    webs = [wanted.web for wanted in parts if wanted.web]
+    problems = [
+        ports.conflict(key, web.listen, port, ours) for web in webs for key, port in web.ports.items()
+    ]
     if found := list(filter(None, problems)):
         raise StackError("\n".join(found))
 

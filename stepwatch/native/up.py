@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+from exporter import backend_access
 from stepwatch import runfolder
 from stepwatch.config import load
-from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, generate
 from stepwatch.native import grafana, node, passwords, supervision
 from stepwatch.native.demo import end_demo
@@ -49,15 +49,12 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = 
     parts, targets = _parts(stack, say)
     supervision.require_ports(parts, place)
     made = runfolder.make(stack.runs)
-    generate(
-        config,
-        stack.rendered,
-        place=partial(OnThisMachine, parts=targets, discovered=str(place.discovered)),
-    )
+    generate(config, stack.rendered, place=partial(place.deployment, parts=targets))
     remark = runfolder.remark(
         made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
     )
     place.remember(config, runs, settings.runs.path)
+    backend_access.make(place.backend, mode=0o600)
     say(f"Reading runs from {stack.runs}{remark}")
     code = supervision.bring_up(parts, place, say)
     if not demo and stack.simulated.exists():

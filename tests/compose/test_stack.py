@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+import urllib.error
 import urllib.request
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.compose.conftest import SETTINGS
 
 pytestmark = pytest.mark.e2e
 
-SERVICES = {"prometheus", "alertmanager", "grafana", "exporter", "gpu", "node", "demo", "demo-gpu"}
+SERVICES = {"prometheus", "alertmanager", "door", "grafana", "exporter", "gpu", "node", "demo", "demo-gpu"}
 DEMO_ALERTS = {
     ("KLExplosion", "demo/kl-explodes"),
     ("RewardStagnation", "demo/stagnates"),
@@ -64,6 +65,7 @@ TARGETS = {
     ("node", "node:9100"),
     ("prometheus", "prometheus:9090"),
     ("alertmanager", "alertmanager:9093"),
+    ("door", "door:9090"),
 }
 RUNS = {"demo/healthy", "demo/kl-explodes", "demo/stagnates", "demo/hangs"}
 
@@ -98,6 +100,49 @@ def test_status_shows_every_container_its_settings_and_what_fires(demo, sink):
     assert "current" in lines["alertmanager"]
     assert "current" in lines["gpu"]
     assert "KLExplosion  demo/kl-explodes" in done.stdout
+
+
+ASK = """
+import sys, urllib.error, urllib.request
+try:
+    print(urllib.request.urlopen(sys.argv[1]).status)
+except urllib.error.HTTPError as refusal:
+    print(refusal.code)
+"""
+
+
+def test_behind_the_door_a_password_is_wanted_that_few_containers_can_read(demo):
+    for part, port in (("prometheus", 9090), ("alertmanager", 9093)):
+        found = [
+            demo.compose("exec", "-T", "exporter", "python3", "-c", ASK, f"http://{name}:{port}/-/ready")
+            for name in (part, "door")
+        ]
+        assert found == ["401\n", "200\n"]
+        assert not any(demo.containers()[part]["NetworkSettings"]["Ports"].values())
+    volumes = {
+        name: {mount.get("Name") for mount in container["Mounts"]}
+        for name, container in demo.containers().items()
+    }
+    readers = {name for name, mounted in volumes.items() if "stepwatch_backend-password" in mounted}
+    assert readers == {"door", "prometheus", "alertmanager"}
+
+
+def test_the_password_stands_in_no_log_setting_or_argument(demo):
+    password = demo.compose("exec", "-T", "door", "cat", "/run/stepwatch/password")
+    assert len(password) == 43
+    assert password not in json.dumps(demo.containers())
+    assert password not in demo.compose("logs")
+    assert not any(password.encode() in content for content in _generated(demo).values())
+    for container in demo.containers().values():
+        assert password not in demo.docker.docker("top", container["Id"])
+
+
+@pytest.mark.parametrize("part", ["prometheus", "alertmanager"])
+def test_a_page_of_another_origin_is_refused_at_the_published_port(demo, part):
+    request = urllib.request.Request(f"{demo.url(part)}/-/ready", headers={"Origin": "http://127.0.0.1:1"})
+    with pytest.raises(urllib.error.HTTPError) as refusal:
+        urllib.request.urlopen(request, timeout=10)
+    assert refusal.value.code == 403
 
 
 def test_a_test_message_arrives_and_nothing_of_it_stays(demo, sink):

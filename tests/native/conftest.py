@@ -33,7 +33,7 @@ class StandInStack:
         return Part(
             name=name,
             command=(sys.executable, str(STANDIN), str(port), *flags, *(["--die"] if die else [])),
-            web=Web("127.0.0.1", port, address, "/-/ready", f"http://{address}"),
+            web=Web("127.0.0.1", {name: port}, address, "/-/ready", f"http://{address}"),
             shows="nothing much",
             settings=Settings(str(settings.parent), (settings.name,), "part") if settings else None,
         )

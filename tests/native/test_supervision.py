@@ -72,7 +72,7 @@ def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: Sta
     assert processes.marked(stack.place.mark) == []
     assert sorted(path.name for path in stack.place.folder.iterdir()) == ["data", "discovered", "logs"]
     assert part.web
-    assert not ports.taken("127.0.0.1", part.web.port)
+    assert not ports.taken("127.0.0.1", part.web.ports["one"])
 
 
 def test_down_is_safe_when_nothing_runs(stack: StandInStack) -> None:
