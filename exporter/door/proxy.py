@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -125,8 +126,9 @@ class Proxy:
         except TimeoutError:
             return self._failure("504 Gateway Timeout", "does not answer in time")
         except ClientError as error:
-            cause = error.os_error.strerror if isinstance(error, ClientConnectorError) else None
-            return self._failure("502 Bad Gateway", f"does not answer: {cause or 'it hung up'}")
+            number = error.os_error.errno if isinstance(error, ClientConnectorError) else None
+            cause = os.strerror(number) if number else "it hung up"
+            return self._failure("502 Bad Gateway", f"does not answer: {cause}")
         async with answer:
             if answer.status == web.HTTPUnauthorized.status_code:
                 return self._failure("502 Bad Gateway", f"refuses the password in {self.password}")
