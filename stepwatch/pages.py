@@ -29,6 +29,9 @@ def read(page: str | Page, *, timeout: float = 5) -> str | None:
         request = urllib.request.Request(url, headers=headers)  # noqa: S310  a part's own page
         with direct.open(request, timeout=timeout) as answer:
             text: str = answer.read().decode("utf-8", "replace")
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        return None
     except FAULTS:
         return None
     return text

@@ -155,7 +155,7 @@ def test_in_containers_the_run_folder_is_what_is_mounted(
     mounts = {"/state": "/var/lib/x", "/runs": "/data/my runs"}
     found = [{"Source": source, "Destination": place} for place, source in mounts.items()]
     monkeypatch.setattr(engine, "inspect", lambda _: {"Mounts": found})
-    service = engine.Service("exporter", "4f", "running", "healthy", 0, "Up", exporter)
+    service = engine.Service("exporter", "4f", "running", "healthy", 0, "Up", {9410: exporter})
 
     class Project:
         def services(self) -> list[engine.Service]:

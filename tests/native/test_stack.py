@@ -39,6 +39,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     for part in ("exporter", "gpu", "prometheus", "alertmanager"):
         assert f"{part} is ready" in done.stdout
         assert installation.url(part) in done.stdout
+    assert "door is ready" in done.stdout
     assert (installation.folder / "my runs").is_dir()
     assert "my runs, which did not exist, so it was made; it is empty." in done.stdout
     status = installation.run("status")
@@ -112,8 +113,8 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
 
 def _targets_are_scraped(installation: Installation) -> None:
     def scraped() -> bool:
-        up = query(installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager"} == 1')
-        return len(up) == 4
+        up = query(installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager|door"} == 1')
+        return len(up) == 5
 
     eventually(scraped)
 
