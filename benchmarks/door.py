@@ -13,10 +13,12 @@ from statistics import quantiles
 from benchmarks import processes
 from exporter import backend_access
 from stepwatch.pages import Page
+from tests.door.backend import Backend
 from tests.door.conftest import Door, before
 from tests.real import AlertmanagerServer, PrometheusServer
+from tests.real.listening import Listening
 
-SMALL, LARGE = 1000, 20
+SMALL, LARGE_TRIES = 1000, 20
 POINTS, SERIES = 10_000, 40
 HEAD = (
     "request",
@@ -30,11 +32,14 @@ HEAD = (
 
 _SERIES = " or ".join(f'label_replace(vector(time()), "n", "{number}", "", "")' for number in range(SERIES))
 _RANGE = urllib.parse.urlencode({"query": _SERIES, "start": 0, "end": POINTS - 1, "step": 1})
-REQUESTS = (
+Asked = tuple[str, str, str, int]
+"""Title, part, path, and how often."""
+REQUESTS: tuple[Asked, ...] = (
     ("Prometheus: an instant query", "prometheus", "/api/v1/query?query=1", SMALL),
     ("Alertmanager: its alerts", "alertmanager", "/api/v2/alerts", SMALL),
-    ("Prometheus: a large range", "prometheus", f"/api/v1/query_range?{_RANGE}", LARGE),
+    ("Prometheus: a large range", "prometheus", f"/api/v1/query_range?{_RANGE}", LARGE_TRIES),
 )
+STREAM = ("64 MB of a server that has them ready", "prometheus", "/large", LARGE_TRIES)
 
 
 def run() -> Iterator[str]:
@@ -57,19 +62,24 @@ def run() -> Iterator[str]:
             "alertmanager": f"127.0.0.1:{alertmanager.port}",
         }
         with prometheus, alertmanager, before(*addresses.values(), access) as door:
-            yield from _rows(door, addresses)
+            yield from _rows(door, addresses, REQUESTS)
+        with Listening(Backend) as backend:
+            address = backend.url.removeprefix("http://")
+            with before(address, address, access) as door:
+                yield from _rows(door, {"prometheus": address}, (STREAM,))
 
 
-def _rows(door: Door, addresses: dict[str, str]) -> Iterator[str]:
+def _rows(door: Door, addresses: dict[str, str], requests: tuple[Asked, ...]) -> Iterator[str]:
     login = backend_access.authorization(door.access / backend_access.PASSWORD)
     begun = processes.resident(door.server.pid)
-    for title, part, path, count in REQUESTS:
+    for title, part, path, count in requests:
         direct, size = _times(addresses[part], path, count, {"Authorization": login})
         through, _ = _times(getattr(door, part), path, count, {})
         figures = [f"{each:.2f}" for each in (*direct, *through)]
         yield f"| {title} | {size / 1000:.1f} | {' | '.join(figures)} | {through[0] / direct[0]:.1f} |"
     ended = processes.resident(door.server.pid)
-    yield f"\nThe door's resident memory: {begun:.0f} MB at its start, {ended:.0f} MB after all this."
+    memory = f"resident memory of the door: {begun:.0f} MB at its start, {ended:.0f} MB after these"
+    yield f"| {memory} {'|' * len(HEAD)}"
 
 
 def _times(address: str, path: str, count: int, headers: dict[str, str]) -> tuple[tuple[float, float], int]:
