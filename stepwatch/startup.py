@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stepwatch.tables import Say
 
@@ -68,33 +68,31 @@ class Startup:
     say: Say
     ended: Mapping[str, int]
     pause: float = 0.2
-    _begun: float = field(default_factory=time.monotonic)
 
     def wait(self, names: Iterable[str]) -> dict[str, str]:
         """Wait until each part works or is given up; return why, by name, for those that are given up."""
-        waiting = {name: _Waiting(self.ended.get(name, 0), time.monotonic()) for name in names}
+        begun = time.monotonic()
+        waiting = {name: _Waiting(self.ended.get(name, 0), begun) for name in names}
         failed: dict[str, str] = {}
         news = _NEWS_SECONDS
         while True:
             looks = self.looks(waiting)
+            now = time.monotonic()
             for name, look in looks.items():
-                reason = "" if look.ready else waiting[name].hopeless(look, time.monotonic())
+                reason = "" if look.ready else waiting[name].hopeless(look, now)
                 if look.ready:
-                    self.say(f"  {name} is ready ({self._seconds():.1f} s)")
+                    self.say(f"  {name} is ready ({now - begun:.1f} s)")
                 if reason:
                     failed[name] = reason
                 if look.ready or reason:
                     del waiting[name]
             if not waiting:
                 return failed
-            if self._seconds() > news:
+            if now - begun > news:
                 doing = (f"{name} ({part.busy})" if part.busy else name for name, part in waiting.items())
                 self.say(f"  still starting after {news} s: {', '.join(doing)}")
                 news += _NEWS_SECONDS
             time.sleep(self.pause)
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self._begun
 
 
 def failure(name: str, reason: str, log: str, lines: Iterable[str]) -> list[str]:
