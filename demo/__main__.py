@@ -11,6 +11,7 @@ from threading import Event
 
 from demo.story import STORIES
 from demo.trainer import TOTAL, Trainer
+from exporter.lossy import lose_what_cannot_be_written
 from exporter.options import stopped_by_signal
 
 SHORTEST, LONGEST = 0.001, 0.4
@@ -84,4 +85,5 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
+    lose_what_cannot_be_written()
     sys.exit(main())

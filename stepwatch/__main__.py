@@ -53,14 +53,16 @@ def _run(options: argparse.Namespace) -> int:
         return _without_stack(options, options.config or DEFAULT)
     place = State.chosen(CHECKOUT)
     if options.command == "up":
-        stack = choice.to_start(options.config or DEFAULT, place, _say, native=options.native)
+        file = options.config or DEFAULT
+        stack = choice.to_start(file, place, _say, native=options.native, as_service=options.service)
         code = stack.up(options.runs, demo=options.demo)
         _tell_unmatched(options.config or DEFAULT)
         return code
     config = options.config or _last_config(place, options.command) or DEFAULT
     if options.command in ("mark", "silence", "alerts", "gpu-release"):
         return _by_a_part(options, config)
-    stack = choice.running(config, place, _say)
+    as_service = options.command == "down" and options.service
+    stack = choice.running(config, place, _say, as_service=as_service)
     if options.command == "test-alert":
         return send_test(config, options.receiver, stack, _say)
     if options.command == "status":
@@ -124,7 +126,9 @@ def _parser() -> argparse.ArgumentParser:
     starting.add_argument("--runs", type=Path, help="in place of the file's runs.path")
     starting.add_argument("--demo", action="store_true", help="with simulated trainers and GPUs")
     starting.add_argument("--native", action="store_true", help="as plain processes even if Docker answers")
-    _command(commands, "down", "stop the stack")
+    starting.add_argument("--service", action="store_true", help="have systemd start it, after reboots too")
+    ending = _command(commands, "down", "stop the stack")
+    ending.add_argument("--service", action="store_true", help="and remove its systemd unit")
     _command(commands, "status", "show how each part is")
     _command(commands, "demo-reset", "have the demo start over")
     testing = _command(commands, "test-alert", "send one marked test message to a receiver")

@@ -21,6 +21,7 @@ from exporter.gpu.outage import Outage
 from exporter.gpu.pace import Pace
 from exporter.gpu.pages import Pages
 from exporter.host_check import HostCheck
+from exporter.lossy import lose_what_cannot_be_written
 from exporter.options import cannot_listen, stopped_by_signal
 from exporter.server import Server
 from exporter.settings import SettingsFile
@@ -124,4 +125,5 @@ def _child(options: argparse.Namespace) -> Child:
 
 
 if __name__ == "__main__":
+    lose_what_cannot_be_written()
     sys.exit(main())

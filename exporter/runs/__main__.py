@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from exporter.lossy import lose_what_cannot_be_written
 from exporter.options import cannot_listen, stopped_by_signal
 from exporter.runs import flags
 from exporter.runs.history import panelfile
@@ -67,4 +68,5 @@ def _start_again() -> None:
 
 
 if __name__ == "__main__":
+    lose_what_cannot_be_written()
     sys.exit(main())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from stepwatch import runfolder
-from stepwatch.compose import dotenv, gpus
+from stepwatch import runfolder, startup
+from stepwatch.compose import dotenv, engine, gpus
 from stepwatch.compose.demo import end_demo, remove_demo
-from stepwatch.compose.engine import Engine, EngineError
+from stepwatch.compose.engine import Engine, EngineError, Service
 from stepwatch.compose.status import news
 from stepwatch.compose.variables import PUBLISHED, of_config, of_machine
 from stepwatch.config import Config, load
@@ -17,6 +19,7 @@ from stepwatch.generate import CHECKOUT, generate
 from stepwatch.native import ports
 from stepwatch.native.state import State
 from stepwatch.reload import reload
+from stepwatch.startup import Look, Startup
 from stepwatch.tables import Say, table
 
 _SHOWS = {
@@ -55,8 +58,7 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -
     say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")
     project = _project(settings, folder, out)
     left = not demo and remove_demo(project)
-    if _start(project if demo else replace(project, profiles=()), say):
-        _tell_failures(project, say)
+    if not _start(project if demo else replace(project, profiles=()), say):
         return 1
     say(reload(f"http://{settings.address('alertmanager')}", out / "alertmanager/generated/alertmanager.yml"))
     if left:
@@ -112,21 +114,50 @@ def _may_be_docker(owner: ports.Owner | None) -> bool:
     return owner is None or "docker" in owner.command
 
 
-def _start(project: Engine, say: Say) -> int:
+def _start(project: Engine, say: Say) -> bool:
+    """Build and start the containers; return whether all of them work, and say which do not."""
     # With an image of one's own named, nothing is built: that machine may reach no package index.
     if not os.environ.get("STEPWATCH_EXPORTER_IMAGE"):
         say("Building our image (a minute the first time).")
         project.tell("build", "exporter")
-    return project.show("up", "--detach", "--wait", "--remove-orphans", "--no-build")
+    # Compose's own --wait ends neither for a container that dies again and again, nor, well, for a Prometheus
+    # that reads its log for longer than the health check waits.
+    code = project.show("up", "--detach", "--remove-orphans", "--no-build")
+    services = {service.name: service for service in project.services()}
+    if code:
+        waited = [name for name, service in services.items() if service.standing != "up" and not service.done]
+        failed = dict.fromkeys(waited, "did not start")
+    else:
+        failed = Startup(partial(_looks, project), say, _ends(services.values()), pause=1).wait(services)
+    for name, reason in failed.items():
+        whole = f"{reason} ({services[name].summary or services[name].state})"
+        for line in startup.failure(name, whole, f"`docker compose logs {name}`", _log(project, name, 5)):
+            say(line)
+    return not code and not failed
 
 
-def _tell_failures(project: Engine, say: Say) -> None:
-    for service in project.services():
-        if service.standing != "up" and not service.done:
-            log = project.tell("logs", "--no-log-prefix", "--tail=5", service.name).splitlines()
-            say(
-                "\n  ".join([f"{service.name}: {service.summary or service.state}. Its log ends with:", *log])
-            )
+def _looks(project: Engine, names: Iterable[str]) -> dict[str, Look]:
+    services = {service.name: service for service in project.services()}
+    ends = _ends(services.values())
+    return {
+        name: Look(
+            ready=services[name].standing == "up" or services[name].done,
+            ends=ends[name],
+            busy=startup.replay(_log(project, name, 50)) if name == "prometheus" else "",
+        )
+        if name in services
+        else Look(ready=False, gone=True)
+        for name in names
+    }
+
+
+def _ends(services: Iterable[Service]) -> dict[str, int]:
+    """How often each container has ended and was started again."""
+    return {each.name: engine.inspect(each.container).get("RestartCount", 0) for each in services}
+
+
+def _log(project: Engine, service: str, lines: int) -> list[str]:
+    return project.tell("logs", "--no-log-prefix", f"--tail={lines}", service).splitlines()
 
 
 def _tell(config: Config, say: Say) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from stepwatch import demo
 from stepwatch.native import part, supervisord
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import Wait
+from stepwatch.native.readiness import until_ready
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 
@@ -34,7 +34,7 @@ def demo_reset(place: State, say: Say) -> int:
                 server.restart(name)
             say("The simulated runs and GPUs start over.")
             demo.wait_started(f"http://{parts['prometheus'].address}", begun)
-    missing = Wait(place, say).until_ready([parts[name] for name in SIMULATIONS])
+    missing = until_ready([parts[name] for name in SIMULATIONS], place, say)
     count, ready = _end_alerts(parts, place, say)
     say(f"{count} alerts of the demo are over. They come again within three minutes.")
     return 0 if ready and not missing else 1
@@ -53,6 +53,6 @@ def _end_alerts(parts: Mapping[str, Part], place: State, say: Say) -> tuple[int,
     with place.lock(), supervisord.connected(place) as server:
         if server:
             server.restart("prometheus")
-    missing = Wait(place, say).until_ready([parts["prometheus"]])
+    missing = until_ready([parts["prometheus"]], place, say)
     count = demo.end_alerts(f"http://{parts['alertmanager'].address}", parts["gpu"].address)
     return count, not missing

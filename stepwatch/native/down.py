@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwatch.native import processes, supervisord
+from stepwatch.native import processes, service, supervisord
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 
@@ -35,6 +35,9 @@ def down(place: State, say: Say) -> int:
 
 
 def _stop(place: State) -> list[processes.Process]:
+    place.give_up()
+    processes.resume(place.mark)
+    service.stop(place)
     with supervisord.connected(place) as server:
         if server:
             server.shut_down()

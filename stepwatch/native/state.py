@@ -85,9 +85,19 @@ class State:
         return self.folder / "supervisord.conf"
 
     @property
+    def wanted(self) -> bool:
+        """Whether the stack is to run: brought up, and not taken down since then, whatever dies meanwhile."""
+        return self.supervisor_config.exists()
+
+    @property
     def socket(self) -> Path:
         """Where supervisord takes orders."""
         return self.folder / "supervisor.sock"
+
+    @property
+    def environment(self) -> Path:
+        """The variables that systemd gives to supervisord; only their owner may read them."""
+        return self.folder / "service.env"
 
     @property
     def parts(self) -> Path:
@@ -142,9 +152,14 @@ class State:
                 f"Cure: set {VARIABLE} to one."
             ) from None
 
+    def give_up(self) -> None:
+        """Have nothing start the stack again: neither the guardian nor systemd, nor a reboot."""
+        self.supervisor_config.unlink(missing_ok=True)
+
     def forget(self) -> None:
         """Remove what only a running stack needs; data and logs stay."""
-        for leftover in (self.supervisor_config, self.socket, self.parts, self.folder / "supervisord.pid"):
+        self.give_up()
+        for leftover in (self.environment, self.socket, self.parts, self.folder / "supervisord.pid"):
             leftover.unlink(missing_ok=True)
 
     @contextmanager

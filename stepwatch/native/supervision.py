@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
-from stepwatch.native import part, ports, processes, supervisord
+from stepwatch.environment import CHECKOUT
+from stepwatch.native import part, ports, processes, service, supervisord
 from stepwatch.native.errors import StackError
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import Wait
+from stepwatch.native.readiness import until_ready
 from stepwatch.native.state import State
 from stepwatch.settings import Settings, loaded, wait_loaded
 from stepwatch.tables import Say
@@ -15,22 +17,36 @@ from stepwatch.tables import Say
 _RELOAD_SECONDS = 15
 
 
-def bring_up(parts: Sequence[Part], place: State, say: Say) -> int:
+_STOP_SECONDS = 75
+"""supervisord gives a part 60 before it kills it."""
+
+
+def bring_up(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> int:
     """Start what does not run, restart what changed, have the rest read its settings again.
+
+    Args:
+        parts: What is to run; the guardian is added.
+        place: Where the stack keeps what it writes.
+        say: Gets each line of progress.
+        as_service: Whether systemd is to start the stack from now on.
 
     Returns:
         0 when every part is ready and runs its present settings, 1 when some are not.
 
     Raises:
-        StackError: a port is in use or supervisord does not start; nothing was touched.
+        StackError: a port is in use, systemd does not answer, or supervisord does not start; nothing was
+            touched.
     """
     place.create()
+    parts = [*parts, _guardian(place)]
     with place.lock():
         require_ports(parts, place)
+        if as_service:
+            service.install(place, say)
         supervisord.configure(place, parts)
         part.save(parts, place.parts)
-        fresh = _supervise(parts, place, say)
-    missing = Wait(place, say).until_ready(parts)
+        fresh = _supervise(parts, place, say, as_service=as_service)
+    missing = until_ready(parts, place, say)
     kept = [old for old in parts if old.name not in fresh | missing]
     refused = [old.name for old in kept if old.settings and not _reload(old, old.settings, place, say)]
     return 1 if missing or refused else 0
@@ -54,15 +70,32 @@ def require_ports(parts: Iterable[Part], place: State) -> None:
         raise StackError("\n".join(found))
 
 
-def _supervise(parts: Sequence[Part], place: State, say: Say) -> set[str]:
+def _guardian(place: State) -> Part:
+    """What starts supervisord again."""
+    return Part(
+        "guardian",
+        (sys.executable, "-m", "stepwatch.native.guardian", str(place.folder)),
+        "starts supervisord again, rotates logs",
+        environment={"PYTHONPATH": str(CHECKOUT)},
+    )
+
+
+def _supervise(parts: Sequence[Part], place: State, say: Say, *, as_service: bool) -> set[str]:
     """Return the names of the parts that were started anew."""
     with supervisord.connected(place) as server:
-        if server:
+        if server and as_service and not service.runs(place):
+            say("Stepwatch moves below systemd: every part starts anew.")
+            server.shut_down()
+            processes.wait(place.mark, _STOP_SECONDS)
+        elif server:
             fresh = server.apply() | server.revive()
             say(f"Stepwatch is running; started anew: {', '.join(sorted(fresh)) or 'nothing'}.")
             return fresh
     processes.stop(place.mark, grace=10)  # orphans of a supervisord that was killed
-    supervisord.start(place)
+    if service.installed(place):
+        service.start(place)
+    else:
+        supervisord.start(place)
     return {wanted.name for wanted in parts}
 
 

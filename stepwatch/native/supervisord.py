@@ -43,8 +43,9 @@ chmod = 0700
 supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 """
 
-# A part that dies at once is tried again after 1, 2, 3 ... seconds: 100 times take 84 minutes, time
-# enough for a full disk to be noticed.
+# A part that dies at once is started again after 1, 2, 3 ... seconds: 100 times take 84 minutes, time
+# enough for someone to notice a full disk. Parts write their logs themselves: with supervisord's pipe in
+# between, its death would be theirs, by SIGPIPE at their next line. The guardian rotates the logs.
 _PROGRAM = """
 [program:{name}]
 command = {command}
@@ -53,10 +54,9 @@ startretries = 100
 stopwaitsecs = 60
 killasgroup = true
 redirect_stderr = true
-stdout_logfile = logs/{name}.log
-stdout_logfile_maxbytes = 10MB
-stdout_logfile_backups = 3
+stdout_logfile = NONE
 """
+_LOGGED = """exec "$@" </dev/null >>logs/{name}.log 2>&1"""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def start(place: State) -> None:
         StackError: it did not start; the message holds what it said.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "supervisor.supervisord", "-c", str(place.supervisor_config)],
+        command(place),
         cwd=place.folder,
         env={**os.environ, processes.MARK: place.mark},
         stdin=subprocess.DEVNULL,
@@ -93,6 +93,11 @@ def start(place: State) -> None:
     )
     if done.returncode:
         raise StackError(f"supervisord did not start: {(done.stderr or done.stdout).strip()}")
+
+
+def command(place: State) -> list[str]:
+    """The command that starts supervisord in the background, in the state folder, with the stack's mark."""
+    return [sys.executable, "-m", "supervisor.supervisord", "-c", str(place.supervisor_config)]
 
 
 def configure(place: State, parts: Iterable[Part]) -> None:
@@ -165,15 +170,17 @@ class Supervisord:
         self._call("shutdown")
 
 
-def exits(place: State) -> dict[str, int]:
-    """How often each part ended by itself since supervisord started, by its own log."""
+def exits(place: State) -> dict[str, list[str]]:
+    """How each part ended, each time that it did so by itself since supervisord started, by its own log."""
     log = place.log("supervisord")
     text = "".join(
         file.read_text(errors="replace") for file in (log.with_suffix(".log.1"), log) if file.exists()
     )
     now = text.rpartition("supervisord started with pid")[2]
-    names = re.findall(r"^\S+ \S+ \w+ exited: (\S+) ", now, re.MULTILINE)
-    return {name: names.count(name) for name in set(names)}
+    ends: dict[str, list[str]] = {}
+    for name, reason in re.findall(r"^\S+ \S+ \w+ exited: (\S+) \(([^;)]*)", now, re.MULTILINE):
+        ends.setdefault(name, []).append(reason)
+    return ends
 
 
 def _report(info: dict[str, Any]) -> Report:
@@ -182,8 +189,9 @@ def _report(info: dict[str, Any]) -> Report:
 
 def _command(part: Part) -> str:
     environment = [f"{name}={value}" for name, value in part.environment.items()]
-    prefix = ["/usr/bin/env", *environment] if environment else []
-    return _ini(" ".join(_word(word) for word in [*prefix, *part.command]))
+    words = ["/bin/sh", "-c", _LOGGED.format(name=part.name), part.name]
+    words += ["/usr/bin/env", *environment] if environment else []
+    return _ini(" ".join(_word(word) for word in [*words, *part.command]))
 
 
 def _word(word: str) -> str:

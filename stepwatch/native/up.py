@@ -21,7 +21,15 @@ from stepwatch.programs import obtain
 from stepwatch.tables import Say, table
 
 
-def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = False) -> int:
+def up(
+    config: Path,
+    runs: Path | None,
+    place: State,
+    say: Say,
+    *,
+    demo: bool = False,
+    as_service: bool = False,
+) -> int:
     """Render the configuration and have the stack run it.
 
     Args:
@@ -30,6 +38,7 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = 
         place: Where the stack keeps what it writes.
         say: Gets each line of progress.
         demo: Whether simulated runs and GPUs are part of it; those of an earlier time go.
+        as_service: Whether systemd is to start the stack from now on.
 
     Returns:
         0 when every part is ready, 1 when some are not.
@@ -56,7 +65,7 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = 
     place.remember(config, runs, settings.runs.path)
     backend_access.make(place.backend, mode=0o600)
     say(f"Reading runs from {stack.runs}{remark}")
-    code = supervision.bring_up(parts, place, say)
+    code = supervision.bring_up(parts, place, say, as_service=as_service)
     if not demo and stack.simulated.exists():
         shutil.rmtree(stack.simulated, ignore_errors=True)
         end_demo(place, say)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.native import readiness, supervision
+from stepwatch import startup
+from stepwatch.native import supervision
 from stepwatch.native.down import down
 from stepwatch.native.part import Part, Web
 from stepwatch.native.state import State
@@ -57,7 +58,7 @@ class StandInStack:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "_PATIENCE", 30)
+    monkeypatch.setattr(startup, "PATIENCE", 30)
 
 
 @pytest.fixture(name="stack")
