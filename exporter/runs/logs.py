@@ -127,6 +127,11 @@ class Logs:
         return iter(self.by_path.values())
 
     @property
+    def hung(self) -> list[Mount]:
+        """The mounts that do not answer, of those that lead to logs."""
+        return self._mounts.hung
+
+    @property
     def waits(self) -> bool:
         """Is something under way that is only slow?"""
         return any(branch.busy and not branch.mount.hangs for branch in self._branches.values())
@@ -166,7 +171,7 @@ class Logs:
         """Wait for what was handed over, but no longer than any disk that works needs."""
         until = monotonic() + PATIENCE_SECONDS
         for branch in branches:
-            left = 0 if branch.mount.hangs or self._stopped() else until - monotonic()
+            left = 0 if branch.mount.hangs else until - monotonic()
             if branch.search is not None:
                 branch.search.wait(left)
             if branch.work is not None:
@@ -448,7 +453,9 @@ def _covers(known: Start, other: Start) -> bool:
 
 def _newest(followed: list[Log], new: list[Found], surplus: int) -> tuple[list[Found], list[Log]]:
     """Of files without a record that are followed, and new ones: those to follow now, and those to drop."""
-    ranks = [((log.kind != "empty", max(log.written, log.changed)), log) for log in followed]
+    ranks: list[tuple[tuple[bool, float], Log | Found]] = [
+        ((log.kind != "empty", max(log.written, log.changed)), log) for log in followed
+    ]
     ranks += [((one.size > 0, one.changed), one) for one in new]
     least = {id(each) for _, each in heapq.nsmallest(surplus, ranks, key=lambda pair: pair[0])}
     return [one for one in new if id(one) not in least], [log for log in followed if id(log) in least]

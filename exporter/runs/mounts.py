@@ -78,13 +78,13 @@ class Call(Generic[T]):
 
 
 class Mount:
-    """A file system, with one thread that makes all calls to it; ``point`` is where it is mounted.
+    """A file system, or a part of it, with one thread that makes all calls to it; ``point`` is its path.
 
     The thread starts with the first call. It is a daemon: one that hangs keeps no process from ending.
     """
 
-    def __init__(self, point: str, kind: str) -> None:
-        self.point, self.kind = point, kind
+    def __init__(self, point: str) -> None:
+        self.point = point
         self._waiting: deque[Call[object]] = deque()
         self._there = Condition(Lock())
         self._thread: Thread | None = None
@@ -149,7 +149,7 @@ class Mounts:
         self._table = table
         self._text = ""
         self._by_device: dict[str, Mount] = {}
-        self._by_point: dict[str, Mount] = {"/": Mount("/", "")}
+        self._by_point: dict[str, Mount] = {"/": Mount("/")}
         self.look()
 
     def look(self) -> None:
@@ -167,8 +167,8 @@ class Mounts:
         known, self._by_device = self._by_device, {}
         points: dict[str, Mount] = {}
         for line in lines:
-            device, point, kind = line[2], _unescaped(line[4]), line[line.index("-", 6) + 1]
-            mount = self._by_device.get(device) or known.get(device) or Mount(point, kind)
+            device, point = line[2], _unescaped(line[4])
+            mount = self._by_device.get(device) or known.get(device) or Mount(point)
             # One file system that is mounted twice hangs as one; a later mount hides an earlier one.
             self._by_device[device] = points[point] = mount
         self._by_point = points or self._by_point

@@ -20,7 +20,7 @@ from exporter.runs.lifecycle import Silence
 from exporter.runs.log import Log
 from exporter.runs.logs import Logs
 from exporter.runs.marking import UnknownRunError
-from exporter.runs.mounts import HungError, Mounts
+from exporter.runs.mounts import HungError, Mount, Mounts
 from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
 from exporter.runs.polling import Polling
@@ -69,7 +69,8 @@ class Watch:
     """All runs. ``look`` is called again and again; ``metrics`` from any thread.
 
     A look that is under way reads no further once ``stopped`` says true. ``listeners`` are told of each
-    look. ``caught_up``: all that was there at the start has been read.
+    look. ``caught_up``: all that was there at the start has been read. ``own`` are the mounts of Stepwatch's
+    own files, ``hangable`` what else may hang without the logs.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Watch:
         self.holders = holders or Holders()
         self._lock = Lock()
         self.own = Mounts()
+        self.hangable: list[Mount] = []
         states, options = StateFolder(settings.state_folder, self.own), settings.options
         self.logs = Logs(
             settings.paths,
@@ -240,6 +242,9 @@ class Watch:
         rosters = [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
         health.refused = sum(roster.refused for roster in rosters)
         health.unstarted = self._unstarted(run for roster in rosters for run in roster.runs.values())
+        now = time.time()
+        hung = (*self.own.hung, *(mount for mount in self.hangable if mount.hangs), *self.logs.hung)
+        health.hung = {mount.point: now - mount.silent for mount in hung}
         health.unread_bytes = sum(log.unread for log in self.logs)
         health.runs = Counter(view.state for view in self._views.values())
         health.targets = [polled for feed in self.feeds for polled in feed.polled()]
