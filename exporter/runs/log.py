@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from time import monotonic
 
 from exporter.runs.discover import Found
 from exporter.runs.health import Health
@@ -25,6 +26,9 @@ from exporter.runs.statefile import Kept, Saved, StateFolder
 
 IDLE_SECONDS = 2.0
 """Files without a record are looked at less often: a run folder may hold thousands."""
+
+SLOW_SECONDS = 1.0
+"""A file system that took longer to answer hung, and what was read is of the time when it answered."""
 
 GIVE_UP_BYTES = 64 * 1024 * 1024
 """A text without a single record for that long is no log of a trainer."""
@@ -177,6 +181,7 @@ class Log:
 
     def _read(self, wall: float, steady: float, lock: AbstractContextManager[object]) -> None:
         """Ask the file system first: while the lock is held, nothing may wait for it."""
+        asked = monotonic()
         if self._reader is None and not self._open():
             self.unread_since = None
             return
@@ -185,6 +190,8 @@ class Log:
         size = self._reader.size if self._reader and self._source is None else 0.0
         if self.caught_up and self.file != file:
             self.writer = None  # another start has another writer
+        if (waited := monotonic() - asked) > SLOW_SECONDS:
+            wall, steady = wall + waited, steady + waited
         with lock:
             if block is not None:
                 self._take(block, self._clock(block, wall, steady), size)
