@@ -88,6 +88,11 @@ class Times:
             if (time := getattr(self, name)) is not None:
                 setattr(self, name, time + seconds)
 
+    def excuse(self, seconds: float, now: float) -> None:
+        """For so long until now nobody could see whether anything was logged."""
+        if self.last is not None:
+            self.shift(min(seconds, max(0.0, now - self.last)))
+
     def logged(self, time: float, now: float, *, advanced: bool) -> None:
         """A record was logged then; ``advanced``: it is the first of its step."""
         time = min(time, now)  # a trainer's clock that runs ahead of ours is not believed
@@ -215,6 +220,12 @@ class Run:
         self.history.resume()
         for statistics in self.statistics.values():
             statistics.resume()
+
+    def excuse(self, seconds: float, wall: float, steady: float) -> None:
+        """Have the run not look silent for a time in which its log could not be read."""
+        self.times.excuse(seconds, wall)
+        if self.moved is not None:
+            self.moved = min(steady, self.moved + seconds)
 
     @property
     def place(self) -> Place:

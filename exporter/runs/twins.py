@@ -47,7 +47,8 @@ class Told:
     """A run as one log tells it: ``at`` that log, which is ``place`` below the watched folder.
 
     ``process`` is the id of the process that holds the log open, if one is seen; ``gone`` when its writer
-    ended, in seconds of the steady clock. ``twins`` is the same run as its other logs tell it.
+    ended, in seconds of the steady clock. ``twins`` is the same run as its other logs tell it. ``unread``:
+    since when the log cannot be read, in seconds since the epoch.
     """
 
     at: Place
@@ -58,6 +59,7 @@ class Told:
     process: str | None = None
     twins: tuple[Run, ...] = ()
     gone: float | None = None
+    unread: float | None = None
 
 
 class Twins:

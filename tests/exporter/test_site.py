@@ -32,7 +32,7 @@ def nobody(_run: str, _note: str) -> None:
 @contextmanager
 def serving(metrics: Callable[[], bytes], mark: Callable[[str, str], None] = nobody) -> Iterator[str]:
     """A server on a free port; gives its address."""
-    server = Server(("127.0.0.1", 0), Routes(site.table(metrics, mark)), MOST_BODY)
+    server = Server(("127.0.0.1", 0), Routes(site.table(metrics, mark, lambda: (True, "ok\n"))), MOST_BODY)
     serving = Serving(server)
     serving.start()
     try:
