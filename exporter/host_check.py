@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from exporter.message import Answer, Later, Pages, Request, text
 
-CONTAINER_NAMES = ("exporter", "gpu", "demo-gpu", "host.docker.internal")
+CONTAINER_NAMES = ("exporter", "gpu", "watchdog", "demo-gpu", "host.docker.internal")
 """By which containers of compose.yaml reach the exporters."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -17,7 +17,17 @@ from tests.compose.conftest import SETTINGS
 
 pytestmark = pytest.mark.e2e
 
-SERVICES = {"prometheus", "alertmanager", "grafana", "exporter", "gpu", "node", "demo", "demo-gpu"}
+SERVICES = {
+    "prometheus",
+    "alertmanager",
+    "grafana",
+    "exporter",
+    "gpu",
+    "watchdog",
+    "node",
+    "demo",
+    "demo-gpu",
+}
 DEMO_ALERTS = {
     ("KLExplosion", "demo/kl-explodes"),
     ("RewardStagnation", "demo/stagnates"),

@@ -13,7 +13,7 @@ from stepwatch.native import processes
 from tests.real import alertmanager, free_port, prometheus
 
 VERSIONS = {"oldest": ("2.42", "0.25"), "newest": ("3.13", "0.31")}
-PORTS = ("exporter", "gpu", "node", "prometheus", "alertmanager", "grafana")
+PORTS = ("exporter", "gpu", "watchdog", "node", "prometheus", "alertmanager", "grafana")
 
 
 @dataclass
