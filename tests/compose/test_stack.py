@@ -69,6 +69,7 @@ def test_no_container_is_root_or_has_a_capability_or_a_writable_root(demo):
 
 TARGETS = {
     ("runs", "exporter:9410"),
+    ("watchdog", "watchdog:9412"),
     ("gpu", "gpu:9411"),
     ("gpu", "demo-gpu:9411"),
     ("node", "node:9100"),
