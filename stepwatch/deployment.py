@@ -18,6 +18,7 @@ from stepwatch.config import Config, Refused
 CONTAINER_PORTS = {
     "exporter": 9410,
     "gpu": 9411,
+    "watchdog": 9412,
     "node": 9100,
     "prometheus": 9090,
     "alertmanager": 9093,
@@ -106,7 +107,9 @@ class OnThisMachine:
     """Plain processes, which see what everybody sees."""
 
     config: Config
-    parts: frozenset[str] = frozenset({"exporter", "gpu", "door", "prometheus", "alertmanager", "grafana"})
+    parts: frozenset[str] = frozenset(
+        {"exporter", "gpu", "watchdog", "door", "prometheus", "alertmanager", "grafana"}
+    )
     containers: bool = False
     discovered: str | None = None
     password_file: str = ""

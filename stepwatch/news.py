@@ -21,17 +21,22 @@ _FIRST_LOOK = 3
 class News:
     """Whom to ask, and how to put it.
 
-    ``exporter`` and ``alertmanager`` are host:port, empty if there is no such part; ``shows`` says
-    what the exporter reads (`the runs in FOLDER`), ``log`` where people read what it logs.
+    ``exporter``, ``alertmanager`` and ``watchdog`` are host:port, empty if there is no such part; ``shows``
+    says what the exporter reads (`the runs in FOLDER`), ``log`` where people read what it logs.
     """
 
     exporter: str
     alertmanager: str
+    watchdog: str
     shows: str
     log: str
 
-    def tell(self, say: Say) -> None:
-        """Tell of runs, of what cannot be read, of receivers and of alerts."""
+    def tell(self, say: Say) -> bool:
+        """Tell of runs, of what cannot be read, of receivers, of alerts and of what keeps those from coming.
+
+        Returns:
+            Whether nothing does, as far as the watchdog knows.
+        """
         if self.exporter:
             page = pages.read(self._metrics)
             say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
@@ -42,6 +47,17 @@ class News:
             say(f"Receivers: {_receivers(self.alertmanager)}.")
             if alerts := firing.firing(self.alertmanager):
                 say("\n  ".join(["\nFiring:", *alerts]))
+        return self._tell_faults(say)
+
+    def _tell_faults(self, say: Say) -> bool:
+        page = pages.read(f"http://{self.watchdog}/api/v1/findings") if self.watchdog else '{"findings": []}'
+        if page is None:
+            say("\nThe watchdog does not answer: what keeps the stack from alerting is not known.")
+            return False
+        faults = [f"{each['summary']}. {each['description']}" for each in json.loads(page)["findings"]]
+        if faults:
+            say("\n  ".join(["\nAlerting is broken:", *faults]))
+        return not faults
 
     def tell_unreadable(self, say: Say) -> None:
         """Tell what the exporter could not read at its first look, if anything."""

@@ -68,6 +68,11 @@ def of_gpu(rendered: Path) -> Settings:
     return Settings(folder, ("gpu.env",), "gpu_exporter_config_last_reload", itself=True)
 
 
+def of_watchdog(rendered: Path) -> Settings:
+    """What the watchdog reads of it."""
+    return Settings(str(rendered / "exporter/generated"), ("watchdog.env",), itself=True)
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What a part last loaded: whether that went well, and when it last did (Unix seconds)."""

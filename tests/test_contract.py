@@ -30,6 +30,7 @@ from exporter.runs.run import Clock, Options, Run
 from exporter.runs.views import View
 from exporter.runs.watch import Settings, Watch
 from exporter.server import Server
+from exporter.watchdog import finding
 from stepwatch import logfiles, pages
 from tests.own_logs import HEALTHY
 from tests.real import AlertmanagerServer, PrometheusServer
@@ -43,7 +44,7 @@ RULES = proofs.rules()
 TOPICS = {"reward", "kl", "entropy", "length", "gradient", "progress", "gpu", "rollout", "stack"}
 SEVERITIES = {"critical", "warning", "info"}
 
-RUN_METRICS = served.PAGE.partition("\n## GPUs\n")[0]
+RUN_METRICS = served.PAGE.partition("\n## The watchdog\n")[0]
 """The part of docs/metrics.md about the run exporter."""
 
 
@@ -182,7 +183,7 @@ RUNBOOK = (CHECKOUT / "docs/runbook.md").read_text()
 
 def test_every_alert_has_a_heading_in_the_runbook() -> None:
     headings = re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)
-    assert sorted(headings) == sorted({rule["alert"] for rule in RULES.values()})
+    assert sorted(headings) == sorted({*(rule["alert"] for rule in RULES.values()), finding.ALERT})
 
 
 def test_the_runbook_says_of_each_alert_what_it_means_and_what_to_do() -> None:

@@ -67,15 +67,15 @@ def alertmanager(serve: Serve, *receivers: str) -> str:
     return serve({"/api/v2/receivers": [json.dumps(names)], "/api/v2/alerts": [json.dumps([alert])]})
 
 
-def lines(exporter: str = "", alertmanager: str = "") -> list[str]:
+def lines(exporter: str = "", alertmanager: str = "", watchdog: str = "") -> list[str]:
     said: list[str] = []
-    News(exporter, alertmanager, "the runs in /x", "/logs/exporter.log").tell(said.append)
+    News(exporter, alertmanager, watchdog, "the runs in /x", "/logs/exporter.log").tell(said.append)
     return said
 
 
 def told(exporter: str) -> str:
     said: list[str] = []
-    News(exporter, "", "the runs in /x", "/logs/exporter.log").tell_unreadable(said.append)
+    News(exporter, "", "", "the runs in /x", "/logs/exporter.log").tell_unreadable(said.append)
     return "\n".join(said)
 
 
@@ -106,6 +106,24 @@ def test_parts_that_are_not_there_are_not_asked() -> None:
     assert lines() == []
 
 
+def test_what_keeps_the_stack_from_alerting_is_told_and_is_not_well(serve: Serve) -> None:
+    fault = {"summary": "State disk is full", "description": "/data: 0 B free."}
+    sick, well = (serve({"/api/v1/findings": [json.dumps({"findings": found})]}) for found in ([fault], []))
+
+    assert lines(watchdog=sick) == ["\nAlerting is broken:\n  State disk is full. /data: 0 B free."]
+    assert lines(watchdog=well) == []
+    assert News("", "", well, "", "").tell(print)
+    assert not News("", "", sick, "", "").tell(print)
+
+
+def test_a_watchdog_that_does_not_answer_is_told_and_is_not_well() -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+
+    (line,) = lines(watchdog=nobody)
+    assert "The watchdog does not answer" in line
+    assert not News("", "", nobody, "", "").tell(print)
+
+
 def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_cure(serve: Serve) -> None:
     said = lines(serve({"/metrics": [RUNS + UNREADABLE.format(3)]}))
 
@@ -121,7 +139,7 @@ def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
     registered = sample.format("http://10.0.0.9:9092/metrics", "rl_insight", 0.0)
     exporter = serve({"/metrics": [RUNS + up + down + registered]})
     lines: list[str] = []
-    News(exporter, "", "the runs in runs", "exporter.log").tell(lines.append)
+    News(exporter, "", "", "the runs in runs", "exporter.log").tell(lines.append)
 
     assert lines[-1] == "http://10.0.0.8:5000 gives no answer that can be read; exporter.log says why."
     assert not any("10.0.0.7" in line or "10.0.0.9" in line for line in lines)

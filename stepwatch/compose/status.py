@@ -31,7 +31,7 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
         say: Gets each line.
 
     Returns:
-        0 all are well, 1 some are not or run other settings, 3 the stack is not running.
+        0 all are well, 1 some are not, run other settings or cannot alert, 3 the stack is not running.
     """
     services = [each for each in project.services() if not each.done]
     if not services:
@@ -42,16 +42,16 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
     for line in table([_HEADINGS, *(_row(each, standings, addresses) for each in services)]):
         say(line)
     _tell_settings(standings, say)
-    news(addresses, _run_folder(services)).tell(say)
-    well = all(each.standing == "up" for each in services)
+    sound = news(addresses, _run_folder(services)).tell(say)
+    well = sound and all(each.standing == "up" for each in services)
     return UP if well and set(standings.values()) <= {Standing.CURRENT} else DEGRADED
 
 
 def news(addresses: Mapping[str, str], runs: Path | str) -> News:
     """Who can be asked for news, by service; ``runs`` is the folder that containers see as /runs."""
     log = f"`docker compose logs exporter` (where {_RUNS} stands for {runs})"
-    exporter, alertmanager = addresses.get("exporter", ""), addresses.get("alertmanager", "")
-    return News(exporter, alertmanager, f"the runs in {runs}", log)
+    told = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
+    return News(**told, shows=f"the runs in {runs}", log=log)
 
 
 def _run_folder(services: Sequence[Service]) -> str:

@@ -25,11 +25,12 @@ from stepwatch.tables import Say, table
 _SHOWS = {
     "exporter": "how runs are, their curves",
     "gpu": "what is read from the GPUs",
+    "watchdog": "what keeps the stack from alerting",
     "prometheus": "queries, targets and every alert that fires",
     "alertmanager": "alerts in groups, silences",
     "grafana": "dashboards; user admin, password below",
 }
-_PAGES = {"exporter": "/", "gpu": "/metrics"}
+_PAGES = {"exporter": "/", "gpu": "/metrics", "watchdog": "/api/v1/findings"}
 
 
 def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -> int:

@@ -82,6 +82,8 @@ class Alerts(Section):
     RayDiskLow: ray.RayDiskLow = ray.RayDiskLow()
     HostMemory: host.HostMemory = host.HostMemory()
     DiskLow: host.DiskLow = host.DiskLow()
+    AlertingBroken: stack.AlertingBroken = stack.AlertingBroken()
+    StateDiskLow: stack.StateDiskLow = stack.StateDiskLow()
     ExporterDown: events.ExporterDown = events.ExporterDown()
     TargetDown: events.TargetDown = events.TargetDown()
     SourceDown: stack.SourceDown = stack.SourceDown()

@@ -38,6 +38,7 @@ class Ports(Section):
 
     exporter: Port = 9410
     gpu: Port = 9411
+    watchdog: Port = 9412
     node: Port = 9100
     prometheus: Port = 9090
     alertmanager: Port = 9093

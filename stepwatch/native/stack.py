@@ -51,6 +51,7 @@ class Stack:
             self.alertmanager(alertmanager),
             self.door(),
             *([self.grafana(dashboards)] if dashboards else []),
+            self.watchdog(("prometheus", "alertmanager", "exporter", *(["grafana"] if dashboards else []))),
         ]
 
     def trainers(self) -> Part:
@@ -175,6 +176,21 @@ class Stack:
             ready="/api/health",
             shows=f"dashboards; user admin, password in {grafana.password(data)}",
             environment=grafana.environment(self.config, self.rendered, data),
+        )
+
+    def watchdog(self, watched: tuple[str, ...]) -> Part:
+        """The watchdog, which finds what keeps Prometheus from alerting; ``watched`` are parts with state."""
+        flags = [f"--listen={self.config.listen}", f"--port={self.config.ports.watchdog}"]
+        flags.append(f"--supervisor={self.place.socket.name}")  # relative to supervisord's working directory
+        folders = [f"{name}={self.place.data(name)}" for name in watched]
+        return self._part(
+            "watchdog",
+            (sys.executable, "-m", "exporter.watchdog", *flags, "--state", *folders),
+            ready="/-/healthy",
+            page="/api/v1/findings",
+            shows="what keeps the stack from alerting",
+            environment=self._reading("watchdog.env"),
+            settings=settings.of_watchdog(self.rendered),
         )
 
     @property

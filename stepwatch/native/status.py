@@ -55,7 +55,7 @@ def status(place: State, say: Say) -> int:
     """Show a table of the parts, the last log lines of those in trouble, and what fires.
 
     Returns:
-        0 all parts are up, 1 some are not or run other settings, 3 the stack is not running.
+        0 all parts are up, 1 some are not, run other settings or cannot alert, 3 the stack is not running.
     """
     running = processes.marked(place.mark)
     if not running:
@@ -79,8 +79,8 @@ def status(place: State, say: Say) -> int:
         say(row)
     _tell_trouble(lines, place, say)
     _tell_service(place, say)
-    news(parts, place).tell(say)
-    return UP if all(line.well for line in lines) else DEGRADED
+    sound = news(parts, place).tell(say)
+    return UP if sound and all(line.well for line in lines) else DEGRADED
 
 
 def _lines(parts: Sequence[Part], place: State, say: Say) -> list[Line]:
@@ -148,10 +148,11 @@ def _tell_service(place: State, say: Say) -> None:
 def news(parts: Sequence[Part], place: State) -> News:
     """Who can be asked for news among the parts."""
     by_name = {part.name: part for part in parts}
-    exporter, alertmanager = by_name.get("exporter"), by_name.get("alertmanager")
+    addresses = {name: part.address for name, part in by_name.items()}
     return News(
-        exporter.address if exporter else "",
-        alertmanager.address if alertmanager else "",
-        exporter.shows if exporter else "",
-        str(place.log("exporter")),
+        exporter=addresses.get("exporter", ""),
+        alertmanager=addresses.get("alertmanager", ""),
+        watchdog=addresses.get("watchdog", ""),
+        shows=by_name["exporter"].shows if "exporter" in by_name else "",
+        log=str(place.log("exporter")),
     )

@@ -21,7 +21,7 @@ from tests.real import free_port
 from tests.real.docker import Client
 from tests.real.waiting import eventually
 
-PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
+PUBLISHED = ("exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana")
 
 
 class Checkout:

@@ -18,7 +18,18 @@ from tests.compose.conftest import SETTINGS
 
 pytestmark = pytest.mark.e2e
 
-SERVICES = {"prometheus", "alertmanager", "door", "grafana", "exporter", "gpu", "node", "demo", "demo-gpu"}
+SERVICES = {
+    "prometheus",
+    "alertmanager",
+    "door",
+    "grafana",
+    "exporter",
+    "gpu",
+    "watchdog",
+    "node",
+    "demo",
+    "demo-gpu",
+}
 DEMO_ALERTS = {
     ("KLExplosion", "demo/kl-explodes"),
     ("RewardStagnation", "demo/stagnates"),
@@ -60,6 +71,7 @@ def test_no_container_is_root_or_has_a_capability_or_a_writable_root(demo):
 
 TARGETS = {
     ("runs", "exporter:9410"),
+    ("watchdog", "watchdog:9412"),
     ("gpu", "gpu:9411"),
     ("gpu", "demo-gpu:9411"),
     ("node", "node:9100"),
