@@ -142,6 +142,20 @@ class State:
                 f"Cure: set {VARIABLE} to one."
             ) from None
 
+    def make_password(self) -> None:
+        """Make what opens the parts behind the door, unless it is there; readable by its owner only.
+
+        Raises:
+            StackError: it cannot be written.
+        """
+        try:
+            backend_access.make(self.backend, mode=0o600)
+        except OSError as problem:
+            raise StackError(
+                f"{self.backend}: {problem.strerror}. Expected: a folder to write to. "
+                "Fix: make room on its disk, or give it back to the user who runs this."
+            ) from None
+
     def forget(self) -> None:
         """Remove what only a running stack needs; data and logs stay."""
         for leftover in (self.supervisor_config, self.socket, self.parts, self.folder / "supervisord.pid"):

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from exporter import backend_access
 from stepwatch import runfolder
 from stepwatch.config import load
 from stepwatch.generate import CHECKOUT, generate
@@ -54,7 +53,7 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = 
         made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
     )
     place.remember(config, runs, settings.runs.path)
-    backend_access.make(place.backend, mode=0o600)
+    place.make_password()
     say(f"Reading runs from {stack.runs}{remark}")
     code = supervision.bring_up(parts, place, say)
     if not demo and stack.simulated.exists():
