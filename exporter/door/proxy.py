@@ -16,6 +16,7 @@ from aiohttp import (
     ClientSession,
     ClientTimeout,
     DummyCookieJar,
+    ServerTimeoutError,
     TCPConnector,
     web,
 )
@@ -123,7 +124,7 @@ class Proxy:
             answer = await self.session.request(
                 request.method, url, headers=headers, data=body or None, allow_redirects=False
             )
-        except TimeoutError:
+        except ServerTimeoutError:
             return self._failure("504 Gateway Timeout", "does not answer in time")
         except ClientError as error:
             number = error.os_error.errno if isinstance(error, ClientConnectorError) else None
@@ -152,7 +153,7 @@ class Proxy:
                 self.clients.within(request.protocol, WRITE_SECONDS)
                 await response.write(part)
                 self.clients.within(request.protocol, math.inf)
-        except (TimeoutError, ClientError):  # to end it properly would make half an answer look whole
+        except ClientError:  # to end it properly would make half an answer look whole
             self.failures += 1
             if request.transport:
                 request.transport.abort()

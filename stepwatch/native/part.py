@@ -41,8 +41,7 @@ class Web:
 class Part:
     """A process to keep running.
 
-    ``shows`` is what
-    people see there, or what it does.
+    ``shows`` is what people see there, or what it does.
     """
 
     name: str

@@ -157,6 +157,20 @@ class State:
         """Have nothing start the stack again: neither the guardian nor systemd, nor a reboot."""
         self.supervisor_config.unlink(missing_ok=True)
 
+    def make_password(self) -> None:
+        """Make what opens the parts behind the door, unless it is there; readable by its owner only.
+
+        Raises:
+            StackError: it cannot be written.
+        """
+        try:
+            backend_access.make(self.backend, mode=0o600)
+        except OSError as problem:
+            raise StackError(
+                f"{self.backend}: {problem.strerror}. Expected: a folder to write to. "
+                "Fix: make room on its disk, or give it back to the user who runs this."
+            ) from None
+
     def forget(self) -> None:
         """Remove what only a running stack needs; data and logs stay."""
         self.give_up()

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from exporter import backend_access
 from stepwatch import output, runfolder
 from stepwatch.config import load
 from stepwatch.generate import CHECKOUT, generate
@@ -66,7 +65,7 @@ def up(
             made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
         )
         place.remember(config, runs, settings.runs.path)
-        backend_access.make(place.backend, mode=0o600)
+        place.make_password()
         say(f"Reading runs from {stack.runs}{remark}")
         fresh = supervision.start(parts, place, say, as_service=as_service)
     code = supervision.settle(parts, fresh, place, say)

@@ -27,7 +27,7 @@ class Backend(BaseHTTPRequestHandler):
         elif self.path == "/401":
             self._tell(401, b"")
         elif self.path == "/silent":
-            time.sleep(30)
+            time.sleep(10)
         else:
             length = int(self.headers.get("Content-Length", 0))
             told = {

@@ -49,12 +49,17 @@ class Door:
 
 @contextmanager
 def before(
-    prometheus: str, alertmanager: str, access: Path, variables: Mapping[str, str] | None = None
+    prometheus: str,
+    alertmanager: str,
+    access: Path,
+    variables: Mapping[str, str] | None = None,
+    *,
+    program: tuple[str, ...] = ("-m", "exporter.door"),
 ) -> Iterator[Door]:
-    """The door before two backends, given by host:port."""
+    """The door before two backends, given by host:port; ``program`` is what Python runs."""
     ports = free_port(), free_port()
     command = (
-        *(sys.executable, "-m", "exporter.door"),
+        *(sys.executable, *program),
         *(f"--prometheus-port={ports[0]}", f"--alertmanager-port={ports[1]}"),
         *(f"--prometheus={prometheus}", f"--alertmanager={alertmanager}"),
         f"--password-file={access / backend_access.PASSWORD}",

@@ -230,6 +230,27 @@ def test_a_lost_password_is_named_with_its_file(tmp_path: Path) -> None:
         assert f"{tmp_path / 'nowhere' / 'password'}".encode() in answer.body
 
 
+IMPATIENT = """
+import sys
+from exporter.door import __main__, proxy
+proxy.ANSWER_SECONDS = 0.3
+sys.exit(__main__.main())
+"""
+
+
+def test_a_backend_that_does_not_answer_in_time_is_named_with_the_fix(tmp_path: Path) -> None:
+    backend_access.make(tmp_path, mode=0o600)
+    with Listening(Backend) as backend:
+        address = backend.url.removeprefix("http://")
+        with before(address, address, tmp_path, program=("-c", IMPATIENT)) as door:
+            answer = ask(door.prometheus, "/silent")
+            assert ask(door.prometheus, "/here").status == 200
+
+    assert answer.status == 504
+    assert answer.body.startswith(f"Prometheus at {address} does not answer in time. ".encode())
+    assert b"`make status`" in answer.body
+
+
 STUCK = {
     "silent": b"",
     "half a head": b"GET /metrics HTTP/1.1\r\nHo",

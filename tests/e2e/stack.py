@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import yaml
 from typing_extensions import Self
 
-from exporter import backend_access
 from stepwatch.config import Config, load
 from stepwatch.config.models import Ports
 from stepwatch.generate import generate
@@ -49,7 +48,7 @@ class Stack:
         self.runs.mkdir(parents=True)
         self.sink = WebhookSink()
         self.state = State(folder / "state")
-        backend_access.make(self.state.backend, mode=0o600)
+        self.state.make_password()
         self.config = self._configure(settings)
         stack = native.Stack(self.config, ROOT, folder, self.state, self.runs)
         self.parts = {part.name: part for part in stack.parts(*_programs(*versions))}
