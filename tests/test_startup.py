@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from stepwatch import startup
 from stepwatch.startup import Look, Startup
+from tests.real import PrometheusServer
 
 
-@pytest.fixture(autouse=True)
+@pytest.mark.e2e
+@pytest.mark.parametrize("version", ["2.42", "3.13"])
+def test_a_real_prometheus_tells_the_segment_that_it_replays(version: str, tmp_path: Path) -> None:
+    (tmp_path / "prometheus.yml").write_text("")
+    with PrometheusServer(version, tmp_path) as prometheus:
+        prometheus.kill()
+        prometheus.start()
+        lines = prometheus.log.read_text().splitlines()
+
+    seen = [startup.replay(lines[:count]) for count in range(len(lines) + 1)]
+    assert "replays its write-ahead log" in seen
+    assert "replays its write-ahead log, segment 1 of 1" in seen
+    assert seen[-1] == ""
+
+
+@pytest.fixture(name="clock")
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that only sleeping moves."""
     now = [0.0]
@@ -38,6 +55,7 @@ def waited(
 STARTING, READY = Look(ready=False), Look(ready=True)
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_part_that_never_answers_is_given_up_after_the_patience() -> None:
     failed, said = waited({"well": [STARTING, READY], "sick": [STARTING]})
 
@@ -46,6 +64,7 @@ def test_a_part_that_never_answers_is_given_up_after_the_patience() -> None:
     assert "still starting after 110 s: sick" in said
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_part_that_dies_again_and_again_is_given_up_long_before() -> None:
     failed, said = waited(
         {"sick": [Look(ready=False, ends=5 + second // 2) for second in range(20)]}, ended={"sick": 5}
@@ -55,12 +74,14 @@ def test_a_part_that_dies_again_and_again_is_given_up_long_before() -> None:
     assert "still starting" not in said
 
 
+@pytest.mark.usefixtures("clock")
 def test_ends_before_this_start_do_not_count() -> None:
     failed, _ = waited({"one": [Look(ready=False, ends=7), Look(ready=True, ends=7)]}, ended={"one": 7})
 
     assert failed == {}
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_prometheus_that_replays_its_log_is_waited_for_as_long_as_it_gets_on() -> None:
     replaying = [Look(ready=False, busy=f"segment {second // 300}") for second in range(3000)]
     failed, said = waited({"prometheus": [*replaying, READY]})
@@ -69,12 +90,14 @@ def test_a_prometheus_that_replays_its_log_is_waited_for_as_long_as_it_gets_on()
     assert "still starting after 2990 s: prometheus (segment 9)" in said
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_prometheus_that_no_longer_gets_on_is_given_up() -> None:
     failed, _ = waited({"prometheus": [Look(ready=False, busy="segment 3")]})
 
     assert failed == {"prometheus": "did not answer within 601 s"}
 
 
+@pytest.mark.usefixtures("clock")
 def test_parts_that_were_taken_down_meanwhile_are_not_waited_for() -> None:
     failed, said = waited({"one": [STARTING, Look(ready=False, gone=True)]})
 

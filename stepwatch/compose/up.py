@@ -128,8 +128,8 @@ def _start(project: Engine, say: Say) -> bool:
     if not os.environ.get("STEPWATCH_EXPORTER_IMAGE"):
         say("Building our image (a minute the first time).")
         project.tell("build", "exporter")
-    # Compose's own --wait ends neither for a container that dies again and again, nor, well, for a Prometheus
-    # that reads its log for longer than the health check waits.
+    # Compose's own --wait may not end for a container that dies again and again, and fails for a Prometheus
+    # that replays its log for longer than the health check waits.
     code = project.show("up", "--detach", "--remove-orphans", "--no-build")
     services = {service.name: service for service in project.services()}
     if code:

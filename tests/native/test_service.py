@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import pages
 from stepwatch.environment import CHECKOUT
 from stepwatch.native import processes
 from tests.native.installation import Installation, made
@@ -41,11 +40,7 @@ class Inside(Installation):
         ).stdout.strip()
 
     def answers(self) -> bool:
-        parts = ("exporter", "gpu", "prometheus", "alertmanager")
-        ready = ("/-/healthy", "/-/healthy", "/-/ready", "/-/ready")
-        return all(
-            pages.read(f"{self.url(part)}{page}") is not None for part, page in zip(parts, ready, strict=True)
-        )
+        return self.run("status").returncode == 0
 
 
 @pytest.fixture(name="inside", params=["system", "user"])
@@ -98,7 +93,6 @@ def _kill_supervisor(inside: Inside) -> None:
     took = time.monotonic() - begun
     print(f"supervisord below systemd: {took:.1f} s")
     assert in_time(took, 15)
-    assert inside.run("status").returncode == 0
 
 
 def _reboot(inside: Inside) -> None:
@@ -107,7 +101,6 @@ def _reboot(inside: Inside) -> None:
     assert inside.pids() == set()
     inside.machine.boot()
     eventually(inside.answers)
-    assert inside.run("status").returncode == 0
 
 
 def test_a_stack_that_runs_already_moves_below_systemd(inside: Inside) -> None:

@@ -16,12 +16,12 @@ from tests.real.waiting import eventually
 
 SYSTEMD = Path("/lib/systemd/systemd")
 USER = 1000
-_NEEDED = ("unshare", "nsenter", "mount", "systemctl")
-_NAMESPACES = ("--pid", "--fork", "--mount", "--mount-proc", "--cgroup", "--ipc", "--uts", "--kill-child")
+_NEEDED = ("unshare", "nsenter", "mount", "ip", "systemctl")
+_NAMESPACES = "--net --pid --fork --mount --mount-proc --cgroup --ipc --uts --kill-child"
 
-# The network is the machine's: tests ask the parts.
 _BOOT = """
 set -e
+ip link set lo up
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/systemd/system /run/user/{user}
@@ -78,7 +78,7 @@ class Machine:
         start = (_USER if self._user else _SYSTEM).format(systemd=SYSTEMD, user=USER)
         script = _BOOT.format(folder=self.folder, user=USER, start=start)
         # The shell enters the cgroup, which the namespace then shows as the root.
-        enter = f'echo 0 > {self._cgroup}/cgroup.procs; exec unshare {" ".join(_NAMESPACES)} sh -c "$0"'
+        enter = f'echo 0 > {self._cgroup}/cgroup.procs; exec unshare {_NAMESPACES} sh -c "$0"'
         with (self.folder / "systemd.log").open("ab") as log:
             self._machine = subprocess.Popen(["sh", "-c", enter, script], stdout=log, stderr=log)
         eventually(lambda: self.systemctl("show", "--property=Version").returncode == 0, seen=self._log)
