@@ -65,7 +65,7 @@ class News:
     def _tell_hung(self, page: str | None, say: Say) -> None:
         for mount, since in re.findall(_HUNG, page or "", re.MULTILINE):
             say(
-                f"{mount} hangs: no answer for {time.time() - float(since):.0f} s. What lies there is not read, "
+                f"{mount} hangs: no answer for {time.time() - float(since):.0f} s. Nothing there is read, "
                 "and its runs keep their last values, until it answers; a restart of Stepwatch cures nothing."
             )
         if left := pages.metric(page or "", 'stepwatch_files{kind="left_out"}'):

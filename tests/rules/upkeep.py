@@ -183,7 +183,7 @@ HANGS = (
     Scenario("answers again", {HUNG_MOUNT: "0+0x20 stale"}, {97: [THAT_MOUNT], 107: []}),
     Scenario(
         "two, and one of them seen by two exporters",
-        {each: "-600+0x200" for each in (HUNG_MOUNT, HUNG_MOUNT.replace("a:9410", "b:9410"), OTHER_HUNG)},
+        dict.fromkeys((HUNG_MOUNT, HUNG_MOUNT.replace("a:9410", "b:9410"), OTHER_HUNG), "-600+0x200"),
         {2: [THAT_MOUNT, {**THAT_MOUNT, "instance": "b:9410"}, {**THAT_MOUNT, "mount": "/nfs"}]},
     ),
 )
