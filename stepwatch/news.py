@@ -13,6 +13,8 @@ from stepwatch.tables import Say
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
 """Of what config.yaml names; pages that are registered come and go."""
 
+_HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
+
 _FIRST_LOOK = 3
 """Seconds that an exporter which has just started gets to look at its files."""
 
@@ -41,6 +43,7 @@ class News:
             page = pages.read(self._metrics)
             say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
             self._tell_unreadable(page, say)
+            self._tell_hung(page, say)
             self._tell_silent(page, say)
             self._tell_unjudged(page, say)
         if self.alertmanager:
@@ -73,6 +76,18 @@ class News:
                 f"The exporter may not read everything there: {count:.0f} files or folders, counted as "
                 f"unreadable. {self.log} names them, with the cure of each: `chmod g+r` or `o+r` for a file, "
                 "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
+            )
+
+    def _tell_hung(self, page: str | None, say: Say) -> None:
+        for mount, since in re.findall(_HUNG, page or "", re.MULTILINE):
+            say(
+                f"{mount} hangs: no answer for {time.time() - float(since):.0f} s. Nothing there is read, "
+                "and its runs keep their last values, until it answers; a restart of Stepwatch cures nothing."
+            )
+        if left := pages.metric(page or "", 'stepwatch_files{kind="left_out"}'):
+            say(
+                f"Files that are not looked at, since there are too many without a record: {left:.0f}. "
+                "Name the folder or glob that holds the logs only."
             )
 
     def _tell_silent(self, page: str | None, say: Say) -> None:

@@ -87,7 +87,7 @@ def latest(run: Run) -> Iterator[tuple[str, float]]:
 def statistics(run: Run) -> Iterator[tuple[Statistic, float]]:
     """The statistics of the signals that the trainer measures, as they are now."""
     for signal, of_signal in run.statistics.items():
-        if of_signal.readers and is_measured(signal, run.statistics):
+        if of_signal.begun and is_measured(signal, run.statistics):
             for statistic, read in of_signal.readers:
                 present = read()
                 if present is not None:

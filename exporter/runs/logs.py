@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -21,7 +22,7 @@ from exporter.runs.mounts import PATIENCE_SECONDS, Call, HungError, Mount, Mount
 from exporter.runs.notice import Notice
 from exporter.runs.refusal import Refusal, Refusals, refusal
 from exporter.runs.run import Options
-from exporter.runs.statefile import StateFolder
+from exporter.runs.statefile import About, StateFolder
 
 READ_SECONDS = 1.0
 """How long one look reads at most: runs are shown, and signals heeded, during a cold start too."""
@@ -122,6 +123,7 @@ class Logs:
         self._led: dict[Start, tuple[Mount, Start]] = {}
         self._notice = Notice()
         self._next_roots = 0.0
+        self._cleaned: set[Mount] = set()
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self.by_path.values())
@@ -146,6 +148,8 @@ class Logs:
         gone, searched = self._search() if self._states.ready else ([], False)
         gone += self._read_all(lock)
         self._note_hung()
+        if searched:
+            self._clean_states()
         if searched:
             self._notice.tell(self.refused())
         return gone
@@ -418,6 +422,22 @@ class Logs:
             self._health.file_errors[problem] += 1
         log.problem = problem
 
+    def _clean_states(self) -> None:
+        """Forget, once for each mount, what is known of logs that were deleted while nobody looked.
+
+        A log on a mount that hangs, or is not mounted now, may come back.
+        """
+        for mount, branch in self._branches.items():
+            if mount in self._cleaned or not branch.starts or branch.busy or not branch.next_search:
+                continue
+            self._cleaned.add(mount)
+            there = [about for about in self._states.known() if about.mount == mount.point]
+            try:
+                for log in mount.call(partial(_deleted, there)):
+                    self._states.forget(log)
+            except OSError:
+                self._cleaned.discard(mount)
+
     def _note_hung(self) -> None:
         """Logs on a mount that hangs keep what is known of them, and are not taken for silent."""
         hung = {mount: mount.silent for mount in self._branches if mount.hangs}
@@ -442,6 +462,16 @@ class Logs:
         kinds["old"] = sum(branch.old for branch in self._branches.values())
         kinds["unreadable"] = len(self.refused())
         return kinds
+
+
+def _deleted(states: Iterable[About]) -> list[Path]:
+    """Logs that are gone, files and folder alike: of a log in several files any may be there."""
+    return [
+        Path(about.log)
+        for about in states
+        if not os.path.lexists(about.file)
+        and not os.path.lexists(about.log if about.file == about.log else os.path.dirname(about.log))  # noqa: PTH120
+    ]
 
 
 def _covers(known: Start, other: Start) -> bool:

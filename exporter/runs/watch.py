@@ -147,6 +147,7 @@ class Watch:
         self._hints.tell(self._views.values())
         with self._lock:
             self._note_health()
+            self.settings.options.detail.heed(sum(1 for _ in self._runs()))
         if self._is_due("save", SAVE_SECONDS) or any(log.must_be_saved for log in self.logs):
             self.save()
         self.health.poll_seconds = time.monotonic() - started

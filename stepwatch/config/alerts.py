@@ -88,6 +88,7 @@ class Alerts(Section):
     TargetDown: events.TargetDown = events.TargetDown()
     SourceDown: stack.SourceDown = stack.SourceDown()
     GPUExporterStale: boxes.GPUExporterStale = boxes.GPUExporterStale()
+    MountHung: stack.MountHung = stack.MountHung()
     SeriesLimit: stack.SeriesLimit = stack.SeriesLimit()
     ClockSkew: stack.ClockSkew = stack.ClockSkew()
     RuleFailures: events.RuleFailures = events.RuleFailures()

@@ -19,6 +19,12 @@ class SourceDown(StackBlock):
     for_: Span = Field(default=Duration.parse("5m"), alias="for")
 
 
+class MountHung(StackBlock):
+    """A file system does not answer the run exporter."""
+
+    severity: Severity = "warning"
+
+
 class SeriesLimit(StackBlock):
     """Runs or whole targets were left out, or more than `raw_keys` keys of a run."""
 

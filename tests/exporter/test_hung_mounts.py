@@ -194,3 +194,39 @@ def test_which_mount_a_path_leads_to_is_known_without_touching_the_mount(mount: 
     assert mounts.of(str(mount.folder / "far.jsonl")).point == str(mount.folder)
     with pytest.raises(OSError, match="does not answer"):
         mounts.resolve(str(mount.folder.parent / "link"))
+
+
+def states(tmp_path: Path) -> int:
+    return len(list((tmp_path / "state").glob("*.state")))
+
+
+def test_the_state_of_a_log_that_was_deleted_while_the_exporter_was_down_is_cleaned_up(
+    folder: Path, tmp_path: Path, start: Start
+) -> None:
+    for name in ("kept", "gone"):
+        append(folder / f"{name}.jsonl", *steps(1, 5))
+    exporter = start("--path", folder, "--state-dir", tmp_path / "state")
+    exporter.until(at("gone", 5))
+    exporter.until(at("kept", 5))
+    exporter.end()
+    assert states(tmp_path) == 2
+    (folder / "gone.jsonl").unlink()
+    exporter = start("--path", folder, "--state-dir", tmp_path / "state")
+    exporter.until(at("kept", 5))
+    exporter.until(lambda _: states(tmp_path) == 1)
+
+
+@pytest.mark.parametrize("away", ["hangs", "is not mounted"])
+def test_the_state_of_a_log_on_a_mount_that_is_away_is_kept(
+    mount: Mount, start: Start, tmp_path: Path, away: str
+) -> None:
+    exporter = begin(start, mount, "--state-dir", tmp_path / "state")
+    exporter.end()
+    assert states(tmp_path) == 2
+    mount.hang() if away == "hangs" else mount.unmount()
+    exporter = start("--path", mount.folder.parent, "--state-dir", tmp_path / "state")
+    exporter.until(at("near", 6))
+    time.sleep(3)
+    exporter.end()
+
+    assert states(tmp_path) == 2
