@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from exporter import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()  # first of all: the modules below take their time
+
 import argparse
 import sys
 import time
@@ -86,4 +91,4 @@ def _seconds(text: str) -> float:
 
 if __name__ == "__main__":
     lose_what_cannot_be_written()
-    sys.exit(main())
+    interrupt.run(main)

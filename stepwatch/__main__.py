@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from exporter import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()  # first of all: the modules below take a second
+
 import argparse
 import os
 import sys
@@ -62,12 +67,15 @@ def _run(options: argparse.Namespace) -> int:
     if options.command in ("mark", "silence", "alerts", "gpu-release"):
         return _by_a_part(options, config)
     as_service = options.command == "down" and options.service
-    stack = choice.running(config, place, _say, as_service=as_service)
+    if options.command in ("down", "demo-reset"):
+        # Before the look for what runs: `up` may be about to start it.
+        with place.lock(f"`make {options.command}`", _say):
+            stack = choice.running(config, place, _say, as_service=as_service)
+            return stack.down() if options.command == "down" else stack.demo_reset()
+    stack = choice.running(config, place, _say)
     if options.command == "test-alert":
         return send_test(config, options.receiver, stack, _say)
-    if options.command == "status":
-        return _status(stack, config, named=options.config is not None)
-    return {"down": stack.down, "demo-reset": stack.demo_reset}[options.command]()
+    return _status(stack, config, named=options.config is not None)
 
 
 def _last_config(place: State, command: str) -> Path | None:
@@ -172,4 +180,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from stepwatch import runfolder, startup
+from stepwatch import output, runfolder, startup
 from stepwatch.compose import dotenv, engine, gpus
 from stepwatch.compose.demo import end_demo, remove_demo
 from stepwatch.compose.engine import Engine, EngineError, Service
@@ -48,11 +48,18 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -
     Raises:
         Refused: The configuration is wrong or a port is in use; what was running runs on as it was.
     """
+    place.create()
+    with place.lock("`make up`", say):  # to its end: Compose starts one container after the other
+        return _up(config, runs, place, say, demo=demo)
+
+
+def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -> int:
+    out = rendered(config, place)
+    output.recover(out)
     settings = load(config)
     folder, remembered = _run_folder(settings, runs, place)
     _require_ports(settings)
     made = runfolder.make(folder)
-    out = rendered(config, place)
     generate(config, out)
     place.remember(config, runs, settings.runs.path)
     say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")

@@ -12,21 +12,15 @@ _ORPHAN_GRACE = 10
 
 
 def down(place: State, say: Say) -> int:
-    """Stop every process of the stack, supervised or orphaned; data and logs stay.
+    """Stop every process of the stack, supervised or orphaned; data and logs stay. The caller holds the lock.
 
     Returns:
         0 when nothing of it runs any more, 1 when some process could not be ended.
     """
     ran = bool(processes.marked(place.mark))
-    if not place.folder.is_dir():
-        if not ran:
-            say("Stepwatch is not running.")
-            return 0
-        place.create()  # removed under the running stack; the lock needs it
-    with place.lock():
-        ran = bool(processes.marked(place.mark))
-        left = _stop(place)
-        place.forget()
+    place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts learns of this
+    left = _stop(place)
+    place.forget()
     if left:
         say(f"These processes do not end: {', '.join(str(process.pid) for process in left)}.")
         return 1

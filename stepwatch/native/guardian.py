@@ -132,7 +132,7 @@ def _replaced(folder: Path) -> bool:
 
     place = State(folder)
     try:
-        with place.lock(), supervisord.connected(place) as server:
+        with place.lock("the guardian", _say), supervisord.connected(place) as server:
             if server or not place.wanted:
                 return True
             _say("supervisord is gone: stopping the parts that it left, and starting all anew.")

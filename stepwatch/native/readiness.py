@@ -31,7 +31,7 @@ def until_ready(parts: Sequence[Part], place: State, say: Say) -> set[str]:
         with supervisord.connected(place) as server:
             reports = server.reports() if server else {}
         ends = supervisord.exits(place)
-        alive = processes.marked(place.mark)
+        alive = place.parts.exists() and processes.marked(place.mark)
         return {
             name: Look(
                 ready=ready(by_name[name], reports.get(name)),
@@ -44,6 +44,9 @@ def until_ready(parts: Sequence[Part], place: State, say: Say) -> set[str]:
 
     ended = {name: len(reasons) for name, reasons in supervisord.exits(place).items()}
     failed = Startup(looks, say, ended).wait(by_name)
+    if failed and not place.parts.exists():
+        say("`make down` took the stack down meanwhile.")
+        return set(failed)
     for name, reason in failed.items():
         ends = supervisord.exits(place).get(name, [])
         whole = f"{reason} (last: {ends[-1]})" if ends else reason

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch.deployment import DISCOVERED
+from stepwatch.locks import lock
 from stepwatch.native.errors import DamagedStateError, StackError
+from stepwatch.tables import Say
 
 VARIABLE = "STEPWATCH_STATE"
 
@@ -145,12 +146,26 @@ class State:
             leftover.unlink(missing_ok=True)
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Keep a second `up` or `down` waiting until this one has done its changes."""
-        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+    def lock(self, command: str, say: Say) -> Iterator[None]:
+        """Keep other commands that change the stack waiting until this one has done so; they tell for whom.
+
+        Without a state folder there is nothing to lock.
+        """
+        if not self.folder.is_dir():
             yield
+            return
+        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        holder = self.folder / "changing"
+        try:
+            if not lock(handle, wait=False):
+                other = holder.read_text(encoding="utf-8") if holder.exists() else "another command"
+                say(f"Waiting for {other}, which is changing the stack.")
+                lock(handle)
+            write(holder, f"{command} (pid {os.getpid()})")
+            try:
+                yield
+            finally:
+                holder.unlink(missing_ok=True)
         finally:
             os.close(handle)
 

@@ -21,8 +21,8 @@ _STOP_SECONDS = 75
 """supervisord gives a part 60 before it kills it."""
 
 
-def bring_up(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> int:
-    """Start what does not run, restart what changed, have the rest read its settings again.
+def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> set[str]:
+    """Start what does not run and restart what changed; return those names. The caller holds the lock.
 
     Args:
         parts: What is to run; the guardian is added.
@@ -30,23 +30,28 @@ def bring_up(parts: Sequence[Part], place: State, say: Say, *, as_service: bool 
         say: Gets each line of progress.
         as_service: Whether systemd is to start the stack from now on.
 
-    Returns:
-        0 when every part is ready and runs its present settings, 1 when some are not.
-
     Raises:
         StackError: a port is in use, systemd does not answer, or supervisord does not start; nothing was
             touched.
     """
-    place.create()
     parts = [*parts, _guardian(place)]
-    with place.lock():
-        require_ports(parts, place)
-        if as_service:
-            service.install(place, say)
-        supervisord.configure(place, parts)
-        part.save(parts, place.parts)
-        fresh = _supervise(parts, place, say, as_service=as_service)
-    missing = until_ready(parts, place, say)
+    require_ports(parts, place)
+    if as_service:
+        service.install(place, say)
+    supervisord.configure(place, parts)
+    part.save(parts, place.parts)
+    return _supervise(parts, place, say, as_service=as_service)
+
+
+def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say) -> int:
+    """Wait until the parts are ready; have those that were not started anew read their settings again.
+
+    `make down` may end this, so the lock must not be held.
+
+    Returns:
+        0 when every part is ready and runs its present settings, 1 when some are not.
+    """
+    missing = until_ready([*parts, _guardian(place)], place, say)
     kept = [old for old in parts if old.name not in fresh | missing]
     refused = [old.name for old in kept if old.settings and not _reload(old, old.settings, place, say)]
     return 1 if missing or refused else 0

@@ -130,8 +130,11 @@ class Supervisord:
         return getattr(self._server, f"supervisor.{method}")(*arguments)
 
     def reports(self) -> dict[str, Report]:
-        """What runs, by name of the part."""
-        return {info["name"]: _report(info) for info in self._call("getAllProcessInfo")}
+        """What runs, by name of the part; nothing once `make down` has begun."""
+        try:
+            return {info["name"]: _report(info) for info in self._call("getAllProcessInfo")}
+        except (xmlrpc.client.Fault, OSError, http.client.HTTPException):
+            return {}
 
     def apply(self) -> set[str]:
         """Read the configuration again; restart only what it changed, and return those names."""

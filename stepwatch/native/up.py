@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from stepwatch import runfolder
+from stepwatch import output, runfolder
 from stepwatch.config import load
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, generate
@@ -47,31 +47,38 @@ def up(
         Refused: The configuration is wrong, a program is missing, a port is in use; a stack that
             was running runs on as it was.
     """
-    stack = Stack(
-        config=(settings := load(config)),
-        checkout=CHECKOUT,
-        rendered=place.folder / "rendered",
-        place=place,
-        runs=(runs or place.runs(settings.runs.path) or settings.runs.path).absolute(),
-        demo=demo,
-    )
-    parts, targets = _parts(stack, say)
-    supervision.require_ports(parts, place)
-    made = runfolder.make(stack.runs)
-    generate(
-        config,
-        stack.rendered,
-        place=partial(OnThisMachine, parts=targets, discovered=str(place.discovered)),
-    )
-    remark = runfolder.remark(
-        made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
-    )
-    place.remember(config, runs, settings.runs.path)
-    say(f"Reading runs from {stack.runs}{remark}")
-    code = supervision.bring_up(parts, place, say, as_service=as_service)
+    place.create()
+    with place.lock("`make up`", say):
+        output.recover(rendered := place.folder / "rendered")
+        stack = Stack(
+            config=(settings := load(config)),
+            checkout=CHECKOUT,
+            rendered=rendered,
+            place=place,
+            runs=(runs or place.runs(settings.runs.path) or settings.runs.path).absolute(),
+            demo=demo,
+        )
+        parts, targets = _parts(stack, say)
+        supervision.require_ports(parts, place)
+        made = runfolder.make(stack.runs)
+        generate(
+            config,
+            stack.rendered,
+            place=partial(OnThisMachine, parts=targets, discovered=str(place.discovered)),
+        )
+        remark = runfolder.remark(
+            made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
+        )
+        place.remember(config, runs, settings.runs.path)
+        say(f"Reading runs from {stack.runs}{remark}")
+        fresh = supervision.start(parts, place, say, as_service=as_service)
+    code = supervision.settle(parts, fresh, place, say)
+    if not place.parts.exists():
+        return code  # `make down` came meanwhile
     if not demo and stack.simulated.exists():
         shutil.rmtree(stack.simulated, ignore_errors=True)
-        end_demo(place, say)
+        with place.lock("`make up`", say):
+            end_demo(place, say)
     _tell(parts, place, say)
     if code == 0:
         news(parts, place).tell_unreadable(say)

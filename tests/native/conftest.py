@@ -41,7 +41,9 @@ class StandInStack:
 
     def up(self, *parts: Part) -> int:
         self.said.clear()
-        return supervision.bring_up(parts, self.place, self.said.append)
+        self.place.create()
+        fresh = supervision.start(parts, self.place, self.said.append)
+        return supervision.settle(parts, fresh, self.place, self.said.append)
 
     def status(self) -> int:
         self.said.clear()
