@@ -29,6 +29,7 @@ def up(
     *,
     demo: bool = False,
     as_service: bool = False,
+    repair: bool = False,
 ) -> int:
     """Render the configuration and have the stack run it.
 
@@ -39,6 +40,7 @@ def up(
         say: Gets each line of progress.
         demo: Whether simulated runs and GPUs are part of it; those of an earlier time go.
         as_service: Whether systemd is to start the stack from now on.
+        repair: Whether to move damaged files aside that keep a part from starting.
 
     Returns:
         0 when every part is ready, 1 when some are not.
@@ -72,7 +74,7 @@ def up(
         place.remember(config, runs, settings.runs.path)
         say(f"Reading runs from {stack.runs}{remark}")
         fresh = supervision.start(parts, place, say, as_service=as_service)
-    code = supervision.settle(parts, fresh, place, say)
+    code = supervision.settle(parts, fresh, place, say, repair=repair)
     if not place.parts.exists():
         return code  # `make down` came meanwhile
     if not demo and stack.simulated.exists():
