@@ -17,13 +17,13 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
-	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
+	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 REPAIR=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
 	@echo "  FOR=time for silence and gpu-release,"
 	@echo "  CONFIG=file for all of these, ARGS='-k name' for test and bench,"
 	@echo "  ARGS=--suggest for backtest, JOBS=number for test"
 
 up: runtime ## Start the stack, or apply config.yaml to the running one; containers if Docker answers
-	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native) $(if $(SERVICE),--service)
+	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native) $(if $(SERVICE),--service) $(if $(REPAIR),--repair)
 
 down: runtime ## Stop the stack; data and logs stay
 	@$(STEPWATCH) down $(WITH) $(if $(SERVICE),--service)

@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "up":
         file = options.config or DEFAULT
         stack = choice.to_start(file, place, _say, native=options.native, as_service=options.service)
-        code = stack.up(options.runs, demo=options.demo)
+        code = stack.up(options.runs, demo=options.demo, repair=options.repair)
         _tell_unmatched(options.config or DEFAULT)
         return code
     config = options.config or _last_config(place, options.command) or DEFAULT
@@ -134,6 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     starting.add_argument("--runs", type=Path, help="in place of the file's runs.path")
     starting.add_argument("--demo", action="store_true", help="with simulated trainers and GPUs")
     starting.add_argument("--native", action="store_true", help="as plain processes even if Docker answers")
+    starting.add_argument(
+        "--repair", action="store_true", help="move damaged files aside that keep a part from starting"
+    )
     starting.add_argument("--service", action="store_true", help="have systemd start it, after reboots too")
     ending = _command(commands, "down", "stop the stack")
     ending.add_argument("--service", action="store_true", help="and remove its systemd unit")

@@ -20,8 +20,8 @@ from stepwatch.testalert.journal import Journal
 class Stack(Protocol):
     """What both kinds of stack can do."""
 
-    def up(self, runs: Path | None, *, demo: bool) -> int:
-        """Bring it up, or up to date."""
+    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
+        """Bring it up, or up to date; ``repair`` moves damaged files aside that keep a part from starting."""
 
     def down(self) -> int:
         """Take it down."""

@@ -95,12 +95,21 @@ class Startup:
             time.sleep(self.pause)
 
 
-def failure(name: str, reason: str, log: str, lines: Iterable[str]) -> list[str]:
-    """What the user reads of a part that was given up: ``log`` is its log, ``lines`` the last of that."""
+def failure(name: str, reason: str, log: str, lines: Iterable[str], fix: str = "") -> list[str]:
+    """What the user reads of a part that was given up.
+
+    Args:
+        name: The part.
+        reason: Why it was given up.
+        log: Where its log is.
+        lines: The last ones of it.
+        fix: What is wrong and what to do, where that is known.
+    """
+    fix = fix or f"Fix: correct what the log of {name} says, then run `make up` again."
     return [
         f"  {name} failed: it {reason}. Its log, {log}, ends with:",
         *(f"    {line}" for line in lines),
-        f"  Fix: correct what the log of {name} says, then run `make up` again. `make down` stops the rest.",
+        f"  {fix} `make down` stops the rest.",
     ]
 
 

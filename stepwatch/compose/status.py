@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch import reload, settings
-from stepwatch.compose import engine
+from stepwatch.compose import engine, repairing
 from stepwatch.compose.engine import Engine, Service
 from stepwatch.native.status import DEGRADED, NOT_RUNNING, UP
 from stepwatch.news import News
@@ -42,6 +42,9 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
     for line in table([_HEADINGS, *(_row(each, standings, addresses) for each in services)]):
         say(line)
     _tell_settings(standings, say)
+    for each in services:
+        if each.standing != "up" and (fix := repairing.fix(project, each.name)):
+            say(f"\n{fix}")
     sound = news(addresses, _run_folder(services)).tell(say)
     well = sound and all(each.standing == "up" for each in services)
     return UP if well and set(standings.values()) <= {Standing.CURRENT} else DEGRADED

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from stepwatch import output, runfolder, startup
-from stepwatch.compose import dotenv, engine, gpus
+from stepwatch import damage, output, runfolder, startup
+from stepwatch.compose import dotenv, engine, gpus, repairing
 from stepwatch.compose.demo import end_demo, remove_demo
 from stepwatch.compose.engine import Engine, EngineError, Service
 from stepwatch.compose.status import news
@@ -33,7 +33,7 @@ _SHOWS = {
 _PAGES = {"exporter": "/", "gpu": "/metrics", "watchdog": "/api/v1/findings"}
 
 
-def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -> int:
+def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, repair: bool) -> int:
     """Render the configuration and have containers run it.
 
     Args:
@@ -42,6 +42,7 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -
         place: Where the last RUNS= is remembered.
         say: Gets each line of progress.
         demo: Whether the simulated trainers and GPUs are to run.
+        repair: Whether to move damaged files aside that keep a container from starting.
 
     Returns:
         0 when every container is healthy, 1 when some are not.
@@ -51,10 +52,10 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -
     """
     place.create()
     with place.lock("`make up`", say):  # to its end: Compose starts one container after the other
-        return _up(config, runs, place, say, demo=demo)
+        return _up(config, runs, place, say, demo=demo, repair=repair)
 
 
-def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -> int:
+def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, repair: bool) -> int:
     out = rendered(config, place)
     output.recover(out)
     settings = load(config)
@@ -66,7 +67,13 @@ def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) 
     say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")
     project = _project(settings, folder, out)
     left = not demo and remove_demo(project)
-    if not _start(project if demo else replace(project, profiles=()), say):
+    wanted = project if demo else replace(project, profiles=())
+    moved = False
+    while not (works := _start(wanted, say)) and repair and repairing.repair(wanted, say):
+        moved = True
+    if repair and not moved:
+        say(damage.NOTHING)
+    if not works:
         return 1
     say(reload(f"http://{settings.address('alertmanager')}", out / "alertmanager/generated/alertmanager.yml"))
     if left:
@@ -139,7 +146,10 @@ def _start(project: Engine, say: Say) -> bool:
         failed = Startup(partial(_looks, project), say, _ends(services.values()), pause=1).wait(services)
     for name, reason in failed.items():
         whole = f"{reason} ({services[name].summary or services[name].state})"
-        for line in startup.failure(name, whole, f"`docker compose logs {name}`", _log(project, name, 5)):
+        fix = repairing.fix(project, name)
+        for line in startup.failure(
+            name, whole, f"`docker compose logs {name}`", _log(project, name, 5), fix
+        ):
             say(line)
     return not code and not failed
 

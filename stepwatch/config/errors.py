@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stepwatch.config import leaks
+
 KeyPath = tuple[str | int, ...]
 
 SHOWN_CHARACTERS = 60
@@ -85,7 +87,8 @@ class Problem:
         place = f"{spell(fault.at)}: " if fault.at else ""
         value = f"{shown(fault.at, fault.value)} " if fault.value is not NOTHING else ""
         stop = "" if fault.cure.endswith("?") else "."
-        return f"{place}{value}{fault.says}. Expected: {fault.expected}. Cure: {fault.cure}{stop}"
+        text = f"{place}{value}{fault.says}. Expected: {fault.expected}. Cure: {fault.cure}{stop}"
+        return leaks.masked(text)
 
 
 class ConfigError(Refused):
@@ -116,6 +119,7 @@ def spell(path: KeyPath) -> str:
 def _spell(part: str | int) -> str:
     if isinstance(part, int):
         return f"[{part}]"
+    part = leaks.masked(part)  # before it is cut, since half a secret has no shape
     return f".{part}" if _PLAIN_KEY.fullmatch(part) else f"[{clip(quoted(part))}]"
 
 
@@ -130,6 +134,8 @@ def shown(path: KeyPath, value: Any) -> str:
 
 def _may_be_secret(path: KeyPath, value: Any) -> bool:
     """Tell whether a secret may stand here, be it by mistake: secrets belong into files of their own."""
+    if leaks.named(path) or leaks.found(str(value)):
+        return True
     if path[:1] == ("receivers",):
         return not _OPEN_RECEIVER_KEYS.intersection(path)
     if path[:2] in (("runs", "pages"), ("runs", "mlflow")) and not _OPEN_POLLED_KEYS.intersection(path):

@@ -26,9 +26,17 @@ class Processes:
     say: Say
     as_service: bool = False
 
-    def up(self, runs: Path | None, *, demo: bool) -> int:
+    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
         """Bring it up, or up to date."""
-        return up.up(self.config, runs, self.place, self.say, demo=demo, as_service=self.as_service)
+        return up.up(
+            self.config,
+            runs,
+            self.place,
+            self.say,
+            demo=demo,
+            as_service=self.as_service,
+            repair=repair,
+        )
 
     def down(self) -> int:
         """Take it down; data and logs stay."""

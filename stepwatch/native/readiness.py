@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stepwatch import pages, startup
+from stepwatch import damage, pages, startup
+from stepwatch.damage import Damage
 from stepwatch.native import processes, supervisord
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
@@ -21,6 +22,11 @@ def ready(part: Part, report: Report | None) -> bool:
     if part.web:
         return pages.read(part.web.page(part.web.ready)) is not None
     return report is not None and report.state == "RUNNING"
+
+
+def damaged(name: str, place: State) -> Damage | None:
+    """The damaged file that keeps a part from starting, if it is one."""
+    return damage.find(name, last_lines(place.log(name), damage.LOG_LINES), place.data(name))
 
 
 def until_ready(parts: Sequence[Part], place: State, say: Say) -> set[str]:
@@ -51,6 +57,8 @@ def until_ready(parts: Sequence[Part], place: State, say: Say) -> set[str]:
         ends = supervisord.exits(place).get(name, [])
         whole = f"{reason} (last: {ends[-1]})" if ends else reason
         log = place.log(name)
-        for line in startup.failure(name, whole, str(log), last_lines(log, 5)):
+        found = damaged(name, place)
+        fix = found.fix(str(place.data(name))) if found else ""
+        for line in startup.failure(name, whole, str(log), last_lines(log, 5), fix):
             say(line)
     return set(failed)

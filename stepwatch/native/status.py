@@ -11,7 +11,7 @@ from stepwatch.native import guardian, part, processes, service, supervisord
 from stepwatch.native.errors import DamagedStateError
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import ready
+from stepwatch.native.readiness import damaged, ready
 from stepwatch.native.state import State
 from stepwatch.native.supervisord import Report
 from stepwatch.news import News
@@ -133,6 +133,8 @@ def _tell_trouble(lines: Sequence[Line], place: State, say: Say) -> None:
         log = last_lines(place.log(line.part.name), 5) if line.restless else []
         if log:
             say("\n  ".join([f"\nThe log of {line.part.name} ends with:", *log]))
+        if line.restless and (found := damaged(line.part.name, place)):
+            say(f"\n{found.fix(str(place.data(line.part.name)))}")
         if line.state == _SUSPENDED:
             say(f"\nA signal suspended {line.part.name}. Fix: kill -CONT {line.pid}")
         if line.standing is Standing.CHANGED:

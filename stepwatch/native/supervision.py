@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
+from stepwatch import damage
 from stepwatch.environment import CHECKOUT
 from stepwatch.native import part, ports, processes, service, supervisord
 from stepwatch.native.errors import StackError
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import until_ready
+from stepwatch.native.readiness import damaged, until_ready
 from stepwatch.native.state import State
 from stepwatch.settings import Settings, loaded, wait_loaded
 from stepwatch.tables import Say
@@ -43,18 +44,48 @@ def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = F
     return _supervise(parts, place, say, as_service=as_service)
 
 
-def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say) -> int:
+def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, repair: bool = False) -> int:
     """Wait until the parts are ready; have those that were not started anew read their settings again.
 
-    `make down` may end this, so the lock must not be held.
+    `make down` may end this, so the lock must not be held. With ``repair``, damaged files that keep a part
+    from starting are moved aside.
 
     Returns:
         0 when every part is ready and runs its present settings, 1 when some are not.
     """
     missing = until_ready([*parts, _guardian(place)], place, say)
+    if repair:
+        missing = _repair(parts, missing, place, say)
     kept = [old for old in parts if old.name not in fresh | missing]
     refused = [old.name for old in kept if old.settings and not _reload(old, old.settings, place, say)]
     return 1 if missing or refused else 0
+
+
+def _repair(parts: Sequence[Part], missing: set[str], place: State, say: Say) -> set[str]:
+    """Move damaged files aside until none keeps a part from starting; return the parts that still fail."""
+    moved = False
+    while found := list(filter(None, (damaged(name, place) for name in sorted(missing)))):
+        with place.lock("`make up`", say), supervisord.connected(place) as server:
+            if server is None:
+                return missing
+            for each in found:
+                server.stop(each.part)
+                data = place.data(each.part)
+                try:
+                    kept = damage.move_aside(each, data)
+                except OSError as problem:
+                    raise StackError(
+                        f"{data / each.name}: cannot be moved to {data / damage.KEPT}: {problem.strerror}. "
+                        "Fix: check permissions and space, or move it by hand, then run `make up`."
+                    ) from None
+                say(f"Moved {data / each.name} to {kept}. Nothing was deleted.")
+                moved = True
+            server.revive()
+        again = until_ready([part for part in parts if part.name in missing], place, say)
+        missing = again | (missing - {part.name for part in parts})
+    if not moved:
+        say(damage.NOTHING)
+    return missing
 
 
 def require_ports(parts: Iterable[Part], place: State) -> None:

@@ -157,6 +157,10 @@ class Supervisord:
                 self._call("startProcess", name, False)  # noqa: FBT003 - XML-RPC has no keywords: do not wait
         return down
 
+    def stop(self, name: str) -> None:
+        """Stop a part, or its next try to start."""
+        self._call("stopProcessGroup", name)
+
     def restart(self, name: str) -> None:
         """Stop a part and start it again; returns before it is up."""
         self._call("stopProcess", name)

@@ -28,6 +28,7 @@ def up(
     *,
     demo: bool = False,
     as_service: bool = False,
+    repair: bool = False,
 ) -> int:
     """Render the configuration and have the stack run it.
 
@@ -38,6 +39,7 @@ def up(
         say: Gets each line of progress.
         demo: Whether simulated runs and GPUs are part of it; those of an earlier time go.
         as_service: Whether systemd is to start the stack from now on.
+        repair: Whether to move damaged files aside that keep a part from starting.
 
     Returns:
         0 when every part is ready, 1 when some are not.
@@ -68,7 +70,7 @@ def up(
         place.make_password()
         say(f"Reading runs from {stack.runs}{remark}")
         fresh = supervision.start(parts, place, say, as_service=as_service)
-    code = supervision.settle(parts, fresh, place, say)
+    code = supervision.settle(parts, fresh, place, say, repair=repair)
     if not place.parts.exists():
         return code  # `make down` came meanwhile
     if not demo and stack.simulated.exists():
