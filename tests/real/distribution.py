@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 PACKAGES = {
+    "bindfs": "bindfs",
     "busybox": "busybox-static",
     "chromedriver": "chromium-driver",
     "chromium": "chromium",
