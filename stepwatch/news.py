@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from stepwatch import firing, pages
-from stepwatch.tables import Say
+from stepwatch.tables import Say, duration
 
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
 """Of what config.yaml names; pages that are registered come and go."""
@@ -42,6 +42,7 @@ class News:
         if self.exporter:
             page = pages.read(self._metrics)
             say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
+            self._tell_hung(page, say)
             self._tell_unreadable(page, say)
             self._tell_hung(page, say)
             self._tell_silent(page, say)
@@ -68,6 +69,13 @@ class News:
         while not _looked(page := pages.read(self._metrics, timeout=1)) and time.monotonic() < deadline:
             time.sleep(0.1)
         self._tell_unreadable(page, say)
+
+    def _tell_hung(self, page: str | None, say: Say) -> None:
+        for mount, since in re.findall(_HUNG, page or "", re.MULTILINE):
+            say(
+                f"{mount} has not answered for {duration(time.time() - float(since))}: the runs below it are "
+                "not watched until it does. Fix: repair the file server, or unmount the folder."
+            )
 
     def _tell_unreadable(self, page: str | None, say: Say) -> None:
         count = pages.metric(page or "", 'stepwatch_files{kind="unreadable"}')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -143,6 +144,14 @@ def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
 
     assert lines[-1] == "http://10.0.0.8:5000 gives no answer that can be read; exporter.log says why."
     assert not any("10.0.0.7" in line or "10.0.0.9" in line for line in lines)
+
+
+def test_a_mount_that_hangs_is_named_with_the_fix(serve: Serve) -> None:
+    hung = f'stepwatch_mount_hung_since_timestamp_seconds{{mount="/data/a b"}} {time.time() - 65}\n'
+    said = lines(serve({"/metrics": [RUNS + hung]}))
+
+    assert said[1].startswith("/data/a b has not answered for 1m 5s: ")
+    assert "Fix: repair the file server, or unmount the folder." in said[1]
 
 
 def test_runs_that_no_rule_can_judge_are_counted_with_the_cure(serve: Serve) -> None:

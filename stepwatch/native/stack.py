@@ -105,16 +105,20 @@ class Stack:
     def prometheus(self, program: Program) -> Part:
         """Prometheus, which stores the numbers and judges the rules."""
         folder = self.rendered / "prometheus/generated"
+        data = self.place.data("prometheus")
         retention = self.config.retention
         options = (
             f"--config.file={folder}/prometheus.yml",
-            f"--storage.tsdb.path={self.place.data('prometheus')}",
+            f"--storage.tsdb.path={data}",
             f"--storage.tsdb.retention.time={retention.time}",
             f"--storage.tsdb.retention.size={retention.size}",
         )
         return self._part(
             "prometheus",
-            (str(program.path), *program.options, *options, *self._web("prometheus")),
+            (
+                *("sh", f"{self.checkout}/prometheus/start.sh", str(data)),
+                *(str(program.path), *program.options, *options, *self._web("prometheus")),
+            ),
             ready="/-/ready",
             shows="queries, targets and every alert that fires",
             settings=settings.of_prometheus(self.rendered),
