@@ -68,9 +68,9 @@ test: development ## Run all tests; gets the programs that they need, which take
 	@$(PY) -m tests.real
 	@$(PY) -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder $(ARGS)
 
-test-world: development ## Run the tests with real trainers, in an environment of 5 GB that it gets once
+test-world: development ## Run the tests with real trainers, in an environment of 5 GB, and 50 schedules of faults
 	@$(PY) -m tests.real world
-	@$(PY) -m pytest -m world --numprocesses=2 $(ARGS) tests/world
+	@$(PY) -m pytest -m world --numprocesses=2 $(ARGS) tests/world tests/chaos tests/compose
 
 trainer-logs: development ## Make the logs of tests/logs anew by real trainers: make trainer-logs ARGS=trl/
 	@$(PY) -m tests.real.trainers $(ARGS)
