@@ -44,7 +44,7 @@ class News:
             say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
             self._tell_hung(page, say)
             self._tell_unreadable(page, say)
-            self._tell_hung(page, say)
+            self._tell_left_out(page, say)
             self._tell_silent(page, say)
             self._tell_unjudged(page, say)
         if self.alertmanager:
@@ -86,12 +86,7 @@ class News:
                 "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
             )
 
-    def _tell_hung(self, page: str | None, say: Say) -> None:
-        for mount, since in re.findall(_HUNG, page or "", re.MULTILINE):
-            say(
-                f"{mount} hangs: no answer for {time.time() - float(since):.0f} s. Nothing there is read, "
-                "and its runs keep their last values, until it answers; a restart of Stepwatch cures nothing."
-            )
+    def _tell_left_out(self, page: str | None, say: Say) -> None:
         if left := pages.metric(page or "", 'stepwatch_files{kind="left_out"}'):
             say(
                 f"Files that are not looked at, since there are too many without a record: {left:.0f}. "
