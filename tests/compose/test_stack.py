@@ -136,7 +136,7 @@ def test_behind_the_door_a_password_is_wanted_that_few_containers_can_read(demo)
         for name, container in demo.containers().items()
     }
     readers = {name for name, mounted in volumes.items() if "stepwatch_backend-password" in mounted}
-    assert readers == {"door", "prometheus", "alertmanager"}
+    assert readers == {"door", "prometheus", "alertmanager", "watchdog"}
 
 
 def test_the_password_stands_in_no_log_setting_or_argument(demo):
