@@ -29,6 +29,7 @@ sys.addaudithook(hook)
 
 COMMAND = ("-m", "stepwatch")
 RUNS, GPU, DEMO = ("-m", "exporter.runs"), ("-m", "exporter.gpu", "--backend=demo"), ("-m", "demo")
+DOOR, WATCHDOG = ("-m", "exporter.door"), ("-m", "exporter.watchdog")
 
 
 @pytest.fixture(name="interrupted")
@@ -125,13 +126,22 @@ def test_the_setup_of_the_environment_ends_without_a_traceback(interrupted, even
         (GPU, "import exporter.gpu.keeper"),
         (DEMO, "import argparse"),
         (DEMO, "import demo.trainer"),
+        (DOOR, "import aiohttp"),
+        (DOOR, "import exporter.door.proxy"),
+        (WATCHDOG, "import argparse"),
+        (WATCHDOG, "import exporter.watchdog.servers"),
     ],
 )
 def test_a_service_that_is_still_starting_ends_without_a_traceback(interrupted, tmp_path, program, event):
-    port = [f"--port={free_port()}"] if program != DEMO else []
-    path = ["--path", str(tmp_path)] if program != GPU else []
+    flags = {
+        RUNS: [f"--port={free_port()}", "--path", str(tmp_path)],
+        GPU: [f"--port={free_port()}"],
+        DEMO: ["--path", str(tmp_path)],
+        DOOR: [f"--prometheus-port={free_port()}", f"--alertmanager-port={free_port()}"],
+        WATCHDOG: [f"--port={free_port()}"],
+    }
 
-    assert ends_quietly(interrupted(event, *program, *port, *path))
+    assert ends_quietly(interrupted(event, *program, *flags[program]))
 
 
 def test_a_program_in_the_background_goes_on_ignoring_ctrl_c(interrupted, tmp_path):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from exporter import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()  # first of all: the modules below take their time
+
 import argparse
 import asyncio
 import os
@@ -18,6 +23,7 @@ from exporter.door.check import OriginCheck
 from exporter.door.clients import MOST_CLIENTS, Clients
 from exporter.door.proxy import Backend, Proxy, session
 from exporter.exposition import CONTENT_TYPE, Family, Sample, header, lines
+from exporter.lossy import lose_what_cannot_be_written
 from exporter.message import Answer, text
 from exporter.options import Flags, hosts, port
 from exporter.settings import VARIABLE, SettingsFile
@@ -142,4 +148,5 @@ def _metrics(proxies: Sequence[Proxy], clients: Clients) -> Answer:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    lose_what_cannot_be_written()
+    interrupt.run(main)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from exporter import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()  # first of all: the modules below take their time
+
 import argparse
 import json
 import os
@@ -12,6 +17,7 @@ from threading import Thread
 from typing import Any
 
 from exporter.host_check import HostCheck
+from exporter.lossy import lose_what_cannot_be_written
 from exporter.options import Flags, cannot_listen, hosts, port, positive, stopped_by_signal
 from exporter.server import Server
 from exporter.settings import VARIABLE, SettingsFile
@@ -166,4 +172,5 @@ def _alert(text: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    lose_what_cannot_be_written()
+    interrupt.run(main)

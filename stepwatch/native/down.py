@@ -6,8 +6,6 @@ from stepwatch.native import processes, service, supervisord
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 
-_GRACE = 75
-"""Seconds: supervisord gives a part 60 before it kills it."""
 _ORPHAN_GRACE = 10
 
 
@@ -34,6 +32,5 @@ def _stop(place: State) -> list[processes.Process]:
     service.stop(place)
     with supervisord.connected(place) as server:
         if server:
-            server.shut_down()
-            processes.wait(place.mark, _GRACE)
+            server.shut_down(place.mark)
     return processes.stop(place.mark, grace=_ORPHAN_GRACE)

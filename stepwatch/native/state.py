@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,7 +193,10 @@ class State:
                 other = holder.read_text(encoding="utf-8") if holder.exists() else "another command"
                 say(f"Waiting for {other}, which is changing the stack.")
                 lock(handle)
-            write(holder, f"{command} (pid {os.getpid()})")
+            with suppress(
+                OSError
+            ):  # on a full disk those who wait learn no name; the lock holds all the same
+                write(holder, f"{command} (pid {os.getpid()})")
             try:
                 yield
             finally:
@@ -205,10 +208,14 @@ class State:
 def write(path: Path, text: str) -> None:
     """Replace a file of the state folder in one step: a power cut leaves the old text or the new one."""
     fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
     fresh.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

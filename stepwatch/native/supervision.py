@@ -18,10 +18,6 @@ from stepwatch.tables import Say
 _RELOAD_SECONDS = 15
 
 
-_STOP_SECONDS = 75
-"""supervisord gives a part 60 before it kills it."""
-
-
 def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> set[str]:
     """Start what does not run and restart what changed; return those names. The caller holds the lock.
 
@@ -121,8 +117,7 @@ def _supervise(parts: Sequence[Part], place: State, say: Say, *, as_service: boo
     with supervisord.connected(place) as server:
         if server and as_service and not service.runs(place):
             say("Stepwatch moves below systemd: every part starts anew.")
-            server.shut_down()
-            processes.wait(place.mark, _STOP_SECONDS)
+            server.shut_down(place.mark)
         elif server:
             fresh = server.apply() | server.revive()
             say(f"Stepwatch is running; started anew: {', '.join(sorted(fresh)) or 'nothing'}.")

@@ -23,6 +23,8 @@ from stepwatch.native.state import State
 _GREETING_SECONDS = 5
 _ORDER_SECONDS = 100
 """Longer than it takes to stop a part, which supervisord does before it answers."""
+_KILL_SECONDS = 60
+"""A part that has not ended so long after it was asked to is killed."""
 
 # Every path but the commands is relative to the state folder, supervisord's working directory:
 # an INI value can quote nothing, and a socket's address holds no more than 107 characters.
@@ -51,7 +53,7 @@ _PROGRAM = """
 command = {command}
 autorestart = true
 startretries = 100
-stopwaitsecs = 60
+stopwaitsecs = {kill_seconds}
 killasgroup = true
 redirect_stderr = true
 stdout_logfile = NONE
@@ -71,7 +73,9 @@ class Report:
 
 def render(parts: Iterable[Part]) -> str:
     """The configuration that keeps these parts running."""
-    programs = [_PROGRAM.format(name=part.name, command=_command(part)) for part in parts]
+    programs = [
+        _PROGRAM.format(name=part.name, command=_command(part), kill_seconds=_KILL_SECONDS) for part in parts
+    ]
     # As root it complains loudly unless told that this is meant.
     return _HEAD.format(user="user = 0\n" if os.geteuid() == 0 else "") + "".join(programs)
 
@@ -172,9 +176,13 @@ class Supervisord:
         with contextlib.suppress(xmlrpc.client.Fault):
             self._call("signalProcess", name, "HUP")
 
-    def shut_down(self) -> None:
-        """Stop every part, then supervisord itself; returns before that is done."""
+    def shut_down(self, mark: str) -> None:
+        """Stop every part, then supervisord itself.
+
+        Returns when no process with the mark lives, or when supervisord should have killed them long ago.
+        """
         self._call("shutdown")
+        processes.wait(mark, _KILL_SECONDS + 15)
 
 
 def exits(place: State) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Natively the exporters log into files: a full disk must not end them."""
+"""Natively the services log into files: a full disk must not end them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.door.__main__ import METRICS
 from stepwatch import pages
 from stepwatch.environment import CHECKOUT
 from tests.real import free_port
@@ -16,19 +17,25 @@ from tests.real.waiting import eventually
 
 @pytest.mark.parametrize(
     ("module", "flags"),
-    [("exporter.runs", ["--path=."]), ("exporter.gpu", ["--backend=demo", "--sick=5"])],
+    [
+        ("exporter.runs", ["--port={port}", "--path=."]),
+        ("exporter.gpu", ["--port={port}", "--backend=demo", "--sick=5"]),
+        ("exporter.watchdog", ["--port={port}"]),
+        ("exporter.door", ["--prometheus-port={port}", "--alertmanager-port={other}"]),
+    ],
 )
-def test_an_exporter_whose_log_cannot_be_written_serves_on(
+def test_a_service_whose_log_cannot_be_written_serves_on(
     module: str, flags: list[str], tmp_path: Path
 ) -> None:
     port = free_port()
-    command = [sys.executable, "-m", module, f"--port={port}", *flags]
+    words = [flag.format(port=port, other=free_port()) for flag in flags]
+    command = [sys.executable, "-m", module, *words]
     with Path("/dev/full").open("w") as full:
         exporter = subprocess.Popen(
             command, cwd=tmp_path, env={"PYTHONPATH": str(CHECKOUT)}, stdout=full, stderr=full
         )
     try:
-        page = f"http://127.0.0.1:{port}/metrics"
+        page = f"http://127.0.0.1:{port}{METRICS if module == 'exporter.door' else '/metrics'}"
         eventually(lambda: exporter.poll() is not None or pages.read(page) is not None)
         assert exporter.poll() is None
     finally:

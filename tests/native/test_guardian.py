@@ -14,7 +14,9 @@ import pytest
 
 from stepwatch import pages
 from stepwatch.native import guardian, processes, supervisord
+from stepwatch.native.part import Part
 from tests.native.conftest import StandInStack
+from tests.real.disk import fill, small_disk
 from tests.real.waiting import eventually, in_time
 
 PROMISED_SECONDS = 15
@@ -52,6 +54,26 @@ def test_a_killed_supervisor_is_replaced_and_supervises_again(stack: StandInStac
     os.kill(again["one"], signal.SIGKILL)
     eventually(lambda: pids(stack).get("one") not in (None, again["one"]) and stack.status() == 0)
     assert "supervisord is gone" in stack.place.log("guardian").read_text()
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_a_supervisor_that_is_killed_while_the_disk_is_full_is_replaced(kind: str, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "state", kind) as folder:
+        stack = StandInStack(folder)
+        try:
+            assert stack.up(Part("one", ("sleep", "infinity"), "nothing much")) == 0
+            old, before = supervisor(stack), pids(stack)
+            fill(folder / "ballast")
+
+            os.kill(old, signal.SIGKILL)
+
+            took = seconds_until(lambda: pids(stack).keys() == before.keys())
+            assert in_time(took, PROMISED_SECONDS)
+            assert set(before.values()).isdisjoint(pids(stack).values())
+            assert not (folder / ".changing.new").exists()
+        finally:
+            (folder / "ballast").unlink(missing_ok=True)
+            stack.down()
 
 
 def test_a_killed_guardian_comes_back_and_guards_again(stack: StandInStack) -> None:
