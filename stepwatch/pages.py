@@ -15,6 +15,9 @@ from exporter import backend_access
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 """What an answer may end with; the last when a part stops in the middle of one."""
 
+_UNANSWERED = {502, 504}
+"""What the door says of a part behind it that does not answer."""
+
 # A proxy named in the environment is for the world outside, never for 127.0.0.1.
 direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -63,6 +66,9 @@ def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
         with direct.open(request, timeout=timeout) as answer:
             return Answer(done=True, text=answer.read().decode("utf-8", "replace"))
     except urllib.error.HTTPError as refusal:
+        if refusal.code in _UNANSWERED:
+            refusal.close()
+            return None
         text = refusal.read().decode("utf-8", "replace").strip()
         return Answer(done=False, text=text or str(refusal))
     except FAULTS:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,24 @@ def _service(told: dict[str, Any]) -> Service:
             if (address := _address(each))
         },
     )
+
+
+def probed(container: str) -> bool:
+    """Whether the health that Docker tells is of the present process, or there is no health check.
+
+    For a moment after each start, that of a container which dies again and again included, Docker still
+    tells the health from before.
+    """
+    known = inspect(container)
+    if not known.get("Config", {}).get("Healthcheck"):
+        return True
+    probes = (known["State"].get("Health") or {}).get("Log") or []
+    return bool(probes) and _time(probes[-1]["Start"]) > _time(known["State"]["StartedAt"])
+
+
+def _time(told: str) -> datetime:
+    """A time that Docker tells, to the second; it has nanoseconds, which older Pythons cannot read."""
+    return datetime.fromisoformat(re.sub(r"\.\d+", "", told).replace("Z", "+00:00"))
 
 
 def addresses(services: Iterable[Service]) -> dict[str, str]:

@@ -159,7 +159,8 @@ def _looks(project: Engine, names: Iterable[str]) -> dict[str, Look]:
     ends = _ends(services.values())
     return {
         name: Look(
-            ready=services[name].standing == "up" or services[name].done,
+            ready=(services[name].standing == "up" and engine.probed(services[name].container))
+            or services[name].done,
             ends=ends[name],
             busy=startup.replay(_log(project, name, 50)) if name == "prometheus" else "",
         )
