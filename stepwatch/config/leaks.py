@@ -1,95 +1,25 @@
-"""Secrets that stand where none may: told by their shape, or by the name of what they are the value of.
-
-Only shapes that nothing else has are listed: a false alarm would refuse a configuration that is right.
-"""
+"""Secrets in a document, where none may stand."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-_Path = tuple[str | int, ...]
-
-MASK = "(secret)"
-
-_SHAPES = {
-    "a Slack token": r"\bxox[a-z]-[A-Za-z0-9-]{8,}|\bxapp-[A-Za-z0-9-]{8,}",
-    "the address of a Slack webhook": r"\bhooks\.slack\.com/(?:services|workflows|triggers)/[\w/-]{8,}",
-    "the address of a Discord webhook": r"\bdiscord(?:app)?\.com/api/webhooks/\d+/[\w-]{8,}",
-    "the address of a Teams webhook": r"\bwebhook\.office\.com/webhookb2/[\w@/-]{8,}",
-    "a Telegram token": r"\bbot\d{6,}:[A-Za-z0-9_-]{20,}|\b\d{8,10}:[A-Za-z0-9_-]{35}\b",
-    "a GitHub token": r"\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}",
-    "a GitLab token": r"\bgl(?:pat|ptt|dt|rt|cbt|soat)-[\w-]{16,}",
-    "an AWS key": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-    "a Google key": r"\bAIza[\w-]{30,}|\bya29\.[\w-]{20,}",
-    "a key of a model service": r"\bsk-[A-Za-z0-9][\w-]{19,}",
-    "a Hugging Face token": r"\bhf_[A-Za-z0-9]{20,}",
-    "a Grafana token": r"\bgl(?:sa|c)_[\w+/=]{20,}",
-    "a Stripe key": r"\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,}",
-    "a SendGrid key": r"\bSG\.[\w-]{16,}\.[\w-]{16,}",
-    "a package index token": r"\bpypi-[\w-]{20,}|\bnpm_[A-Za-z0-9]{20,}",
-    "a JSON web token": r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?",
-    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*",
-    "a header with a login": r"(?i:\b(?:bearer|basic) )[\w.~+/=-]{16,}",
-    "a password in a URL": r"(?<=://)[^/\s:@]*:(?!TOKEN@|PASSWORD@)[^/\s@]+(?=@)",
-    "a secret parameter in a URL": (
-        r"(?<=[?&#;])(?i:[\w-]*(?:api[_-]?key|access[_-]?key|token|secret|password|passwd))=[^&#;\s]{3,}"
-    ),
-}
-_ANY = re.compile("|".join(f"(?P<s{number}>{shape})" for number, shape in enumerate(_SHAPES.values())))
-
-_NAMED = re.compile(
-    r"(?i)(?:.*[_.\W])?(?:password|passwd|passphrase|secret|token|api_?key|access_?key|private_?key"
-    r"|credentials?|authorization)"
-)
-# In the URL of a receiver or a server more names are suspicious than in a text that may be anything.
-_PARAMETER = re.compile(r"(?i)token|key|secret|sign|auth|password|passwd")
-# Chat services put the secret into the path: long, with letters and digits mixed.
-_SEGMENT = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[A-Za-z0-9_-]{20,}")
+from exporter import secret_shapes
+from stepwatch.config.errors import KeyPath, named
 
 
-def found(text: str) -> str | None:
-    """Return what kind of secret a text holds, ``None`` if it holds none that is known."""
-    match = _ANY.search(text)
-    if match is None or match.lastgroup is None:
-        return None
-    return list(_SHAPES)[int(match.lastgroup[1:])]
-
-
-def masked(text: str) -> str:
-    """Return a text without the secrets in it."""
-    return _ANY.sub(MASK, text)
-
-
-def named(path: _Path) -> bool:
-    """Whether the last key of a path is the name of a secret."""
-    return bool(path) and isinstance(path[-1], str) and bool(_NAMED.fullmatch(path[-1]))
-
-
-def in_url(url: str) -> str | None:
-    """Return what of a URL looks like a secret, ``None`` if nothing does; stricter than ``found``."""
-    parts = urlsplit(url)
-    parameters = (*parse_qsl(parts.query, True), *parse_qsl(parts.fragment, True))  # noqa: FBT003
-    if any(_PARAMETER.search(name) for name, _ in parameters):
-        return "a secret in its query"
-    if any(map(_SEGMENT.fullmatch, parts.path.split("/"))):
-        return "what looks like a secret in its path"
-    return found(url)
-
-
-def within(values: Any, path: _Path = ()) -> Iterator[tuple[_Path, str]]:
+def within(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
     """Yield where a document holds a secret, in a key or a value, and of what kind."""
     if isinstance(values, dict):
         for key, value in values.items():
-            if kind := found(key):
+            if kind := secret_shapes.found(key):
                 yield (*path, key), kind
             yield from within(value, (*path, key))
     elif isinstance(values, list):
         for index, value in enumerate(values):
             yield from within(value, (*path, index))
     elif isinstance(values, str) and values:
-        kind = found(values)
+        kind = secret_shapes.found(values)
         if kind or ("labels" in path and named(path)):
             yield path, kind or "the value of a label that is named like a secret"

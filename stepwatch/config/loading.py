@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from stepwatch.config import explain, leaks
 from stepwatch.config.document import UNREADABLE, Document, parse
-from stepwatch.config.errors import NOTHING, ConfigError, Fault, Problem, refusal
+from stepwatch.config.errors import NOTHING, ConfigError, Fault, Problem, SecretFault, refusal
 from stepwatch.config.models import Config
 from stepwatch.config.source import read
 
@@ -28,7 +28,10 @@ def load(path: Path) -> Config:
     try:
         config = validated(document.values, path)
     except ValidationError as error:
-        located = _located(explain.faults(error, Config), document)
+        located = tuple(_located(explain.faults(error, Config), document))
+        # What a key says of a secret in it beats what is said of any secret, and that beats all else.
+        own = {problem.fault.at for problem in located if isinstance(problem.fault, SecretFault)}
+        leaked = tuple(problem for problem in leaked if problem.fault.at not in own)
         told = {problem.fault.at for problem in leaked}
         others = (problem for problem in located if problem.fault.at not in told)
         # Not `from error`: that one holds the values.

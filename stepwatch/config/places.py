@@ -16,8 +16,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import PlainValidator, ValidationInfo
 
-from stepwatch.config import leaks
-from stepwatch.config.errors import Fault
+from exporter import secret_shapes
+from stepwatch.config.errors import Fault, SecretFault
 
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,5})")
 # Alertmanager takes addresses and channels for templates: no braces.
@@ -137,7 +137,7 @@ def _page(value: Any) -> str:
 def _open_url(cure: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         url = _url(value, cure)
-        if what := leaks.in_url(value):
+        if what := secret_shapes.in_url(value):
             raise _secret_in_url(what, cure)
         return url.geturl()
 
@@ -145,7 +145,7 @@ def _open_url(cure: str) -> Callable[[Any], str]:
 
 
 def _secret_in_url(what: str, cure: str) -> Fault:
-    return Fault(
+    return SecretFault(
         f"holds {what}, which would be written to generated files",
         expected="a URL without secrets",
         cure=cure,

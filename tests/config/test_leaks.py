@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 
+from exporter import secret_shapes
 from stepwatch.config import ConfigError, leaks, load
 from stepwatch.environment import CHECKOUT
 from stepwatch.testalert.redacted import redacted
@@ -39,6 +42,11 @@ SECRETS = [
     "https://host/page" + "#apiKey=hunter2",
     "https://host/page" + "?access_token=hunter2",
 ]
+
+# Where a key has its own words for a secret in it, those.
+REFUSED = re.compile(
+    "holds what looks like .* Expected: no secret in this file|Expected: a URL without secrets"
+)
 
 PLACES = {
     "a link": "links: {{grafana: {0}}}",
@@ -91,7 +99,7 @@ def test_a_secret_is_refused_in_every_place_where_a_text_may_stand_and_not_repea
 
         assert telling(secret) not in said, secret
         assert secret.startswith("http") or secret[:20] not in said, secret  # nor a part of it
-        assert "looks like" in said, (secret, said)
+        assert REFUSED.search(said), (secret, said)
 
 
 @pytest.mark.parametrize("name", ["password", "api_token", "apiKey", "secret", "AUTHORIZATION", "db_passwd"])
@@ -117,12 +125,12 @@ def test_what_is_shipped_raises_no_false_alarm(file):
     text = path.read_text()
 
     assert list(leaks.within(yaml.safe_load(text))) == []
-    assert [line for line in text.splitlines() if leaks.found(line)] == []
+    assert [line for line in text.splitlines() if secret_shapes.found(line)] == []
 
 
 @pytest.mark.parametrize("page", sorted((CHECKOUT / "docs").glob("*.md")), ids=lambda page: page.name)
 def test_the_documentation_raises_no_false_alarm(page):
-    assert [line for line in page.read_text().splitlines() if leaks.found(line)] == []
+    assert [line for line in page.read_text().splitlines() if secret_shapes.found(line)] == []
 
 
 @pytest.mark.parametrize(
@@ -139,7 +147,7 @@ def test_the_documentation_raises_no_false_alarm(page):
     ],
 )
 def test_what_only_looks_odd_is_no_secret(text):
-    assert leaks.found(text) is None
+    assert secret_shapes.found(text) is None
 
 
 def test_what_a_server_answers_is_shown_without_secrets():
