@@ -70,14 +70,12 @@ class RunLimit:
     A live run that is followed stays until it ends, however many begin after it: it may be the sick one.
     """
 
-    def __init__(self, most: int = MOST_RUNS) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._followed: set[Path] = set()
         self._runs: Counter[Priority] = Counter()
 
-    def surplus(
-        self, logs: Sequence[Log], stays: Callable[[Log], bool], wall: float
-    ) -> dict[Path, LeftOut]:
+    def surplus(self, logs: Sequence[Log], stays: Callable[[Log], bool], wall: float) -> dict[Path, LeftOut]:
         """The logs to leave out.
 
         Args:

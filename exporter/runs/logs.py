@@ -17,7 +17,7 @@ from exporter.runs.discover import Found, Ground, Seen, Start, fixed_part, searc
 from exporter.runs.gather import gathered, is_part
 from exporter.runs.health import Health
 from exporter.runs.ignored import Ignored
-from exporter.runs.limit import LeftOut, RunLimit
+from exporter.runs.limit import MOST_RUNS, LeftOut, RunLimit
 from exporter.runs.log import Log
 from exporter.runs.mounts import PATIENCE_SECONDS, Call, HungError, Mount, Mounts
 from exporter.runs.notice import Notice
@@ -127,7 +127,7 @@ class Logs:
         self._notice = Notice()
         self._next_roots = 0.0
         self._cleaned: set[Mount] = set()
-        self._limit = RunLimit()
+        self._limit = RunLimit(MOST_RUNS)
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self.by_path.values())
@@ -415,7 +415,7 @@ class Logs:
         """Read what is due, on each mount on its own; returns what is no log, and followed no more."""
         now = self._time.monotonic()
         due = [log for log in self if log.is_due(now)]
-        self.on_mounts(due, partial(self._read_some, lock, now))
+        self.on_mounts(due, partial(self._read_some, lock))
         ignored = [log for log in due if log.ignored and not log.reading and log.path in self.by_path]
         for log in ignored:
             self._drop(log)
@@ -423,14 +423,19 @@ class Logs:
                 self._branch(log.mount).ignored.add(str(log.path), log.inode, log.length, log.kind)
         return ignored
 
-    def _read_some(self, lock: AbstractContextManager[object], began: float, logs: list[Log]) -> None:
+    def _read_some(self, lock: AbstractContextManager[object], logs: list[Log]) -> None:
         """A block of each log in turn, so that a long one does not keep the others waiting."""
         branch = self._branch(logs[0].mount) if logs[0].mount else None
         waiting = deque(sorted(logs, key=lambda log: (log.more, log.looked)))
-        while waiting and not (waiting[0].more and self._time.monotonic() > began + READ_SECONDS):
+        until: float | None = None
+        while waiting:
             if self._stopped() or (branch and branch.work and branch.work.late):
                 return
             log = waiting.popleft()
+            if log.more:  # its time begins here: a busy machine reads on, too, however long the others take
+                until = until or self._time.monotonic() + READ_SECONDS
+                if self._time.monotonic() > until:
+                    return
             self._read(log, lock)
             if branch is not None:
                 branch.mount.stir()
@@ -512,7 +517,7 @@ def _covers(known: Start, other: Start) -> bool:
 def _newest(followed: list[Log], new: list[Found], surplus: int) -> tuple[list[Found], list[Log]]:
     """Of files without a record that are followed, and new ones: those to follow now, and those to drop."""
     ranks: list[tuple[tuple[bool, float], Log | Found]] = [
-        ((log.kind != "empty", max(log.written, log.changed)), log) for log in followed
+        ((log.length > 0, max(log.written, log.changed)), log) for log in followed
     ]
     ranks += [((one.size > 0, one.changed), one) for one in new]
     least = {id(each) for _, each in heapq.nsmallest(surplus, ranks, key=lambda pair: pair[0])}
