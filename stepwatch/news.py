@@ -43,8 +43,8 @@ class News:
             page = pages.read(self._metrics)
             say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
             self._tell_hung(page, say)
-            self._tell_unreadable(page, say)
             self._tell_left_out(page, say)
+            self._tell_unreadable(page, say)
             self._tell_silent(page, say)
             self._tell_unjudged(page, say)
         if self.alertmanager:
@@ -77,6 +77,20 @@ class News:
                 "not watched until it does. Fix: repair the file server, or unmount the folder."
             )
 
+    def _tell_left_out(self, page: str | None, say: Say) -> None:
+        if files := pages.metric(page or "", 'stepwatch_files{kind="left_out"}'):
+            say(
+                f"{files:.0f} files are not read: the exporter reads the newest 5000 without a record. "
+                "Fix: name the folder or glob that holds the logs only."
+            )
+        if runs := pages.metric(page or "", 'stepwatch_left_out_runs{state="running"}'):
+            say(
+                f"{runs:.0f} live runs are not watched: the exporter watches 400. "
+                "Fix: start another Stepwatch for some of the folders."
+            )
+        if runs := pages.metric(page or "", 'stepwatch_left_out_runs{state="ended"}'):
+            say(f"{runs:.0f} ended runs are not shown: the exporter shows 400 runs, live ones first.")
+
     def _tell_unreadable(self, page: str | None, say: Say) -> None:
         count = pages.metric(page or "", 'stepwatch_files{kind="unreadable"}')
         if count:
@@ -84,13 +98,6 @@ class News:
                 f"The exporter may not read everything there: {count:.0f} files or folders, counted as "
                 f"unreadable. {self.log} names them, with the cure of each: `chmod g+r` or `o+r` for a file, "
                 "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
-            )
-
-    def _tell_left_out(self, page: str | None, say: Say) -> None:
-        if left := pages.metric(page or "", 'stepwatch_files{kind="left_out"}'):
-            say(
-                f"Files that are not looked at, since there are too many without a record: {left:.0f}. "
-                "Name the folder or glob that holds the logs only."
             )
 
     def _tell_silent(self, page: str | None, say: Say) -> None:

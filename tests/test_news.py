@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -152,6 +153,22 @@ def test_a_mount_that_hangs_is_named_with_the_fix(serve: Serve) -> None:
 
     assert said[1].startswith("/data/a b has not answered for 1m 5s: ")
     assert "Fix: repair the file server, or unmount the folder." in said[1]
+
+
+def test_files_and_runs_beyond_the_limits_are_counted_with_the_fix(serve: Serve) -> None:
+    page = (
+        'stepwatch_files{kind="left_out"} 7.0\n'
+        'stepwatch_left_out_runs{state="running"} 3.0\nstepwatch_left_out_runs{state="ended"} 2.0\n'
+    )
+    files, live, ended = lines(serve({"/metrics": [RUNS + page]}))[1:4]
+
+    assert files.startswith("7 files are not read: ")
+    assert "Fix: name the folder or glob" in files
+    assert live.startswith("3 live runs are not watched: ")
+    assert "Fix: start another Stepwatch" in live
+    assert ended.startswith("2 ended runs are not shown: ")
+    none = re.sub(r" \d\.0", " 0.0", page)
+    assert len(lines(serve({"/metrics": [RUNS + none]}))) == 1
 
 
 def test_runs_that_no_rule_can_judge_are_counted_with_the_cure(serve: Serve) -> None:

@@ -47,6 +47,7 @@ class Health:
     files: Counter[str] = field(default_factory=lambda: Counter(unreadable=0))
     runs: Counter[str] = field(default_factory=Counter)
     dormant: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
     twins: int = 0
     unjudged: int = 0
     refused: int = 0
@@ -99,6 +100,8 @@ class Health:
     def _of_runs(self) -> Iterator[tuple[Family, list[Sample]]]:
         states = Counter({state: self.runs[state] for state in STATES})
         yield _told("runs", "Runs that are served.", _by("state", states))
+        left_out = Counter({state: self.left_out[state] for state in ("running", "ended")})
+        yield _told("left_out_runs", "Runs beyond the limit, which are not watched.", _by("state", left_out))
         yield _told("dormant_runs", "Runs that had ended before they were watched.", _one(self.dormant))
         yield _told("name_collisions", "Logs whose short name another log has too.", _one(self.collisions))
         yield _told("events_refused_total", "Events of too many runs in one log.", _one(self.refused))

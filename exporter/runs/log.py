@@ -49,6 +49,7 @@ class Log:
     writer there, as last known; ``None`` if none was ever seen. ``preamble``: what a text told of its
     trainer that has no record yet. ``mount``: what it lies on; ``reading``: it is being read right now.
     ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
+    ``priority``: how much its runs matter where there are too many (see ``limit``), once they were judged.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Log:
         self.mount: Mount | None = None
         self.reading = False
         self.unread_since: float | None = None
+        self.priority: int | None = None
         self._unread_from = 0.0
         self._found = found
         self._known_before = saved

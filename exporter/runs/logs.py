@@ -17,6 +17,7 @@ from exporter.runs.discover import Found, Ground, Seen, Start, fixed_part, searc
 from exporter.runs.gather import gathered, is_part
 from exporter.runs.health import Health
 from exporter.runs.ignored import Ignored
+from exporter.runs.limit import MOST_RUNS, LeftOut, RunLimit
 from exporter.runs.log import Log
 from exporter.runs.mounts import PATIENCE_SECONDS, Call, HungError, Mount, Mounts
 from exporter.runs.notice import Notice
@@ -70,6 +71,7 @@ class Branch:
     """What is done on one mount, and what is known of the files there.
 
     ``aside`` are logs that were shown and are old by now, with the times at which they were written.
+    ``over`` are logs with runs beyond the limit.
     """
 
     mount: Mount
@@ -78,6 +80,7 @@ class Branch:
     refusals: Refusals = field(default_factory=Refusals)
     ignored: Ignored = field(default_factory=Ignored)
     aside: dict[str, float] = field(default_factory=dict)
+    over: dict[str, LeftOut] = field(default_factory=dict)
     old: int = 0
     empty: int = 0
     left_out: int = 0
@@ -124,6 +127,7 @@ class Logs:
         self._notice = Notice()
         self._next_roots = 0.0
         self._cleaned: set[Mount] = set()
+        self._limit = RunLimit(MOST_RUNS)
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self.by_path.values())
@@ -144,9 +148,10 @@ class Logs:
         return log.unread_since is not None or (branch is not None and branch.busy)
 
     def look(self, lock: AbstractContextManager[object]) -> list[Log]:
-        """Find new logs and read what was appended; returns the logs that are gone for good."""
+        """Find new logs and read what was appended; returns the logs that are followed no more."""
         gone, searched = self._search() if self._states.ready else ([], False)
         gone += self._read_all(lock)
+        gone += self._leave_out()
         self._note_hung()
         if searched:
             self._clean_states()
@@ -312,6 +317,8 @@ class Logs:
         branch.old, branch.empty = haul.old, haul.empty
         branch.next_search = branch.begun + haul.pause
         new = [found for found in haul.found if not self._is_known(found, branch)]
+        branch.over = self._limit.admit(new, branch.over, self._time.time())
+        new = [found for found in new if str(found.path) not in branch.over]
         there = {found.path for found in haul.found}
         gone = [log for log in self if log.mount is branch.mount and self._is_gone(log, there)]
         for log in gone:
@@ -379,6 +386,27 @@ class Logs:
             branch.aside[str(log.path)] = log.written
             branch.old += 1
 
+    def _leave_out(self) -> list[Log]:
+        """Follow the logs with runs beyond the limit no more; what their runs know is saved."""
+        with_runs = [log for log in self if log.roster is not None]
+        gone: list[Log] = []
+        for path, left in self._limit.surplus(with_runs, self.is_late, self._time.time()).items():
+            log = self.by_path[path]
+            try:
+                log.save()
+            except HungError:
+                break
+            self._drop(log)
+            if log.mount is not None:
+                self._branch(log.mount).over[str(path)] = left
+            gone.append(log)
+        return gone
+
+    @property
+    def over(self) -> list[LeftOut]:
+        """The logs whose runs are beyond the limit."""
+        return [left for branch in self._branches.values() for left in branch.over.values()]
+
     def quiet(self, log: Log) -> float:
         """Seconds since a log last grew."""
         return log.quiet(self._time.monotonic())
@@ -387,7 +415,7 @@ class Logs:
         """Read what is due, on each mount on its own; returns what is no log, and followed no more."""
         now = self._time.monotonic()
         due = [log for log in self if log.is_due(now)]
-        self.on_mounts(due, partial(self._read_some, lock, now))
+        self.on_mounts(due, partial(self._read_some, lock))
         ignored = [log for log in due if log.ignored and not log.reading and log.path in self.by_path]
         for log in ignored:
             self._drop(log)
@@ -395,14 +423,19 @@ class Logs:
                 self._branch(log.mount).ignored.add(str(log.path), log.inode, log.length, log.kind)
         return ignored
 
-    def _read_some(self, lock: AbstractContextManager[object], began: float, logs: list[Log]) -> None:
+    def _read_some(self, lock: AbstractContextManager[object], logs: list[Log]) -> None:
         """A block of each log in turn, so that a long one does not keep the others waiting."""
         branch = self._branch(logs[0].mount) if logs[0].mount else None
         waiting = deque(sorted(logs, key=lambda log: (log.more, log.looked)))
-        while waiting and not (waiting[0].more and self._time.monotonic() > began + READ_SECONDS):
+        until: float | None = None
+        while waiting:
             if self._stopped() or (branch and branch.work and branch.work.late):
                 return
             log = waiting.popleft()
+            if log.more:  # its time begins here: a busy machine reads on, too, however long the others take
+                until = until or self._time.monotonic() + READ_SECONDS
+                if self._time.monotonic() > until:
+                    return
             self._read(log, lock)
             if branch is not None:
                 branch.mount.stir()
@@ -484,7 +517,7 @@ def _covers(known: Start, other: Start) -> bool:
 def _newest(followed: list[Log], new: list[Found], surplus: int) -> tuple[list[Found], list[Log]]:
     """Of files without a record that are followed, and new ones: those to follow now, and those to drop."""
     ranks: list[tuple[tuple[bool, float], Log | Found]] = [
-        ((log.kind != "empty", max(log.written, log.changed)), log) for log in followed
+        ((log.length > 0, max(log.written, log.changed)), log) for log in followed
     ]
     ranks += [((one.size > 0, one.changed), one) for one in new]
     least = {id(each) for _, each in heapq.nsmallest(surplus, ranks, key=lambda pair: pair[0])}

@@ -71,7 +71,16 @@ class Service:
         return 0 if more else self._watch.settings.poll
 
     def _unshown(self) -> Unshown:
-        return Unshown(not self._watch.caught_up, self._watch.health.dormant)
+        health = self._watch.health
+        left = health.left_out
+        return Unshown(
+            not self._watch.caught_up,
+            health.dormant,
+            left["running"],
+            left["ended"],
+            health.files["left_out"],
+            tuple(health.hung),
+        )
 
     def stop(self) -> None:
         """Answer no more, and keep of what was taken until then what a restart could not rebuild."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from exporter.runs.holders import Holders
+from exporter.runs.limit import Priority
 from exporter.runs.log import Log
 from exporter.runs.logs import Logs, Time
 from exporter.runs.names import printable, run_name, run_names
@@ -52,6 +53,9 @@ class Shown:
     def _names_of(self, logs: list[Log], told: list[Told], once: list[Told]) -> Mapping[Path, str]:
         """A name for each log, but for those that tell of another one's run."""
         needless = {one.at[0] for one in told} - {one.at[0] for one in once} if self.twins else set()
+        for log in logs:
+            if log.path in needless and log.priority is not None:
+                log.priority = min(log.priority, Priority.TWIN)
         places: dict[Path, PurePath] = {log.path: log.relative for log in logs if log.path not in needless}
         if places != self._places:
             self._places, self._names = places, run_names(places)
@@ -87,8 +91,10 @@ class Shown:
         since = self._see_writer(log)
         found: list[Told] = []
         forgotten = bool(runs)
+        log.priority = None
         for key, run in runs.items():
             state = self._state(run, self._signs(log, key, run, since), log, before)
+            log.priority = max(log.priority or 0, Priority.of(state))
             run.watched = run.watched or (state == "running" and log.writer is True)
             forgotten = forgotten and state == "forgotten"
             if self._is_shown(state):

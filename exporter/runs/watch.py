@@ -240,6 +240,9 @@ class Watch:
         health.collisions, health.dormant, health.twins = shown.collisions, shown.dormant, shown.twins
         health.unjudged = self._hints.unjudged
         health.files = self.logs.kinds()
+        health.left_out = Counter()
+        for left in self.logs.over:
+            health.left_out["running" if left.is_live else "ended"] += left.runs
         rosters = [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
         health.refused = sum(roster.refused for roster in rosters)
         health.unstarted = self._unstarted(run for roster in rosters for run in roster.runs.values())

@@ -55,6 +55,8 @@ REFUSED = selector("stepwatch_events_refused_total", **EXPORTER)
 TOO_LARGE = selector("prometheus_target_scrapes_exceeded_sample_limit_total", **PROMETHEUS)
 
 FILES_LEFT = selector("stepwatch_files", **EXPORTER, kind="left_out")
+RUNS_LEFT = selector("stepwatch_left_out_runs", **EXPORTER, state="running")
+ENDED_LEFT = selector("stepwatch_left_out_runs", **EXPORTER, state="ended")
 OLD_FILES = selector("stepwatch_files", **EXPORTER, kind="old")
 
 LEFT_OUT = (
@@ -81,6 +83,8 @@ LEFT_OUT = (
         {10: [], 11: [PROMETHEUS], 68: [PROMETHEUS], 73: []},
     ),
     by_the_minute("files", {FILES_LEFT: "0+0x9 1+0x20 0+0x20"}, {10: [], 11: [EXPORTER], 40: []}),
+    by_the_minute("live runs", {RUNS_LEFT: "0+0x9 1+0x20 0+0x20"}, {10: [], 11: [EXPORTER], 40: []}),
+    by_the_minute("runs that ended", {ENDED_LEFT: "9000+0x90"}, {20: []}),
     by_the_minute("files that are old", {OLD_FILES: "9000+0x90"}, {20: []}),
     by_the_minute("the run exporter is restarted", {REFUSED: "50+0x9 0+0x90"}, {10: [], 12: [], 60: []}),
     Scenario("for less than a minute", {KEYS: "0+0x10 2000+0x10 0+0x50"}, {57: [], 107: [], 117: []}),
