@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -27,19 +28,15 @@ class Priority(IntEnum):
     TWIN = 3
     LIVE = 4
 
-    @classmethod
-    def of(cls, state: str) -> Priority:
-        """The priority of a run in that state: an alert may be about one that ended badly."""
-        return _OF_STATE.get(state, cls.UNSHOWN)
 
-
-_OF_STATE = {
+OF_STATE = {
     "running": Priority.LIVE,
     "failed": Priority.ENDED,
     "vanished": Priority.ENDED,
     "stopped": Priority.ENDED,
     "finished": Priority.FINISHED,
 }
+"""An alert may be about a run that ended badly; other states are not shown."""
 
 
 class LeftOut(NamedTuple):
@@ -72,8 +69,7 @@ class RunLimit:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._followed: set[Path] = set()
-        self._runs: Counter[Priority] = Counter()
+        self._followed: AbstractSet[Path] = frozenset()
 
     def surplus(self, logs: Sequence[Log], stays: Callable[[Log], bool], wall: float) -> dict[Path, LeftOut]:
         """The logs to leave out.
@@ -83,42 +79,46 @@ class RunLimit:
             stays: Whether nothing can be done to a log now.
             wall: The time in seconds since the epoch.
         """
-        known = {log.path: _of_log(log, wall) for log in logs}
-        surplus = sum(each.runs for each in known.values()) - self._most
+        surplus = sum(len(log.runs) for log in logs) - self._most
         left: dict[Path, LeftOut] = {}
         if surplus > 0:
-            free = (log.path for log in logs if not stays(log))
-            for path in sorted(free, key=lambda path: self._rank(path, known[path])):
-                left[path] = known[path]
-                surplus -= known[path].runs
+            free = {log.path: _of_log(log, wall) for log in logs if not stays(log)}
+            for path in sorted(free, key=lambda path: self._rank(path, free[path])):
+                left[path] = free[path]
+                surplus -= free[path].runs
                 if surplus <= 0:
                     break
-        self._followed = known.keys() - left.keys()
-        self._runs = Counter()
-        for path in self._followed:
-            self._runs[known[path].priority] += known[path].runs
+        self._followed = {log.path for log in logs if log.path not in left}
         return left
 
     def _rank(self, path: Path, log: LeftOut) -> tuple[Priority, bool, float]:
         return log.priority, path in self._followed, log.changed
 
-    def admit(self, found: Iterable[Found], left: dict[str, LeftOut], wall: float) -> dict[str, LeftOut]:
+    def admit(
+        self, found: Iterable[Found], left: dict[str, LeftOut], logs: Iterable[Log], wall: float
+    ) -> dict[str, LeftOut]:
         """Which of the logs that were left out still are; for the others there is room by now.
 
         Args:
             found: Files that are not followed.
             left: The logs that were left out so far, by path.
+            logs: All that have runs and are followed.
             wall: The time in seconds since the epoch.
         """
+        if not left:
+            return {}
+        runs: Counter[Priority] = Counter()
+        for known in (_of_log(log, wall) for log in logs):
+            runs[known.priority] += known.runs
         changed = {str(one.path): one.changed for one in found}
         there = {path: left[path].now(changed[path], wall) for path in left.keys() & changed.keys()}
         still: dict[str, LeftOut] = {}
         for path, log in sorted(there.items(), key=lambda item: item[1][:2], reverse=True):
-            above = sum(runs for priority, runs in self._runs.items() if priority >= log.priority)
+            above = sum(count for priority, count in runs.items() if priority >= log.priority)
             if above + log.runs > self._most:
                 still[path] = log
             else:
-                self._runs[log.priority] += log.runs
+                runs[log.priority] += log.runs
         return still
 
 

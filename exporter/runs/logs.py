@@ -317,7 +317,8 @@ class Logs:
         branch.old, branch.empty = haul.old, haul.empty
         branch.next_search = branch.begun + haul.pause
         new = [found for found in haul.found if not self._is_known(found, branch)]
-        branch.over = self._limit.admit(new, branch.over, self._time.time())
+        with_runs = (log for log in self if log.roster is not None)
+        branch.over = self._limit.admit(new, branch.over, with_runs, self._time.time())
         new = [found for found in new if str(found.path) not in branch.over]
         there = {found.path for found in haul.found}
         gone = [log for log in self if log.mount is branch.mount and self._is_gone(log, there)]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from exporter.runs.holders import Holders
-from exporter.runs.limit import Priority
+from exporter.runs.limit import OF_STATE, Priority
 from exporter.runs.log import Log
 from exporter.runs.logs import Logs, Time
 from exporter.runs.names import printable, run_name, run_names
@@ -94,7 +94,7 @@ class Shown:
         log.priority = None
         for key, run in runs.items():
             state = self._state(run, self._signs(log, key, run, since), log, before)
-            log.priority = max(log.priority or 0, Priority.of(state))
+            log.priority = max(log.priority or 0, OF_STATE.get(state, Priority.UNSHOWN))
             run.watched = run.watched or (state == "running" and log.writer is True)
             forgotten = forgotten and state == "forgotten"
             if self._is_shown(state):
