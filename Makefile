@@ -17,16 +17,16 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
-	@echo "  RUNS=folder DEMO=1 NATIVE=1 for up, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
+	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 REPAIR=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
 	@echo "  FOR=time for silence and gpu-release,"
 	@echo "  CONFIG=file for all of these, ARGS='-k name' for test and bench,"
 	@echo "  ARGS=--suggest for backtest, JOBS=number for test"
 
 up: runtime ## Start the stack, or apply config.yaml to the running one; containers if Docker answers
-	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native)
+	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native) $(if $(SERVICE),--service) $(if $(REPAIR),--repair)
 
 down: runtime ## Stop the stack; data and logs stay
-	@$(STEPWATCH) down $(WITH)
+	@$(STEPWATCH) down $(WITH) $(if $(SERVICE),--service)
 
 status: runtime ## Show how each part of the stack is, and what fires
 	@$(STEPWATCH) status $(WITH)
@@ -68,9 +68,9 @@ test: development ## Run all tests; gets the programs that they need, which take
 	@$(PY) -m tests.real
 	@$(PY) -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder $(ARGS)
 
-test-world: development ## Run the tests with real trainers, in an environment of 5 GB that it gets once
+test-world: development ## Run the tests with real trainers, in an environment of 5 GB, and 50 schedules of faults
 	@$(PY) -m tests.real world
-	@$(PY) -m pytest -m world --numprocesses=2 $(ARGS) tests/world
+	@$(PY) -m pytest -m world --numprocesses=2 $(ARGS) tests/world tests/chaos tests/compose
 
 trainer-logs: development ## Make the logs of tests/logs anew by real trainers: make trainer-logs ARGS=trl/
 	@$(PY) -m tests.real.trainers $(ARGS)

@@ -20,6 +20,12 @@ def resident(pid: int) -> float:
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
+def most_resident(pid: int) -> float:
+    """The most resident memory that a process has had, in MB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
 def proportional(pid: int) -> float:
     """Memory of a process in MB, its share of what it shares with others."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from exporter import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()  # first of all: the modules below take their time
+
 import argparse
 import sys
 import time
@@ -11,6 +16,7 @@ from threading import Event
 
 from demo.story import STORIES
 from demo.trainer import TOTAL, Trainer
+from exporter.lossy import lose_what_cannot_be_written
 from exporter.options import stopped_by_signal
 
 SHORTEST, LONGEST = 0.001, 0.4
@@ -84,4 +90,5 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    lose_what_cannot_be_written()
+    interrupt.run(main)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from exporter.message import Answer, Later, Pages, Request, text
 
-CONTAINER_NAMES = ("exporter", "gpu", "demo-gpu", "host.docker.internal")
-"""By which containers of compose.yaml reach the exporters."""
+CONTAINER_NAMES = ("exporter", "gpu", "watchdog", "demo-gpu", "door", "host.docker.internal")
+"""By which containers of compose.yaml reach what is ours."""
+
+OWN_NAMES = frozenset({"localhost", socket.gethostname().lower(), *CONTAINER_NAMES})
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
@@ -32,28 +34,33 @@ class HostCheck:
     def __init__(self, pages: Pages, hosts: Iterable[str]) -> None:
         self.hosts = hosts
         self._pages = pages
-        self._own = frozenset({"localhost", socket.gethostname().lower(), *CONTAINER_NAMES})
 
     def __call__(self, request: Request) -> Answer | Later:
         """The answer of ``pages``, or 403 with the fix."""
-        names = self._own.union(self.hosts)
-        host = _name(request.headers.get("host", "localhost"))
-        if host is None or not (host in names or _is_address(host)):
-            return _refusal("Host", request.headers["host"])
+        names = OWN_NAMES.union(self.hosts)
+        asked = request.headers.get("host", "localhost")
+        if not is_known(asked, names):
+            return refusal("Host", asked)
         origin = request.headers.get("origin")
-        if origin is not None and not _is_ours(origin, host, names):
-            return _refusal("Origin", origin)
+        if origin is not None and not _is_ours(origin, host_name(asked), names):
+            return refusal("Origin", origin)
         return self._pages(request)
 
 
-def _is_ours(origin: str, host: str, names: frozenset[str]) -> bool:
+def is_known(authority: str, names: Collection[str]) -> bool:
+    """Whether a ``Host`` is one of these names, or an IP address; the port is ignored."""
+    host = host_name(authority)
+    return host is not None and (host in names or _is_address(host))
+
+
+def _is_ours(origin: str, host: str | None, names: frozenset[str]) -> bool:
     """Whether the page that asks came from this machine, whichever port served it."""
     found = _ORIGIN.fullmatch(origin)
-    name = _name(found[1]) if found else None
+    name = host_name(found[1]) if found else None
     return name is not None and (name == host or name in names or {name, host} <= _LOOPBACK)
 
 
-def _name(authority: str) -> str | None:
+def host_name(authority: str) -> str | None:
     """The host of ``host:port`` in lower case, ``None`` if it is neither a name nor an address."""
     found = _AUTHORITY.fullmatch(authority)
     return (found[1] or found[2]).lower().rstrip(".") if found else None
@@ -69,7 +76,8 @@ def _is_address(host: str) -> bool:
     return False
 
 
-def _refusal(header: str, value: str) -> Answer:
+def refusal(header: str, value: str) -> Answer:
+    """403 because of this header, with the fix."""
     return text(
         "403 Forbidden",
         f"{header}: {value[:200]!r} is not a name of this machine. Expected: localhost, an IP address, or "

@@ -1,4 +1,7 @@
-"""``python -m exporter.password FILE``: make a password, unless there is one; say how to see it."""
+"""``python -m exporter.password FILE FOLDER``: make the passwords of the containers, unless there are some.
+
+FILE gets Grafana's, FOLDER what opens Prometheus and Alertmanager behind the door.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,16 @@ import secrets
 import sys
 from pathlib import Path
 
+from exporter import backend_access
+
 
 def main(arguments: list[str]) -> int:
-    """Make the file. Returns the exit code."""
-    file = Path(arguments[0])
+    """Make the files. Returns the exit code."""
+    file, folder = map(Path, arguments)
     if not file.exists():
         make(file)
+    # Each container that mounts the volume reads it as another user.
+    backend_access.make(folder, mode=0o644)
     print(  # noqa: T201  (what `docker compose logs init` shows)
         "Grafana: user admin; its password is shown by "
         "`docker compose exec grafana cat /run/stepwatch/grafana-password`."

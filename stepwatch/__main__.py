@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from exporter import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()  # first of all: the modules below take a second
+
 import argparse
 import os
 import sys
@@ -53,19 +58,24 @@ def _run(options: argparse.Namespace) -> int:
         return _without_stack(options, options.config or DEFAULT)
     place = State.chosen(CHECKOUT)
     if options.command == "up":
-        stack = choice.to_start(options.config or DEFAULT, place, _say, native=options.native)
-        code = stack.up(options.runs, demo=options.demo)
+        file = options.config or DEFAULT
+        stack = choice.to_start(file, place, _say, native=options.native, as_service=options.service)
+        code = stack.up(options.runs, demo=options.demo, repair=options.repair)
         _tell_unmatched(options.config or DEFAULT)
         return code
     config = options.config or _last_config(place, options.command) or DEFAULT
     if options.command in ("mark", "silence", "alerts", "gpu-release"):
         return _by_a_part(options, config)
+    as_service = options.command == "down" and options.service
+    if options.command in ("down", "demo-reset"):
+        # Before the look for what runs: `up` may be about to start it.
+        with place.lock(f"`make {options.command}`", _say):
+            stack = choice.running(config, place, _say, as_service=as_service)
+            return stack.down() if options.command == "down" else stack.demo_reset()
     stack = choice.running(config, place, _say)
     if options.command == "test-alert":
         return send_test(config, options.receiver, stack, _say)
-    if options.command == "status":
-        return _status(stack, config, named=options.config is not None)
-    return {"down": stack.down, "demo-reset": stack.demo_reset}[options.command]()
+    return _status(stack, config, named=options.config is not None)
 
 
 def _last_config(place: State, command: str) -> Path | None:
@@ -124,7 +134,12 @@ def _parser() -> argparse.ArgumentParser:
     starting.add_argument("--runs", type=Path, help="in place of the file's runs.path")
     starting.add_argument("--demo", action="store_true", help="with simulated trainers and GPUs")
     starting.add_argument("--native", action="store_true", help="as plain processes even if Docker answers")
-    _command(commands, "down", "stop the stack")
+    starting.add_argument(
+        "--repair", action="store_true", help="move damaged files aside that keep a part from starting"
+    )
+    starting.add_argument("--service", action="store_true", help="have systemd start it, after reboots too")
+    ending = _command(commands, "down", "stop the stack")
+    ending.add_argument("--service", action="store_true", help="and remove its systemd unit")
     _command(commands, "status", "show how each part is")
     _command(commands, "demo-reset", "have the demo start over")
     testing = _command(commands, "test-alert", "send one marked test message to a receiver")
@@ -168,4 +183,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -95,6 +95,7 @@ SUBJECTS = {
     "host": Subject(("instance",), "stepwatch-runs"),
     "disk": Subject(("instance", "mountpoint"), "stepwatch-runs"),
     "source": Subject(("name",), "stepwatch-runs"),
+    "mount": Subject(("instance", "mount"), "stepwatch-runs"),
     "stack": Subject((), "stepwatch-runs"),
 }
 

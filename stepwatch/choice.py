@@ -8,8 +8,9 @@ from typing import Protocol
 from stepwatch.compose import engine
 from stepwatch.compose.commands import Containers
 from stepwatch.compose.engine import EngineError, NoEngineError
-from stepwatch.config import Config
+from stepwatch.config import Config, Refused
 from stepwatch.deployment import Deployment
+from stepwatch.native import service
 from stepwatch.native.commands import Processes
 from stepwatch.native.state import State
 from stepwatch.tables import Say
@@ -19,8 +20,8 @@ from stepwatch.testalert.journal import Journal
 class Stack(Protocol):
     """What both kinds of stack can do."""
 
-    def up(self, runs: Path | None, *, demo: bool) -> int:
-        """Bring it up, or up to date."""
+    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
+        """Bring it up, or up to date; ``repair`` moves damaged files aside that keep a part from starting."""
 
     def down(self) -> int:
         """Take it down."""
@@ -45,25 +46,35 @@ class Stack(Protocol):
         """The folder that holds ``<service>/generated``."""
 
 
-def to_start(config: Path, place: State, say: Say, *, native: bool) -> Stack:
-    """The stack that `up` is about: what runs already, else containers if Docker answers."""
-    processes = Processes(config, place, say)
-    if native or processes.exists:
+def to_start(config: Path, place: State, say: Say, *, native: bool, as_service: bool = False) -> Stack:
+    """The stack that `up` is about: what runs already or has a unit, else containers if Docker answers.
+
+    Raises:
+        Refused: a unit is asked for, and the stack would be containers.
+    """
+    processes = Processes(config, place, say, as_service)
+    if native or processes.exists or service.installed(place):
         return processes
     try:
         engine.require()
     except NoEngineError as reason:
         say(f"Plain processes, not containers: {reason}.")
         return processes
+    if as_service:
+        raise Refused(
+            "SERVICE=1: units of systemd are for plain processes, and a Docker daemon answers here. Docker "
+            "itself starts containers again after a reboot. Fix: leave SERVICE=1 out and have Docker start "
+            "at boot (`sudo systemctl enable docker`), or add NATIVE=1."
+        )
     return Containers(config, place, say)
 
 
-def running(config: Path, place: State, say: Say) -> Stack:
+def running(config: Path, place: State, say: Say, *, as_service: bool = False) -> Stack:
     """The stack that all other commands are about."""
-    processes = Processes(config, place, say)
+    processes = Processes(config, place, say, as_service)
     return (
         processes
-        if processes.exists or not _containers(config, place, say)
+        if processes.exists or as_service or not _containers(config, place, say)
         else Containers(config, place, say)
     )
 

@@ -18,12 +18,16 @@ from stepwatch.config import Config, Refused
 CONTAINER_PORTS = {
     "exporter": 9410,
     "gpu": 9411,
+    "watchdog": 9412,
     "node": 9100,
     "prometheus": 9090,
     "alertmanager": 9093,
     "grafana": 3000,
 }
 """What each part listens on in its container, whatever port of the host leads there."""
+
+BEHIND_DOOR = ("prometheus", "alertmanager")
+"""The parts that others reach through the door, at the same port."""
 
 HOST = "host.docker.internal"
 HOST_FILES = "/host"
@@ -57,7 +61,10 @@ class Deployment(Protocol):
         """Whether this part (a key below ``ports``) is there."""
 
     def address(self, part: str) -> str:
-        """host:port at which the other parts reach it."""
+        """host:port at which the other parts reach it, through the door if it is behind that."""
+
+    def backend(self, part: str) -> str:
+        """host:port of a part behind the door."""
 
     def port(self, part: str) -> int:
         """The port of that address."""
@@ -83,6 +90,10 @@ class Deployment(Protocol):
         """
 
     @property
+    def password_file(self) -> str:
+        """The file with the password of the parts behind the door, as Prometheus sees it."""
+
+    @property
     def containers(self) -> bool:
         """Whether the parts are the pinned versions in containers of their own."""
 
@@ -96,15 +107,21 @@ class OnThisMachine:
     """Plain processes, which see what everybody sees."""
 
     config: Config
-    parts: frozenset[str] = frozenset({"exporter", "gpu", "prometheus", "alertmanager", "grafana"})
+    parts: frozenset[str] = frozenset(
+        {"exporter", "gpu", "watchdog", "door", "prometheus", "alertmanager", "grafana"}
+    )
     containers: bool = False
     discovered: str | None = None
+    password_file: str = ""
 
     def runs(self, part: str) -> bool:
         return part in self.parts
 
     def address(self, part: str) -> str:
         return self.config.address(part)
+
+    def backend(self, part: str) -> str:
+        return self.config.backend(part)
 
     def port(self, part: str) -> int:
         port: int = getattr(self.config.ports, part)
@@ -135,11 +152,15 @@ class InContainers:
     above: Path = _USUAL_ABOVE
     containers: bool = True
     discovered: str | None = f"{TARGETS}/{DISCOVERED}"
+    password_file: str = "/run/stepwatch/password"  # noqa: S105  (a path)
 
     def runs(self, part: str) -> bool:
         return part in CONTAINER_PORTS
 
     def address(self, part: str) -> str:
+        return f"{'door' if part in BEHIND_DOOR else part}:{CONTAINER_PORTS[part]}"
+
+    def backend(self, part: str) -> str:
         return f"{part}:{CONTAINER_PORTS[part]}"
 
     def port(self, part: str) -> int:

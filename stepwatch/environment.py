@@ -1,9 +1,14 @@
 """Sets up `.venv` from a lock file.
 
-The Makefile runs this with the system's Python, so it imports nothing else.
+The Makefile runs this with the system's Python, so it imports nothing that would have to be installed.
 """
 
 from __future__ import annotations
+
+from exporter import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()
 
 import hashlib
 import importlib.util
@@ -119,4 +124,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    interrupt.run(lambda: main(sys.argv[1:]))

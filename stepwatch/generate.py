@@ -25,7 +25,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 Place = Callable[[Config], Deployment]
 
-DONE, STALE, REFUSED, INTERRUPTED = 0, 1, 2, 130
+DONE, STALE, REFUSED = 0, 1, 2
 LEFT_OUT = 1
 SHOWN_CHANGES = 12
 
@@ -70,8 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refused as refusal:
         _say(sys.stderr, [str(refusal)])
         return REFUSED
-    except KeyboardInterrupt:
-        return INTERRUPTED
     return DONE
 
 
@@ -95,6 +93,7 @@ def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Plac
         Refused: The configuration is wrong, a tool refuses the result, or it cannot be written. Its
             text says all; no file was touched.
     """
+    output.recover(out)
     settings = load(config)
     context = _context(settings, place)
     files = _rendered(templates, context)
@@ -238,7 +237,3 @@ def _few(lines: list[str]) -> list[str]:
 
 def _say(stream: TextIO, lines: Iterable[str]) -> None:
     stream.writelines(f"{line}\n" for line in lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -16,6 +16,7 @@ from exporter.runs.raw import RawRule
 from exporter.runs.roster import Roster
 from exporter.runs.run import Clock, Options, Run
 from exporter.runs.signals.candidates import Candidate
+from exporter.secret_shapes import masked_url
 from stepwatch import logfiles
 from stepwatch.config import Config
 from stepwatch.logfiles import UnreadError
@@ -75,7 +76,8 @@ def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) 
         say(line)
     found = any(each.runs for each in contents)
     if not found and not markdown:
-        say(f"No run in {', '.join(places)}. docs/formats.md lists what is understood.")
+        shown = (masked_url(place) if _is_url(place) else place for place in places)
+        say(f"No run in {', '.join(shown)}. docs/formats.md lists what is understood.")
     return 0 if found else 1
 
 

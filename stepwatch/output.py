@@ -1,22 +1,23 @@
 """The generated files on disk: what of them is stale, and their replacement, whole or not at all.
 
-New files are written into a folder beside the old ones and moved over them one by one, because the
-folders themselves are mounted into containers and must stay what they are.
+New files are written into a folder beside the services and moved over the old ones one by one, because
+the folders themselves are mounted into containers and must stay what they are. That folder is the journal
+as well: by its name whoever finds it knows whether to finish the move, or to put the old files back.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from stepwatch.config import Refused
+from stepwatch.locks import lock
 
 Files = Mapping[PurePosixPath, bytes]
 
@@ -26,7 +27,9 @@ FILE_MODE = 0o644
 FOLDER_MODE = 0o755
 
 _STAGING_PREFIX = ".generated-"
-_NO_LOCKS = {errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
+# The staging folder once it is decided which files stay. Neither begins with the prefix: see `staged`.
+_FINISH = ".generated.finish"
+_ROLL_BACK = ".generated.roll-back"
 
 
 class OutputError(Refused):
@@ -51,6 +54,23 @@ class Changes:
             sorted(((kind, path) for kind in kinds for path in kinds[kind]), key=lambda pair: pair[1])
         )
 
+    def to_json(self) -> str:
+        """Return the changes as text."""
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Changes:
+        """Return the changes that ``to_json`` wrote.
+
+        Raises:
+            ValueError: The text is another one.
+        """
+        lists = json.loads(text)
+        try:
+            return cls(**{kind: tuple(map(PurePosixPath, paths)) for kind, paths in lists.items()})
+        except (AttributeError, TypeError) as error:
+            raise ValueError(text) from error
+
 
 def compare(out: Path, files: Files) -> Changes:
     """Return what would have to change below a folder for it to hold exactly these files.
@@ -72,116 +92,201 @@ def compare(out: Path, files: Files) -> Changes:
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Make the folder if need be, and keep other writers of it waiting.
+    """Make the folder if need be, keep other writers of it waiting, and do what a killed one left to do.
 
     Raises:
-        OutputError: The folder cannot be made or locked.
+        OutputError: The folder cannot be made or locked, or files in it cannot be moved or deleted.
     """
     with _in_words(out):
         _make_folder(out)
         descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with _in_words(out):
-            _lock(descriptor)
+            lock(descriptor)
+            for folder, way in ((out / _FINISH, _finish), (out / _ROLL_BACK, _roll_back)):
+                if folder.is_dir():
+                    way(out, Staging(folder))
+                    _remove(Staging(folder))
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        # Network folders may know no locks; single files are still replaced as a whole there.
-        if error.errno not in _NO_LOCKS:
-            raise
-
-
 @dataclass(frozen=True)
 class Staging:
-    """Folders beside the generated ones, one per service: new files, and copies of old ones."""
+    """A folder beside the services: new files, copies of the old ones, and how the two differ."""
 
-    folders: Mapping[str, Path]
+    folder: Path
 
     def rendered(self) -> dict[str, Path]:
         """Return the folder of the new files for each service."""
-        return {service: folder / "new" for service, folder in self.folders.items()}
+        return {path.name: path / GENERATED for path in sorted((self.folder / "new").iterdir())}
 
     def new(self, path: PurePosixPath) -> Path:
         """Return where a new file waits."""
-        return self.folders[path.parts[0]].joinpath("new", *path.parts[2:])
+        return self.folder / "new" / path
 
     def old(self, path: PurePosixPath) -> Path:
         """Return where the copy of an old file is kept."""
-        return self.folders[path.parts[0]].joinpath("old", *path.parts[2:])
+        return self.folder / "old" / path
+
+    @property
+    def record(self) -> Path:
+        """The file that tells which files change."""
+        return self.folder / "changes.json"
+
+    def recorded(self) -> Changes | None:
+        """Return which files change; ``None`` when all is done, and only this folder is left to delete.
+
+        Raises:
+            OutputError: The record is damaged.
+        """
+        try:
+            return Changes.from_json(self.record.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            raise OutputError(
+                f"{self.record}: the file is damaged. Expected: what an interrupted generate.py wrote. "
+                f"Fix: delete the folder {self.folder}, then run generate.py."
+            ) from None
 
 
 @contextmanager
 def staged(out: Path, files: Files) -> Iterator[Staging]:
-    """Write the files beside their places; they are gone at the end, unless moved there.
+    """Write the files beside their places; those that are not moved there are gone at the end.
 
     Raises:
         OutputError: They cannot be written.
     """
-    folders: dict[str, Path] = {}
-    staging = Staging(folders)
+    for left_by_a_killed_one in out.glob(f"{_STAGING_PREFIX}*"):
+        shutil.rmtree(left_by_a_killed_one, ignore_errors=True)
+    with _in_words(out):
+        staging = Staging(Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=out)))
     try:
         with _in_words(out):
-            for service in _services(files):
-                folders[service] = _staging_folder(out / service)
+            (staging.folder / "new").mkdir()
             for path, content in files.items():
                 _write(staging.new(path), content)
         yield staging
     finally:
-        for folder in folders.values():
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _staging_folder(service: Path) -> Path:
-    _make_folder(service)
-    for left_by_a_killed_one in service.glob(f"{_STAGING_PREFIX}*"):
-        shutil.rmtree(left_by_a_killed_one, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=service))
+        shutil.rmtree(staging.folder, ignore_errors=True)
 
 
 def replace(out: Path, staging: Staging, changes: Changes) -> None:
     """Move staged files to their places and delete orphans; on failure, put back what was there.
 
+    Once the changes are on disk, one rename of the staging folder decides for the new files, and another
+    one for the old files if something fails. Whoever locks the folder next goes on where a killed process
+    or a power cut stopped this one.
+
     Raises:
         OutputError: A file cannot be replaced or deleted; nothing has changed.
     """
+    services = staging.rendered()
     with _in_words(out):
+        if changes:
+            _prepare(out, staging, changes)
+            staging = Staging(staging.folder.replace(out / _FINISH))
+            try:
+                _finish(out, staging)
+            except BaseException:
+                staging = Staging(staging.folder.replace(out / _ROLL_BACK))
+                _roll_back(out, staging)
+                _remove(staging)
+                raise
+            _remove(staging)
+        _mend_modes(out, services)
+
+
+def recover(out: Path) -> None:
+    """Finish, or roll back, what a killed process or a power cut left half done; else touch nothing.
+
+    Raises:
+        OutputError: Files cannot be moved or deleted.
+    """
+    if _half_done(out):
+        with locked(out):
+            pass
+
+
+def _half_done(out: Path) -> bool:
+    return any((out / name).is_dir() for name in (_FINISH, _ROLL_BACK))
+
+
+def _prepare(out: Path, staging: Staging, changes: Changes) -> None:
+    """Put on disk all that it takes to end with the new files, or the old ones, come what may."""
+    replaced = (*changes.different, *changes.orphans)
+    for path in replaced:
+        _back_up(out / path, staging.old(path))
+    staging.record.write_text(changes.to_json(), encoding="utf-8")
+    copies = [copy for copy in map(staging.old, replaced) if not copy.is_symlink()]
+    moved = map(staging.new, (*changes.different, *changes.missing))
+    folders = [Path(folder) for folder, _, _ in os.walk(staging.folder)]
+    for place in (*copies, *moved, staging.record, *folders):
+        _sync(place)
+
+
+def _finish(out: Path, staging: Staging) -> None:
+    """Move what is still to be moved to its place, and delete the orphans."""
+    if changes := staging.recorded():
+        _sync(out)
+        # A file comes after those that it names, and orphans go once nothing names them.
+        for path in sorted((*changes.missing, *changes.different), key=_referring):
+            _make_folder((out / path).parent)
+            with suppress(FileNotFoundError):  # it was moved before the process was killed
+                os.replace(staging.new(path), out / path)  # noqa: PTH105  one name for the tests to break
+        for path in changes.orphans:
+            (out / path).unlink(missing_ok=True)
+        _settle(out, changes)
+
+
+def _roll_back(out: Path, staging: Staging) -> None:
+    """Move the old files back to their places, and delete the new ones."""
+    if changes := staging.recorded():
+        _sync(out)
         for path in (*changes.different, *changes.orphans):
-            _back_up(out / path, staging.old(path))
-        try:
-            _move(out, staging, changes)
-        except BaseException:
-            _put_back(out, staging, changes)
-            raise
-        _mend_modes(out, staging.folders)
+            _make_folder((out / path).parent)
+            with suppress(FileNotFoundError):  # it is back already
+                staging.old(path).replace(out / path)
+        for path in changes.missing:
+            if not staging.new(path).exists():  # only what was moved there is ours to delete
+                (out / path).unlink(missing_ok=True)
+        _settle(out, changes)
 
 
-def _move(out: Path, staging: Staging, changes: Changes) -> None:
-    for path in (*changes.missing, *changes.different):
-        _make_folder((out / path).parent)
-        os.replace(staging.new(path), out / path)  # noqa: PTH105  one name for the tests to break
-    for path in changes.orphans:
-        (out / path).unlink()
+def _referring(path: PurePosixPath) -> tuple[bool, int]:
+    """Sort the deepest files first, and a service's main file, which names the others, last of all."""
+    return path.stem == path.parts[0], -len(path.parts)
+
+
+def _settle(out: Path, changes: Changes) -> None:
+    """Remove folders that were left empty, and have the disk hold what was done."""
+    for _, path in changes:
         _remove_empty(out, path.parent)
+    for folder in {folder for _, path in changes for folder in path.parents}:
+        if (out / folder).is_dir():
+            _sync(out / folder)
 
 
-def _put_back(out: Path, staging: Staging, changes: Changes) -> None:
-    for path in (*changes.different, *changes.orphans):
-        _make_folder((out / path).parent)
-        staging.old(path).replace(out / path)
-    for path in changes.missing:
-        (out / path).unlink(missing_ok=True)
-        _remove_empty(out, path.parent)
+def _remove(staging: Staging) -> None:
+    """Delete the record first: a folder without one is only rubbish."""
+    staging.record.unlink(missing_ok=True)
+    _sync(staging.folder)
+    shutil.rmtree(staging.folder, ignore_errors=True)
 
 
 def _back_up(path: Path, backup: Path) -> None:
     backup.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(path, backup, follow_symlinks=False)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -193,7 +298,9 @@ def replace_file(path: Path, content: bytes) -> None:
     with _in_words(path):
         fresh = path.with_name(f"{path.name}.new")
         _write(fresh, content)
+        _sync(fresh)
         fresh.replace(path)
+        _sync(path.parent)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -225,8 +332,9 @@ def _mend_mode(path: Path, mode: int) -> None:
 
 
 def _remove_empty(out: Path, folder: PurePosixPath) -> None:
-    while folder.name != GENERATED and not any((out / folder).iterdir()):
-        (out / folder).rmdir()
+    while folder.name != GENERATED and not ((out / folder).exists() and any((out / folder).iterdir())):
+        with suppress(FileNotFoundError):  # it is gone already
+            (out / folder).rmdir()
         folder = folder.parent
 
 
@@ -269,7 +377,8 @@ def _in_words(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         place = error.filename2 or error.filename or out
+        after = "the next start goes on with them" if _half_done(out) else "the files there are as they were"
         raise OutputError(
             f"{place}: {error.strerror or error}. Expected: a place to write generated files. "
-            "Cure: check space, permissions and path; the files there are as they were."
+            f"Cure: check space, permissions and path; {after}."
         ) from error

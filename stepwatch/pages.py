@@ -7,23 +7,47 @@ import json
 import re
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from exporter import backend_access
 
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 """What an answer may end with; the last when a part stops in the middle of one."""
+
+_UNANSWERED = {502, 504}
+"""What the door says of a part behind it that does not answer."""
 
 # A proxy named in the environment is for the world outside, never for 127.0.0.1.
 direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def read(url: str, *, timeout: float = 5) -> str | None:
+def read(page: str | Page, *, timeout: float = 5) -> str | None:
     """The text of a page, ``None`` when it does not answer with success within so many seconds."""
+    url, password_file = (page, "") if isinstance(page, str) else page
     try:
-        with direct.open(url, timeout=timeout) as answer:
+        headers = (
+            {"Authorization": backend_access.authorization(Path(password_file))} if password_file else {}
+        )
+        request = urllib.request.Request(url, headers=headers)  # noqa: S310  a part's own page
+        with direct.open(request, timeout=timeout) as answer:
             text: str = answer.read().decode("utf-8", "replace")
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        return None
     except FAULTS:
         return None
     return text
+
+
+class Page(NamedTuple):
+    """A page, and the file with the password that it asks for, if it does."""
+
+    url: str
+    password_file: str = ""
+
+    def __str__(self) -> str:
+        return self.url
 
 
 class Answer(NamedTuple):
@@ -42,6 +66,9 @@ def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
         with direct.open(request, timeout=timeout) as answer:
             return Answer(done=True, text=answer.read().decode("utf-8", "replace"))
     except urllib.error.HTTPError as refusal:
+        if refusal.code in _UNANSWERED:
+            refusal.close()
+            return None
         text = refusal.read().decode("utf-8", "replace").strip()
         return Answer(done=False, text=text or str(refusal))
     except FAULTS:

@@ -45,6 +45,13 @@ THIS_SOURCE = "name=%[1]q"
 """The page or tracking server of an alert, likewise."""
 
 
+HOLDS_CHECKPOINTS = (
+    'fstype!~"tmpfs|ramfs|devtmpfs|overlay|squashfs|erofs|iso9660|udf|fuse.lxcfs",'
+    'mountpoint!~"/boot(/.*)?|/run/.*|/snap/.*"'
+)
+"""What may hold checkpoints: no memory, no image, no layer of a container, nothing of the system's start."""
+
+
 def number(value: float) -> str:
     """A number as short as it can be written: 1, 0.5, 2.5."""
     return repr(float(value)).removesuffix(".0")

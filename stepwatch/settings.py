@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from stepwatch import pages
+from stepwatch.pages import Page
 
 
 class Standing(Enum):
@@ -67,6 +68,11 @@ def of_gpu(rendered: Path) -> Settings:
     return Settings(folder, ("gpu.env",), "gpu_exporter_config_last_reload", itself=True)
 
 
+def of_watchdog(rendered: Path) -> Settings:
+    """What the watchdog reads of it."""
+    return Settings(str(rendered / "exporter/generated"), ("watchdog.env",), itself=True)
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What a part last loaded: whether that went well, and when it last did (Unix seconds)."""
@@ -75,9 +81,9 @@ class Loaded:
     at: float
 
 
-def loaded(settings: Settings, metrics_url: str) -> Loaded | None:
+def loaded(settings: Settings, metrics: str | Page) -> Loaded | None:
     """What a part tells of its last loading, ``None`` when it does not answer."""
-    text = pages.read(metrics_url)
+    text = pages.read(metrics)
     if text is None:
         return None
     if not settings.metric:
@@ -86,9 +92,9 @@ def loaded(settings: Settings, metrics_url: str) -> Loaded | None:
     return Loaded(pages.metric(text, f"{settings.metric}_successful") == 1, at or 0.0)
 
 
-def standing(settings: Settings, metrics_url: str) -> Standing:
+def standing(settings: Settings, metrics: str | Page) -> Standing:
     """Compare what a part runs with its files."""
-    present = loaded(settings, metrics_url)
+    present = loaded(settings, metrics)
     if present is None:
         return Standing.UNKNOWN
     if not present.successful:
@@ -96,11 +102,11 @@ def standing(settings: Settings, metrics_url: str) -> Standing:
     return Standing.CURRENT if present.at >= settings.changed() else Standing.CHANGED
 
 
-def wait_loaded(settings: Settings, metrics_url: str, *, after: float, patience: float) -> bool:
+def wait_loaded(settings: Settings, metrics: str | Page, *, after: float, patience: float) -> bool:
     """Wait until a part has loaded its settings after a time; no later than so many seconds."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
-        present = loaded(settings, metrics_url)
+        present = loaded(settings, metrics)
         if present and present.successful and present.at > after:
             return True
         time.sleep(0.1)

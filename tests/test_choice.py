@@ -6,7 +6,9 @@ import pytest
 
 from stepwatch import choice
 from stepwatch.compose.commands import Containers
+from stepwatch.config import Refused
 from stepwatch.environment import CHECKOUT
+from stepwatch.native import service
 from stepwatch.native.commands import Processes
 from stepwatch.native.state import State
 
@@ -48,6 +50,22 @@ def started(place, *, native=False):
 def test_containers_where_docker_answers(docker, place):
     docker()
     assert isinstance(started(place)[0], Containers)
+
+
+def test_a_unit_of_systemd_is_refused_for_containers(docker, place):
+    docker()
+    with pytest.raises(Refused, match=r"SERVICE=1: .*Fix: leave SERVICE=1 out.*or add NATIVE=1"):
+        choice.to_start(CHECKOUT / "config.yaml", place, print, native=False, as_service=True)
+
+
+def test_plain_processes_where_a_unit_runs_them(docker, place, monkeypatch, tmp_path):
+    docker()
+    monkeypatch.setattr(service, "path", lambda: tmp_path / "stepwatch.service")
+    assert isinstance(started(place)[0], Containers)
+
+    service.path().write_text(service.unit(place))
+
+    assert isinstance(started(place)[0], Processes)
 
 
 def test_plain_processes_if_asked_for(docker, place):

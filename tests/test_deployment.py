@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from stepwatch.config import Config, Refused
-from stepwatch.deployment import CONTAINER_PORTS, InContainers, OnThisMachine
+from stepwatch.deployment import BEHIND_DOOR, CONTAINER_PORTS, InContainers, OnThisMachine
 from stepwatch.environment import CHECKOUT
 
 
@@ -72,12 +72,15 @@ def test_what_lies_beside_rays_folder_is_seen_by_the_run_exporter(containers, fo
 def test_the_ports_in_containers_are_those_that_compose_publishes():
     services = yaml.safe_load((CHECKOUT / "compose.yaml").read_text())["services"]
     published = {
-        name: int(service["ports"][0].rpartition(":")[2])
+        name: {int(port.rpartition(":")[2]) for port in service["ports"]}
         for name, service in services.items()
         if "ports" in service
     }
-    assert published.items() <= CONTAINER_PORTS.items()
-    assert set(CONTAINER_PORTS) - set(published) == {"node"}
+    behind = published.pop("door")
+    assert behind == {CONTAINER_PORTS[name] for name in BEHIND_DOOR}
+    assert published == {
+        name: {port} for name, port in CONTAINER_PORTS.items() if name not in (*BEHIND_DOOR, "node")
+    }
 
 
 def test_plain_processes_see_what_everybody_sees(tmp_path):

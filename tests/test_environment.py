@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter import interrupt
 from stepwatch import environment
 
 
@@ -16,8 +17,10 @@ from stepwatch import environment
 def _checkout(tmp_path: Path) -> Path:
     """A checkout whose locks ask for nothing, so that no test downloads anything."""
     checkout = tmp_path / "a checkout"
-    (checkout / "stepwatch").mkdir(parents=True)
-    shutil.copy(environment.__file__, checkout / "stepwatch")
+    for module in (environment, interrupt):
+        folder = checkout / module.__name__.partition(".")[0]
+        folder.mkdir(parents=True)
+        shutil.copy(module.__file__, folder)
     for lock in (environment.RUNTIME, environment.DEVELOPMENT):
         (checkout / lock).write_text("# nothing\n")
     return checkout

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -213,15 +214,6 @@ def test_callers_get_every_refusal_as_one_kind_of_error(site):
         generate(site / "config.yaml", site, templates=site)
 
 
-def test_an_interrupt_ends_without_a_traceback(run, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "generate", interrupted)
-
-    assert run() == 130
-
-
 @pytest.mark.parametrize(("prometheus", "alertmanager"), [("2.42", "0.25"), ("3.13", "0.31")])
 def test_everything_configurable_is_accepted_by_the_real_tools(
     tmp_path, monkeypatch, prometheus, alertmanager
@@ -285,6 +277,44 @@ def test_the_script_works_from_any_folder(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("config.yaml:1: nonsense: is no known key.")
     assert done.stdout == ""
+
+
+KILLED = """
+import os, runpy, signal, sys
+moves = 0
+def hook(event, arguments):
+    global moves
+    if event == "os.rename" and "/generated/" in str(arguments[1]):
+        moves += 1
+        if moves == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+MANY_CHANGES = "intervals: {scrape: 7s}\nruns: {raw: {limit: 41}}\nalerts: {Watchdog: {enabled: false}}\n"
+
+
+def test_what_a_killed_script_left_half_done_is_finished_even_if_the_configuration_is_refused_by_then(
+    tmp_path,
+):
+    config, out = tmp_path / "config.yaml", tmp_path / "out"
+    tools = {**os.environ, "STEPWATCH_PROMTOOL": "/bin/true", "STEPWATCH_AMTOOL": "/bin/true"}
+    arguments = ["--config", str(config), "--out", str(out)]
+    config.write_text("")
+    shim(*arguments, env=tools)
+    config.write_text(MANY_CHANGES)
+    killed = [sys.executable, "-c", KILLED, str(CHECKOUT / "generate.py"), *arguments]
+    assert subprocess.run(killed, env=tools, check=False).returncode == -signal.SIGKILL
+    assert shim(*arguments, "--check", env=tools).returncode == 1
+    config.write_text("intervals: {scrape: never}\n")
+
+    assert shim(*arguments, env=tools).returncode == 2
+
+    config.write_text(MANY_CHANGES)
+    assert shim(*arguments, "--check", env=tools).returncode == 0
 
 
 def test_the_script_without_its_packages_names_the_cure(tmp_path):

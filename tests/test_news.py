@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -67,15 +69,15 @@ def alertmanager(serve: Serve, *receivers: str) -> str:
     return serve({"/api/v2/receivers": [json.dumps(names)], "/api/v2/alerts": [json.dumps([alert])]})
 
 
-def lines(exporter: str = "", alertmanager: str = "") -> list[str]:
+def lines(exporter: str = "", alertmanager: str = "", watchdog: str = "") -> list[str]:
     said: list[str] = []
-    News(exporter, alertmanager, "the runs in /x", "/logs/exporter.log").tell(said.append)
+    News(exporter, alertmanager, watchdog, "the runs in /x", "/logs/exporter.log").tell(said.append)
     return said
 
 
 def told(exporter: str) -> str:
     said: list[str] = []
-    News(exporter, "", "the runs in /x", "/logs/exporter.log").tell_unreadable(said.append)
+    News(exporter, "", "", "the runs in /x", "/logs/exporter.log").tell_unreadable(said.append)
     return "\n".join(said)
 
 
@@ -106,6 +108,24 @@ def test_parts_that_are_not_there_are_not_asked() -> None:
     assert lines() == []
 
 
+def test_what_keeps_the_stack_from_alerting_is_told_and_is_not_well(serve: Serve) -> None:
+    fault = {"summary": "State disk is full", "description": "/data: 0 B free."}
+    sick, well = (serve({"/api/v1/findings": [json.dumps({"findings": found})]}) for found in ([fault], []))
+
+    assert lines(watchdog=sick) == ["\nAlerting is broken:\n  State disk is full. /data: 0 B free."]
+    assert lines(watchdog=well) == []
+    assert News("", "", well, "", "").tell(print)
+    assert not News("", "", sick, "", "").tell(print)
+
+
+def test_a_watchdog_that_does_not_answer_is_told_and_is_not_well() -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+
+    (line,) = lines(watchdog=nobody)
+    assert "The watchdog does not answer" in line
+    assert not News("", "", nobody, "", "").tell(print)
+
+
 def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_cure(serve: Serve) -> None:
     said = lines(serve({"/metrics": [RUNS + UNREADABLE.format(3)]}))
 
@@ -121,10 +141,34 @@ def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
     registered = sample.format("http://10.0.0.9:9092/metrics", "rl_insight", 0.0)
     exporter = serve({"/metrics": [RUNS + up + down + registered]})
     lines: list[str] = []
-    News(exporter, "", "the runs in runs", "exporter.log").tell(lines.append)
+    News(exporter, "", "", "the runs in runs", "exporter.log").tell(lines.append)
 
     assert lines[-1] == "http://10.0.0.8:5000 gives no answer that can be read; exporter.log says why."
     assert not any("10.0.0.7" in line or "10.0.0.9" in line for line in lines)
+
+
+def test_a_mount_that_hangs_is_named_with_the_fix(serve: Serve) -> None:
+    hung = f'stepwatch_mount_hung_since_timestamp_seconds{{mount="/data/a b"}} {time.time() - 65}\n'
+    said = lines(serve({"/metrics": [RUNS + hung]}))
+
+    assert said[1].startswith("/data/a b has not answered for 1m 5s: ")
+    assert "Fix: repair the file server, or unmount the folder." in said[1]
+
+
+def test_files_and_runs_beyond_the_limits_are_counted_with_the_fix(serve: Serve) -> None:
+    page = (
+        'stepwatch_files{kind="left_out"} 7.0\n'
+        'stepwatch_left_out_runs{state="running"} 3.0\nstepwatch_left_out_runs{state="ended"} 2.0\n'
+    )
+    files, live, ended = lines(serve({"/metrics": [RUNS + page]}))[1:4]
+
+    assert files.startswith("7 files are not read: ")
+    assert "Fix: name the folder or glob" in files
+    assert live.startswith("3 live runs are not watched: ")
+    assert "Fix: start another Stepwatch" in live
+    assert ended.startswith("2 ended runs are not shown: ")
+    none = re.sub(r" \d\.0", " 0.0", page)
+    assert len(lines(serve({"/metrics": [RUNS + none]}))) == 1
 
 
 def test_runs_that_no_rule_can_judge_are_counted_with_the_cure(serve: Serve) -> None:
@@ -155,7 +199,7 @@ def test_in_containers_the_run_folder_is_what_is_mounted(
     mounts = {"/state": "/var/lib/x", "/runs": "/data/my runs"}
     found = [{"Source": source, "Destination": place} for place, source in mounts.items()]
     monkeypatch.setattr(engine, "inspect", lambda _: {"Mounts": found})
-    service = engine.Service("exporter", "4f", "running", "healthy", 0, "Up", exporter)
+    service = engine.Service("exporter", "4f", "running", "healthy", 0, "Up", {9410: exporter})
 
     class Project:
         def services(self) -> list[engine.Service]:

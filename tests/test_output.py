@@ -1,12 +1,18 @@
 import errno
+import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from stepwatch.output import OutputError, compare, locked, replace, staged
+from stepwatch import output
+from stepwatch.output import OutputError, compare, locked, recover, replace, staged
+
+CHECKOUT = Path(__file__).parents[1]
 
 
 def files(**texts):
@@ -151,7 +157,7 @@ def test_an_interrupt_leaves_all_as_it_was(tmp_path, monkeypatch):
     really = os.replace
 
     def interrupt(source, target):
-        if "b/generated" in str(target):
+        if "b/generated" in str(target) and "new" in str(source):
             raise KeyboardInterrupt
         really(source, target)
 
@@ -161,6 +167,107 @@ def test_an_interrupt_leaves_all_as_it_was(tmp_path, monkeypatch):
         write(tmp_path, files(a_x="2", b_x="2"))
 
     assert tree(tmp_path) == before
+
+
+def test_a_second_interrupt_leaves_the_rest_to_the_next_start(tmp_path, monkeypatch):
+    write(tmp_path, files(a_x="1", b_x="1"))
+    before = tree(tmp_path)
+    really = os.replace
+
+    def interrupt(source, target):
+        if "b/generated" in str(target) or "old" in Path(source).parts:
+            raise KeyboardInterrupt
+        really(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write(tmp_path, files(a_x="2", b_x="2"))
+    assert (tmp_path / "a/generated/x").read_text() == "2"
+
+    recover(tmp_path)
+
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_writer_killed_at_any_moment_leaves_the_old_files_or_the_new_ones_after_the_next_start(
+    tmp_path, failing
+):
+    command = [sys.executable, "-m", "tests.killed_writer", tmp_path, *(["--failing"] if failing else [])]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+    old, new, after = json.loads(done.stdout)
+
+    assert [texts for texts in after if texts not in (old, new)] == []
+    assert after[0] == old
+    assert after[-1] == (old if failing else new)
+    assert old in after
+    assert new in after
+    assert len(after) > 200
+
+
+def test_all_that_a_recovery_needs_is_on_disk_before_the_first_file_changes(tmp_path, monkeypatch):
+    write(tmp_path, files(a_changed="1", a_gone="1"))
+    synced, needed = set(), {}
+    sync, rename = os.fsync, os.replace
+
+    def fsync(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    def watched(source, target):
+        if Path(source).is_dir():
+            needed.update({path: path.stat().st_ino for path in (source, *Path(source).rglob("*"))})
+            assert set(needed.values()) <= synced
+            synced.clear()
+        elif "generated" in Path(target).parts:
+            assert tmp_path.stat().st_ino in synced  # the decision itself
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", watched)
+
+    write(tmp_path, files(a_changed="2", a_new="2"))
+
+    assert {path.name for path in needed} >= {"changed", "new", "gone", "changes.json"}
+    assert (tmp_path / "a/generated").stat().st_ino in synced
+
+
+def test_a_damaged_journal_is_named_with_the_fix(tmp_path):
+    journal = tmp_path / ".generated.finish"
+    journal.mkdir()
+    (journal / "changes.json").write_text("[]")
+
+    with pytest.raises(OutputError) as caught:
+        recover(tmp_path)
+
+    assert str(caught.value) == (
+        f"{journal}/changes.json: the file is damaged. Expected: what an interrupted generate.py wrote. "
+        f"Fix: delete the folder {journal}, then run generate.py."
+    )
+
+
+def test_a_main_file_changes_after_the_files_that_it_names_and_orphans_go_last(tmp_path, monkeypatch):
+    write(tmp_path, files(a_a="1", a_x="1", a_gone="1"))
+    order = []
+    rename, unlink = os.replace, Path.unlink
+
+    def renamed(source, target):
+        order.append(Path(target).name)
+        rename(source, target)
+
+    def unlinked(path, *, missing_ok=False):
+        order.append(path.name)
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(output.os, "replace", renamed)
+    monkeypatch.setattr(Path, "unlink", unlinked)
+
+    write(tmp_path, {**files(a_a="2", a_x="2"), PurePosixPath("a/generated/deep/y"): b"2"})
+
+    assert order == [".generated.finish", "y", "x", "a", "gone", "changes.json"]
 
 
 def test_a_link_in_place_of_a_generated_folder_is_refused(tmp_path):
@@ -218,7 +325,7 @@ def test_a_target_that_is_a_file_is_refused(tmp_path):
 
 
 def test_what_a_killed_writer_left_is_cleared_away(tmp_path):
-    (tmp_path / "a/.generated-old/new").mkdir(parents=True)
+    (tmp_path / ".generated-old/new").mkdir(parents=True)
 
     write(tmp_path, files(a_x="1"))
 

@@ -55,6 +55,6 @@ def test_a_file_that_cannot_be_used_is_told_with_the_reason(config, tmp_path):
 
 def test_which_parts_this_machine_has_is_no_edit(config, tmp_path):
     def another(settings: Config) -> OnThisMachine:
-        return OnThisMachine(settings, frozenset({"node", "grafana"}))
+        return OnThisMachine(settings, frozenset({"node", "watchdog", "grafana"}))
 
     assert pending(config, tmp_path, another) is None

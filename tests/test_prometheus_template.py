@@ -12,7 +12,7 @@ from stepwatch.deployment import InContainers, OnThisMachine
 from stepwatch.render import render
 
 CHECKOUT = Path(__file__).parents[1]
-OWN_JOBS = ("runs", "gpu", "node", "prometheus", "alertmanager")
+OWN_JOBS = ("runs", "prometheus", "alertmanager", "door", "watchdog", "gpu", "node")
 
 
 @pytest.fixture(name="rendered")
@@ -70,10 +70,12 @@ def test_the_stacks_own_addresses_stand_only_in_the_files_of_targets(rendered):
 
     assert targets(files) == {
         "runs": ["10.0.0.5:9419"],
+        "watchdog": ["10.0.0.5:9412"],
         "gpu": ["10.0.0.5:9410"],
         "node": [],
-        "prometheus": ["10.0.0.5:9090"],
-        "alertmanager": ["10.0.0.5:9093"],
+        "prometheus": ["127.0.0.1:9490"],
+        "alertmanager": ["127.0.0.1:9493"],
+        "door": ["10.0.0.5:9090"],
     }
     # Servers that come and go are asked for by URL, and Prometheus has no file for that.
     asked = prometheus(files)
@@ -86,9 +88,8 @@ def test_paths_are_relative_so_that_the_folder_can_be_mounted_anywhere(rendered)
     config = prometheus(rendered())
 
     assert config["rule_files"] == ["rules/*.yml"]
-    assert config["alerting"]["alertmanagers"] == [
-        {"file_sd_configs": [{"files": ["targets/alertmanager.yml"]}]}
-    ]
+    (alertmanager,) = config["alerting"]["alertmanagers"]
+    assert alertmanager["file_sd_configs"] == [{"files": ["targets/alertmanager.yml"]}]
     found = {job["job_name"]: job.get("file_sd_configs") for job in config["scrape_configs"]}
     assert found == {
         "rollouts": None,
@@ -109,10 +110,12 @@ def test_containers_are_reached_by_their_service_names_whatever_the_ports_of_the
 
     assert targets(files) == {
         "runs": ["exporter:9410"],
+        "watchdog": ["watchdog:9412"],
         "gpu": ["gpu:9411"],
         "node": ["node:9100"],
         "prometheus": ["prometheus:9090"],
         "alertmanager": ["alertmanager:9093"],
+        "door": ["door:9090"],
     }
 
 
@@ -200,3 +203,12 @@ def test_only_keys_that_the_oldest_prometheus_knows_are_used(rendered):
     assert (
         "fallback_scrape_protocol" not in rendered('scrape: [{job: a, targets: ["a:1"]}]')["prometheus.yml"]
     )
+
+
+def test_prometheus_reads_itself_and_alertmanager_and_sends_alerts_behind_the_door(rendered, containers):
+    password = {"username": "stepwatch", "password_file": "/run/stepwatch/password"}
+    files = rendered(place=containers)
+
+    assert [job(files, name)["basic_auth"] for name in ("prometheus", "alertmanager")] == [password] * 2
+    assert prometheus(files)["alerting"]["alertmanagers"][0]["basic_auth"] == password
+    assert job(files, "door")["metrics_path"] == "/-/door/metrics"

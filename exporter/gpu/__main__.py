@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from exporter import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()  # first of all: the modules below take their time
+
 import argparse
 import os
 import signal
@@ -21,6 +26,7 @@ from exporter.gpu.outage import Outage
 from exporter.gpu.pace import Pace
 from exporter.gpu.pages import Pages
 from exporter.host_check import HostCheck
+from exporter.lossy import lose_what_cannot_be_written
 from exporter.options import cannot_listen, stopped_by_signal
 from exporter.server import Server
 from exporter.settings import SettingsFile
@@ -124,4 +130,5 @@ def _child(options: argparse.Namespace) -> Child:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    lose_what_cannot_be_written()
+    interrupt.run(main)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from exporter import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()  # first of all: the modules below take their time
+
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from exporter.lossy import lose_what_cannot_be_written
 from exporter.options import cannot_listen, stopped_by_signal
 from exporter.runs import flags
 from exporter.runs.history import panelfile
+from exporter.runs.mounts import HungError, Mount
 from exporter.runs.service import Service
 from exporter.settings import SettingsFile
 
@@ -30,9 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"http://{options.listen}:{options.port}/ shows the runs of {', '.join(options.path)}",
         flush=True,
     )
+    thread = Mount(str(settings.path))
     while not stop.is_set():
         stop.wait(service.look())
-        if settings.changed() and _usable(settings, argv):
+        if _changed(settings, thread) and _usable(settings, argv):
             service.stop()  # first: who was told that it is registered would not come again
             _start_again()
     service.stop()
@@ -48,6 +57,13 @@ def _panels(options: Namespace, settings: SettingsFile) -> Path:
     beside = Path(settings.path).with_name(panelfile.NAME) if settings.path else panelfile.USUAL
     named: Path | None = options.panels
     return named or beside
+
+
+def _changed(settings: SettingsFile, thread: Mount) -> bool:
+    """Whether there are new settings; not while their file system hangs."""
+    with suppress(HungError):
+        return thread.call(settings.changed)
+    return False
 
 
 def _usable(settings: SettingsFile, argv: Sequence[str] | None) -> bool:
@@ -67,4 +83,5 @@ def _start_again() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    lose_what_cannot_be_written()
+    interrupt.run(main)

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from exporter.runs.polled.mlflow import Mlflow
 from exporter.runs.polled.page import Page
-from exporter.runs.polled.web import is_usable, shown
+from exporter.runs.polled.web import is_usable
 from exporter.runs.rollouts.address import Allowed
 from exporter.runs.signals import NAMES
+from exporter.secret_shapes import masked, masked_url
 
 T = TypeVar("T")
 
@@ -87,7 +88,8 @@ def address(text: str) -> str:
     """
     if not is_usable(text):
         raise ArgumentTypeError(
-            f"{shown(text)} is no address. Expected one such as http://127.0.0.1:9090, without a user name."
+            f"{masked_url(text)} is no address. "
+            "Expected one such as http://127.0.0.1:9090, without a user name."
         )
     return text
 
@@ -96,7 +98,7 @@ def _targets(text: str, make: Callable[..., T]) -> tuple[T, ...]:
     try:
         return tuple(make(**fields) for fields in _json(text, list, "a list of tables"))
     except (TypeError, ValueError) as problem:
-        raise ArgumentTypeError(f"{text!r}: {problem}") from problem
+        raise ArgumentTypeError(f"{masked(text)!r}: {masked(str(problem))}") from problem
 
 
 def _texts(found: Any) -> tuple[str, ...]:
@@ -109,7 +111,7 @@ def _json(text: str, kind: type[T], expected: str) -> T:
     try:
         found = json.loads(text)
     except ValueError as problem:
-        raise ArgumentTypeError(f"{text!r} is no JSON: {problem}. Expected {expected}.") from problem
+        raise ArgumentTypeError(f"{masked(text)!r} is no JSON: {problem}. Expected {expected}.") from problem
     if not isinstance(found, kind):
-        raise ArgumentTypeError(f"{text!r} is not {expected}.")
+        raise ArgumentTypeError(f"{masked(text)!r} is not {expected}.")
     return found

@@ -180,6 +180,7 @@ RUN_FAMILIES: tuple[Family, ...] = (
     Family("rl_resume_lost_steps", "gauge", "Steps that the last resume has to make a second time."),
     Family("rl_run_mark_timestamp_seconds", "gauge", "When an operator marked a wanted change of level."),
     Family("rl_last_step_timestamp_seconds", "gauge", "When the last step was logged."),
+    Family("rl_run_unread_since_timestamp_seconds", "gauge", "Since when the run's log cannot be read."),
     Family("rl_run_start_timestamp_seconds", "gauge", "When the first step was logged."),
     Family("rl_step_interval_typical_seconds", "gauge", "Usual time between steps, long ones weighed in."),
     Family("rl_nonfinite_steps_total", "counter", "Logged steps in which the signal was NaN or Inf."),

@@ -51,7 +51,7 @@ class RunText:
     def chunks(self, view: View, now: float) -> Chunks:
         """The run's lines; ``now`` in seconds of the clock that records arrive by."""
         run = view.run
-        key = (run.version, run.times.last, run.watched, view.name, view.state, view.writer)
+        key = (run.version, run.times.last, run.watched, view.name, view.state, view.writer, view.unread)
         if key != self._key or now > self._until:
             self._chunks, self._until = _render(view, now)
             self._key = key
@@ -87,7 +87,7 @@ def latest(run: Run) -> Iterator[tuple[str, float]]:
 def statistics(run: Run) -> Iterator[tuple[Statistic, float]]:
     """The statistics of the signals that the trainer measures, as they are now."""
     for signal, of_signal in run.statistics.items():
-        if of_signal.readers and is_measured(signal, run.statistics):
+        if of_signal.begun and is_measured(signal, run.statistics):
             for statistic, read in of_signal.readers:
                 present = read()
                 if present is not None:
@@ -105,7 +105,9 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_restarts_total", _maybe(run.restarts)
     yield "rl_resume_lost_steps", _maybe(run.lost)
     yield "rl_run_mark_timestamp_seconds", [({"note": mark.note}, mark.time) for mark in run.marks.all]
-    yield "rl_last_step_timestamp_seconds", _maybe(times.last)
+    # Of a log that cannot be read nobody knows when the last step was: no rule may take it for silent.
+    yield "rl_last_step_timestamp_seconds", _maybe(times.last if view.unread is None else None)
+    yield "rl_run_unread_since_timestamp_seconds", _maybe(view.unread)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
 

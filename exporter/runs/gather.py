@@ -28,6 +28,12 @@ _WANDB_FOLDERS = frozenset({"files", "logs"})
 Order = tuple[int, str]
 
 
+def is_part(path: str) -> bool:
+    """May a file belong to others, so that it matters however old it is?"""
+    name = path.rpartition("/")[2]
+    return ".tfevents." in name or name == STATE_FILE or name.endswith(WANDB_FILE)
+
+
 def gathered(found: Iterable[Found]) -> Iterator[Found]:
     """The logs that the files make up; a file that stands for itself passes as it is."""
     groups: dict[Path, list[tuple[Order, Found]]] = {}

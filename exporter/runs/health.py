@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,9 @@ from typing import NamedTuple
 from exporter import __version__, process
 from exporter.exposition import Family, Sample
 from exporter.runs.contract import STATES
+
+LOOK_SECONDS = 60.0
+"""A look takes a second, and some more while a mount begins to hang: after that ExporterDown fires."""
 
 
 class Polled(NamedTuple):
@@ -43,15 +47,30 @@ class Health:
     files: Counter[str] = field(default_factory=lambda: Counter(unreadable=0))
     runs: Counter[str] = field(default_factory=Counter)
     dormant: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
     twins: int = 0
     unjudged: int = 0
     refused: int = 0
     targets: list[Polled] = field(default_factory=list)
     unstarted: Mapping[str, float] = field(default_factory=dict)
     unread_bytes: int = 0
+    hung: Mapping[str, float] = field(default_factory=dict)
     poll_seconds: float = 0.0
     polled: float = 0.0
     others: list[Samples] = field(default_factory=list)
+
+    def report(self) -> tuple[bool, str]:
+        """Whether the exporter is well, and in words what it waits for.
+
+        A mount that hangs is no illness of the exporter's: a restart cures nothing, and would forget.
+        """
+        late = time.time() - self.polled
+        if self.polled and late > LOOK_SECONDS:
+            return False, f"no look at the logs for {late:.0f} s\n"
+        hung = [
+            f"{mount} does not answer for {time.time() - since:.0f} s\n" for mount, since in self.hung.items()
+        ]
+        return True, "".join(["ok\n", *hung])
 
     def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
         """Every metric about the exporter with its samples."""
@@ -72,10 +91,17 @@ class Health:
         yield _told("state_errors_total", "State files that could not be written.", _one(self.state_errors))
         yield _told("files", "Files below the watched folders.", _by("kind", self.files))
         yield _told("unread_bytes", "Bytes of logs not read yet.", _one(self.unread_bytes))
+        yield _told(
+            "mount_hung_since_timestamp_seconds",
+            "Since when a file system does not answer.",
+            _by("mount", self.hung),
+        )
 
     def _of_runs(self) -> Iterator[tuple[Family, list[Sample]]]:
         states = Counter({state: self.runs[state] for state in STATES})
         yield _told("runs", "Runs that are served.", _by("state", states))
+        left_out = Counter({state: self.left_out[state] for state in ("running", "ended")})
+        yield _told("left_out_runs", "Runs beyond the limit, which are not watched.", _by("state", left_out))
         yield _told("dormant_runs", "Runs that had ended before they were watched.", _one(self.dormant))
         yield _told("name_collisions", "Logs whose short name another log has too.", _one(self.collisions))
         yield _told("events_refused_total", "Events of too many runs in one log.", _one(self.refused))

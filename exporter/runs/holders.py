@@ -35,10 +35,14 @@ SEARCH_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Holder:
-    """What is known about the writer of one file; ``process`` is the id of the last one that was seen."""
+    """What is known about the writer of one file; ``process`` is the id of the last one that was seen.
+
+    ``target`` is the path that the kernel showed for the open file ``link``.
+    """
 
     seen: int = 0
     link: Path | None = None
+    target: str = ""
     process: str | None = None
     began: str | None = None
     """When the process that the file names did, in ticks since the boot: later, its id may be another's."""
@@ -108,7 +112,7 @@ class Holders:
 
     def _still_held(self, path: Path) -> bool:
         holder = self.of(path)
-        if holder.link is None or not (_lives(holder) if holder.only_named else _holds(holder.link, path)):
+        if holder.link is None or not (_lives(holder) if holder.only_named else _holds(holder, path)):
             return False
         holder.seen += 1
         return True
@@ -118,6 +122,7 @@ class Holders:
         if link is not None:
             holder.seen, holder.gone_since = holder.seen + 1, None
             holder.process = link.parent.parent.name
+            holder.target = _target(link)
         elif not holder.confirmed:
             holder.seen = 0
         elif holder.gone_since is None:
@@ -174,10 +179,16 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _holds(link: Path, path: Path) -> bool:
-    """Does the open file lead to the one of this path? Asked each time: names are slower to compare."""
+def _holds(holder: Holder, path: Path) -> bool:
+    """Does the open file lead to the one of this path?
+
+    Its number may stand for a file on a mount that hangs by now, so its name is asked for first: that alone
+    touches no file. A log that was renamed is searched for again.
+    """
+    if holder.link is None or _target(holder.link) != holder.target:
+        return False
     try:
-        return os.path.samestat(link.stat(), path.stat())
+        return os.path.samestat(holder.link.stat(), path.stat())
     except OSError:
         return False
 

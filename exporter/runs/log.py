@@ -7,9 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from time import monotonic
 
 from exporter.runs.discover import Found
 from exporter.runs.health import Health
+from exporter.runs.mounts import HungError, Mount
 from exporter.runs.preamble import Preamble
 from exporter.runs.readers import Reader, reader_of
 from exporter.runs.readers.block import Block
@@ -24,6 +26,9 @@ from exporter.runs.statefile import Kept, Saved, StateFolder
 
 IDLE_SECONDS = 2.0
 """Files without a record are looked at less often: a run folder may hold thousands."""
+
+SLOW_SECONDS = 1.0
+"""A file system that took longer to answer hung, and what was read is of the time when it answered."""
 
 GIVE_UP_BYTES = 64 * 1024 * 1024
 """A text without a single record for that long is no log of a trainer."""
@@ -42,7 +47,9 @@ class Log:
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
     writer there, as last known; ``None`` if none was ever seen. ``preamble``: what a text told of its
-    trainer that has no record yet.
+    trainer that has no record yet. ``mount``: what it lies on; ``reading``: it is being read right now.
+    ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
+    ``priority``: how much its runs matter where there are too many (see ``limit``), once they were judged.
     """
 
     def __init__(
@@ -52,6 +59,8 @@ class Log:
         health: Health,
         options: Options,
         rosters: Rosters = Roster,
+        *,
+        saved: Saved | None = None,
     ) -> None:
         self.path = found.path
         self.relative = found.relative
@@ -65,7 +74,14 @@ class Log:
         self.refusal: Refusal | None = None
         self.writer: bool | None = None
         self.preamble: Preamble | None = None
+        self.mount: Mount | None = None
+        self.reading = False
+        self.unread_since: float | None = None
+        self.priority: int | None = None
+        self._unread_from = 0.0
         self._found = found
+        self._known_before = saved
+        self._emptied = False
         self._reader: Reader | None = None
         self._source: Source | None = None
         self._live_from: int | None = None
@@ -132,10 +148,15 @@ class Log:
         """Those that a text tells of before its first record, or beside a log that has the records."""
         return self.preamble.run.servers if self.preamble else ()
 
-    def replaced(self, found: Found) -> bool:
-        """Is what was found under this log's path another file than the one that is ignored?"""
-        size = max(self._found.size, self._reader.offset if self._reader else 0)
-        return self.ignored and (found.inode != self._found.inode or found.size < size)
+    @property
+    def inode(self) -> int:
+        """The file's, as it was found."""
+        return self._found.inode
+
+    @property
+    def length(self) -> int:
+        """Bytes that the file had when it was found, or by what was read of it since."""
+        return max(self._found.size, self._reader.offset if self._reader else 0)
 
     def found_again(self, found: Found) -> None:
         """Its files may be more, or others, by now."""
@@ -154,16 +175,45 @@ class Log:
         """
         self.looked, self.more = steady, False
         self.appeared = self.appeared or wall
+        self.reading = True
+        try:
+            self._read(wall, steady, lock or nullcontext())
+        finally:
+            self.reading = False
+
+    def _read(self, wall: float, steady: float, lock: AbstractContextManager[object]) -> None:
+        """Ask the file system first: while the lock is held, nothing may wait for it."""
+        asked = monotonic()
         if self._reader is None and not self._open():
+            self.unread_since = None
             return
         file = self.file
         block = self._reader.read(wall) if self._reader else None
+        size = self._reader.size if self._reader and self._source is None else 0.0
         if self.caught_up and self.file != file:
             self.writer = None  # another start has another writer
-        if block is not None:
-            with lock or nullcontext():
-                self._take(block, self._clock(block, wall, steady))
+        if (waited := monotonic() - asked) > SLOW_SECONDS:
+            wall, steady = wall + waited, steady + waited
+        with lock:
+            if block is not None:
+                self._take(block, self._clock(block, wall, steady), size)
+            if self.unread_since is not None:
+                self._excuse(wall, steady, grown=block is not None and block.grown)
         self._read_at = wall
+
+    def hangs(self, wall: float, steady: float) -> None:
+        """Its mount does not answer, and did not for some time before."""
+        if self.unread_since is None:
+            self.unread_since, self._unread_from = wall, steady
+
+    def _excuse(self, wall: float, steady: float, *, grown: bool) -> None:
+        """A log that could not be read was not silent, nor were its runs: trainers waited as well."""
+        if not grown:
+            seconds = steady - self._unread_from
+            self._quiet_from = min(steady, self._quiet_from + seconds)
+            for run in self.runs:
+                run.excuse(seconds, wall, steady)
+        self.unread_since = None
 
     def _open(self) -> bool:
         """Look what the file holds; is there anything to read in it?"""
@@ -189,9 +239,9 @@ class Log:
                 self.grew = self._quiet_from
         return Clock(wall, steady, live=self._is_live(block), late=self.quiet(steady))
 
-    def _take(self, block: Block, clock: Clock) -> None:
+    def _take(self, block: Block, clock: Clock, size: float) -> None:
         self._note(block)
-        if self._source is not None or self._recognised(block, clock):
+        if self._source is not None or self._recognised(block, clock, size):
             self._feed(block, clock)
         self.more = block.more and not self.ignored
         if not block.more:
@@ -217,7 +267,7 @@ class Log:
             self._carry = self.roster.kept()
             self.roster.emptied()
             self._source = type(self._source)()
-            self._write()
+            self._emptied = True
 
     def _is_live(self, block: Block) -> bool:
         """Does it hold bytes that were written while the log was followed?"""
@@ -238,7 +288,7 @@ class Log:
             for event in source.rest():
                 take(event, clock)
 
-    def _recognised(self, block: Block, clock: Clock) -> bool:
+    def _recognised(self, block: Block, clock: Clock, size: float) -> bool:
         """Look for a first record; once there is one, read the log again from its start."""
         reader = self._reader
         source = recognise_first(block.lines, self.kind)
@@ -248,7 +298,7 @@ class Log:
                 self.kind = "no_records"
             return False
         self._source, self.kind, self.preamble = source, "log", None
-        self.roster = self._known(source, reader, live=self._is_live(block))
+        self.roster = self._known(source, reader.head, size, live=self._is_live(block))
         if block.start == 0:
             return True
         reader.rewind()
@@ -267,18 +317,18 @@ class Log:
     def _preamble(self) -> Preamble:
         """A run without a step, with what was known of its writer before."""
         begun = Preamble(self._options)
-        saved = self._states.load(self.path)
+        saved = self._known_before
         if saved is not None and self.writer is None:
             self.writer, begun.run.watched = saved.writer, "" in saved.watched
         return begun
 
-    def _known(self, source: Source, reader: Reader, *, live: bool) -> Roster:
+    def _known(self, source: Source, head: bytes, size: float, *, live: bool) -> Roster:
         """The runs of the log, with what was known of them before."""
-        saved = self._states.load(self.path)
+        saved, self._known_before = self._known_before, None
         watched, marks = [""] if live else [], None
         if saved is not None:
             self.writer = saved.writer
-            self._carry = saved.before(reader.head, reader.size)
+            self._carry = saved.before(head, size)
             watched, marks = watched + saved.watched, saved.marks
         return self._rosters(source.name, source.framework, self._options, self._carry, watched, marks=marks)
 
@@ -292,9 +342,17 @@ class Log:
         """Keep what an exporter restart could not rebuild, if it changed since the last time.
 
         Half a log is no news: what was kept of the whole is worth more.
+
+        Raises:
+            HungError: the state folder does not answer.
         """
-        if self.caught_up and self._version() not in (self._saved, _NOTHING):
+        if self._emptied or (self.caught_up and self._version() not in (self._saved, _NOTHING)):
             self._write()
+
+    @property
+    def must_be_saved(self) -> bool:
+        """Is what its runs know nowhere else now?"""
+        return self._emptied
 
     def _version(self) -> tuple[object, ...]:
         if self.roster is None:
@@ -302,12 +360,15 @@ class Log:
         return self.roster.version(), tuple(self.roster.watched()), self.writer
 
     def _write(self) -> None:
+        saved = self._state(self.roster) if self.roster else self._state_of_text()
         try:
-            self._states.save(self.path, self._state(self.roster) if self.roster else self._state_of_text())
-        except OSError:
+            self._states.save(self.path, saved, self.file, self.mount.point if self.mount else "")
+        except OSError as error:
             self._health.state_errors += 1
+            if isinstance(error, HungError):
+                raise
             return
-        self._saved = self._version()
+        self._saved, self._emptied = self._version(), False
 
     def _state(self, roster: Roster) -> Saved:
         known = (roster.kept(), *self._content, roster.watched(), self.writer, roster.marks())
@@ -315,9 +376,10 @@ class Log:
 
     def _state_of_text(self) -> Saved:
         """Whatever an earlier content of the log left is kept for the first record."""
-        saved = self._states.load(self.path) or Saved(None, {}, *self._content, [])
+        saved = self._known_before or Saved(None, {}, *self._content, [])
         watched = {*saved.watched, *([""] if self.preamble and self.preamble.run.watched else [])}
-        return replace(saved, writer=self.writer, watched=sorted(watched))
+        self._known_before = replace(saved, writer=self.writer, watched=sorted(watched))
+        return self._known_before
 
     @property
     def _content(self) -> tuple[str, int]:

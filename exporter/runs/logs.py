@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import heapq
+import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Protocol
 
-from exporter.runs import discover
-from exporter.runs.discover import Found
-from exporter.runs.gather import gathered
+from exporter.runs.discover import Found, Ground, Seen, Start, fixed_part, search, start_of
+from exporter.runs.gather import gathered, is_part
 from exporter.runs.health import Health
+from exporter.runs.ignored import Ignored
+from exporter.runs.limit import MOST_RUNS, LeftOut, RunLimit
 from exporter.runs.log import Log
+from exporter.runs.mounts import PATIENCE_SECONDS, Call, HungError, Mount, Mounts
 from exporter.runs.notice import Notice
 from exporter.runs.refusal import Refusal, Refusals, refusal
 from exporter.runs.run import Options
-from exporter.runs.statefile import StateFolder
+from exporter.runs.statefile import About, StateFolder
 
 READ_SECONDS = 1.0
 """How long one look reads at most: runs are shown, and signals heeded, during a cold start too."""
@@ -26,6 +33,11 @@ DISCOVER_SECONDS = 5.0
 DISCOVER_SHARE = 0.05
 DISCOVER_CORE = 0.01
 """Share of the time that looking for files may take, and of a core. A slow disk takes time only."""
+MOST_CROSSINGS = 8
+"""Mounts that a way to a log may lead over at the first look; each later look goes on by one."""
+
+MOST_FILES = 5000
+"""Files without a record that are followed, the newest: each weighs some 3 kB, and is looked at."""
 
 
 class Time(Protocol):
@@ -37,8 +49,54 @@ class Time(Protocol):
     def sleep(self, seconds: float, /) -> None: ...
 
 
+@dataclass(slots=True)
+class Haul:
+    """What one search of a mount came by.
+
+    ``found`` are logs that are known and those that may become some; ``old``, ``empty`` and ``left_out``
+    count the others. ``pause``: seconds after its start until the next search.
+    """
+
+    beyond: list[Start]
+    refusals: Refusals
+    found: list[Found] = field(default_factory=list)
+    old: int = 0
+    empty: int = 0
+    left_out: int = 0
+    pause: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """What is done on one mount, and what is known of the files there.
+
+    ``aside`` are logs that were shown and are old by now, with the times at which they were written.
+    ``over`` are logs with runs beyond the limit.
+    """
+
+    mount: Mount
+    starts: tuple[Start, ...] = ()
+    beyond: list[Start] = field(default_factory=list)
+    refusals: Refusals = field(default_factory=Refusals)
+    ignored: Ignored = field(default_factory=Ignored)
+    aside: dict[str, float] = field(default_factory=dict)
+    over: dict[str, LeftOut] = field(default_factory=dict)
+    old: int = 0
+    empty: int = 0
+    left_out: int = 0
+    begun: float = 0.0
+    next_search: float = 0.0
+    search: Call[Haul] | None = None
+    work: Call[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Does its thread still do something?"""
+        return any(call is not None and not call.done for call in (self.search, self.work))
+
+
 class Logs:
-    """Logs by path.
+    """Logs by path. No mount waits for another: what one does not answer in time is left to its thread.
 
     ``forget_after``: seconds of silence after which a log is old. ``stopped``: is nothing to be read any
     more?
@@ -51,95 +109,337 @@ class Logs:
         health: Health,
         options: Options,
         *,
+        mounts: Mounts,
         forget_after: float,
         time: Time,
         stopped: Callable[[], bool],
     ) -> None:
         self.by_path: dict[Path, Log] = {}
+        self._by_name: dict[str, Log] = {}
         self._paths, self._states, self._health, self._options = paths, states, health, options
+        self._mounts = mounts
         self._forget_after = forget_after
         self._time = time
         self._stopped = stopped
-        self._old: dict[Path, float] = {}
-        self._refusals = Refusals()
+        self._branches: dict[Mount, Branch] = {}
+        self._roots: dict[str, tuple[Mount, Start]] = {}
+        self._led: dict[Start, tuple[Mount, Start]] = {}
         self._notice = Notice()
-        self._next_discovery = 0.0
+        self._next_roots = 0.0
+        self._cleaned: set[Mount] = set()
+        self._limit = RunLimit(MOST_RUNS)
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self.by_path.values())
 
+    @property
+    def hung(self) -> list[Mount]:
+        """The mounts that do not answer, of those that lead to logs."""
+        return self._mounts.hung
+
+    @property
+    def waits(self) -> bool:
+        """Is something under way that is only slow?"""
+        return any(branch.busy and not branch.mount.hangs for branch in self._branches.values())
+
+    def is_late(self, log: Log) -> bool:
+        """Does the log's mount owe an answer, so that nothing is known of the log now?"""
+        branch = self._branches.get(log.mount) if log.mount else None
+        return log.unread_since is not None or (branch is not None and branch.busy)
+
     def look(self, lock: AbstractContextManager[object]) -> list[Log]:
-        """Find new logs and read what was appended; returns the logs that are gone for good."""
-        gone: list[Log] = []
-        discovery = self._time.monotonic() >= self._next_discovery
-        if discovery:
-            gone = self._discover()
-        self._read_all(lock)
-        if discovery:
+        """Find new logs and read what was appended; returns the logs that are followed no more."""
+        gone, searched = self._search() if self._states.ready else ([], False)
+        gone += self._read_all(lock)
+        gone += self._leave_out()
+        self._note_hung()
+        if searched:
+            self._clean_states()
+        if searched:
             self._notice.tell(self.refused())
         return gone
 
-    def _discover(self) -> list[Log]:
+    def on_mounts(self, logs: Iterable[Log], work: Callable[[list[Log]], None]) -> None:
+        """Do something to logs, in the threads of their mounts; those that owe an answer are left out."""
+        shares: dict[Branch, list[Log]] = {}
+        for log in logs:
+            if log.mount is not None and not log.reading:
+                shares.setdefault(self._branch(log.mount), []).append(log)
+        branches = [branch for branch in shares if not branch.busy]
+        for branch in branches:
+            branch.work = branch.mount.start(partial(work, shares[branch]))
+        self._wait(branches)
+
+    def _branch(self, mount: Mount) -> Branch:
+        found = self._branches.get(mount)
+        if found is None:
+            found = self._branches[mount] = Branch(mount)
+        return found
+
+    def _wait(self, branches: Iterable[Branch]) -> None:
+        """Wait for what was handed over, but no longer than any disk that works needs."""
+        until = monotonic() + PATIENCE_SECONDS
+        for branch in branches:
+            left = 0 if branch.mount.hangs else until - monotonic()
+            if branch.search is not None:
+                branch.search.wait(left)
+            if branch.work is not None:
+                branch.work.wait(left)
+            if branch.work is not None and branch.work.done:
+                done, branch.work = branch.work, None
+                done.result()
+
+    def _search(self) -> tuple[list[Log], bool]:
+        """Search each mount whose turn it is; returns the logs that are gone, and whether one was."""
+        now = self._time.monotonic()
+        if now >= self._next_roots:
+            self._next_roots = now + DISCOVER_SECONDS
+            self._mounts.look()
+            self._find_roots()
+            self._place_starts()
+        gone: list[Log] = []
+        searched = False
+        for _ in range(MOST_CROSSINGS):
+            for branch in self._branches.values():
+                if branch.starts and now >= branch.next_search and not branch.busy and branch.search is None:
+                    branch.begun = now
+                    branch.search = branch.mount.start(partial(self._walk, branch, branch.starts))
+            self._wait(branch for branch in self._branches.values() if branch.search or branch.work)
+            done = [branch for branch in self._branches.values() if branch.search and branch.search.done]
+            if not done:
+                break
+            searched = True
+            for branch in done:
+                gone += self._take(branch)
+            self._place_starts()
+        return gone, searched
+
+    def _find_roots(self) -> None:
+        """Which mounts the watched paths lie on now."""
+        for pattern in self._paths:
+            try:
+                mount, real = self._mounts.resolve(fixed_part(pattern))
+            except OSError:  # what was known still holds
+                continue
+            self._roots[pattern] = mount, start_of(pattern, real)
+
+    def _place_starts(self) -> None:
+        """Where the search of each mount begins: at watched paths, and where others came to it."""
+        starts: dict[Mount, list[Start]] = {}
+        for mount, start in self._roots.values():
+            starts.setdefault(mount, []).append(start)
+        known, self._led = self._led, {}
+        for branch in self._branches.values():
+            for start in branch.beyond if branch.starts else ():
+                led = self._lead(start, known)
+                if led is not None:
+                    self._led[start] = led
+                    there = starts.setdefault(led[0], [])
+                    if not any(_covers(other, led[1]) for other in there):
+                        there.append(led[1])
+        for mount in starts.keys() | self._branches.keys():
+            branch, begin = self._branch(mount), tuple(starts.get(mount, ()))
+            if begin != branch.starts:
+                branch.starts, branch.next_search = begin, 0.0
+        self._branches = {
+            mount: branch for mount, branch in self._branches.items() if mount in self._mounts or branch.busy
+        }
+        for log in self:
+            if log.mount not in starts:  # it was unmounted
+                log.mount = self._mounts.of(str(log.path.absolute()))
+
+    def _lead(self, start: Start, known: dict[Start, tuple[Mount, Start]]) -> tuple[Mount, Start] | None:
+        """The mount that a way off another one leads to, and where the search goes on there."""
+        if self._mounts.begins_at(start.real):
+            return self._mounts.of(start.real), start
+        if start in known and known[start][0] in self._mounts:
+            return known[start]
+        try:
+            mount, real = self._mounts.resolve(start.real)
+        except OSError:
+            return None
+        return mount, start._replace(real=real)
+
+    def _walk(self, branch: Branch, starts: tuple[Start, ...]) -> Haul:
+        """Search a mount, in its thread."""
         started, worked = self._time.monotonic(), self._time.thread_time()
-        self._refusals = Refusals()
-        files = discover.files(list(self._paths), self._refusals)
-        found = {one.path: one for one in gathered(files)}
-        for path, one in found.items():
-            self._meet(path, one)
-        gone = [log for path, log in self.by_path.items() if path not in found and self._is_forgettable(log)]
-        for log in gone:
-            del self.by_path[log.path]
-            log.forget()
-        for path in [path for path in self._old if path not in found]:
-            del self._old[path]
+        ground, refusals = Ground(self._mounts, branch.mount), Refusals()
+        haul = Haul(ground.beyond, refusals)
+        self._sift(branch, search(starts, ground, refusals), haul)
         took, work = self._time.monotonic() - started, self._time.thread_time() - worked
-        self._next_discovery = started + max(DISCOVER_SECONDS, took / DISCOVER_SHARE, work / DISCOVER_CORE)
+        haul.pause = max(DISCOVER_SECONDS, took / DISCOVER_SHARE, work / DISCOVER_CORE)
+        return haul
+
+    def _sift(self, branch: Branch, files: Iterable[Seen], haul: Haul) -> None:
+        """Keep what may matter, and of the rest no more than its number."""
+        kept: list[Found] = []
+        newest: list[tuple[bool, float, Seen]] = []
+        oldest = self._time.time() - self._forget_after
+        aside, branch.aside = branch.aside, {}
+        for seen in files:
+            if seen.path in self._by_name or is_part(seen.path):
+                kept.append(seen.found)
+            elif self._may_be_new(branch, aside, seen, oldest, haul):
+                heapq.heappush(newest, (seen.size > 0, seen.changed, seen))
+                if len(newest) > MOST_FILES:
+                    has_content, _, _ = heapq.heappop(newest)
+                    haul.left_out += has_content
+                    haul.empty += not has_content
+        new = {seen.path for _, _, seen in newest}
+        for found in gathered([*kept, *(seen.found for _, _, seen in newest)]):
+            one = Seen(str(found.path), found.root, found.inode, found.size, found.changed)
+            known = one.path in new or one.path in self._by_name
+            if known or self._may_be_new(branch, aside, one, oldest, haul):
+                haul.found.append(found)
+        branch.ignored.sweep()
+        haul.old += len(branch.aside)
+
+    def _may_be_new(
+        self, branch: Branch, aside: dict[str, float], seen: Seen, oldest: float, haul: Haul
+    ) -> bool:
+        """Is a file that is not followed one to be looked into? If it is old, that is counted."""
+        if aside.get(seen.path) == seen.changed:
+            branch.aside[seen.path] = seen.changed
+            return False
+        # A run that hung while its writer was seen has not left the pages.
+        if seen.changed < oldest and not self._states.has_writer(seen.path):
+            haul.old += 1
+            return False
+        return not branch.ignored.holds(seen.path, seen.inode, seen.size)
+
+    def _take(self, branch: Branch) -> list[Log]:
+        """Follow what a search found; returns the logs that are gone."""
+        if branch.search is None:
+            return []
+        done, branch.search = branch.search, None
+        haul = done.result()
+        branch.beyond, branch.refusals = haul.beyond, haul.refusals
+        branch.old, branch.empty = haul.old, haul.empty
+        branch.next_search = branch.begun + haul.pause
+        new = [found for found in haul.found if not self._is_known(found, branch)]
+        with_runs = (log for log in self if log.roster is not None)
+        branch.over = self._limit.admit(new, branch.over, with_runs, self._time.time())
+        new = [found for found in new if str(found.path) not in branch.over]
+        there = {found.path for found in haul.found}
+        gone = [log for log in self if log.mount is branch.mount and self._is_gone(log, there)]
+        for log in gone:
+            self._drop(log)
+            log.forget()
+        followed = [log for log in self if log.roster is None and log.mount is branch.mount]
+        surplus = max(0, len(followed) + len(new) - MOST_FILES)
+        branch.left_out = haul.left_out + surplus
+        if surplus:
+            new, least = _newest(followed, new, surplus)
+            for log in least:
+                self._drop(log)
+            gone += least
+        try:
+            for found in new:
+                self._meet(found, branch.mount)
+        except HungError:  # the state folder: with the next search
+            branch.next_search = 0.0
         return gone
 
-    def _meet(self, path: Path, found: Found) -> None:
-        """Follow a log that is new, or another one by now."""
-        known = self.by_path.get(path)
-        if known is not None and not known.replaced(found):
-            known.found_again(found)
-        elif self._old.get(path) == found.changed:
-            return
-        elif known is None and self._is_old(path, found):
-            self._old[path] = found.changed
-        else:
-            self._old.pop(path, None)
-            self.by_path[path] = Log(found, self._states, self._health, self._options)
+    def _is_gone(self, log: Log, there: set[Path]) -> bool:
+        """May it be forgotten? One that was a run stays until its time is over, though its file is gone."""
+        return (
+            log.path not in there
+            and not log.reading
+            and (log.roster is None or self.quiet(log) > self._forget_after)
+        )
 
-    def _is_old(self, path: Path, found: Found) -> bool:
-        """Has its run left the pages long ago? A run that hung while its writer was seen has not."""
-        if self._time.time() - found.changed <= self._forget_after:
+    def _is_known(self, found: Found, branch: Branch) -> bool:
+        """Is it followed already? If so, it is known from now on where it lies."""
+        log = self.by_path.get(found.path)
+        if log is None:
             return False
-        saved = self._states.load(path)
-        return saved is None or not saved.writer
+        if log.reading and log.mount is not branch.mount:  # its old mount hangs for good, and is mounted anew
+            log.save()
+            self._drop(log)
+            return False
+        log.mount = branch.mount
+        log.found_again(found)
+        return True
 
-    def _is_forgettable(self, log: Log) -> bool:
-        """May a file that is gone be forgotten? One that was a run stays until its time is over."""
-        return log.roster is None or self.quiet(log) > self._forget_after
+    def _meet(self, found: Found, mount: Mount) -> None:
+        """Follow a log.
+
+        Raises:
+            HungError: nothing can be known of what was known of it.
+        """
+        saved = self._states.load(found.path)
+        log = Log(found, self._states, self._health, self._options, saved=saved)
+        log.mount = mount
+        self.by_path[found.path] = self._by_name[str(found.path)] = log
+
+    def _drop(self, log: Log) -> None:
+        del self.by_path[log.path], self._by_name[str(log.path)]
 
     def lay_aside(self, log: Log) -> None:
         """The log's runs have left the pages: look at it again only when it changes."""
-        log.save()
-        del self.by_path[log.path]
-        self._old[log.path] = log.written
+        try:
+            log.save()
+        except HungError:
+            return
+        self._drop(log)
+        if log.mount is not None:
+            branch = self._branch(log.mount)
+            branch.aside[str(log.path)] = log.written
+            branch.old += 1
+
+    def _leave_out(self) -> list[Log]:
+        """Follow the logs with runs beyond the limit no more; what their runs know is saved."""
+        with_runs = [log for log in self if log.roster is not None]
+        gone: list[Log] = []
+        for path, left in self._limit.surplus(with_runs, self.is_late, self._time.time()).items():
+            log = self.by_path[path]
+            try:
+                log.save()
+            except HungError:
+                break
+            self._drop(log)
+            if log.mount is not None:
+                self._branch(log.mount).over[str(path)] = left
+            gone.append(log)
+        return gone
+
+    @property
+    def over(self) -> list[LeftOut]:
+        """The logs whose runs are beyond the limit."""
+        return [left for branch in self._branches.values() for left in branch.over.values()]
 
     def quiet(self, log: Log) -> float:
         """Seconds since a log last grew."""
         return log.quiet(self._time.monotonic())
 
-    def _read_all(self, lock: AbstractContextManager[object]) -> None:
-        """A block of each log in turn, so that a long one does not keep the others waiting."""
+    def _read_all(self, lock: AbstractContextManager[object]) -> list[Log]:
+        """Read what is due, on each mount on its own; returns what is no log, and followed no more."""
         now = self._time.monotonic()
         due = [log for log in self if log.is_due(now)]
-        waiting = deque(sorted(due, key=lambda log: (log.more, log.looked)))
-        while waiting and not (waiting[0].more and self._time.monotonic() > now + READ_SECONDS):
-            if self._stopped():
+        self.on_mounts(due, partial(self._read_some, lock))
+        ignored = [log for log in due if log.ignored and not log.reading and log.path in self.by_path]
+        for log in ignored:
+            self._drop(log)
+            if log.mount is not None:
+                self._branch(log.mount).ignored.add(str(log.path), log.inode, log.length, log.kind)
+        return ignored
+
+    def _read_some(self, lock: AbstractContextManager[object], logs: list[Log]) -> None:
+        """A block of each log in turn, so that a long one does not keep the others waiting."""
+        branch = self._branch(logs[0].mount) if logs[0].mount else None
+        waiting = deque(sorted(logs, key=lambda log: (log.more, log.looked)))
+        until: float | None = None
+        while waiting:
+            if self._stopped() or (branch and branch.work and branch.work.late):
                 return
             log = waiting.popleft()
+            if log.more:  # its time begins here: a busy machine reads on, too, however long the others take
+                until = until or self._time.monotonic() + READ_SECONDS
+                if self._time.monotonic() > until:
+                    return
             self._read(log, lock)
+            if branch is not None:
+                branch.mount.stir()
             if log.more:
                 waiting.append(log)
                 self._time.sleep(YIELD_SECONDS)
@@ -156,14 +456,70 @@ class Logs:
             self._health.file_errors[problem] += 1
         log.problem = problem
 
+    def _clean_states(self) -> None:
+        """Forget, once for each mount, what is known of logs that were deleted while nobody looked.
+
+        A log on a mount that hangs, or is not mounted now, may come back.
+        """
+        for mount, branch in self._branches.items():
+            if mount in self._cleaned or not branch.starts or branch.busy or not branch.next_search:
+                continue
+            self._cleaned.add(mount)
+            there = [about for about in self._states.known() if about.mount == mount.point]
+            try:
+                for log in mount.call(partial(_deleted, there)):
+                    self._states.forget(log)
+            except OSError:
+                self._cleaned.discard(mount)
+
+    def _note_hung(self) -> None:
+        """Logs on a mount that hangs keep what is known of them, and are not taken for silent."""
+        hung = {mount: mount.silent for mount in self._branches if mount.hangs}
+        wall, steady = self._time.time(), self._time.monotonic()
+        for log in self if hung else ():
+            if log.mount in hung:
+                log.hangs(wall - hung[log.mount], steady - hung[log.mount])
+
     def refused(self) -> dict[Path, Refusal]:
         """What cannot be read now: logs, and what the search for them met."""
-        logs = (log.refusal for log in self if log.refusal)
-        return {**self._refusals.by_path, **{found.path: found for found in logs}}
+        found: dict[Path, Refusal] = {}
+        for branch in self._branches.values():
+            found |= branch.refusals.by_path
+        return found | {log.refusal.path: log.refusal for log in self if log.refusal}
 
     def kinds(self) -> Counter[str]:
         """How many files there are of each kind."""
         kinds = Counter(log.kind for log in self if not log.refusal)
-        kinds["old"] = len(self._old)
+        for branch in self._branches.values():
+            kinds.update({**branch.ignored.counts, "empty": branch.empty, "left_out": branch.left_out})
+        kinds = +kinds
+        kinds["old"] = sum(branch.old for branch in self._branches.values())
         kinds["unreadable"] = len(self.refused())
         return kinds
+
+
+def _deleted(states: Iterable[About]) -> list[Path]:
+    """Logs that are gone, files and folder alike: of a log in several files any may be there."""
+    return [
+        Path(about.log)
+        for about in states
+        if not os.path.lexists(about.file)
+        and not os.path.lexists(about.log if about.file == about.log else os.path.dirname(about.log))  # noqa: PTH120
+    ]
+
+
+def _covers(known: Start, other: Start) -> bool:
+    """Does one search come by all that another one would?"""
+    if known.rest or other.rest:
+        return (known.real, known.rest) == (other.real, other.rest)
+    return f"{other.real}/".startswith(f"{known.real.rstrip('/')}/")
+
+
+def _newest(followed: list[Log], new: list[Found], surplus: int) -> tuple[list[Found], list[Log]]:
+    """Of files without a record that are followed, and new ones: those to follow now, and those to drop."""
+    ranks: list[tuple[tuple[bool, float], Log | Found]] = [
+        ((log.length > 0, max(log.written, log.changed)), log) for log in followed
+    ]
+    ranks += [((one.size > 0, one.changed), one) for one in new]
+    least = {id(each) for _, each in heapq.nsmallest(surplus, ranks, key=lambda pair: pair[0])}
+    return [one for one in new if id(one) not in least], [log for log in followed if id(log) in least]

@@ -11,6 +11,7 @@ from typing import Any
 from exporter.runs.attempt import Kind, Progress, Stream
 from exporter.runs.contract import Hold, Statistic
 from exporter.runs.held import Held
+from exporter.runs.history.extremes import Detail
 from exporter.runs.history.history import History
 from exporter.runs.lifecycle import Pace
 from exporter.runs.marks import Mark, Marks, Place
@@ -32,12 +33,13 @@ class Options:
     """What holds for all runs.
 
     ``hold``: for how many seconds extremes are held. ``keys``: more keys by signal, the first first.
-    ``raw``: which numbers are shown that no signal uses.
+    ``raw``: which numbers are shown that no signal uses. ``detail``: how fine curves are.
     """
 
     hold: float = 15.0
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     raw: RawRule = field(default_factory=RawRule)
+    detail: Detail = field(default_factory=Detail)
 
 
 @dataclass(slots=True)
@@ -87,6 +89,11 @@ class Times:
         for name in ("start", "last", "stepped"):
             if (time := getattr(self, name)) is not None:
                 setattr(self, name, time + seconds)
+
+    def excuse(self, seconds: float, now: float) -> None:
+        """For so long until now nobody could see whether anything was logged."""
+        if self.last is not None:
+            self.shift(min(seconds, max(0.0, now - self.last)))
 
     def logged(self, time: float, now: float, *, advanced: bool) -> None:
         """A record was logged then; ``advanced``: it is the first of its step."""
@@ -157,7 +164,7 @@ class Run:
         self.parts: dict[tuple[str, str], float] = {}
         self.held: dict[Statistic, Held] = {}
         self.trace = Trace()
-        self.history = History()
+        self.history = History(self.options.detail)
         self._candidates: tuple[object, tuple[Candidate, ...]] = None, ()
         self.records = 0
         self.lost: int | None = None
@@ -215,6 +222,12 @@ class Run:
         self.history.resume()
         for statistics in self.statistics.values():
             statistics.resume()
+
+    def excuse(self, seconds: float, wall: float, steady: float) -> None:
+        """Have the run not look silent for a time in which its log could not be read."""
+        self.times.excuse(seconds, wall)
+        if self.moved is not None:
+            self.moved = min(steady, self.moved + seconds)
 
     @property
     def place(self) -> Place:

@@ -25,6 +25,7 @@ from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.rollouts.gate import Gate
 from exporter.runs.rollouts.in_logs import InLogs
 from exporter.runs.rollouts.links import Root
+from exporter.runs.rollouts.patient import Patient
 from exporter.runs.rollouts.target import Source
 from exporter.runs.rollouts.way import Way
 from exporter.runs.run import Options
@@ -45,11 +46,12 @@ class Service:
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
         self._registry = Registry(Ledger(options.state_dir, options.discovery_allow, to_log))
         self._watch = Watch(_settings(options, self._registry), stopped=stopped)
-        self._story = Story(self._watch.views, PanelFile(panels), options.prometheus_url, self._unshown)
+        urls = {"url": options.prometheus_url, "watchdog": options.watchdog_url}
+        self._story = Story(self._watch.views, PanelFile(panels), unshown=self._unshown, **urls)
         self._discovery = _discovery(options, self._watch, self._registry)
         api = _api(options, self._registry)
         light = Light(self._story, options.path)
-        own = site.table(self._watch.metrics, self._watch.mark)
+        own = site.table(self._watch.metrics, self._watch.mark, self._watch.health.report)
         routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
         pages = HostCheck(routes, {*options.hosts, options.listen})
         server = Server((options.listen, options.port), pages, MOST_BODY)
@@ -69,7 +71,16 @@ class Service:
         return 0 if more else self._watch.settings.poll
 
     def _unshown(self) -> Unshown:
-        return Unshown(not self._watch.caught_up, self._watch.health.dormant)
+        health = self._watch.health
+        left = health.left_out
+        return Unshown(
+            not self._watch.caught_up,
+            health.dormant,
+            left["running"],
+            left["ended"],
+            health.files["left_out"],
+            tuple(health.hung),
+        )
 
     def stop(self) -> None:
         """Answer no more, and keep of what was taken until then what a restart could not rebuild."""
@@ -98,6 +109,12 @@ def _api(options: Namespace, registry: Registry) -> Api:
     return Api(registry, options.discovery_allow, Token(options.token_file, to_log), ports)
 
 
+def _patient(watch: Watch, source: Source) -> Patient:
+    patient = Patient(source)
+    watch.hangable.append(patient.thread)
+    return patient
+
+
 def _discovery(options: Namespace, watch: Watch, registry: Registry) -> Discovery:
     gate, root = Gate(options.discovery_allow), Root(options.discovery_root)
     in_logs = InLogs(gate)
@@ -106,9 +123,11 @@ def _discovery(options: Namespace, watch: Watch, registry: Registry) -> Discover
     # the last one's labels count: whoever may register must not take a server away from its run
     sources: list[Source] = [
         registry,
-        verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate, root),
+        _patient(
+            watch, verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate, root)
+        ),
     ]
-    sources += [ray.RayFile(folder / ray.USUAL, gate, root)] if folder else []
+    sources += [_patient(watch, ray.RayFile(folder / ray.USUAL, gate, root))] if folder else []
     sources.append(in_logs)
     way, forget_after = Way(options.loopback), options.discovery_forget_after
     discovery = Discovery(sources, gate, forget_after, way, lambda: watch.caught_up)

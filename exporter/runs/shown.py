@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from exporter.runs.holders import Holders
+from exporter.runs.limit import OF_STATE, Priority
 from exporter.runs.log import Log
 from exporter.runs.logs import Logs, Time
 from exporter.runs.names import printable, run_name, run_names
@@ -34,22 +35,27 @@ class Shown:
         self._twins = Twins()
         self._places: dict[Path, PurePath] = {}
         self._names: dict[Path, str] = {}
+        self._states: dict[int, str] = {}
 
     def now(self) -> dict[Place, View]:
         """All views; no two have one name."""
         self.dormant = 0
+        before, self._states = self._states, {}
         logs = [log for log in self._logs if log.roster and log.caught_up]
-        told = [one for log in logs for one in self._of_log(log)]
+        told = [one for log in logs for one in self._of_log(log, before)]
         told += self._of_feeds()
         once = self._twins.once(told, self._time.monotonic())
         self.twins = len(told) - len(once)
         names = self._names_of(logs, told, once)
-        texts = [text for log in self._logs if log.is_text for text in self._of_text(log, told)]
+        texts = [text for log in self._logs if log.is_text for text in self._of_text(log, told, before)]
         return self._named([*once, *texts], {**_names_of_texts(texts, names.values()), **names})
 
     def _names_of(self, logs: list[Log], told: list[Told], once: list[Told]) -> Mapping[Path, str]:
         """A name for each log, but for those that tell of another one's run."""
         needless = {one.at[0] for one in told} - {one.at[0] for one in once} if self.twins else set()
+        for log in logs:
+            if log.path in needless and log.priority is not None:
+                log.priority = min(log.priority, Priority.TWIN)
         places: dict[Path, PurePath] = {log.path: log.relative for log in logs if log.path not in needless}
         if places != self._places:
             self._places, self._names = places, run_names(places)
@@ -69,27 +75,48 @@ class Shown:
                 one.state,
                 one.writer,
                 one.twins,
+                one.unread,
             )
             for one in once
         }
 
-    def _of_log(self, log: Log) -> list[Told]:
+    def _state(self, run: Run, signs: Signs, log: Log, before: Mapping[int, str]) -> str:
+        """The run's state, or the last one where its mount owes an answer: silence means nothing then."""
+        last = before.get(run.serial) if self._logs.is_late(log) else None
+        state = self._states[run.serial] = last or self._judge.state(run, signs)
+        return state
+
+    def _of_log(self, log: Log, before: Mapping[int, str]) -> list[Told]:
         runs = log.roster.runs if log.roster else {}
         since = self._see_writer(log)
         found: list[Told] = []
         forgotten = bool(runs)
+        log.priority = None
         for key, run in runs.items():
-            state = self._judge.state(run, self._signs(log, key, run, since))
+            state = self._state(run, self._signs(log, key, run, since), log, before)
+            log.priority = max(log.priority or 0, OF_STATE.get(state, Priority.UNSHOWN))
             run.watched = run.watched or (state == "running" and log.writer is True)
             forgotten = forgotten and state == "forgotten"
             if self._is_shown(state):
                 process = self._holders.of(log.file).process
-                found.append(Told((log.path, key), log.relative, run, state, log.writer, process, gone=since))
+                at = (log.path, key)
+                found.append(
+                    Told(
+                        at,
+                        log.relative,
+                        run,
+                        state,
+                        log.writer,
+                        process,
+                        gone=since,
+                        unread=log.unread_since,
+                    )
+                )
         if forgotten:
             self._logs.lay_aside(log)
         return found
 
-    def _of_text(self, log: Log, told: Sequence[Told]) -> Iterator[Told]:
+    def _of_text(self, log: Log, told: Sequence[Told], before: Mapping[int, str]) -> Iterator[Told]:
         """The run of a text without a record, if it ended badly and no run with steps explains the text."""
         if not self._holders.knows(log.file) and log.preamble is None:
             return
@@ -97,11 +124,11 @@ class Shown:
         if log.preamble is None:
             return
         run = log.preamble.run
-        state = self._judge.state(run, self._signs(log, "", run, since))
+        state = self._state(run, self._signs(log, "", run, since), log, before)
         if not log.preamble.is_end(state, now - log.quiet(now), writer=log.writer):
             return
         if not any(self._explains(one, log) for one in told):
-            yield Told((log.path, ""), log.relative, run, state, log.writer)
+            yield Told((log.path, ""), log.relative, run, state, log.writer, unread=log.unread_since)
 
     def _explains(self, told: Told, text: Log) -> bool:
         log = self._logs.by_path.get(told.at[0])

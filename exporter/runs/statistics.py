@@ -36,8 +36,8 @@ Mark (the operator wanted a change of level): all of them begin anew with the ne
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any, TypeVar, cast
 
@@ -60,6 +60,9 @@ FINITE_BELOW = 1e300
 
 Read = Callable[[], float | None]
 T = TypeVar("T", bound=Tracker)
+
+_NONE = array("d")
+"""The values of all signals that have none."""
 
 Function = Callable[[list[float]], float | None]
 """Of the values of a window; ``None`` where they do not tell."""
@@ -86,21 +89,52 @@ class SignalStatistics:
     """All listed statistics of one signal.
 
     ``readers`` pairs each of them with a function that reads its value now (``None`` while it
-    does not exist). ``floor`` is the signal that ``range_over_steps`` goes down to.
+    does not exist). ``floor`` is the signal that ``range_over_steps`` goes down to. Until the first value
+    there are none: a run has a dozen of the sixty signals, and the others would weigh as much.
     """
 
+    __slots__ = (
+        "_adders",
+        "_readers",
+        "_trackers",
+        "_wanted",
+        "begun",
+        "floor",
+        "measured",
+        "nonfinite",
+        "seen",
+        "streak",
+        "values",
+    )
+
     def __init__(self, wanted: Iterable[Statistic], floor: SignalStatistics | None = None) -> None:
-        self.values: deque[float] = deque(maxlen=WINDOW)
+        self.values = _NONE
         self.floor = floor or self
+        self.begun = False
         self.streak = 0
         self.nonfinite = 0
         self.seen = self.measured = False
+        self._wanted = tuple(wanted)
         self._trackers: dict[str, Tracker] = {}
-        self.readers: list[tuple[Statistic, Read]] = [(s, self._reader(s)) for s in wanted]
+        self._readers: Sequence[tuple[Statistic, Read]] = ()
+        self._adders: Sequence[Callable[[float, int], None]] = ()
+
+    @property
+    def readers(self) -> Sequence[tuple[Statistic, Read]]:
+        """Each statistic, and what reads it."""
+        if not self.begun:
+            self._begin()
+        return self._readers
+
+    def _begin(self) -> None:
+        self.begun, self.values = True, array("d")
+        self._readers = [(each, self._reader(each)) for each in self._wanted]
         self._adders = [tracker.add for tracker in self._trackers.values()]
 
     def add(self, value: float, step: int) -> None:
         """Take the value of one record; NaN and Inf move nothing but the streak."""
+        if not self.begun:
+            self._begin()
         self.seen = True
         if value:
             self.measured = True
@@ -110,12 +144,15 @@ class SignalStatistics:
             return
         self.streak = 0
         self.values.append(value)
+        if len(self.values) > WINDOW:
+            del self.values[0]
         for add in self._adders:
             add(value, step)
 
     def resume(self) -> None:
         """Clear the windows: the next value belongs to another attempt."""
-        self.values.clear()
+        if self.begun:
+            self.values = array("d")
         self.streak = 0
         for tracker in self._trackers.values():
             tracker.resume()
@@ -129,6 +166,8 @@ class SignalStatistics:
     def take(self, kept: dict[str, Any]) -> None:
         """Start from what ``kept`` returned; windows stay empty."""
         self.nonfinite, self.seen, self.measured = kept["nonfinite"], kept["seen"], kept["measured"]
+        if kept["trackers"] and not self.begun:
+            self._begin()
         for name in self._trackers.keys() & kept["trackers"].keys():
             self._trackers[name].take(kept["trackers"][name])
 
@@ -145,7 +184,7 @@ class SignalStatistics:
 
     def over(self, function: Function, steps: int, needed: int) -> float | None:
         """A function of the last ``steps`` values, or ``None`` while there are fewer than ``needed``."""
-        return function(list(self.values)[-steps:]) if len(self.values) >= needed else None
+        return function(self.values[-steps:].tolist()) if len(self.values) >= needed else None
 
     def _range(self, steps: int, needed: int) -> float | None:
         highest = self.over(max, steps, needed)

@@ -8,6 +8,7 @@ with one seed: two logs of one format are two runs, unless one is seen to be a c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path, PurePath
@@ -47,7 +48,8 @@ class Told:
     """A run as one log tells it: ``at`` that log, which is ``place`` below the watched folder.
 
     ``process`` is the id of the process that holds the log open, if one is seen; ``gone`` when its writer
-    ended, in seconds of the steady clock. ``twins`` is the same run as its other logs tell it.
+    ended, in seconds of the steady clock. ``twins`` is the same run as its other logs tell it. ``unread``:
+    since when the log cannot be read, in seconds since the epoch.
     """
 
     at: Place
@@ -58,6 +60,37 @@ class Told:
     process: str | None = None
     twins: tuple[Run, ...] = ()
     gone: float | None = None
+    unread: float | None = None
+
+
+class Apart:
+    """Pairs of runs that differ, in one bit each: 400 runs are 80,000 pairs."""
+
+    def __init__(self) -> None:
+        self._bits: dict[int, int] = {}
+        self._others: dict[int, int] = {}
+
+    def bit(self, run: int) -> int:
+        """The run's bit; ``run`` is its serial number."""
+        if run not in self._bits:
+            used = sum(self._bits.values())
+            self._bits[run] = ~used & (used + 1)  # the lowest that is free
+        return self._bits[run]
+
+    def others(self, run: int) -> int:
+        """The bits of the runs that differ from this one."""
+        return self._others.get(run, 0)
+
+    def add(self, a: int, b: int) -> None:
+        """Remember that two runs differ."""
+        self._others[a] = self.others(a) | self.bit(b)
+        self._others[b] = self.others(b) | self.bit(a)
+
+    def keep(self, runs: AbstractSet[int]) -> None:
+        """Forget all runs but these."""
+        self._bits = {run: bit for run, bit in self._bits.items() if run in runs}
+        there = sum(self._bits.values())
+        self._others = {run: others & there for run, others in self._others.items() if run in runs}
 
 
 class Twins:
@@ -67,7 +100,7 @@ class Twins:
     """
 
     def __init__(self) -> None:
-        self._apart: set[tuple[int, int]] = set()
+        self._apart = Apart()
         self._first: dict[Place, Place] = {}
         self._due = 0.0
 
@@ -87,26 +120,33 @@ class Twins:
     def _compare(self, told: Sequence[Told]) -> None:
         """Find for each log the best one of the same run: its run is that of all logs found so far."""
         runs: list[list[Told]] = []
+        bits: list[int] = []  # of all logs of each run
         for one in sorted(told, key=_rank):
-            same = [run for run in runs if all(self._same(other, one) for other in run)]
+            apart = self._apart.others(one.run.serial)
+            same = [
+                number
+                for number, run in enumerate(runs)
+                if not bits[number] & apart and all(self._same(other, one) for other in run)
+            ]
             if same:
-                max(same, key=lambda run: _likeness(run[0], one)).append(one)
+                number = max(same, key=lambda number: _likeness(runs[number][0], one))
+                runs[number].append(one)
+                bits[number] |= self._apart.bit(one.run.serial)
             else:
                 runs.append([one])
+                bits.append(self._apart.bit(one.run.serial))
         first = {one.at: run[0].at for run in runs for one in run}
         if self._first.keys() - first.keys():
-            there = {one.run.serial for one in told}
-            self._apart = {pair for pair in self._apart if there.issuperset(pair)}
+            self._apart.keep({one.run.serial for one in told})
         self._first = first
 
     def _same(self, a: Told, b: Told) -> bool:
-        pair = (a.run.serial, b.run.serial)
-        if pair in self._apart or not _may_be_one(a, b):
+        if not _may_be_one(a, b):
             return False
         same = a.run.trace.is_same(b.run.trace)
         copy = _is_copy(a, b) if same is not False and _of_one_format(a, b) else True
         if False in (same, copy):
-            self._apart.add(pair)
+            self._apart.add(a.run.serial, b.run.serial)
         return bool(same and copy)
 
 
@@ -114,7 +154,7 @@ def _may_be_one(a: Told, b: Told) -> bool:
     """Are they different logs of one time that lie side by side (or below), or grow together?"""
     if a.at[0] == b.at[0] or not _of_one_time(a.run, b.run):
         return False
-    return _side_by_side(a.place, b.place) or _together(a.run, b.run)
+    return _together(a.run, b.run) or _side_by_side(a.place, b.place)
 
 
 def _of_one_time(a: Run, b: Run) -> bool:

@@ -16,7 +16,8 @@ ENDED_BADLY = frozenset({"failed", "vanished", "stopped"})
 class View:
     """A run as it is to be shown: its name, state, and whether a writer was seen (or cannot be).
 
-    ``twins`` is the same run as its other logs tell it: one of them may be shown next.
+    ``twins`` is the same run as its other logs tell it: one of them may be shown next. ``unread``: since
+    when its log cannot be read, as the mount hangs, in seconds since the epoch.
     """
 
     name: str
@@ -24,6 +25,7 @@ class View:
     state: str
     writer: bool | None
     twins: tuple[Run, ...] = ()
+    unread: float | None = None
 
 
 @dataclass(slots=True, frozen=True)

@@ -20,6 +20,7 @@ from exporter.runs.lifecycle import Silence
 from exporter.runs.log import Log
 from exporter.runs.logs import Logs
 from exporter.runs.marking import UnknownRunError
+from exporter.runs.mounts import HungError, Mount, Mounts
 from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
 from exporter.runs.polling import Polling
@@ -68,7 +69,8 @@ class Watch:
     """All runs. ``look`` is called again and again; ``metrics`` from any thread.
 
     A look that is under way reads no further once ``stopped`` says true. ``listeners`` are told of each
-    look. ``caught_up``: all that was there at the start has been read.
+    look. ``caught_up``: all that was there at the start has been read. ``own`` are the mounts of Stepwatch's
+    own files, ``hangable`` what else may hang without the logs.
     """
 
     def __init__(
@@ -83,12 +85,15 @@ class Watch:
         self.caught_up = False
         self.holders = holders or Holders()
         self._lock = Lock()
-        states, options = StateFolder(settings.state_folder), settings.options
+        self.own = Mounts()
+        self.hangable: list[Mount] = []
+        states, options = StateFolder(settings.state_folder, self.own), settings.options
         self.logs = Logs(
             settings.paths,
             states,
             self.health,
             options,
+            mounts=Mounts(),
             forget_after=settings.forget_after,
             time=time,
             stopped=stopped,
@@ -142,11 +147,12 @@ class Watch:
         self._hints.tell(self._views.values())
         with self._lock:
             self._note_health()
-        if self._is_due("save", SAVE_SECONDS):
+            self.settings.options.detail.heed(sum(1 for _ in self._runs()))
+        if self._is_due("save", SAVE_SECONDS) or any(log.must_be_saved for log in self.logs):
             self.save()
         self.health.poll_seconds = time.monotonic() - started
         self.health.polled = time.time()
-        more = any(log.more for log in self.logs)
+        more = any(log.more for log in self.logs) or self.logs.waits
         self.caught_up = self.caught_up or not more
         return more
 
@@ -183,10 +189,13 @@ class Watch:
 
     def save(self) -> None:
         """Write the state files of all runs that changed."""
-        for log in self.logs:
-            log.save()
-        for feed in self.feeds:
-            feed.save(self.health)
+        try:
+            for log in self.logs:
+                log.save()
+            for feed in self.feeds:
+                feed.save(self.health)
+        except HungError:  # what was not saved is saved the next time
+            return
 
     def _is_due(self, what: str, seconds: float) -> bool:
         """Is it time to do this again?"""
@@ -201,7 +210,8 @@ class Watch:
         for log in live:
             if not self.holders.knows(log.file):
                 self.holders.remember(log.file, time.monotonic(), writer=log.writer)
-        self.holders.look([log.file for log in live], time.monotonic())
+        now = time.monotonic()
+        self.logs.on_mounts(live, lambda logs: self.holders.look([log.file for log in logs], now))
 
     def _may_be_held(self, log: Log) -> bool:
         """Is its writer worth a look? A run folder may hold thousands of old texts."""
@@ -230,9 +240,15 @@ class Watch:
         health.collisions, health.dormant, health.twins = shown.collisions, shown.dormant, shown.twins
         health.unjudged = self._hints.unjudged
         health.files = self.logs.kinds()
+        health.left_out = Counter()
+        for left in self.logs.over:
+            health.left_out["running" if left.is_live else "ended"] += left.runs
         rosters = [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
         health.refused = sum(roster.refused for roster in rosters)
         health.unstarted = self._unstarted(run for roster in rosters for run in roster.runs.values())
+        now = time.time()
+        hung = (*self.own.hung, *(mount for mount in self.hangable if mount.hangs), *self.logs.hung)
+        health.hung = {mount.point: now - mount.silent for mount in hung}
         health.unread_bytes = sum(log.unread for log in self.logs)
         health.runs = Counter(view.state for view in self._views.values())
         health.targets = [polled for feed in self.feeds for polled in feed.polled()]

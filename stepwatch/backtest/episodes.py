@@ -54,7 +54,9 @@ class Inhibition:
 def inhibitions(rules: Iterable[Mapping[str, Any]]) -> list[Inhibition]:
     """From the ``inhibit_rules`` of Alertmanager's configuration."""
     return [
-        Inhibition(tuple(rule["source_matchers"]), tuple(rule["target_matchers"]), tuple(rule["equal"]))
+        Inhibition(
+            tuple(rule["source_matchers"]), tuple(rule["target_matchers"]), tuple(rule.get("equal", ()))
+        )
         for rule in rules
     ]
 

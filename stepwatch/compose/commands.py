@@ -26,9 +26,9 @@ class Containers:
     place: State
     say: Say
 
-    def up(self, runs: Path | None, *, demo: bool) -> int:
+    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
         """Bring it up, or up to date."""
-        return up.up(self.config, runs, self.place, self.say, demo=demo)
+        return up.up(self.config, runs, self.place, self.say, demo=demo, repair=repair)
 
     def down(self) -> int:
         """Take it down; volumes stay."""

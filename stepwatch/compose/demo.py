@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from stepwatch import demo
-from stepwatch.compose.engine import Engine
+from stepwatch.compose.engine import Engine, addresses
 from stepwatch.config import Config
 from stepwatch.deployment import CONTAINER_PORTS
 from stepwatch.tables import Say
@@ -36,15 +36,15 @@ def demo_reset(project: Engine, config: Config, say: Say) -> int:
 
 def remove_demo(project: Engine) -> bool:
     """Remove the demo's containers and logs; returns whether there were any."""
-    addresses = {service.name: service.address for service in project.services()}
-    names = [name for name in addresses if name.startswith("demo")]
+    services = project.services()
+    names = [service.name for service in services if service.name.startswith("demo")]
     if names:
         project.tell("rm", "--stop", "--force", *names)
         # One that was killed has left its logs; and the exporter would show runs whose logs go as silent.
         project.tell("run", "--rm", "--no-deps", "-T", "demo", "rm", "-rf", "/demo/demo")
         project.tell("restart", "exporter")
         # A Prometheus that is replaced before it saw them go would go on with them for five minutes.
-        if prometheus := addresses.get("prometheus"):
+        if prometheus := addresses(services).get("prometheus"):
             demo.wait_gone(f"http://{prometheus}")
     return bool(names)
 

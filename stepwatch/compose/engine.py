@@ -7,12 +7,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from stepwatch.config import Refused
+from stepwatch.deployment import CONTAINER_PORTS
 
 LEAST_COMPOSE = (2, 20)
 """The first that knows `start_interval`."""
@@ -30,7 +32,10 @@ class NoEngineError(Exception):
 
 @dataclass(frozen=True)
 class Service:
-    """What Compose knows of a service's container; ``address`` is where it is published, if it is."""
+    """What Compose knows of a service's container.
+
+    ``published`` is where this machine reaches ports of the container, as host:port.
+    """
 
     name: str
     container: str
@@ -38,7 +43,7 @@ class Service:
     health: str
     exit_code: int
     summary: str
-    address: str
+    published: Mapping[int, str]
 
     @property
     def done(self) -> bool:
@@ -106,8 +111,36 @@ def _service(told: dict[str, Any]) -> Service:
         health=told["Health"],
         exit_code=told["ExitCode"],
         summary=told["Status"],
-        address=next(filter(None, map(_address, told.get("Publishers") or [])), ""),
+        published={
+            each["TargetPort"]: address
+            for each in told.get("Publishers") or []
+            if (address := _address(each))
+        },
     )
+
+
+def probed(container: str) -> bool:
+    """Whether the health that Docker tells is of the present process, or there is no health check.
+
+    For a moment after each start, that of a container which dies again and again included, Docker still
+    tells the health from before.
+    """
+    known = inspect(container)
+    if not known.get("Config", {}).get("Healthcheck"):
+        return True
+    probes = (known["State"].get("Health") or {}).get("Log") or []
+    return bool(probes) and _time(probes[-1]["Start"]) > _time(known["State"]["StartedAt"])
+
+
+def _time(told: str) -> datetime:
+    """A time that Docker tells, to the second; it has nanoseconds, which older Pythons cannot read."""
+    return datetime.fromisoformat(re.sub(r"\.\d+", "", told).replace("Z", "+00:00"))
+
+
+def addresses(services: Iterable[Service]) -> dict[str, str]:
+    """Where this machine reaches each part, by its name: through the door if it is behind that."""
+    published = {port: address for each in services for port, address in each.published.items()}
+    return {part: published[port] for part, port in CONTAINER_PORTS.items() if port in published}
 
 
 def _address(publisher: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch import reload, settings
-from stepwatch.compose import engine
+from stepwatch.compose import engine, repairing
 from stepwatch.compose.engine import Engine, Service
 from stepwatch.native.status import DEGRADED, NOT_RUNNING, UP
 from stepwatch.news import News
@@ -31,27 +31,30 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
         say: Gets each line.
 
     Returns:
-        0 all are well, 1 some are not or run other settings, 3 the stack is not running.
+        0 all are well, 1 some are not, run other settings or cannot alert, 3 the stack is not running.
     """
     services = [each for each in project.services() if not each.done]
     if not services:
         say("Stepwatch is not running. `make up` starts it.")
         return NOT_RUNNING
-    addresses = {each.name: each.address for each in services}
+    addresses = engine.addresses(services)
     standings = _standings(addresses, rendered)
-    for line in table([_HEADINGS, *(_row(each, standings) for each in services)]):
+    for line in table([_HEADINGS, *(_row(each, standings, addresses) for each in services)]):
         say(line)
     _tell_settings(standings, say)
-    news(addresses, _run_folder(services)).tell(say)
-    well = all(each.standing == "up" for each in services)
+    for each in services:
+        if each.standing != "up" and (fix := repairing.fix(project, each.name)):
+            say(f"\n{fix}")
+    sound = news(addresses, _run_folder(services)).tell(say)
+    well = sound and all(each.standing == "up" for each in services)
     return UP if well and set(standings.values()) <= {Standing.CURRENT} else DEGRADED
 
 
 def news(addresses: Mapping[str, str], runs: Path | str) -> News:
     """Who can be asked for news, by service; ``runs`` is the folder that containers see as /runs."""
     log = f"`docker compose logs exporter` (where {_RUNS} stands for {runs})"
-    exporter, alertmanager = addresses.get("exporter", ""), addresses.get("alertmanager", "")
-    return News(exporter, alertmanager, f"the runs in {runs}", log)
+    told = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
+    return News(**told, shows=f"the runs in {runs}", log=log)
 
 
 def _run_folder(services: Sequence[Service]) -> str:
@@ -81,7 +84,9 @@ def _alertmanager(url: str, rendered: Path) -> Standing:
     return Standing.CURRENT if same else Standing.CHANGED
 
 
-def _row(service: Service, standings: dict[str, Standing]) -> tuple[str, ...]:
+def _row(
+    service: Service, standings: Mapping[str, Standing], addresses: Mapping[str, str]
+) -> tuple[str, ...]:
     known, standing = engine.inspect(service.container), standings.get(service.name)
     return (
         service.name,
@@ -89,7 +94,7 @@ def _row(service: Service, standings: dict[str, Standing]) -> tuple[str, ...]:
         _uptime(known) if service.state == "running" else "-",
         str(known.get("RestartCount", "-")),
         standing.value if standing else "-",
-        f"http://{service.address}" if service.address else "-",
+        f"http://{addresses[service.name]}" if service.name in addresses else "-",
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from stepwatch import runfolder
-from stepwatch.compose import dotenv, gpus
+from stepwatch import damage, output, runfolder, startup
+from stepwatch.compose import dotenv, engine, gpus, repairing
 from stepwatch.compose.demo import end_demo, remove_demo
-from stepwatch.compose.engine import Engine, EngineError
+from stepwatch.compose.engine import Engine, EngineError, Service
 from stepwatch.compose.status import news
 from stepwatch.compose.variables import PUBLISHED, of_config, of_machine
 from stepwatch.config import Config, load
@@ -17,19 +19,21 @@ from stepwatch.generate import CHECKOUT, generate
 from stepwatch.native import ports
 from stepwatch.native.state import State
 from stepwatch.reload import reload
+from stepwatch.startup import Look, Startup
 from stepwatch.tables import Say, table
 
 _SHOWS = {
     "exporter": "how runs are, their curves",
     "gpu": "what is read from the GPUs",
+    "watchdog": "what keeps the stack from alerting",
     "prometheus": "queries, targets and every alert that fires",
     "alertmanager": "alerts in groups, silences",
     "grafana": "dashboards; user admin, password below",
 }
-_PAGES = {"exporter": "/", "gpu": "/metrics"}
+_PAGES = {"exporter": "/", "gpu": "/metrics", "watchdog": "/api/v1/findings"}
 
 
-def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -> int:
+def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, repair: bool) -> int:
     """Render the configuration and have containers run it.
 
     Args:
@@ -38,6 +42,7 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -
         place: Where the last RUNS= is remembered.
         say: Gets each line of progress.
         demo: Whether the simulated trainers and GPUs are to run.
+        repair: Whether to move damaged files aside that keep a container from starting.
 
     Returns:
         0 when every container is healthy, 1 when some are not.
@@ -45,18 +50,30 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool) -
     Raises:
         Refused: The configuration is wrong or a port is in use; what was running runs on as it was.
     """
+    place.create()
+    with place.lock("`make up`", say):  # to its end: Compose starts one container after the other
+        return _up(config, runs, place, say, demo=demo, repair=repair)
+
+
+def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, repair: bool) -> int:
+    out = rendered(config, place)
+    output.recover(out)
     settings = load(config)
     folder, remembered = _run_folder(settings, runs, place)
     _require_ports(settings)
     made = runfolder.make(folder)
-    out = rendered(config, place)
     generate(config, out)
     place.remember(config, runs, settings.runs.path)
     say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")
     project = _project(settings, folder, out)
     left = not demo and remove_demo(project)
-    if _start(project if demo else replace(project, profiles=()), say):
-        _tell_failures(project, say)
+    wanted = project if demo else replace(project, profiles=())
+    moved = False
+    while not (works := _start(wanted, say)) and repair and repairing.repair(wanted, say):
+        moved = True
+    if repair and not moved:
+        say(damage.NOTHING)
+    if not works:
         return 1
     say(reload(f"http://{settings.address('alertmanager')}", out / "alertmanager/generated/alertmanager.yml"))
     if left:
@@ -112,21 +129,54 @@ def _may_be_docker(owner: ports.Owner | None) -> bool:
     return owner is None or "docker" in owner.command
 
 
-def _start(project: Engine, say: Say) -> int:
+def _start(project: Engine, say: Say) -> bool:
+    """Build and start the containers; return whether all of them work, and say which do not."""
     # With an image of one's own named, nothing is built: that machine may reach no package index.
     if not os.environ.get("STEPWATCH_EXPORTER_IMAGE"):
         say("Building our image (a minute the first time).")
         project.tell("build", "exporter")
-    return project.show("up", "--detach", "--wait", "--remove-orphans", "--no-build")
+    # Compose's own --wait may not end for a container that dies again and again, and fails for a Prometheus
+    # that replays its log for longer than the health check waits.
+    code = project.show("up", "--detach", "--remove-orphans", "--no-build")
+    services = {service.name: service for service in project.services()}
+    if code:
+        waited = [name for name, service in services.items() if service.standing != "up" and not service.done]
+        failed = dict.fromkeys(waited, "did not start")
+    else:
+        failed = Startup(partial(_looks, project), say, _ends(services.values()), pause=1).wait(services)
+    for name, reason in failed.items():
+        whole = f"{reason} ({services[name].summary or services[name].state})"
+        fix = repairing.fix(project, name)
+        for line in startup.failure(
+            name, whole, f"`docker compose logs {name}`", _log(project, name, 5), fix
+        ):
+            say(line)
+    return not code and not failed
 
 
-def _tell_failures(project: Engine, say: Say) -> None:
-    for service in project.services():
-        if service.standing != "up" and not service.done:
-            log = project.tell("logs", "--no-log-prefix", "--tail=5", service.name).splitlines()
-            say(
-                "\n  ".join([f"{service.name}: {service.summary or service.state}. Its log ends with:", *log])
-            )
+def _looks(project: Engine, names: Iterable[str]) -> dict[str, Look]:
+    services = {service.name: service for service in project.services()}
+    ends = _ends(services.values())
+    return {
+        name: Look(
+            ready=(services[name].standing == "up" and engine.probed(services[name].container))
+            or services[name].done,
+            ends=ends[name],
+            busy=startup.replay(_log(project, name, 50)) if name == "prometheus" else "",
+        )
+        if name in services
+        else Look(ready=False, gone=True)
+        for name in names
+    }
+
+
+def _ends(services: Iterable[Service]) -> dict[str, int]:
+    """How often each container has ended and was started again."""
+    return {each.name: engine.inspect(each.container).get("RestartCount", 0) for each in services}
+
+
+def _log(project: Engine, service: str, lines: int) -> list[str]:
+    return project.tell("logs", "--no-log-prefix", f"--tail={lines}", service).splitlines()
 
 
 def _tell(config: Config, say: Say) -> None:

@@ -9,7 +9,7 @@ from stepwatch import readable
 from stepwatch.config import Config
 from stepwatch.deployment import above_ray, mounted
 
-PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
+PUBLISHED = ("exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana")
 """The parts with a port of this machine."""
 
 _LINKED = ("prometheus", "alertmanager", "grafana")

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from exporter import secret_shapes
+
 KeyPath = tuple[str | int, ...]
 
 SHOWN_CHARACTERS = 60
@@ -57,12 +59,18 @@ class Fault(ValueError):  # noqa: N818  a fault of the file, not an error of the
 
     def below(self, path: KeyPath) -> Fault:
         """Return the same fault as seen from further up."""
-        return Fault(self.says, expected=self.expected, cure=self.cure, at=path + self.at, value=self.value)
+        return type(self)(
+            self.says, expected=self.expected, cure=self.cure, at=path + self.at, value=self.value
+        )
 
     def of(self, value: Any) -> Fault:
         """Return the same fault with its value, unless it has one."""
         value = value if self.value is None else self.value
-        return Fault(self.says, expected=self.expected, cure=self.cure, at=self.at, value=value)
+        return type(self)(self.says, expected=self.expected, cure=self.cure, at=self.at, value=value)
+
+
+class SecretFault(Fault):
+    """Raised where a secret stands and may not, with the cure for that very key."""
 
 
 class Faults(ValueError):  # noqa: N818  as above
@@ -85,7 +93,8 @@ class Problem:
         place = f"{spell(fault.at)}: " if fault.at else ""
         value = f"{shown(fault.at, fault.value)} " if fault.value is not NOTHING else ""
         stop = "" if fault.cure.endswith("?") else "."
-        return f"{place}{value}{fault.says}. Expected: {fault.expected}. Cure: {fault.cure}{stop}"
+        text = f"{place}{value}{fault.says}. Expected: {fault.expected}. Cure: {fault.cure}{stop}"
+        return secret_shapes.masked(text)
 
 
 class ConfigError(Refused):
@@ -116,6 +125,7 @@ def spell(path: KeyPath) -> str:
 def _spell(part: str | int) -> str:
     if isinstance(part, int):
         return f"[{part}]"
+    part = secret_shapes.masked(part)  # before it is cut, since half a secret has no shape
     return f".{part}" if _PLAIN_KEY.fullmatch(part) else f"[{clip(quoted(part))}]"
 
 
@@ -128,8 +138,15 @@ def shown(path: KeyPath, value: Any) -> str:
     return clip(value if isinstance(value, Written) and value.isprintable() else quoted(value))
 
 
+def named(path: KeyPath) -> bool:
+    """Whether the last key of a path is the name of a secret."""
+    return bool(path) and isinstance(path[-1], str) and secret_shapes.names_one(path[-1])
+
+
 def _may_be_secret(path: KeyPath, value: Any) -> bool:
     """Tell whether a secret may stand here, be it by mistake: secrets belong into files of their own."""
+    if named(path) or secret_shapes.found(str(value)):
+        return True
     if path[:1] == ("receivers",):
         return not _OPEN_RECEIVER_KEYS.intersection(path)
     if path[:2] in (("runs", "pages"), ("runs", "mlflow")) and not _OPEN_POLLED_KEYS.intersection(path):

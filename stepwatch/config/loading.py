@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stepwatch.config import explain
+from stepwatch.config import explain, leaks
 from stepwatch.config.document import UNREADABLE, Document, parse
-from stepwatch.config.errors import ConfigError, Fault, Problem, refusal
+from stepwatch.config.errors import NOTHING, ConfigError, Fault, Problem, SecretFault, refusal
 from stepwatch.config.models import Config
 from stepwatch.config.source import read
 
@@ -24,13 +24,20 @@ def load(path: Path) -> Config:
         ConfigError: The file cannot be read, or something in it is wrong; all problems are named.
     """
     document = written(path)
+    leaked = tuple(_leaks(document))
     try:
         config = validated(document.values, path)
     except ValidationError as error:
-        problems = [*document.problems, *_located(explain.faults(error, Config), document)]
-        raise ConfigError(str(path), problems) from error
-    if document.problems:
-        raise ConfigError(str(path), document.problems)
+        located = tuple(_located(explain.faults(error, Config), document))
+        # What a key says of a secret in it beats what is said of any secret, and that beats all else.
+        own = {problem.fault.at for problem in located if isinstance(problem.fault, SecretFault)}
+        leaked = tuple(problem for problem in leaked if problem.fault.at not in own)
+        told = {problem.fault.at for problem in leaked}
+        others = (problem for problem in located if problem.fault.at not in told)
+        # Not `from error`: that one holds the values.
+        raise ConfigError(str(path), [*document.problems, *leaked, *others]) from None
+    if problems := (*document.problems, *leaked):
+        raise ConfigError(str(path), problems)
     return config
 
 
@@ -56,6 +63,18 @@ def validated(values: dict[str, Any], path: Path) -> Config:
     """
     # The section is named although it may be missing: its default path is relative, too.
     return Config.model_validate({"runs": {}, **values}, context={"folder": path.absolute().parent})
+
+
+def _leaks(document: Document) -> Iterator[Problem]:
+    for path, kind in leaks.within(document.values):
+        fault = Fault(
+            f"holds what looks like {kind}; everyone who reads this file or the generated ones would know it",
+            value=NOTHING,
+            expected="no secret in this file",
+            cure="delete it and have it replaced by its issuer; where one is needed, a key such as url_file, "
+            "credentials_file or token_file names a file that holds it",
+        )
+        yield Problem(document.line(path), fault.below(path))
 
 
 def _located(faults: Iterator[Fault], document: Document) -> Iterator[Problem]:

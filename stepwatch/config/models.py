@@ -30,15 +30,21 @@ from stepwatch.globs import fits
 DEFAULT_TIMEOUT = Duration.parse("10s")
 
 
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
 class Ports(Section):
     """Ports of the parts, all different."""
 
     exporter: Port = 9410
     gpu: Port = 9411
+    watchdog: Port = 9412
     node: Port = 9100
     prometheus: Port = 9090
     alertmanager: Port = 9093
     grafana: Port = 3000
+    prometheus_backend: Port = 9490
+    alertmanager_backend: Port = 9493
 
     @model_validator(mode="after")
     def _distinct(self) -> Ports:
@@ -202,6 +208,10 @@ class Config(Section):
         host = "127.0.0.1" if listen.is_unspecified else str(listen)
         return f"[{host}]:{self._port(part)}" if ":" in host else f"{host}:{self._port(part)}"
 
+    def backend(self, part: str) -> str:
+        """Return host:port of a part behind the door as a plain process; nothing else leads to it."""
+        return f"127.0.0.1:{self._port(f'{part}_backend')}"
+
     def link(self, part: str) -> str:
         """Return the URL, without a slash at its end, at which people open a part."""
         link: str | None = getattr(self.links, part, None)
@@ -210,8 +220,16 @@ class Config(Section):
     @property
     def link_hosts(self) -> tuple[str, ...]:
         """The host names of ``links``, sorted: pages opened by these names are ours."""
-        urls = (self.links.exporter, self.links.grafana, self.links.prometheus, self.links.alertmanager)
-        return tuple(sorted({host for url in urls if url and (host := urlsplit(url).hostname)}))
+        return tuple(sorted({host for url in self._links if url and (host := urlsplit(url).hostname)}))
+
+    @property
+    def link_origins(self) -> tuple[str, ...]:
+        """The origins of ``links`` as browsers spell them, sorted."""
+        return tuple(sorted({_origin(url) for url in self._links if url}))
+
+    @property
+    def _links(self) -> tuple[str | None, ...]:
+        return self.links.exporter, self.links.grafana, self.links.prometheus, self.links.alertmanager
 
     def timeout(self, interval: Duration) -> Duration:
         """Return how long a scrape may take that happens at this interval."""
@@ -220,6 +238,12 @@ class Config(Section):
     def _port(self, part: str) -> int:
         port: int = getattr(self.ports, part)
         return port
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    scheme, authority = parts.scheme.lower(), parts.netloc.lower()
+    return f"{scheme}://{authority.removesuffix(_DEFAULT_PORTS[scheme])}"
 
 
 def _doubles(config: Config) -> Iterator[Fault]:

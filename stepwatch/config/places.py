@@ -12,20 +12,18 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import PlainValidator, ValidationInfo
 
-from stepwatch.config.errors import Fault
+from exporter import secret_shapes
+from stepwatch.config.errors import Fault, SecretFault
 
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,5})")
 # Alertmanager takes addresses and channels for templates: no braces.
 _MAIL_ADDRESS = re.compile(r"[\w.!#$%&'*+/=?^`|~-]{1,64}@[\w-]+(\.[\w-]+)*", re.ASCII)
 _CHANNEL = re.compile(r"[#@]?[\w.-]{1,80}")
 _METRICS_PATH = re.compile(r"/[^\s?#]*")
-_SECRET_PARAMETER = re.compile(r"(?i)token|key|secret|sign|auth|password|passwd")
-# Chat services put the secret into the path: long, with letters and digits mixed.
-_SECRET_SEGMENT = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[A-Za-z0-9_-]{20,}")
 # What Prometheus accepts as a pattern of target files.
 _FILE_GLOB = re.compile(r"[^*]*(\*[^/]*)?\.(json|yml|yaml|JSON|YML|YAML)")
 
@@ -139,17 +137,15 @@ def _page(value: Any) -> str:
 def _open_url(cure: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         url = _url(value, cure)
-        if any(_SECRET_PARAMETER.search(name) for name, _ in parse_qsl(url.query, keep_blank_values=True)):
-            raise _secret_in_url("a secret in its query", cure)
-        if any(map(_SECRET_SEGMENT.fullmatch, url.path.split("/"))):
-            raise _secret_in_url("what looks like a secret in its path", cure)
+        if what := secret_shapes.in_url(value):
+            raise _secret_in_url(what, cure)
         return url.geturl()
 
     return check
 
 
 def _secret_in_url(what: str, cure: str) -> Fault:
-    return Fault(
+    return SecretFault(
         f"holds {what}, which would be written to generated files",
         expected="a URL without secrets",
         cure=cure,

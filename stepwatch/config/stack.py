@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
+from stepwatch.config.block import Block
 from stepwatch.config.events import StackBlock
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import Count, PositiveSpan, Ratio, Severity, Span
+from stepwatch.config.quantities import Duration, Size
+from stepwatch.config.scalars import Count, PositiveSpan, Ratio, Severity, Span, StorageSize
 
 
 class SourceDown(StackBlock):
@@ -14,6 +17,12 @@ class SourceDown(StackBlock):
 
     severity: Severity = "warning"
     for_: Span = Field(default=Duration.parse("5m"), alias="for")
+
+
+class MountHung(StackBlock):
+    """A file system does not answer the run exporter."""
+
+    severity: Severity = "warning"
 
 
 class SeriesLimit(StackBlock):
@@ -36,6 +45,22 @@ class TSDBNearLimit(StackBlock):
 
     severity: Severity = "warning"
     above: Ratio = 0.9
+
+
+class AlertingBroken(Block):
+    """What keeps Prometheus from storing, evaluating or notifying; the watchdog tells of it, and no rule."""
+
+    about_runs: ClassVar[bool] = False
+
+    severity: Severity = "critical"
+
+
+class StateDiskLow(StackBlock):
+    """A disk that holds the stack's state has less than a share `free`, unless that is `enough`."""
+
+    severity: Severity = "warning"
+    free: Ratio = 0.1
+    enough: StorageSize = Size.parse("5GB")
 
 
 class TSDBFailures(StackBlock):

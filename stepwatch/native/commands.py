@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stepwatch.config import Config
 from stepwatch.deployment import Deployment, OnThisMachine
-from stepwatch.native import demo, down, grafana, processes, status, up
+from stepwatch.native import demo, down, grafana, processes, service, status, up
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 from stepwatch.testalert import journal
@@ -16,19 +16,34 @@ from stepwatch.testalert.journal import Journal
 
 @dataclass(frozen=True)
 class Processes:
-    """The stack in one state folder, ``place``; ``config`` is the configuration file."""
+    """The stack in one state folder, ``place``; ``config`` is the configuration file.
+
+    ``as_service``: whether ``up`` and ``down`` are about its systemd unit as well.
+    """
 
     config: Path
     place: State
     say: Say
+    as_service: bool = False
 
-    def up(self, runs: Path | None, *, demo: bool) -> int:
+    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
         """Bring it up, or up to date."""
-        return up.up(self.config, runs, self.place, self.say, demo=demo)
+        return up.up(
+            self.config,
+            runs,
+            self.place,
+            self.say,
+            demo=demo,
+            as_service=self.as_service,
+            repair=repair,
+        )
 
     def down(self) -> int:
         """Take it down; data and logs stay."""
-        return down.down(self.place, self.say)
+        code = down.down(self.place, self.say)
+        if self.as_service:
+            service.remove(self.place, self.say)
+        return code
 
     def status(self) -> int:
         """Show how each process is."""
@@ -50,7 +65,7 @@ class Processes:
         """What files are rendered for: links lead to Grafana where there is one."""
         parts = OnThisMachine(config).parts
         there = parts if grafana.find() else parts - {"grafana"}
-        return OnThisMachine(config, there, discovered=str(self.place.discovered))
+        return self.place.deployment(config, there)
 
     @property
     def rendered(self) -> Path:

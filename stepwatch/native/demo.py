@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from stepwatch import demo
 from stepwatch.native import part, supervisord
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import Wait
+from stepwatch.native.readiness import until_ready
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 
@@ -16,7 +16,7 @@ SIMULATIONS = ("demo", "gpu")
 
 
 def demo_reset(place: State, say: Say) -> int:
-    """Start the simulated runs and GPUs over, and end the alerts that they raised.
+    """Start the simulated runs and GPUs over, and end the alerts that they raised. The caller holds the lock.
 
     Prometheus starts again as well, keeping its history: it would hold on to those alerts.
 
@@ -29,19 +29,18 @@ def demo_reset(place: State, say: Say) -> int:
             say("The demo is not running. `make up DEMO=1` starts it.")
             return 1
         begun = time.time()
-        with place.lock():
-            for name in SIMULATIONS:
-                server.restart(name)
-            say("The simulated runs and GPUs start over.")
-            demo.wait_started(f"http://{parts['prometheus'].address}", begun)
-    missing = Wait(place, say).until_ready([parts[name] for name in SIMULATIONS])
+        for name in SIMULATIONS:
+            server.restart(name)
+        say("The simulated runs and GPUs start over.")
+        demo.wait_started(f"http://{parts['prometheus'].address}", begun)
+    missing = until_ready([parts[name] for name in SIMULATIONS], place, say)
     count, ready = _end_alerts(parts, place, say)
     say(f"{count} alerts of the demo are over. They come again within three minutes.")
     return 0 if ready and not missing else 1
 
 
 def end_demo(place: State, say: Say) -> None:
-    """End the alerts that the demo raised, once its processes are gone."""
+    """End the alerts that the demo raised, once its processes are gone. The caller holds the lock."""
     parts = {each.name: each for each in part.load(place.parts)}
     demo.wait_gone(f"http://{parts['prometheus'].address}")
     count, _ = _end_alerts(parts, place, say)
@@ -50,9 +49,9 @@ def end_demo(place: State, say: Say) -> None:
 
 def _end_alerts(parts: Mapping[str, Part], place: State, say: Say) -> tuple[int, bool]:
     """How many alerts were ended, and whether Prometheus is up again."""
-    with place.lock(), supervisord.connected(place) as server:
+    with supervisord.connected(place) as server:
         if server:
             server.restart("prometheus")
-    missing = Wait(place, say).until_ready([parts["prometheus"]])
+    missing = until_ready([parts["prometheus"]], place, say)
     count = demo.end_alerts(f"http://{parts['alertmanager'].address}", parts["gpu"].address)
     return count, not missing

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from stepwatch.native import processes, supervisord
+from stepwatch.native import processes, service, supervisord
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 
-_GRACE = 75
-"""Seconds: supervisord gives a part 60 before it kills it."""
 _ORPHAN_GRACE = 10
 
 
 def down(place: State, say: Say) -> int:
-    """Stop every process of the stack, supervised or orphaned; data and logs stay.
+    """Stop every process of the stack, supervised or orphaned; data and logs stay. The caller holds the lock.
 
     Returns:
         0 when nothing of it runs any more, 1 when some process could not be ended.
     """
     ran = bool(processes.marked(place.mark))
-    if not place.folder.is_dir():
-        if not ran:
-            say("Stepwatch is not running.")
-            return 0
-        place.create()  # removed under the running stack; the lock needs it
-    with place.lock():
-        ran = bool(processes.marked(place.mark))
-        left = _stop(place)
-        place.forget()
+    place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts learns of this
+    left = _stop(place)
+    place.forget()
     if left:
         say(f"These processes do not end: {', '.join(str(process.pid) for process in left)}.")
         return 1
@@ -35,8 +27,10 @@ def down(place: State, say: Say) -> int:
 
 
 def _stop(place: State) -> list[processes.Process]:
+    place.give_up()
+    processes.resume(place.mark)
+    service.stop(place)
     with supervisord.connected(place) as server:
         if server:
-            server.shut_down()
-            processes.wait(place.mark, _GRACE)
+            server.shut_down(place.mark)
     return processes.stop(place.mark, grace=_ORPHAN_GRACE)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch.native import state
+from stepwatch.pages import Page
 from stepwatch.settings import Settings
 
 
@@ -16,27 +17,31 @@ from stepwatch.settings import Settings
 class Web:
     """The pages of a part.
 
-    It listens on ``port`` of ``listen`` and is reached at ``address`` (host:port). ``ready`` is the
-    path of the page that answers once the part works, ``url`` the page for people.
+    It listens on ``ports`` of ``listen``, by their keys below ``ports`` in config.yaml, and others reach
+    it at ``address`` (host:port). ``ready`` is the path of the page that answers once the part works,
+    ``metrics`` that of its metrics, ``url`` the page for people. A part behind the door is itself at
+    ``backend``, with the password in ``password_file``.
     """
 
     listen: str
-    port: int
+    ports: dict[str, int]
     address: str
     ready: str
     url: str
+    metrics: str = "/metrics"
+    backend: str = ""
+    password_file: str = ""
 
-    def page(self, path: str) -> str:
-        """The address of one of its pages on this machine."""
-        return f"http://{self.address}{path}"
+    def page(self, path: str) -> Page:
+        """One of the part's own pages on this machine."""
+        return Page(f"http://{self.backend or self.address}{path}", self.password_file)
 
 
 @dataclass(frozen=True)
 class Part:
     """A process to keep running.
 
-    ``name`` is also its key below ``ports`` in config.yaml, if it has pages. ``shows`` is what
-    people see there, or what it does.
+    ``shows`` is what people see there, or what it does.
     """
 
     name: str
@@ -57,9 +62,9 @@ class Part:
         return self.web.address if self.web else ""
 
     @property
-    def metrics(self) -> str:
-        """The page of its own metrics, empty if it has none."""
-        return self.web.page("/metrics") if self.web else ""
+    def metrics(self) -> Page:
+        """The page of its own metrics, without an address if it has none."""
+        return self.web.page(self.web.metrics) if self.web else Page("")
 
 
 def save(parts: Iterable[Part], path: Path) -> None:

@@ -26,9 +26,9 @@ class Process:
 
 
 def marked(mark: str) -> list[Process]:
-    """The living processes of the stack with this mark."""
+    """The living processes of the stack with this mark, other than the one that asks."""
     pids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
-    return [process for pid in pids if (process := _identify(pid, mark))]
+    return [process for pid in pids if pid != os.getpid() and (process := _identify(pid, mark))]
 
 
 def belongs(pid: int, mark: str) -> bool:
@@ -39,11 +39,17 @@ def belongs(pid: int, mark: str) -> bool:
 def stop(mark: str, *, grace: float) -> list[Process]:
     """End all processes of a stack: ask, wait so many seconds, then kill; return those who stayed."""
     _signal_all(mark, signal.SIGTERM)
+    resume(mark)
     left = wait(mark, grace)
     if left:
         _signal_all(mark, signal.SIGKILL)
         left = wait(mark, 10)
     return left
+
+
+def resume(mark: str) -> None:
+    """Have the processes of a stack go on that a signal suspended: they could not end otherwise."""
+    _signal_all(mark, signal.SIGCONT)
 
 
 def wait(mark: str, timeout: float) -> list[Process]:
@@ -52,6 +58,24 @@ def wait(mark: str, timeout: float) -> list[Process]:
     while (left := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return left
+
+
+def suspended(pid: int) -> bool:
+    """Whether a signal, such as SIGSTOP, has stopped a process."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def module(pid: int) -> str:
+    """The name of the module that a Python process runs, empty for another process."""
+    try:
+        words = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return ""
+    return words[2] if words[1:2] == ["-m"] else ""
 
 
 def command(pid: int) -> str:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 
-from stepwatch import pages
+from stepwatch import damage, pages, startup
+from stepwatch.damage import Damage
 from stepwatch.native import processes, supervisord
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
 from stepwatch.native.state import State
 from stepwatch.native.supervisord import Report
+from stepwatch.startup import Look, Startup
 from stepwatch.tables import Say
 
-_PATIENCE = 600
-"""Seconds: Prometheus reads its log of months again before it is ready."""
-_NEWS = 10
-"""Seconds between two words on what is still starting."""
-_ENDS = 3
-"""A part that ended so often before it was ready will hardly become so."""
+_REPLAY_LINES = 50
 
 
 def ready(part: Part, report: Report | None) -> bool:
@@ -29,51 +24,41 @@ def ready(part: Part, report: Report | None) -> bool:
     return report is not None and report.state == "RUNNING"
 
 
-@dataclass
-class Wait:
-    """One wait for some parts: since when, and how often each had ended by then."""
+def damaged(name: str, place: State) -> Damage | None:
+    """The damaged file that keeps a part from starting, if it is one."""
+    return damage.find(name, last_lines(place.log(name), damage.LOG_LINES), place.data(name))
 
-    place: State
-    say: Say
-    begun: float = field(default_factory=time.monotonic)
-    ended: dict[str, int] = field(default_factory=dict)
 
-    def until_ready(self, parts: Sequence[Part]) -> set[str]:
-        """Wait until all parts answer or hope is lost; return the names of those that do not."""
-        self.ended = supervisord.exits(self.place)
-        waiting, news = list(parts), _NEWS
-        while waiting := self._missing(waiting):
-            if all(self._hopeless(part) for part in waiting):
-                break
-            if self._seconds() > news:
-                self.say(f"  still starting after {news} s: {', '.join(part.name for part in waiting)}")
-                news += _NEWS
-            time.sleep(0.2)
-        for part in waiting:
-            self._tell_failure(part)
-        return {part.name for part in waiting}
+def until_ready(parts: Sequence[Part], place: State, say: Say) -> set[str]:
+    """Wait until all parts answer or are given up; say why of those that are, and return their names."""
+    by_name = {part.name: part for part in parts}
 
-    def _seconds(self) -> float:
-        return time.monotonic() - self.begun
-
-    def _missing(self, parts: Sequence[Part]) -> list[Part]:
-        with supervisord.connected(self.place) as server:
+    def looks(names: Iterable[str]) -> dict[str, Look]:
+        with supervisord.connected(place) as server:
             reports = server.reports() if server else {}
-        return [part for part in parts if not self._arrived(part, reports.get(part.name))]
+        ends = supervisord.exits(place)
+        alive = place.parts.exists() and processes.marked(place.mark)
+        return {
+            name: Look(
+                ready=ready(by_name[name], reports.get(name)),
+                ends=len(ends.get(name, [])),
+                busy=startup.replay(last_lines(place.log(name), _REPLAY_LINES)),
+                gone=not alive,
+            )
+            for name in names
+        }
 
-    def _arrived(self, part: Part, report: Report | None) -> bool:
-        arrived = ready(part, report)
-        if arrived:
-            self.say(f"  {part.name} is ready ({self._seconds():.1f} s)")
-        return arrived
-
-    def _hopeless(self, part: Part) -> bool:
-        ends = supervisord.exits(self.place).get(part.name, 0) - self.ended.get(part.name, 0)
-        return ends >= _ENDS or self._seconds() > _PATIENCE or not processes.marked(self.place.mark)
-
-    def _tell_failure(self, part: Part) -> None:
-        log = self.place.log(part.name)
-        fault = f"does not answer on {part.web.page(part.web.ready)}" if part.web else "does not run"
-        self.say(f"  {part.name} {fault}. Its log, {log}, ends with:")
-        for line in last_lines(log, 5):
-            self.say(f"    {line}")
+    ended = {name: len(reasons) for name, reasons in supervisord.exits(place).items()}
+    failed = Startup(looks, say, ended).wait(by_name)
+    if failed and not place.parts.exists():
+        say("`make down` took the stack down meanwhile.")
+        return set(failed)
+    for name, reason in failed.items():
+        ends = supervisord.exits(place).get(name, [])
+        whole = f"{reason} (last: {ends[-1]})" if ends else reason
+        log = place.log(name)
+        found = damaged(name, place)
+        fix = found.fix(str(place.data(name))) if found else ""
+        for line in startup.failure(name, whole, str(log), last_lines(log, 5), fix):
+            say(line)
+    return set(failed)

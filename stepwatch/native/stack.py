@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from exporter import backend_access
 from stepwatch import settings
 from stepwatch.config import Config
+from stepwatch.deployment import BEHIND_DOOR
 from stepwatch.native import grafana
 from stepwatch.native.grafana import Grafana
 from stepwatch.native.part import Part, Web
@@ -47,7 +49,9 @@ class Stack:
             *([self.node(node_exporter)] if node_exporter else []),
             self.prometheus(prometheus),
             self.alertmanager(alertmanager),
+            self.door(),
             *([self.grafana(dashboards)] if dashboards else []),
+            self.watchdog(("prometheus", "alertmanager", "exporter", *(["grafana"] if dashboards else []))),
         ]
 
     def trainers(self) -> Part:
@@ -89,9 +93,10 @@ class Stack:
 
     def node(self, program: Path) -> Part:
         """node_exporter, which reads this machine's memory, disks and load."""
+        listen = f"[{self.config.listen}]" if ":" in self.config.listen else self.config.listen
         return self._part(
             "node",
-            (str(program), self._listen("node")),
+            (str(program), f"--web.listen-address={listen}:{self.config.ports.node}"),
             ready="/",
             page="/metrics",
             shows="memory, disks and load of this machine",
@@ -100,16 +105,20 @@ class Stack:
     def prometheus(self, program: Program) -> Part:
         """Prometheus, which stores the numbers and judges the rules."""
         folder = self.rendered / "prometheus/generated"
+        data = self.place.data("prometheus")
         retention = self.config.retention
         options = (
             f"--config.file={folder}/prometheus.yml",
-            f"--storage.tsdb.path={self.place.data('prometheus')}",
+            f"--storage.tsdb.path={data}",
             f"--storage.tsdb.retention.time={retention.time}",
             f"--storage.tsdb.retention.size={retention.size}",
         )
         return self._part(
             "prometheus",
-            (str(program.path), *program.options, *options, *self._web("prometheus")),
+            (
+                *("sh", f"{self.checkout}/prometheus/start.sh", str(data)),
+                *(str(program.path), *program.options, *options, *self._web("prometheus")),
+            ),
             ready="/-/ready",
             shows="queries, targets and every alert that fires",
             settings=settings.of_prometheus(self.rendered),
@@ -135,6 +144,33 @@ class Stack:
             settings=settings.of_alertmanager(self.rendered),
         )
 
+    def door(self) -> Part:
+        """The reverse proxy through which all but Prometheus reach the two."""
+        config = self.config
+        flags = [
+            f"--listen={config.listen}",
+            f"--prometheus-port={config.ports.prometheus}",
+            f"--alertmanager-port={config.ports.alertmanager}",
+            f"--prometheus={config.backend('prometheus')}",
+            f"--alertmanager={config.backend('alertmanager')}",
+            f"--password-file={self.place.backend_password}",
+        ]
+        web = Web(
+            listen=config.listen,
+            ports={name: getattr(config.ports, name) for name in BEHIND_DOOR},
+            address=config.address("prometheus"),
+            ready="/-/door/healthy",
+            url="-",
+            metrics="/-/door/metrics",
+        )
+        return Part(
+            "door",
+            (sys.executable, "-m", "exporter.door", *flags),
+            "Prometheus and Alertmanager to all but foreign web pages",
+            web,
+            environment=self._reading("door.env"),
+        )
+
     def grafana(self, installed: Grafana) -> Part:
         """Grafana with the provisioned dashboards."""
         data = self.place.data("grafana")
@@ -144,6 +180,21 @@ class Stack:
             ready="/api/health",
             shows=f"dashboards; user admin, password in {grafana.password(data)}",
             environment=grafana.environment(self.config, self.rendered, data),
+        )
+
+    def watchdog(self, watched: tuple[str, ...]) -> Part:
+        """The watchdog, which finds what keeps Prometheus from alerting; ``watched`` are parts with state."""
+        flags = [f"--listen={self.config.listen}", f"--port={self.config.ports.watchdog}"]
+        flags.append(f"--supervisor={self.place.socket.name}")  # relative to supervisord's working directory
+        folders = [f"{name}={self.place.data(name)}" for name in watched]
+        return self._part(
+            "watchdog",
+            (sys.executable, "-m", "exporter.watchdog", *flags, "--state", *folders),
+            ready="/-/healthy",
+            page="/api/v1/findings",
+            shows="what keeps the stack from alerting",
+            environment=self._reading("watchdog.env"),
+            settings=settings.of_watchdog(self.rendered),
         )
 
     @property
@@ -164,20 +215,26 @@ class Stack:
         config = self.config
         web = Web(
             listen=config.listen,
-            port=getattr(config.ports, name),
+            ports={name: getattr(config.ports, name)},
             address=config.address(name),
             ready=ready,
             url=config.link(name) + page,
         )
+        if name in BEHIND_DOOR:
+            key, backend = f"{name}_backend", config.backend(name)
+            web = replace(
+                web,
+                listen=backend.partition(":")[0],
+                ports={key: getattr(config.ports, key)},
+                backend=backend,
+                password_file=str(self.place.backend_password),
+            )
         return Part(name=name, command=command, web=web, **others)
-
-    def _listen(self, name: str) -> str:
-        listen, port = self.config.listen, getattr(self.config.ports, name)
-        return f"--web.listen-address={f'[{listen}]' if ':' in listen else listen}:{port}"
 
     def _web(self, name: str) -> tuple[str, ...]:
         return (
-            self._listen(name),
+            f"--web.listen-address={self.config.backend(name)}",
+            f"--web.config.file={self.place.backend / backend_access.WEB}",
             f"--web.external-url={self.config.link(name)}",
             # A path in the link is the business of the proxy in front; here pages stay where they are.
             "--web.route-prefix=/",

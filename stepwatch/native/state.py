@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepwatch.deployment import DISCOVERED
+from exporter import backend_access
+from stepwatch.config import Config
+from stepwatch.deployment import DISCOVERED, OnThisMachine
+from stepwatch.locks import lock
 from stepwatch.native.errors import DamagedStateError, StackError
+from stepwatch.tables import Say
 
 VARIABLE = "STEPWATCH_STATE"
 
@@ -61,15 +64,41 @@ class State:
         """Files of targets that are found by themselves."""
         return self.folder / DISCOVERED
 
+    def deployment(self, config: Config, parts: frozenset[str]) -> OnThisMachine:
+        """What files are rendered for: these parts, with what lies in this folder."""
+        return OnThisMachine(
+            config, parts, discovered=str(self.discovered), password_file=str(self.backend_password)
+        )
+
+    @property
+    def backend(self) -> Path:
+        """What opens Prometheus and Alertmanager behind the door."""
+        return self.folder / "backend"
+
+    @property
+    def backend_password(self) -> Path:
+        """The password of both."""
+        return self.backend / backend_access.PASSWORD
+
     @property
     def supervisor_config(self) -> Path:
         """What supervisord is told to keep running."""
         return self.folder / "supervisord.conf"
 
     @property
+    def wanted(self) -> bool:
+        """Whether the stack is to run: brought up, and not taken down since then, whatever dies meanwhile."""
+        return self.supervisor_config.exists()
+
+    @property
     def socket(self) -> Path:
         """Where supervisord takes orders."""
         return self.folder / "supervisor.sock"
+
+    @property
+    def environment(self) -> Path:
+        """The variables that systemd gives to supervisord; only their owner may read them."""
+        return self.folder / "service.env"
 
     @property
     def parts(self) -> Path:
@@ -124,18 +153,54 @@ class State:
                 f"Cure: set {VARIABLE} to one."
             ) from None
 
+    def give_up(self) -> None:
+        """Have nothing start the stack again: neither the guardian nor systemd, nor a reboot."""
+        self.supervisor_config.unlink(missing_ok=True)
+
+    def make_password(self) -> None:
+        """Make what opens the parts behind the door, unless it is there; readable by its owner only.
+
+        Raises:
+            StackError: it cannot be written.
+        """
+        try:
+            backend_access.make(self.backend, mode=0o600)
+        except OSError as problem:
+            raise StackError(
+                f"{self.backend}: {problem.strerror}. Expected: a folder to write to. "
+                "Fix: make room on its disk, or give it back to the user who runs this."
+            ) from None
+
     def forget(self) -> None:
         """Remove what only a running stack needs; data and logs stay."""
-        for leftover in (self.supervisor_config, self.socket, self.parts, self.folder / "supervisord.pid"):
+        self.give_up()
+        for leftover in (self.environment, self.socket, self.parts, self.folder / "supervisord.pid"):
             leftover.unlink(missing_ok=True)
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Keep a second `up` or `down` waiting until this one has done its changes."""
-        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+    def lock(self, command: str, say: Say) -> Iterator[None]:
+        """Keep other commands that change the stack waiting until this one has done so; they tell for whom.
+
+        Without a state folder there is nothing to lock.
+        """
+        if not self.folder.is_dir():
             yield
+            return
+        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        holder = self.folder / "changing"
+        try:
+            if not lock(handle, wait=False):
+                other = holder.read_text(encoding="utf-8") if holder.exists() else "another command"
+                say(f"Waiting for {other}, which is changing the stack.")
+                lock(handle)
+            with suppress(
+                OSError
+            ):  # on a full disk those who wait learn no name; the lock holds all the same
+                write(holder, f"{command} (pid {os.getpid()})")
+            try:
+                yield
+            finally:
+                holder.unlink(missing_ok=True)
         finally:
             os.close(handle)
 
@@ -143,10 +208,14 @@ class State:
 def write(path: Path, text: str) -> None:
     """Replace a file of the state folder in one step: a power cut leaves the old text or the new one."""
     fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
     fresh.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepwatch import settings
-from stepwatch.native import part, processes, supervisord
+from stepwatch.native import guardian, part, processes, service, supervisord
 from stepwatch.native.errors import DamagedStateError
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import ready
+from stepwatch.native.readiness import damaged, ready
 from stepwatch.native.state import State
 from stepwatch.native.supervisord import Report
 from stepwatch.news import News
@@ -22,6 +22,7 @@ UP, DEGRADED, NOT_RUNNING = 0, 1, 3
 
 _HEADINGS = ("part", "state", "pid", "up for", "restarts", "settings", "page", "log")
 _WORDS = {"BACKOFF": "dies at start", "FATAL": "given up", "RUNNING": "not ready"}
+_SUSPENDED = "suspended"
 _YOUNG = 60
 """Seconds: what runs for less, and had to be started again, is shown with its last log lines."""
 
@@ -54,11 +55,13 @@ def status(place: State, say: Say) -> int:
     """Show a table of the parts, the last log lines of those in trouble, and what fires.
 
     Returns:
-        0 all parts are up, 1 some are not or run other settings, 3 the stack is not running.
+        0 all parts are up, 1 some are not, run other settings or cannot alert, 3 the stack is not running.
     """
     running = processes.marked(place.mark)
     if not running:
         say("Stepwatch is not running. `make up` starts it.")
+        if service.installed(place):
+            _tell_service(place, say)
         return NOT_RUNNING
     try:
         parts = part.load(place.parts)
@@ -75,17 +78,24 @@ def status(place: State, say: Say) -> int:
     for row in table([_HEADINGS, *(_row(line, place) for line in lines)]):
         say(row)
     _tell_trouble(lines, place, say)
-    news(parts, place).tell(say)
-    return UP if all(line.well for line in lines) else DEGRADED
+    _tell_service(place, say)
+    sound = news(parts, place).tell(say)
+    return UP if sound and all(line.well for line in lines) else DEGRADED
 
 
 def _lines(parts: Sequence[Part], place: State, say: Say) -> list[Line]:
     with supervisord.connected(place) as server:
         if not server:
-            say("supervisord is gone, so what dies now stays dead. `make up` or `make down` puts that right.")
+            say(_without_supervisor(place))
         reports = server.reports() if server else {}
     restarts = supervisord.exits(place)
-    return [_line(wanted, reports.get(wanted.name), restarts.get(wanted.name, 0)) for wanted in parts]
+    return [_line(wanted, reports.get(wanted.name), len(restarts.get(wanted.name, []))) for wanted in parts]
+
+
+def _without_supervisor(place: State) -> str:
+    if any(processes.module(process.pid) == guardian.__name__ for process in processes.marked(place.mark)):
+        return "supervisord does not answer. The guardian starts it again within 30 s."
+    return "supervisord is gone, so what dies now stays dead. `make up` or `make down` puts that right."
 
 
 def _line(wanted: Part, report: Report | None, restarts: int) -> Line:
@@ -98,6 +108,8 @@ def _line(wanted: Part, report: Report | None, restarts: int) -> Line:
 
 
 def _state(report: Report, *, answers: bool) -> str:
+    if processes.suspended(report.pid):
+        return _SUSPENDED
     if answers and report.state in ("RUNNING", "STARTING"):
         return "up"
     return _WORDS.get(report.state, report.state.lower())
@@ -121,19 +133,28 @@ def _tell_trouble(lines: Sequence[Line], place: State, say: Say) -> None:
         log = last_lines(place.log(line.part.name), 5) if line.restless else []
         if log:
             say("\n  ".join([f"\nThe log of {line.part.name} ends with:", *log]))
+        if line.restless and (found := damaged(line.part.name, place)):
+            say(f"\n{found.fix(str(place.data(line.part.name)))}")
+        if line.state == _SUSPENDED:
+            say(f"\nA signal suspended {line.part.name}. Fix: kill -CONT {line.pid}")
         if line.standing is Standing.CHANGED:
             say(f"\nThe settings of {line.part.name} were rendered again since it read them: `make up`.")
         if line.standing is Standing.REFUSED:
             say(f"\n{line.part.name} refused its settings; its log says why.")
 
 
+def _tell_service(place: State, say: Say) -> None:
+    say("\n" + "\n".join(service.standing(place)))
+
+
 def news(parts: Sequence[Part], place: State) -> News:
     """Who can be asked for news among the parts."""
     by_name = {part.name: part for part in parts}
-    exporter, alertmanager = by_name.get("exporter"), by_name.get("alertmanager")
+    addresses = {name: part.address for name, part in by_name.items()}
     return News(
-        exporter.address if exporter else "",
-        alertmanager.address if alertmanager else "",
-        exporter.shows if exporter else "",
-        str(place.log("exporter")),
+        exporter=addresses.get("exporter", ""),
+        alertmanager=addresses.get("alertmanager", ""),
+        watchdog=addresses.get("watchdog", ""),
+        shows=by_name["exporter"].shows if "exporter" in by_name else "",
+        log=str(place.log("exporter")),
     )

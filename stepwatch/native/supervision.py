@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
-from stepwatch.native import part, ports, processes, supervisord
+from stepwatch import damage
+from stepwatch.environment import CHECKOUT
+from stepwatch.native import part, ports, processes, service, supervisord
 from stepwatch.native.errors import StackError
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import Wait
+from stepwatch.native.readiness import damaged, until_ready
 from stepwatch.native.state import State
 from stepwatch.settings import Settings, loaded, wait_loaded
 from stepwatch.tables import Say
@@ -15,25 +18,70 @@ from stepwatch.tables import Say
 _RELOAD_SECONDS = 15
 
 
-def bring_up(parts: Sequence[Part], place: State, say: Say) -> int:
-    """Start what does not run, restart what changed, have the rest read its settings again.
+def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> set[str]:
+    """Start what does not run and restart what changed; return those names. The caller holds the lock.
+
+    Args:
+        parts: What is to run; the guardian is added.
+        place: Where the stack keeps what it writes.
+        say: Gets each line of progress.
+        as_service: Whether systemd is to start the stack from now on.
+
+    Raises:
+        StackError: a port is in use, systemd does not answer, or supervisord does not start; nothing was
+            touched.
+    """
+    parts = [*parts, _guardian(place)]
+    require_ports(parts, place)
+    if as_service:
+        service.install(place, say)
+    supervisord.configure(place, parts)
+    part.save(parts, place.parts)
+    return _supervise(parts, place, say, as_service=as_service)
+
+
+def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, repair: bool = False) -> int:
+    """Wait until the parts are ready; have those that were not started anew read their settings again.
+
+    `make down` may end this, so the lock must not be held. With ``repair``, damaged files that keep a part
+    from starting are moved aside.
 
     Returns:
         0 when every part is ready and runs its present settings, 1 when some are not.
-
-    Raises:
-        StackError: a port is in use or supervisord does not start; nothing was touched.
     """
-    place.create()
-    with place.lock():
-        require_ports(parts, place)
-        supervisord.configure(place, parts)
-        part.save(parts, place.parts)
-        fresh = _supervise(parts, place, say)
-    missing = Wait(place, say).until_ready(parts)
+    missing = until_ready([*parts, _guardian(place)], place, say)
+    if repair:
+        missing = _repair(parts, missing, place, say)
     kept = [old for old in parts if old.name not in fresh | missing]
     refused = [old.name for old in kept if old.settings and not _reload(old, old.settings, place, say)]
     return 1 if missing or refused else 0
+
+
+def _repair(parts: Sequence[Part], missing: set[str], place: State, say: Say) -> set[str]:
+    """Move damaged files aside until none keeps a part from starting; return the parts that still fail."""
+    moved = False
+    while found := list(filter(None, (damaged(name, place) for name in sorted(missing)))):
+        with place.lock("`make up`", say), supervisord.connected(place) as server:
+            if server is None:
+                return missing
+            for each in found:
+                server.stop(each.part)
+                data = place.data(each.part)
+                try:
+                    kept = damage.move_aside(each, data)
+                except OSError as problem:
+                    raise StackError(
+                        f"{data / each.name}: cannot be moved to {data / damage.KEPT}: {problem.strerror}. "
+                        "Fix: check permissions and space, or move it by hand, then run `make up`."
+                    ) from None
+                say(f"Moved {data / each.name} to {kept}. Nothing was deleted.")
+                moved = True
+            server.revive()
+        again = until_ready([part for part in parts if part.name in missing], place, say)
+        missing = again | (missing - {part.name for part in parts})
+    if not moved:
+        say(damage.NOTHING)
+    return missing
 
 
 def require_ports(parts: Iterable[Part], place: State) -> None:
@@ -46,21 +94,39 @@ def require_ports(parts: Iterable[Part], place: State) -> None:
     def ours(owner: ports.Owner | None) -> bool:
         return owner is not None and processes.belongs(owner.pid, place.mark)
 
-    webs = [(wanted.name, wanted.web) for wanted in parts if wanted.web]
-    problems = [ports.conflict(name, web.listen, web.port, ours) for name, web in webs]
+    webs = [wanted.web for wanted in parts if wanted.web]
+    problems = [
+        ports.conflict(key, web.listen, port, ours) for web in webs for key, port in web.ports.items()
+    ]
     if found := list(filter(None, problems)):
         raise StackError("\n".join(found))
 
 
-def _supervise(parts: Sequence[Part], place: State, say: Say) -> set[str]:
+def _guardian(place: State) -> Part:
+    """What starts supervisord again."""
+    return Part(
+        "guardian",
+        (sys.executable, "-m", "stepwatch.native.guardian", str(place.folder)),
+        "starts supervisord again, rotates logs",
+        environment={"PYTHONPATH": str(CHECKOUT)},
+    )
+
+
+def _supervise(parts: Sequence[Part], place: State, say: Say, *, as_service: bool) -> set[str]:
     """Return the names of the parts that were started anew."""
     with supervisord.connected(place) as server:
-        if server:
+        if server and as_service and not service.runs(place):
+            say("Stepwatch moves below systemd: every part starts anew.")
+            server.shut_down(place.mark)
+        elif server:
             fresh = server.apply() | server.revive()
             say(f"Stepwatch is running; started anew: {', '.join(sorted(fresh)) or 'nothing'}.")
             return fresh
     processes.stop(place.mark, grace=10)  # orphans of a supervisord that was killed
-    supervisord.start(place)
+    if service.installed(place):
+        service.start(place)
+    else:
+        supervisord.start(place)
     return {wanted.name for wanted in parts}
 
 

@@ -23,6 +23,8 @@ from stepwatch.native.state import State
 _GREETING_SECONDS = 5
 _ORDER_SECONDS = 100
 """Longer than it takes to stop a part, which supervisord does before it answers."""
+_KILL_SECONDS = 60
+"""A part that has not ended so long after it was asked to is killed."""
 
 # Every path but the commands is relative to the state folder, supervisord's working directory:
 # an INI value can quote nothing, and a socket's address holds no more than 107 characters.
@@ -43,20 +45,20 @@ chmod = 0700
 supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 """
 
-# A part that dies at once is tried again after 1, 2, 3 ... seconds: 100 times take 84 minutes, time
-# enough for a full disk to be noticed.
+# A part that dies at once is started again after 1, 2, 3 ... seconds: 100 times take 84 minutes, time
+# enough for someone to notice a full disk. Parts write their logs themselves: with supervisord's pipe in
+# between, its death would be theirs, by SIGPIPE at their next line. The guardian rotates the logs.
 _PROGRAM = """
 [program:{name}]
 command = {command}
 autorestart = true
 startretries = 100
-stopwaitsecs = 60
+stopwaitsecs = {kill_seconds}
 killasgroup = true
 redirect_stderr = true
-stdout_logfile = logs/{name}.log
-stdout_logfile_maxbytes = 10MB
-stdout_logfile_backups = 3
+stdout_logfile = NONE
 """
+_LOGGED = """exec "$@" </dev/null >>logs/{name}.log 2>&1"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ class Report:
 
 def render(parts: Iterable[Part]) -> str:
     """The configuration that keeps these parts running."""
-    programs = [_PROGRAM.format(name=part.name, command=_command(part)) for part in parts]
+    programs = [
+        _PROGRAM.format(name=part.name, command=_command(part), kill_seconds=_KILL_SECONDS) for part in parts
+    ]
     # As root it complains loudly unless told that this is meant.
     return _HEAD.format(user="user = 0\n" if os.geteuid() == 0 else "") + "".join(programs)
 
@@ -83,7 +87,7 @@ def start(place: State) -> None:
         StackError: it did not start; the message holds what it said.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "supervisor.supervisord", "-c", str(place.supervisor_config)],
+        command(place),
         cwd=place.folder,
         env={**os.environ, processes.MARK: place.mark},
         stdin=subprocess.DEVNULL,
@@ -93,6 +97,11 @@ def start(place: State) -> None:
     )
     if done.returncode:
         raise StackError(f"supervisord did not start: {(done.stderr or done.stdout).strip()}")
+
+
+def command(place: State) -> list[str]:
+    """The command that starts supervisord in the background, in the state folder, with the stack's mark."""
+    return [sys.executable, "-m", "supervisor.supervisord", "-c", str(place.supervisor_config)]
 
 
 def configure(place: State, parts: Iterable[Part]) -> None:
@@ -125,8 +134,11 @@ class Supervisord:
         return getattr(self._server, f"supervisor.{method}")(*arguments)
 
     def reports(self) -> dict[str, Report]:
-        """What runs, by name of the part."""
-        return {info["name"]: _report(info) for info in self._call("getAllProcessInfo")}
+        """What runs, by name of the part; nothing once `make down` has begun."""
+        try:
+            return {info["name"]: _report(info) for info in self._call("getAllProcessInfo")}
+        except (xmlrpc.client.Fault, OSError, http.client.HTTPException):
+            return {}
 
     def apply(self) -> set[str]:
         """Read the configuration again; restart only what it changed, and return those names."""
@@ -149,6 +161,10 @@ class Supervisord:
                 self._call("startProcess", name, False)  # noqa: FBT003 - XML-RPC has no keywords: do not wait
         return down
 
+    def stop(self, name: str) -> None:
+        """Stop a part, or its next try to start."""
+        self._call("stopProcessGroup", name)
+
     def restart(self, name: str) -> None:
         """Stop a part and start it again; returns before it is up."""
         self._call("stopProcess", name)
@@ -160,20 +176,26 @@ class Supervisord:
         with contextlib.suppress(xmlrpc.client.Fault):
             self._call("signalProcess", name, "HUP")
 
-    def shut_down(self) -> None:
-        """Stop every part, then supervisord itself; returns before that is done."""
+    def shut_down(self, mark: str) -> None:
+        """Stop every part, then supervisord itself.
+
+        Returns when no process with the mark lives, or when supervisord should have killed them long ago.
+        """
         self._call("shutdown")
+        processes.wait(mark, _KILL_SECONDS + 15)
 
 
-def exits(place: State) -> dict[str, int]:
-    """How often each part ended by itself since supervisord started, by its own log."""
+def exits(place: State) -> dict[str, list[str]]:
+    """How each part ended, each time that it did so by itself since supervisord started, by its own log."""
     log = place.log("supervisord")
     text = "".join(
         file.read_text(errors="replace") for file in (log.with_suffix(".log.1"), log) if file.exists()
     )
     now = text.rpartition("supervisord started with pid")[2]
-    names = re.findall(r"^\S+ \S+ \w+ exited: (\S+) ", now, re.MULTILINE)
-    return {name: names.count(name) for name in set(names)}
+    ends: dict[str, list[str]] = {}
+    for name, reason in re.findall(r"^\S+ \S+ \w+ exited: (\S+) \(([^;)]*)", now, re.MULTILINE):
+        ends.setdefault(name, []).append(reason)
+    return ends
 
 
 def _report(info: dict[str, Any]) -> Report:
@@ -182,8 +204,9 @@ def _report(info: dict[str, Any]) -> Report:
 
 def _command(part: Part) -> str:
     environment = [f"{name}={value}" for name, value in part.environment.items()]
-    prefix = ["/usr/bin/env", *environment] if environment else []
-    return _ini(" ".join(_word(word) for word in [*prefix, *part.command]))
+    words = ["/bin/sh", "-c", _LOGGED.format(name=part.name), part.name]
+    words += ["/usr/bin/env", *environment] if environment else []
+    return _ini(" ".join(_word(word) for word in [*words, *part.command]))
 
 
 def _word(word: str) -> str:

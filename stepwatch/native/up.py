@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from stepwatch import runfolder
+from stepwatch import output, runfolder
 from stepwatch.config import load
-from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, generate
 from stepwatch.native import grafana, node, passwords, supervision
 from stepwatch.native.demo import end_demo
@@ -21,7 +20,16 @@ from stepwatch.programs import obtain
 from stepwatch.tables import Say, table
 
 
-def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = False) -> int:
+def up(
+    config: Path,
+    runs: Path | None,
+    place: State,
+    say: Say,
+    *,
+    demo: bool = False,
+    as_service: bool = False,
+    repair: bool = False,
+) -> int:
     """Render the configuration and have the stack run it.
 
     Args:
@@ -30,6 +38,8 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = 
         place: Where the stack keeps what it writes.
         say: Gets each line of progress.
         demo: Whether simulated runs and GPUs are part of it; those of an earlier time go.
+        as_service: Whether systemd is to start the stack from now on.
+        repair: Whether to move damaged files aside that keep a part from starting.
 
     Returns:
         0 when every part is ready, 1 when some are not.
@@ -38,31 +48,35 @@ def up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool = 
         Refused: The configuration is wrong, a program is missing, a port is in use; a stack that
             was running runs on as it was.
     """
-    stack = Stack(
-        config=(settings := load(config)),
-        checkout=CHECKOUT,
-        rendered=place.folder / "rendered",
-        place=place,
-        runs=(runs or place.runs(settings.runs.path) or settings.runs.path).absolute(),
-        demo=demo,
-    )
-    parts, targets = _parts(stack, say)
-    supervision.require_ports(parts, place)
-    made = runfolder.make(stack.runs)
-    generate(
-        config,
-        stack.rendered,
-        place=partial(OnThisMachine, parts=targets, discovered=str(place.discovered)),
-    )
-    remark = runfolder.remark(
-        made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
-    )
-    place.remember(config, runs, settings.runs.path)
-    say(f"Reading runs from {stack.runs}{remark}")
-    code = supervision.bring_up(parts, place, say)
+    place.create()
+    with place.lock("`make up`", say):
+        output.recover(rendered := place.folder / "rendered")
+        stack = Stack(
+            config=(settings := load(config)),
+            checkout=CHECKOUT,
+            rendered=rendered,
+            place=place,
+            runs=(runs or place.runs(settings.runs.path) or settings.runs.path).absolute(),
+            demo=demo,
+        )
+        parts, targets = _parts(stack, say)
+        supervision.require_ports(parts, place)
+        made = runfolder.make(stack.runs)
+        generate(config, stack.rendered, place=partial(place.deployment, parts=targets))
+        remark = runfolder.remark(
+            made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
+        )
+        place.remember(config, runs, settings.runs.path)
+        place.make_password()
+        say(f"Reading runs from {stack.runs}{remark}")
+        fresh = supervision.start(parts, place, say, as_service=as_service)
+    code = supervision.settle(parts, fresh, place, say, repair=repair)
+    if not place.parts.exists():
+        return code  # `make down` came meanwhile
     if not demo and stack.simulated.exists():
         shutil.rmtree(stack.simulated, ignore_errors=True)
-        end_demo(place, say)
+        with place.lock("`make up`", say):
+            end_demo(place, say)
     _tell(parts, place, say)
     if code == 0:
         news(parts, place).tell_unreadable(say)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from exporter import secret_shapes
 from stepwatch.config import secret
 
 _SHOWN = 400
@@ -16,8 +17,8 @@ _LEAST = 6
 def redacted(error: str, files: Iterable[Path]) -> str:
     """An error as a message may print it: one line, not too long, without what the files hold."""
     for part in sorted(_parts(files), key=len, reverse=True):
-        error = error.replace(part, "(secret)")
-    printable = "".join(sign if sign.isprintable() else " " for sign in error)
+        error = error.replace(part, secret_shapes.MASK)
+    printable = "".join(sign if sign.isprintable() else " " for sign in secret_shapes.masked(error))
     return printable.strip(". ")[:_SHOWN] or "no reason is told"
 
 

@@ -183,3 +183,29 @@ def test_info_is_told_to_nobody_when_it_fires_alone_when_others_do_and_when_they
     assert told(grave) == {("KLExplosion", "a"), ("RunVanished", "a")}
     for status in ("firing", "resolved"):
         assert {name for name, _ in told(sink, status)} <= {"KLExplosion", "RewardDrop", "RunVanished"}
+
+
+WRONG = ("ExporterDown", "TargetDown", "GPUExporterStale", "EngineGone", "RayNodeLost")
+"""What Prometheus sends when samples are missing that it could not store."""
+
+
+def broken(fault: str) -> Labels:
+    return alert("AlertingBroken", topic="stack", fault=fault)
+
+
+@pytest.mark.parametrize("fault", ["disk_full", "prometheus_not_storing"])
+def test_what_comes_of_samples_that_were_not_stored_is_not_told_beside_the_cause(
+    route: Route, fault: str
+) -> None:
+    wrong = [alert(name, "", "warning", "stack", job="runs", instance="a:9410") for name in WRONG]
+    sick = alert("KLExplosion", "sick", topic="kl")
+
+    assert route.settle(broken(fault), *wrong, sick) == {("AlertingBroken", ""), ("KLExplosion", "sick")}
+
+
+def test_an_exporter_that_is_down_is_told_of_though_notifications_were_dropped(route: Route) -> None:
+    down = alert("ExporterDown", topic="stack", job="runs", instance="a:9410")
+
+    found = route.settle(broken("notifications_dropped"), down)
+
+    assert found == {("AlertingBroken", ""), ("ExporterDown", "runs a:9410")}

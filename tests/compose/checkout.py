@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from tests.real import free_port
 from tests.real.docker import Client
 from tests.real.waiting import eventually
 
-PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
+PUBLISHED = ("exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana")
 
 
 class Checkout:
@@ -75,8 +76,12 @@ class Checkout:
 
     def page(self, part: str, path: str) -> Any:
         """A JSON page of a part."""
-        with urllib.request.urlopen(f"{self.url(part)}{path}", timeout=10) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(f"{self.url(part)}{path}", timeout=10) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as refusal:  # by the door, while the part behind it starts again
+            refusal.close()
+            raise
 
     def query(self, promql: str) -> list[dict[str, Any]]:
         """The result of an instant query."""

@@ -14,10 +14,22 @@ import pytest
 
 from tests.compose.checkout import PUBLISHED, until
 from tests.compose.conftest import SETTINGS
+from tests.door.conftest import ask
 
 pytestmark = pytest.mark.e2e
 
-SERVICES = {"prometheus", "alertmanager", "grafana", "exporter", "gpu", "node", "demo", "demo-gpu"}
+SERVICES = {
+    "prometheus",
+    "alertmanager",
+    "door",
+    "grafana",
+    "exporter",
+    "gpu",
+    "watchdog",
+    "node",
+    "demo",
+    "demo-gpu",
+}
 DEMO_ALERTS = {
     ("KLExplosion", "demo/kl-explodes"),
     ("RewardStagnation", "demo/stagnates"),
@@ -59,11 +71,13 @@ def test_no_container_is_root_or_has_a_capability_or_a_writable_root(demo):
 
 TARGETS = {
     ("runs", "exporter:9410"),
+    ("watchdog", "watchdog:9412"),
     ("gpu", "gpu:9411"),
     ("gpu", "demo-gpu:9411"),
     ("node", "node:9100"),
     ("prometheus", "prometheus:9090"),
     ("alertmanager", "alertmanager:9093"),
+    ("door", "door:9090"),
 }
 RUNS = {"demo/healthy", "demo/kl-explodes", "demo/stagnates", "demo/hangs"}
 
@@ -98,6 +112,47 @@ def test_status_shows_every_container_its_settings_and_what_fires(demo, sink):
     assert "current" in lines["alertmanager"]
     assert "current" in lines["gpu"]
     assert "KLExplosion  demo/kl-explodes" in done.stdout
+
+
+ASK = """
+import sys, urllib.error, urllib.request
+try:
+    print(urllib.request.urlopen(sys.argv[1]).status)
+except urllib.error.HTTPError as refusal:
+    print(refusal.code)
+"""
+
+
+def test_behind_the_door_a_password_is_wanted_that_few_containers_can_read(demo):
+    for part, port in (("prometheus", 9090), ("alertmanager", 9093)):
+        found = [
+            demo.compose("exec", "-T", "exporter", "python3", "-c", ASK, f"http://{name}:{port}/-/ready")
+            for name in (part, "door")
+        ]
+        assert found == ["401\n", "200\n"]
+        assert not any(demo.containers()[part]["NetworkSettings"]["Ports"].values())
+    volumes = {
+        name: {mount.get("Name") for mount in container["Mounts"]}
+        for name, container in demo.containers().items()
+    }
+    readers = {name for name, mounted in volumes.items() if "stepwatch_backend-password" in mounted}
+    assert readers == {"door", "prometheus", "alertmanager", "watchdog"}
+
+
+def test_the_password_stands_in_no_log_setting_or_argument(demo):
+    password = demo.compose("exec", "-T", "door", "cat", "/run/stepwatch/password")
+    assert len(password) == 43
+    assert password not in json.dumps(demo.containers())
+    assert password not in demo.compose("logs")
+    assert not any(password.encode() in content for content in _generated(demo).values())
+    for container in demo.containers().values():
+        assert password not in demo.docker.docker("top", container["Id"])
+
+
+@pytest.mark.parametrize("part", ["prometheus", "alertmanager"])
+def test_a_page_of_another_origin_is_refused_at_the_published_port(demo, part):
+    assert ask(f"127.0.0.1:{demo.ports[part]}", "/-/ready").status == 200
+    assert ask(f"127.0.0.1:{demo.ports[part]}", "/-/ready", Origin="http://127.0.0.1:1").status == 403
 
 
 def test_a_test_message_arrives_and_nothing_of_it_stays(demo, sink):

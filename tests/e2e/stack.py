@@ -16,7 +16,7 @@ import yaml
 from typing_extensions import Self
 
 from stepwatch.config import Config, load
-from stepwatch.deployment import OnThisMachine
+from stepwatch.config.models import Ports
 from stepwatch.generate import generate
 from stepwatch.native import stack as native
 from stepwatch.native.part import Part
@@ -26,7 +26,7 @@ from tests.real import Server, Tool, WebhookSink, alertmanager, free_port, prome
 from tests.real.waiting import LIMIT, counted, eventually
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("exporter", "prometheus", "alertmanager")
+PARTS = ("exporter", "prometheus", "alertmanager", "door")
 
 PAIRS = [("2.42", "0.25"), ("3.13", "0.31")]
 """Prometheus and Alertmanager: the oldest versions promised to work, and the newest."""
@@ -47,22 +47,26 @@ class Stack:
         self.folder, self.runs = folder, folder / "runs"
         self.runs.mkdir(parents=True)
         self.sink = WebhookSink()
+        self.state = State(folder / "state")
+        self.state.make_password()
         self.config = self._configure(settings)
-        stack = native.Stack(self.config, ROOT, folder, State(folder / "state"), self.runs)
+        stack = native.Stack(self.config, ROOT, folder, self.state, self.runs)
         self.parts = {part.name: part for part in stack.parts(*_programs(*versions))}
-        self.exporter, self.prometheus, self.alertmanager = (server(self.parts[name]) for name in PARTS)
+        self.exporter, self.prometheus, self.alertmanager, self.door = (
+            server(self.parts[name]) for name in PARTS
+        )
         page = f"http://{self.config.address('prometheus')}/metrics"
         self.evaluations = counted("evaluations", page, "prometheus_rule_group_iterations_total", "rl.yml;rl")
         self._open = ExitStack()
 
     def _configure(self, settings: dict[str, Any]) -> Config:
-        ports = {name: free_port() for name in (*self.names, "grafana")}
+        ports = {name: free_port() for name in Ports.model_fields}
         receiver = {"name": "sink", "webhook": {"url": self.sink.url}}
         ours = {"runs": {"path": str(self.runs)}, "ports": ports, "receivers": [receiver]}
         config = {**ours, "discovery": {"ray": None}, **settings}  # no Ray of this machine
         path = self.folder / "config.yaml"
         path.write_text(yaml.safe_dump(config))
-        generate(path, self.folder, place=partial(OnThisMachine, parts=frozenset(self.names)))
+        generate(path, self.folder, place=partial(self.state.deployment, parts=frozenset(self.names)))
         return load(path)
 
     def query(self, promql: str) -> list[dict[str, Any]]:
@@ -110,7 +114,7 @@ class Stack:
         return f"steps {steps}, alerts {sorted(self.firing())}, messages {self.sink.summary()}"
 
     def __enter__(self) -> Self:
-        for part in (self.sink, self.alertmanager, self.exporter, self.prometheus):
+        for part in (self.sink, self.alertmanager, self.exporter, self.prometheus, self.door):
             self._open.enter_context(part)
         return self
 

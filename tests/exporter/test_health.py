@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
 from exporter import __version__, process
 from exporter.runs.exposition import page
-from exporter.runs.health import Health
+from exporter.runs.health import LOOK_SECONDS, Health
 from tests.exporter.scrape import Scrape
 
 
@@ -57,3 +58,13 @@ def test_where_there_is_no_proc_the_page_says_nothing_about_memory(monkeypatch: 
 
     assert found.value("process_resident_memory_bytes") is None
     assert found.value("process_cpu_seconds_total") is not None
+
+
+def test_an_exporter_whose_looks_do_not_end_is_not_healthy() -> None:
+    health = Health()
+    assert health.report() == (True, "ok\n")  # the first look may be under way
+    health.polled = time.time() - LOOK_SECONDS + 5
+    assert health.report()[0]
+    health.polled = time.time() - LOOK_SECONDS - 5
+    well, words = health.report()
+    assert (well, words.startswith("no look at the logs for 65 s")) == (False, True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from exporter.exposition import CONTENT_TYPE
+from exporter.message import Answer, Request
 from exporter.routes import Routes
 from exporter.runs import site
 from exporter.runs.marking import MOST_BYTES, NO_NOTE, NOTE_CHARACTERS, UnknownRunError
@@ -32,7 +33,7 @@ def nobody(_run: str, _note: str) -> None:
 @contextmanager
 def serving(metrics: Callable[[], bytes], mark: Callable[[str, str], None] = nobody) -> Iterator[str]:
     """A server on a free port; gives its address."""
-    server = Server(("127.0.0.1", 0), Routes(site.table(metrics, mark)), MOST_BODY)
+    server = Server(("127.0.0.1", 0), Routes(site.table(metrics, mark, lambda: (True, "ok\n"))), MOST_BODY)
     serving = Serving(server)
     serving.start()
     try:
@@ -54,6 +55,14 @@ def test_metrics_are_served_as_exposition_text() -> None:
     with serving(lambda: b"rl_step 1\n") as url:
         assert get(f"{url}/metrics") == (200, CONTENT_TYPE, b"rl_step 1\n")
         assert get(f"{url}/metrics?collect=all")[2] == b"rl_step 1\n"
+
+
+def test_an_exporter_that_is_not_well_answers_503_and_says_why() -> None:
+    table = site.table(lambda: b"", nobody, lambda: (False, "no look at the logs for 65 s\n"))
+    answer = Routes(table)(Request("GET", "/-/healthy"))
+
+    assert isinstance(answer, Answer)
+    assert (answer.status, answer.body) == ("503 Service Unavailable", b"no look at the logs for 65 s\n")
 
 
 def test_health_answers() -> None:

@@ -85,22 +85,23 @@ class Browser:
 
 
 @contextmanager
-def started() -> Iterator[Browser]:
-    """The browser, which finds no other address than 127.0.0.1."""
+def started(*names: str) -> Iterator[Browser]:
+    """The browser, which finds no other address than 127.0.0.1, and that by these names too."""
     paths = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
     if not all(paths.values()):
         unavailable(f"chromium and chromedriver: found {paths}")
     with tempfile.TemporaryDirectory(prefix="stepwatch-browser-") as profile:
-        driver = Chrome(_options(str(paths["chromium"]), profile), Service(str(paths["chromedriver"])))
+        driver = Chrome(_options(str(paths["chromium"]), profile, names), Service(str(paths["chromedriver"])))
         try:
             yield Browser(driver)
         finally:
             driver.quit()
 
 
-def _options(program: str, profile: str) -> ChromeOptions:
+def _options(program: str, profile: str, names: tuple[str, ...]) -> ChromeOptions:
     options = ChromeOptions()
     options.binary_location = program
+    here = "".join(f"MAP {name} 127.0.0.1, " for name in names)
     for flag in (
         "headless",
         "no-sandbox",  # root has none
@@ -109,7 +110,7 @@ def _options(program: str, profile: str) -> ChromeOptions:
         "disable-component-update",
         "disable-dev-shm-usage",
         "hide-scrollbars",
-        "host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        f"host-resolver-rules={here}MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
         f"user-data-dir={profile}",
     ):
         options.add_argument(f"--{flag}")

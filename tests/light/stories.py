@@ -111,6 +111,7 @@ class Told:
     summaries: list[RunSummary] = field(default_factory=list)
     charts: tuple[Chart, ...] = ()
     prometheus: str = ""
+    faults: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     asked: int = 0
     about_none: tuple[Firing, ...] = ()

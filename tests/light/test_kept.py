@@ -123,6 +123,18 @@ def test_what_keeps_prometheus_from_telling_and_an_age_in_other_words_are_change
     assert b"Prometheus gives no answer." in ask(path).body
 
 
+@pytest.mark.parametrize("path", ["/", RUN])
+def test_what_keeps_the_stack_from_alerting_is_shown_on_every_page(path: str) -> None:
+    told = Whole()
+    ask = asking(told)
+    assert b"Alerting is broken" not in ask(path).body
+    told.faults = ("State disk is full. /data: <0 B> free.",)
+    assert b"Alerting is broken" in ask(path).body
+    assert b"<li>State disk is full. /data: &lt;0 B&gt; free.</li>" in ask(path).body
+    told.faults = ()
+    assert b"Alerting is broken" not in ask(path).body
+
+
 def test_an_alert_about_no_run_is_a_change() -> None:
     told = Whole()
     ask = asking(told)

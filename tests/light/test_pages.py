@@ -255,6 +255,16 @@ def test_runs_that_had_ended_before_are_counted_with_what_can_be_done(target: st
     assert "before Stepwatch" not in page(Told(), target).words
 
 
+def test_what_is_beyond_the_limits_or_cannot_be_read_is_said() -> None:
+    words = page(Told(unshown=Unshown(live=2, ended=1, files=9, hung=("/data/nfs",)))).words
+    assert "/data/nfs does not answer: runs there are not watched" in words
+    assert "2 live runs left out, not watched" in words
+    assert "1 ended run left out" in words
+    assert "9 files left out, not read" in words
+    assert "left out" not in page(Told()).words
+    assert "does not answer" not in page(Told()).words
+
+
 def test_a_signal_whose_value_is_back_is_shown_with_the_alert_that_still_fires() -> None:
     health = replace(HEALTHS[1], state="warning", alerts=("KLHigh", "PolicyKLHigh"))
     assert "KLHigh, PolicyKLHigh" in page(Told([summary(healths=(health,))])).words

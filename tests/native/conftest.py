@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.native import readiness, supervision
+from stepwatch import startup
+from stepwatch.native import supervision
 from stepwatch.native.down import down
 from stepwatch.native.part import Part, Web
 from stepwatch.native.state import State
@@ -33,14 +34,16 @@ class StandInStack:
         return Part(
             name=name,
             command=(sys.executable, str(STANDIN), str(port), *flags, *(["--die"] if die else [])),
-            web=Web("127.0.0.1", port, address, "/-/ready", f"http://{address}"),
+            web=Web("127.0.0.1", {name: port}, address, "/-/ready", f"http://{address}"),
             shows="nothing much",
             settings=Settings(str(settings.parent), (settings.name,), "part") if settings else None,
         )
 
     def up(self, *parts: Part) -> int:
         self.said.clear()
-        return supervision.bring_up(parts, self.place, self.said.append)
+        self.place.create()
+        fresh = supervision.start(parts, self.place, self.said.append)
+        return supervision.settle(parts, fresh, self.place, self.said.append)
 
     def status(self) -> int:
         self.said.clear()
@@ -57,7 +60,7 @@ class StandInStack:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "_PATIENCE", 30)
+    monkeypatch.setattr(startup, "PATIENCE", 30)
 
 
 @pytest.fixture(name="stack")

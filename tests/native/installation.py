@@ -8,12 +8,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from stepwatch.config.models import Ports
 from stepwatch.environment import CHECKOUT
 from stepwatch.native import processes
 from tests.real import alertmanager, free_port, prometheus
 
 VERSIONS = {"oldest": ("2.42", "0.25"), "newest": ("3.13", "0.31")}
-PORTS = ("exporter", "gpu", "node", "prometheus", "alertmanager", "grafana")
+PORTS = tuple(Ports.model_fields)
 
 
 @dataclass

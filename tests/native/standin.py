@@ -8,6 +8,7 @@ import argparse
 import pathlib
 import signal
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -21,6 +22,12 @@ def load(settings: pathlib.Path | None) -> None:
     loaded["successful"] = float("bad" not in text)
     if loaded["successful"]:
         loaded["success_timestamp_seconds"] = time.time()
+
+
+def chatter() -> None:
+    while True:
+        print("stand-in lives", flush=True)
+        time.sleep(0.5)
 
 
 class Pages(BaseHTTPRequestHandler):
@@ -48,6 +55,7 @@ def main() -> None:
     load(options.settings)
     signal.signal(signal.SIGHUP, lambda *_: load(options.settings))
     print("stand-in serves", flush=True)
+    threading.Thread(target=chatter, daemon=True).start()
     ThreadingHTTPServer(("127.0.0.1", options.port), Pages).serve_forever()
 
 

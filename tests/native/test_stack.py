@@ -36,9 +36,10 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
 ) -> None:
     done = installation.up()
     assert done.returncode == 0, done.stderr + done.stdout
-    for part in ("exporter", "gpu", "prometheus", "alertmanager"):
+    for part in ("exporter", "gpu", "watchdog", "prometheus", "alertmanager"):
         assert f"{part} is ready" in done.stdout
         assert installation.url(part) in done.stdout
+    assert "door is ready" in done.stdout
     assert (installation.folder / "my runs").is_dir()
     assert "my runs, which did not exist, so it was made; it is empty." in done.stdout
     status = installation.run("status")
@@ -56,6 +57,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     assert done.returncode == 0, done.stderr
     assert installation.pids() == set()
     assert sorted(path.name for path in installation.state.iterdir()) == [
+        "backend",
         "data",
         "discovered",
         "logs",
@@ -98,21 +100,21 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
     done = installation.up()
 
     assert done.returncode == 0
-    for part in ("exporter", "gpu", "prometheus", "alertmanager"):
+    for part in ("exporter", "gpu", "watchdog", "prometheus", "alertmanager"):
         assert f"{part} runs its present settings" in done.stdout
     assert "Watchdog" not in _rules(installation)
     assert installation.parts() == pids
     status = installation.run("status")
     assert status.returncode == 0
-    assert status.stdout.count(" current ") == 4
+    assert status.stdout.count(" current ") == 5
     assert f"In force is {installation.config}, which CONFIG= named last" in status.stdout
     assert "puts it in force" not in status.stdout
 
 
 def _targets_are_scraped(installation: Installation) -> None:
     def scraped() -> bool:
-        up = query(installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager"} == 1')
-        return len(up) == 4
+        up = query(installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager|door"} == 1')
+        return len(up) == 5
 
     eventually(scraped)
 

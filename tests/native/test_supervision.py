@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from stepwatch import startup
 from stepwatch.native import part as parts
-from stepwatch.native import ports, processes, readiness, supervisord
+from stepwatch.native import ports, processes, supervisord
 from stepwatch.native.errors import StackError
 from stepwatch.native.state import State
 from tests.native.conftest import StandInStack
@@ -60,7 +61,7 @@ def test_up_restarts_only_parts_whose_command_changed_and_ends_removed_ones(stac
     assert pid_of(stack, "kept") == pid
     with supervisord.connected(stack.place) as server:
         assert server is not None
-        assert set(server.reports()) == {"kept", "moved", "new"}
+        assert set(server.reports()) == {"kept", "moved", "new", "guardian"}
 
 
 def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: StandInStack) -> None:
@@ -72,7 +73,7 @@ def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: Sta
     assert processes.marked(stack.place.mark) == []
     assert sorted(path.name for path in stack.place.folder.iterdir()) == ["data", "discovered", "logs"]
     assert part.web
-    assert not ports.taken("127.0.0.1", part.web.port)
+    assert not ports.taken("127.0.0.1", part.web.ports["one"])
 
 
 def test_down_is_safe_when_nothing_runs(stack: StandInStack) -> None:
@@ -99,7 +100,7 @@ def test_a_part_that_cannot_start_fails_up_with_its_last_words_and_degrades_stat
     stack: StandInStack,
 ) -> None:
     assert stack.up(stack.part("well"), stack.part("sick", die=True)) == 1
-    assert "sick does not answer" in stack.words
+    assert "sick failed: it ended 3 times while it started (last: exit status 1)" in stack.words
     assert "no such database" in stack.words
 
     assert stack.status() == 1
@@ -124,7 +125,7 @@ def test_a_part_without_pages_is_well_while_it_runs(stack: StandInStack) -> None
 
 def test_a_part_without_pages_that_dies_fails_up(stack: StandInStack) -> None:
     assert stack.up(silent("echo no luck; exit 1")) == 1
-    assert "silent does not run" in stack.words
+    assert "silent failed: it ended 3 times" in stack.words
     assert "no luck" in stack.words
     assert stack.status() == 1
 
@@ -134,7 +135,7 @@ def test_a_mended_part_that_was_given_up_is_started_by_the_next_up(
 ) -> None:
     once = supervisord._PROGRAM.replace("startretries = 100", "startretries = 0")
     monkeypatch.setattr(supervisord, "_PROGRAM", once)
-    monkeypatch.setattr(readiness, "_ENDS", 1)
+    monkeypatch.setattr(startup, "ENDS", 1)
     settings = tmp_path / "settings"
     settings.write_text("fatal")
     part = stack.part("one", settings=settings)
@@ -151,9 +152,11 @@ def test_a_mended_part_that_was_given_up_is_started_by_the_next_up(
 def test_orphans_of_a_killed_supervisor_are_found(stack: StandInStack, command: str) -> None:
     part = stack.part("one")
     stack.up(part)
-    orphan = pid_of(stack, "one")
+    orphan, guardian = pid_of(stack, "one"), pid_of(stack, "guardian")
+    os.kill(guardian, signal.SIGSTOP)  # one that is killed alone comes back
     os.kill(supervisor_pid(stack), signal.SIGKILL)
-    eventually(lambda: len(processes.marked(stack.place.mark)) == 1)
+    os.kill(guardian, signal.SIGKILL)
+    eventually(lambda: [process.pid for process in processes.marked(stack.place.mark)] == [orphan])
 
     assert stack.status() == 1
     assert "supervisord is gone" in stack.words

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 PACKAGES = {
+    "bindfs": "bindfs",
     "busybox": "busybox-static",
     "chromedriver": "chromium-driver",
     "chromium": "chromium",
@@ -15,7 +16,9 @@ PACKAGES = {
     "docker": "docker.io",
     "dockerd": "docker.io",
     "gcc": "gcc",
+    "ip": "iproute2",
     "iptables": "iptables",
+    "mkfs.ext4": "e2fsprogs",
     "prometheus-node-exporter": "prometheus-node-exporter",
 }
 """Which package has each program."""

@@ -59,7 +59,7 @@ class Server:
     def __init__(
         self,
         command: Sequence[str | Path],
-        ready_url: str,
+        ready_url: str | pages.Page,
         *,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,

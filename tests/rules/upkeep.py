@@ -54,6 +54,11 @@ FINISHED = selector("rl_run_state", run=RUN, state="finished", **EXPORTER)
 REFUSED = selector("stepwatch_events_refused_total", **EXPORTER)
 TOO_LARGE = selector("prometheus_target_scrapes_exceeded_sample_limit_total", **PROMETHEUS)
 
+FILES_LEFT = selector("stepwatch_files", **EXPORTER, kind="left_out")
+RUNS_LEFT = selector("stepwatch_left_out_runs", **EXPORTER, state="running")
+ENDED_LEFT = selector("stepwatch_left_out_runs", **EXPORTER, state="ended")
+OLD_FILES = selector("stepwatch_files", **EXPORTER, kind="old")
+
 LEFT_OUT = (
     by_the_minute(
         "healthy",
@@ -77,6 +82,10 @@ LEFT_OUT = (
         {TOO_LARGE: "0+0x9 1+0x200"},
         {10: [], 11: [PROMETHEUS], 68: [PROMETHEUS], 73: []},
     ),
+    by_the_minute("files", {FILES_LEFT: "0+0x9 1+0x20 0+0x20"}, {10: [], 11: [EXPORTER], 40: []}),
+    by_the_minute("live runs", {RUNS_LEFT: "0+0x9 1+0x20 0+0x20"}, {10: [], 11: [EXPORTER], 40: []}),
+    by_the_minute("runs that ended", {ENDED_LEFT: "9000+0x90"}, {20: []}),
+    by_the_minute("files that are old", {OLD_FILES: "9000+0x90"}, {20: []}),
     by_the_minute("the run exporter is restarted", {REFUSED: "50+0x9 0+0x90"}, {10: [], 12: [], 60: []}),
     Scenario("for less than a minute", {KEYS: "0+0x10 2000+0x10 0+0x50"}, {57: [], 107: [], 117: []}),
     Scenario(
@@ -167,9 +176,26 @@ FAILURES = (
     Scenario("just now", {FAILED[0]: "0+0x11 1+0x200"}, {117: [], 122: [MINE]}),
 )
 
+HUNG_MOUNT = selector("stepwatch_mount_hung_since_timestamp_seconds", **EXPORTER, mount="/data")
+OTHER_HUNG = selector("stepwatch_mount_hung_since_timestamp_seconds", **EXPORTER, mount="/nfs")
+THAT_MOUNT = {"instance": "a:9410", "mount": "/data"}
+
+HANGS = (
+    Scenario("just more than a minute", {HUNG_MOUNT: "-0.3+0x200"}, {57: [], 62: [THAT_MOUNT]}),
+    Scenario("just a minute", {HUNG_MOUNT: "0+0x200"}, {62: [], 67: [THAT_MOUNT]}),
+    Scenario("just less than a minute", {HUNG_MOUNT: "0.3+0x200"}, {62: [], 67: [THAT_MOUNT]}),
+    Scenario("answers again", {HUNG_MOUNT: "0+0x20 stale"}, {97: [THAT_MOUNT], 107: []}),
+    Scenario(
+        "two, and one of them seen by two exporters",
+        dict.fromkeys((HUNG_MOUNT, HUNG_MOUNT.replace("a:9410", "b:9410"), OTHER_HUNG), "-600+0x200"),
+        {2: [THAT_MOUNT, {**THAT_MOUNT, "instance": "b:9410"}, {**THAT_MOUNT, "mount": "/nfs"}]},
+    ),
+)
+
 SCENARIOS: dict[tuple[str, str], tuple[Scenario, ...]] = {
     ("SourceDown", "warning"): SOURCES,
     ("GPUExporterStale", "warning"): STALE,
+    ("MountHung", "warning"): HANGS,
     ("SeriesLimit", "warning"): LEFT_OUT,
     ("ClockSkew", "warning"): CLOCKS,
     ("TSDBNearLimit", "warning"): ROOM,

@@ -12,6 +12,27 @@ from exporter.runs.history.shapes import Point
 MOST_STRETCHES = 512
 """Once there are as many, each two become one: a curve takes at most 17 kB."""
 
+LEAST_STRETCHES = 64
+ALL_STRETCHES = 64 * 1024
+"""Of one signal of all runs together: with more than 128 runs, each has a coarser curve."""
+
+
+class Detail:
+    """How fine the curves of all runs are: the more runs there are, the coarser is each one's."""
+
+    def __init__(self) -> None:
+        self.stretches = MOST_STRETCHES
+
+    def heed(self, runs: int) -> None:
+        """There are so many runs now."""
+        self.stretches = MOST_STRETCHES
+        while self.stretches > LEAST_STRETCHES and self.stretches * runs > ALL_STRETCHES:
+            self.stretches //= 2
+
+
+FINEST = Detail()
+"""Of a single run."""
+
 
 class Extremes:
     """The lowest and the highest value of each stretch of measurements, and at which steps they were.
@@ -23,6 +44,7 @@ class Extremes:
     __slots__ = (
         "_breaks",
         "_broken",
+        "_detail",
         "_high",
         "_high_steps",
         "_highs",
@@ -33,7 +55,8 @@ class Extremes:
         "_width",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, detail: Detail = FINEST) -> None:
+        self._detail = detail
         self._lows, self._highs = array("d"), array("d")
         self._low_steps, self._high_steps = array("q"), array("q")
         self._breaks = bytearray()
@@ -73,7 +96,7 @@ class Extremes:
 
     def copy(self) -> Extremes:
         """The same, which stays as it is."""
-        twin = Extremes()
+        twin = Extremes(self._detail)
         for name in self.__slots__:
             own = getattr(self, name)
             setattr(twin, name, own[:] if isinstance(own, array | bytearray) else own)
@@ -89,7 +112,7 @@ class Extremes:
             self._high_steps[-1] = step
 
     def _begin(self, step: int, value: float) -> None:
-        if len(self._lows) == MOST_STRETCHES:
+        while len(self._lows) >= self._detail.stretches:
             self._fold()
         self._low = self._high = value
         self._lows.append(value)

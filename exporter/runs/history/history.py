@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from exporter.runs.history.extremes import Extremes
+from exporter.runs.history.extremes import Detail, Extremes
 from exporter.runs.history.samples import Samples, Table
 from exporter.runs.history.shapes import Row
 from exporter.runs.statistics import SignalStatistics, is_measured
@@ -53,12 +53,13 @@ class Kept(NamedTuple):
 class History:
     """Curves, statistics over the steps, and the last steps. A mark changes nothing in them."""
 
-    __slots__ = ("_adders", "_curves", "_rows", "_samples")
+    __slots__ = ("_adders", "_curves", "_detail", "_rows", "_samples")
 
-    def __init__(self) -> None:
+    def __init__(self, detail: Detail) -> None:
+        self._detail = detail
         self._curves: dict[str, Extremes] = {}
         self._adders: dict[str, Callable[[int, float], None]] = {}
-        self._samples = Samples()
+        self._samples = Samples(detail)
         self._rows: deque[tuple[int, float | None, Mapping[str, float]]] = deque(maxlen=ROWS)
 
     def note(
@@ -80,7 +81,7 @@ class History:
         self._rows.append((step, time, new))
 
     def _begin(self, signal: str) -> Callable[[int, float], None]:
-        self._curves[signal] = Extremes()
+        self._curves[signal] = Extremes(self._detail)
         self._adders[signal] = self._curves[signal].add
         return self._adders[signal]
 

@@ -17,6 +17,7 @@ from exporter.runs.history.panels import Asked
 from exporter.runs.history.shapes import Episode, Firing, Point
 from exporter.runs.polled import web
 from exporter.runs.polled.web import PollError
+from exporter.secret_shapes import masked_url
 
 LARGEST_ANSWER = 2 * 1024 * 1024
 """Bytes; as Python's objects they take ten times as much."""
@@ -66,7 +67,7 @@ class Questions:
     """
 
     def __init__(self, url: str) -> None:
-        self.name = web.shown(url)
+        self.name = masked_url(url)
         self._url = url.rstrip("/")
 
     def firing(self) -> dict[str, tuple[Firing, ...]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from exporter.runs.contract import Statistic
+from exporter.runs.history.extremes import Detail
 from exporter.runs.statistics import Read, SignalStatistics, is_measured
 
 MOST_SAMPLES = 256
@@ -58,7 +59,7 @@ def sampled(statistics: Mapping[str, SignalStatistics]) -> Readers:
     return [
         (name, signal, read)
         for signal, of_signal in statistics.items()
-        for statistic, read in of_signal.readers
+        for statistic, read in (of_signal.readers if of_signal.begun else ())
         if (name := series(statistic)) in SAMPLED
     ]
 
@@ -81,9 +82,11 @@ class Table(NamedTuple):
 class Samples:
     """Takes a sample of the statistics now and then: at every step at first, less often in long runs."""
 
-    __slots__ = ("_columns", "_every", "_of", "_readers", "_step", "_steps", "_taken")
+    __slots__ = ("_begun", "_columns", "_detail", "_every", "_of", "_readers", "_step", "_steps", "_taken")
 
-    def __init__(self) -> None:
+    def __init__(self, detail: Detail) -> None:
+        self._detail = detail
+        self._begun = 0
         self._steps = array("q")
         self._columns: dict[str, array[float]] = {}
         self._every, self._taken = 1, 0
@@ -101,7 +104,7 @@ class Samples:
 
     def table(self, run: str, statistics: Mapping[str, SignalStatistics]) -> Table:
         """What was sampled, and how it is now; it stays as it is."""
-        whole = Samples()
+        whole = Samples(self._detail)
         whole._steps = self._steps[:]
         whole._columns = {name: column[:] for name, column in self._columns.items()}
         if self._step is not None:
@@ -116,7 +119,7 @@ class Samples:
 
     def _take(self, step: int, statistics: Mapping[str, SignalStatistics]) -> None:
         self._put(step, statistics)
-        if len(self._steps) == MOST_SAMPLES:
+        while len(self._steps) >= min(MOST_SAMPLES, self._detail.stretches):
             # The end of each two stays, so that the next ones go on in the same distance.
             self._steps = self._steps[1::2]
             self._columns = {name: column[1::2] for name, column in self._columns.items()}
@@ -133,8 +136,9 @@ class Samples:
             column[-1] = value
 
     def _now(self, statistics: Mapping[str, SignalStatistics]) -> Iterator[tuple[str, float]]:
-        if statistics is not self._of:  # a mark makes new ones
-            self._of, self._readers = statistics, sampled(statistics)
+        begun = sum([each.begun for each in statistics.values()])
+        if statistics is not self._of or begun != self._begun:  # a mark makes new ones
+            self._of, self._begun, self._readers = statistics, begun, sampled(statistics)
         for name, signal, read in self._readers:
             if (value := read()) is not None and is_measured(signal, statistics):
                 yield name, value

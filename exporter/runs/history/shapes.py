@@ -171,8 +171,13 @@ class Unshown:
     """What is not shown.
 
     ``reading``: the logs that were there at the start are still being read. ``dormant`` runs had ended
-    badly before they were watched.
+    badly before they were watched. ``live`` and ``ended`` runs, and ``files``, are beyond the limits.
+    ``hung`` are the mounts that do not answer.
     """
 
     reading: bool = False
     dormant: int = 0
+    live: int = 0
+    ended: int = 0
+    files: int = 0
+    hung: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ from exporter.runs.history.shapes import (
     SeriesLimit,
     Unshown,
 )
+from exporter.runs.history.watchdog import Watchdog
 from exporter.runs.views import View
 
 Views = Callable[[], AbstractContextManager[Collection[View]]]
@@ -44,30 +45,44 @@ class Story:
         file: Of panels.
         url: Of the Prometheus that watches them, if there is one.
         unshown: Gives what is not shown.
+        watchdog: URL of the watchdog, if there is one.
     """
 
     def __init__(
-        self, views: Views, file: PanelFile, url: str | None, unshown: Callable[[], Unshown] = Unshown
+        self,
+        views: Views,
+        file: PanelFile,
+        url: str | None,
+        unshown: Callable[[], Unshown] = Unshown,
+        watchdog: str | None = None,
     ) -> None:
         self._views, self._file, self._unshown = views, file, unshown
         self._prometheus = Prometheus(url, lambda: file.panels.asked, self._spans)
+        self._watchdog = Watchdog(watchdog)
         self._glances: dict[int, tuple[object, Glance]] = {}
         self._narrowed: tuple[Panels, dict[str, Panels]] = (BARE, {})
 
     def start(self) -> None:
-        """Begin to ask Prometheus and to look for other panels, in the background."""
+        """Begin to ask Prometheus and the watchdog, and to look for other panels, in the background."""
         self._prometheus.start()
+        self._watchdog.start()
         self._file.start()
 
     def stop(self) -> None:
         """Ask and look no more."""
         self._prometheus.stop()
+        self._watchdog.stop()
         self._file.stop()
 
     @property
     def prometheus(self) -> str:
         """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
         return self._prometheus.said.trouble(time.time())
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What keeps the stack from alerting, in words."""
+        return self._watchdog.findings
 
     @property
     def unshown(self) -> Unshown:

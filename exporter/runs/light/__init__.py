@@ -15,6 +15,10 @@ class Story(Protocol):
         """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
 
     @property
+    def faults(self) -> tuple[str, ...]:
+        """What keeps the stack from alerting, in words; empty if nothing does."""
+
+    @property
     def unshown(self) -> Unshown:
         """What is not among the runs."""
 

@@ -47,16 +47,24 @@ class Pages:
         self.style, self.seconds = f"sha256-{digest}", SECONDS
 
     def runs(
-        self, cards: Sequence[Card], others: Sequence[Firing], unshown: Unshown, trouble: str, as_of: str
+        self,
+        cards: Sequence[Card],
+        others: Sequence[Firing],
+        unshown: Unshown,
+        trouble: str,
+        as_of: str,
+        *,
+        faults: Sequence[str],
     ) -> bytes:
         """All runs, and alerts about none; ``trouble`` is what keeps Prometheus from telling of alerts.
 
+        ``faults`` are what the watchdog finds wrong with the stack, in words.
         ``as_of`` is the time in words, for a page that does not refresh itself.
         """
         told = {"cards": cards, "others": others, "counted": counted(cards), "trouble": trouble}
-        return self._made("runs", "./", as_of=as_of, unshown=unshown, **told)
+        return self._made("runs", "./", as_of=as_of, unshown=unshown, faults=faults, **told)
 
-    def run(self, card: Card, story: RunStory, trouble: str, as_of: str) -> bytes:
+    def run(self, card: Card, story: RunStory, trouble: str, as_of: str, *, faults: Sequence[str]) -> bytes:
         """One run, with its curves."""
         return self._made(
             "run",
@@ -68,6 +76,7 @@ class Pages:
             candidates=story.candidates,
             signals=signals(story),
             trouble=trouble,
+            faults=faults,
             as_of=as_of,
         )
 

@@ -53,11 +53,12 @@ class Light:
     def _runs(self, request: Request) -> Answer:
         cards, others, as_of = ordered(self._story.runs()), self._story.others(), _as_of(request)
         basis = cards, others, self._story.unshown, self._story.prometheus, as_of
+        faults = self._story.faults
 
         def make() -> Answer:
-            return self._html("200 OK", self._pages.runs(*basis), refreshed=not as_of)
+            return self._html("200 OK", self._pages.runs(*basis, faults=faults), refreshed=not as_of)
 
-        return self._kept.answer(("", not as_of), basis, make)
+        return self._kept.answer(("", not as_of), (basis, faults), make)
 
     def _run(self, request: Request) -> Answer:
         if "/" in request.name:
@@ -67,11 +68,14 @@ class Light:
         if story is None:
             return self._unknown(name)
         card, trouble = Card.of(story.summary), self._story.prometheus or story.lack
+        faults = self._story.faults
 
         def make() -> Answer:
-            return self._html("200 OK", self._pages.run(card, story, trouble, as_of), refreshed=not as_of)
+            page = self._pages.run(card, story, trouble, as_of, faults=faults)
+            return self._html("200 OK", page, refreshed=not as_of)
 
-        basis = card, digest(story.charts), story.episodes, story.rows, story.candidates, trouble, as_of
+        told = trouble, faults, as_of
+        basis = card, digest(story.charts), story.episodes, story.rows, story.candidates, told
         return self._kept.answer((name, not as_of), basis, make)
 
     def _unknown(self, name: str) -> Answer:

@@ -13,6 +13,7 @@ from exporter.runs import tokenfile
 from exporter.runs.polled import web
 from exporter.runs.polled.web import PollError, RefusedError
 from exporter.runs.tokenfile import TokenFileError
+from exporter.secret_shapes import masked_url
 
 _PAGE = 500
 """Entries asked for at a time."""
@@ -66,7 +67,7 @@ class Tracking:
     """
 
     def __init__(self, url: str, token_file: str | None, timeout: float) -> None:
-        self.name = web.shown(url)
+        self.name = masked_url(url)
         self._url, self._token_file, self._timeout = url.rstrip("/"), token_file, timeout
 
     def experiment_id(self, name: str) -> str:

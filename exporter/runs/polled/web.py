@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import IO, Any, NoReturn
 from urllib.parse import SplitResult, urlsplit
 
+from exporter.secret_shapes import masked, masked_url
+
 LIMIT = 8 * 1024 * 1024
 """Bytes of the largest answer that is read, unpacked."""
 
@@ -24,6 +26,9 @@ _FAULTS = (OSError, http.client.HTTPException, ValueError)
 
 class PollError(Exception):
     """Raised when a target cannot be polled: one sentence or two with the address, no secret in them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(masked(text))  # servers repeat what they were asked
 
 
 class RefusedError(PollError):
@@ -40,15 +45,6 @@ class Answer:
 
     body: bytes
     kind: str
-
-
-def shown(url: str) -> str:
-    """An address as it may stand in a message: what may hold a secret is left out."""
-    try:
-        parts = urlsplit(url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    except ValueError:
-        return "an address that cannot be read"
 
 
 def get(
@@ -77,16 +73,19 @@ def get(
         request = urllib.request.Request(  # noqa: S310  (looked at by _opener)
             url, body, {"Accept-Encoding": "gzip", **headers}
         )
+    except ValueError:  # its text holds the URL
+        raise PollError(f"{masked_url(url)} gives no answer: it is no URL.") from None
+    try:
         with _opener(url).open(request, timeout=seconds) as answer:
             data = _unpacked(answer, _body(answer, deadline, seconds, most), most)
             kind = answer.headers.get_content_type() if "Content-Type" in answer.headers else ""
             return Answer(data, kind)
     except urllib.error.HTTPError as refusal:
         refusal.close()
-        text = f"{shown(url)} answers {refusal.code} {refusal.reason}."
+        text = f"{masked_url(url)} answers {refusal.code} {refusal.reason}."
         raise RefusedError(text, refusal.code) from None
     except _FAULTS as problem:
-        raise PollError(f"{shown(url)} gives no answer: {_reason(problem)}.") from None
+        raise PollError(f"{masked_url(url)} gives no answer: {_reason(problem)}.") from None
 
 
 def is_usable(url: str) -> bool:
@@ -101,7 +100,7 @@ def is_usable(url: str) -> bool:
 def _opener(url: str) -> urllib.request.OpenerDirector:
     if not is_usable(url):
         raise PollError(
-            f"{shown(url)} is no address that can be polled. "
+            f"{masked_url(url)} is no address that can be polled. "
             "Expected http:// or https:// and a host, without a user name."
         )
     # A proxy named in the environment is for the world outside.
@@ -143,7 +142,7 @@ def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
 
 def _elsewhere(url: str, new: str) -> NoReturn:
     raise PollError(
-        f"{shown(url)} sends the exporter on to {shown(new)}, which is another server. "
+        f"{masked_url(url)} sends the exporter on to {masked_url(new)}, which is another server. "
         "Cure: give that address, if it is meant."
     )
 
@@ -188,6 +187,8 @@ def _too_large(most: int) -> ValueError:
 def _reason(problem: Exception) -> str:
     if isinstance(problem, http.client.IncompleteRead):
         return "it broke off"
+    if isinstance(problem, http.client.InvalidURL):  # its text holds a part of the URL
+        return "it is no URL"
     reason = getattr(problem, "reason", None) or problem
     text = getattr(reason, "strerror", None) or str(reason) or type(problem).__name__
     return str(text).rstrip(".")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from exporter import secret_shapes
 from exporter.runs.registered.refusal import RefusedError
 
 OURS = frozenset({"job", "instance", "role", "severity", "topic"})
@@ -16,6 +17,7 @@ LONGEST_NAME = 64
 LONGEST_VALUE = 100
 """Characters; Prometheus keeps each label's text for as long as the series."""
 
+_OPEN = "labels without secrets, since everyone who sees an alert reads them"
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -50,6 +52,8 @@ def _name(name: str, where: str) -> str:
         )
     if name in OURS:
         raise _refused(f"{where} has a label {name!r}, which Stepwatch gives", "another name")
+    if secret_shapes.names_one(name):
+        raise _refused(f"{where} has a label {name!r}, named like a secret", _OPEN)
     return name
 
 
@@ -57,6 +61,8 @@ def _value(value: Any, where: str) -> str:
     text = value if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else None
     if text is None or not text.isprintable() or len(text) > LONGEST_VALUE:
         raise _refused(f"{where} is no label", f"at most {LONGEST_VALUE} printable characters, or a number")
+    if kind := secret_shapes.found(text):
+        raise _refused(f"{where} holds what looks like {kind}", _OPEN)
     return text
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.runs import sealed
+from exporter.runs.mounts import Mount
 from exporter.runs.notice import Say
 from exporter.runs.registered import labels
 from exporter.runs.registered.order import LONGEST_JOB
@@ -37,13 +38,15 @@ class Ledger:
         self.errors = 0
         self._folder, self._allowed, self._say = folder, allowed, say
         self._failing = self._told = False
+        self._thread = Mount(str(folder))
 
     def load(self) -> list[Registration]:
         """What was registered. A file that is not as it was written is kept aside, and all begins anew."""
         if self._folder is None:
             return []
         try:
-            body = sealed.read(self._folder / NAME, TITLE, MOST_BYTES)
+            path = self._folder / NAME
+            body = self._thread.call(lambda: sealed.read(path, TITLE, MOST_BYTES))
         except FileNotFoundError:
             return []
         except OSError as problem:
@@ -64,7 +67,8 @@ class Ledger:
         # with its escapes (ensure_ascii) a sign could take 12 bytes
         body = json.dumps([asdict(one) for one in known], ensure_ascii=False).encode()
         try:
-            sealed.write(self._folder / NAME, TITLE, body)
+            path = self._folder / NAME
+            self._thread.call(lambda: sealed.write(path, TITLE, body))
         except OSError as problem:
             if not self._failing:
                 self._failed(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.runs import tokenfile
+from exporter.runs.mounts import HungError, Mount
 from exporter.runs.notice import Say
 from exporter.runs.registered.refusal import RefusedError
 from exporter.runs.tokenfile import TokenFileError
@@ -25,8 +26,9 @@ class Token:
     def __init__(self, path: Path | None, say: Say) -> None:
         self._path, self._say = path, say
         self._told: str | None = None
+        self._thread = Mount(str(path))
         if path is not None:
-            self._tell(_fault(path) or tokenfile.open_to_all(path))
+            self._tell(self._look(path))
 
     def require(self, headers: Mapping[str, str]) -> None:
         """Let a request pass.
@@ -37,8 +39,9 @@ class Token:
         if self._path is None:
             return
         try:
-            token = tokenfile.read(self._path)
-        except TokenFileError as problem:
+            path = self._path
+            token = self._thread.call(lambda: tokenfile.read(path))
+        except (TokenFileError, HungError) as problem:
             self._tell(str(problem))
             words = (
                 "The file with the token cannot be used. Cure: the run exporter's log says what to change."
@@ -47,6 +50,12 @@ class Token:
         if not hmac.compare_digest(_shown(headers.get("authorization", "")), token.encode()):
             words = "A token is asked for. Expected: http://any:TOKEN@host:port as the server's address."
             raise RefusedError("token", "401 Unauthorized", words, ASK)
+
+    def _look(self, path: Path) -> str | None:
+        try:
+            return self._thread.call(lambda: _fault(path) or tokenfile.open_to_all(path))
+        except HungError as problem:
+            return str(problem)
 
     def _tell(self, problem: str | None) -> None:
         """Tell once what is wrong with the file, which strangers need not know."""

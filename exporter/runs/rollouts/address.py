@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from exporter.secret_shapes import masked
+
 USUAL = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 """Loopback and private networks (RFC 1918, RFC 4193).
 
@@ -71,7 +73,8 @@ def _parts(text: str) -> tuple[IPv4Address | IPv6Address, int]:
         host = None
     port = int(found[3]) if found else 0
     if host is None or host.is_unspecified or host.is_multicast or not 0 < port < 65536:
-        raise AddressError(f"{text[:LONGEST]!r} is no IP address with a port, such as 10.0.0.7:8000")
+        shown = masked(text).rpartition("@")[2][:LONGEST]
+        raise AddressError(f"{shown!r} is no IP address with a port, such as 10.0.0.7:8000")
     return host, port
 
 

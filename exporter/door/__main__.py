@@ -1,0 +1,152 @@
+"""``python -m exporter.door``: serve Prometheus and Alertmanager to people, and to no foreign web page."""
+
+from __future__ import annotations
+
+from exporter import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()  # first of all: the modules below take their time
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+from aiohttp import web
+
+from exporter import process
+from exporter.door.check import OriginCheck
+from exporter.door.clients import MOST_CLIENTS, Clients
+from exporter.door.proxy import Backend, Proxy, session
+from exporter.exposition import CONTENT_TYPE, Family, Sample, header, lines
+from exporter.lossy import lose_what_cannot_be_written
+from exporter.message import Answer, text
+from exporter.options import Flags, hosts, port
+from exporter.settings import VARIABLE, SettingsFile
+
+PREFIX = "STEPWATCH_DOOR_"
+HEALTHY, METRICS = "/-/door/healthy", "/-/door/metrics"
+"""On both ports; below /-/door/ neither program has pages."""
+TICK_SECONDS = 0.5
+LONGEST_HEAD = 1 << 16
+"""Bytes of a URL or a header: a query may be long, and all programs on 127.0.0.1 share their cookies."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the door until SIGTERM or SIGINT. Returns the exit code."""
+    settings = SettingsFile.named()
+    options = _parse(arguments, settings)
+    try:
+        asyncio.run(_serve(options, settings, arguments))
+    except OSError as error:
+        print(
+            f"--listen {options.listen}: cannot listen on port {options.prometheus_port} or "
+            f"{options.alertmanager_port}: {error.strerror}. Expected an address of this machine and free "
+            "ports. Fix: stop the program that has the port, or choose another one.",
+            file=sys.stderr,
+        )
+        return 2
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None, settings: SettingsFile) -> argparse.Namespace:
+    found = argparse.ArgumentParser(
+        prog="python -m exporter.door",
+        description="Serve Prometheus and Alertmanager, and refuse requests of foreign web pages. Each flag "
+        f"is also a variable: {PREFIX}LISTEN, ... The file that {VARIABLE} names may give them as well, in "
+        "lines NAME=value; --origins counts at once when it changes.",
+    )
+    flags = Flags(found, PREFIX, {**settings.values(), **os.environ})
+    flags.add("listen", str, "127.0.0.1", "address to serve on")
+    flags.add("prometheus-port", port, 9090, "port to serve Prometheus on")
+    flags.add("alertmanager-port", port, 9093, "port to serve Alertmanager on")
+    flags.add("prometheus", str, "127.0.0.1:9490", "host:port of Prometheus behind the door")
+    flags.add("alertmanager", str, "127.0.0.1:9493", "host:port of Alertmanager behind the door")
+    flags.add("password-file", Path, Path("password"), "file with the password of both")
+    flags.add("origins", hosts, (), "origins besides these addresses whose pages may ask, with commas")
+    return found.parse_args(arguments)
+
+
+async def _serve(
+    options: argparse.Namespace, settings: SettingsFile, arguments: Sequence[str] | None
+) -> None:
+    check, clients = OriginCheck(options.origins), Clients()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with session() as backends, AsyncExitStack() as running:
+        proxies: list[Proxy] = []
+        own = {HEALTHY: lambda: text("200 OK", "ok\n"), METRICS: lambda: _metrics(proxies, clients)}
+        servers = []
+        for name, at, address in (
+            ("prometheus", options.prometheus_port, options.prometheus),
+            ("alertmanager", options.alertmanager_port, options.alertmanager),
+        ):
+            backend = Backend(name, name.capitalize(), address)
+            proxies.append(Proxy(backend, options.password_file, check, clients, backends, own))
+            servers.append(await _started(proxies[-1], options.listen, at, running))
+            print(
+                f"http://{options.listen}:{at} passes requests on to {backend.title} at {address}", flush=True
+            )
+        while not stop.is_set():
+            if settings.changed():
+                check.origins = _parse(arguments, settings).origins
+            clients.look([client for server in servers for client in server.connections])
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(stop.wait(), TICK_SECONDS)
+
+
+async def _started(proxy: Proxy, listen: str, at: int, running: AsyncExitStack) -> web.Server:
+    server = web.Server(
+        proxy,
+        handler_cancellation=True,  # who hangs up wants no answer: Prometheus need not work it out
+        access_log=None,
+        auto_decompress=False,
+        max_line_size=LONGEST_HEAD,
+        max_field_size=LONGEST_HEAD,
+    )
+    runner = web.ServerRunner(server, shutdown_timeout=0.5)
+    running.push_async_callback(runner.cleanup)
+    await runner.setup()
+    await web.TCPSite(runner, listen, at, backlog=MOST_CLIENTS).start()
+    return server
+
+
+def _metrics(proxies: Sequence[Proxy], clients: Clients) -> Answer:
+    def by_backend(count: Callable[[Proxy], Mapping[str, int]], label: str) -> list[Sample]:
+        return [
+            ({"backend": proxy.backend.name, label: value}, number)
+            for proxy in proxies
+            for value, number in sorted(count(proxy).items())
+        ]
+
+    families: list[tuple[Family, list[Sample]]] = [
+        (
+            Family("stepwatch_door_requests_total", "counter", "Requests by the answer's code."),
+            by_backend(lambda proxy: proxy.answered, "code"),
+        ),
+        (
+            Family(
+                "stepwatch_door_backend_failures_total",
+                "counter",
+                "Requests that the backend failed to answer.",
+            ),
+            [({"backend": proxy.backend.name}, proxy.failures) for proxy in proxies],
+        ),
+        (
+            Family("stepwatch_door_clients_dropped_total", "counter", "Clients that were let go."),
+            [({"reason": reason}, count) for reason, count in clients.dropped.items()],
+        ),
+        *process.samples(),
+    ]
+    page = "".join(header(family) + lines(family.name, "", samples) for family, samples in families)
+    return Answer("200 OK", CONTENT_TYPE, page.encode())
+
+
+if __name__ == "__main__":
+    lose_what_cannot_be_written()
+    interrupt.run(main)

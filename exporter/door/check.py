@@ -1,0 +1,83 @@
+"""Refuse what a page of another origin made its reader's browser send to Prometheus or Alertmanager.
+
+Stricter than the check of the exporters: here one request mutes every alert. So a page counts as foreign
+unless it came from the very address that it asks, or from an origin of ``links``; another web server on
+this machine, on another port of 127.0.0.1, is foreign too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from multidict import CIMultiDictProxy
+
+from exporter.host_check import OWN_NAMES, is_known, refusal
+from exporter.message import BAD_REQUEST, Answer, text
+
+_ORIGIN = re.compile(r"(https?)://(.+)")
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+_NOT_FROM_ELSEWHERE = text(
+    "403 Forbidden",
+    "Sec-Fetch-Site: a page of another origin made the browser send this request. Expected: a link that "
+    "somebody follows, or a request of this address's own pages. Fix: open the address itself; a program "
+    "of yours leaves the header out.\n",
+)
+
+
+class OriginCheck:
+    """Tells requests of foreign pages from all others.
+
+    ``origins`` are those of ``links`` in config.yaml, such as ``https://prometheus.example.org``, in
+    lower case and without a default port; they may be replaced at any time.
+    """
+
+    def __init__(self, origins: Collection[str]) -> None:
+        self.origins = origins
+
+    def refusal(self, method: str, headers: CIMultiDictProxy[str]) -> Answer | None:
+        """Return why a request is refused, ``None`` if it is not."""
+        hosts, origins = headers.getall("Host", []), headers.getall("Origin", [])
+        if len(hosts) > 1 or len(origins) > 1:
+            return BAD_REQUEST
+        host = hosts[0] if hosts else "localhost"
+        if not is_known(host, OWN_NAMES.union(filter(None, map(_name, self.origins)))):
+            return refusal("Host", host)
+        if origins:
+            return None if self._is_ours(origins[0].lower(), host.lower()) else _foreign(origins[0])
+        return None if _is_harmless(method, headers) else _NOT_FROM_ELSEWHERE
+
+    def _is_ours(self, origin: str, host: str) -> bool:
+        found = _ORIGIN.fullmatch(origin)
+        if not found:
+            return False
+        default = _DEFAULT_PORTS[found[1]]
+        return origin in self.origins or found[2].removesuffix(default) == host.removesuffix(default)
+
+
+def _is_harmless(method: str, headers: CIMultiDictProxy[str]) -> bool:
+    """Whether a request without an origin may be answered.
+
+    Browsers name no origin when they load a picture or a script, whose query may be an expensive one,
+    nor a frame, in which a reader can be led to press a button. A link that is followed is harmless:
+    neither program changes anything by GET.
+    """
+    if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+        return True
+    followed = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
+    return method in ("GET", "HEAD") and followed
+
+
+def _foreign(origin: str) -> Answer:
+    return text(
+        "403 Forbidden",
+        f"Origin: {origin[:200]!r} is another page than those of this address. Expected: the very address "
+        "that is asked, port included, or a URL below `links` in config.yaml. Fix: open that address "
+        "itself, or add the URL by which you do to `links`, then run `make up`.\n",
+    )
+
+
+def _name(origin: str) -> str | None:
+    return urlsplit(origin).hostname

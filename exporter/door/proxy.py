@@ -1,0 +1,185 @@
+"""Pass requests on to a program behind the door, and its answers back."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    ServerTimeoutError,
+    TCPConnector,
+    web,
+)
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from exporter import backend_access
+from exporter.door.check import OriginCheck
+from exporter.door.clients import BODY_SECONDS, IDLE_SECONDS, WRITE_SECONDS, Clients
+from exporter.message import BAD_REQUEST, Answer, text
+
+MOST_BODY = 1 << 20
+"""Bytes; a silence or a query has some hundred."""
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 150.0
+"""Between two parts of an answer; Prometheus itself gives up a query after 120."""
+IDLE_BACKEND_SECONDS = 15.0
+"""How long an unused connection is kept: both programs keep theirs longer."""
+
+_HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"}
+    | {"te", "trailer", "transfer-encoding", "upgrade"}
+)
+_REPLACED = frozenset({"host", "authorization", "content-length", "expect"})
+
+OwnPages = Mapping[str, Callable[[], Answer]]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A program behind the door: its name as a label and to people, and its host:port."""
+
+    name: str
+    title: str
+    address: str
+
+
+def session() -> ClientSession:
+    """Return what connects to the backends; bytes pass as they are, and clients alone are counted."""
+    return ClientSession(
+        connector=TCPConnector(limit=0, keepalive_timeout=IDLE_BACKEND_SECONDS),
+        timeout=ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS),
+        cookie_jar=DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+    )
+
+
+@dataclass
+class Proxy:
+    """Answers in the name of one backend.
+
+    ``password`` is the file with the backends' password, read for each request: a new one counts at once.
+    ``own`` are the door's own pages. ``answered`` counts answers by status code, ``failures`` requests
+    that the backend did not answer.
+    """
+
+    backend: Backend
+    password: Path
+    check: OriginCheck
+    clients: Clients
+    session: ClientSession
+    own: OwnPages
+    answered: Counter[str] = field(default_factory=Counter)
+    failures: int = 0
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request."""
+        self.clients.within(request.protocol, math.inf)
+        try:
+            response = await self._answer(request)
+        finally:
+            self.clients.within(request.protocol, IDLE_SECONDS)
+        self.answered[str(response.status)] += 1
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if not request.raw_path.startswith("/"):
+            return _response(BAD_REQUEST)
+        if refused := self.check.refusal(request.method, request.headers):
+            return _response(refused)
+        if own := self.own.get(request.path):
+            return _response(own())
+        self.clients.within(request.protocol, BODY_SECONDS)
+        if "Expect" in request.headers:
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return _response(
+                text("413 Content Too Large", f"Expected: a body of at most {MOST_BODY} bytes.\n")
+            )
+        self.clients.within(request.protocol, math.inf)
+        return await self._exchange(request, body)
+
+    async def _exchange(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
+        try:
+            headers = self._headers(request.headers)
+        except OSError as error:
+            return self._failure(
+                "502 Bad Gateway", f"cannot be asked: {self.password}, the password for it: {error.strerror}"
+            )
+        url = URL(f"http://{self.backend.address}{request.raw_path}", encoded=True)
+        try:
+            answer = await self.session.request(
+                request.method, url, headers=headers, data=body or None, allow_redirects=False
+            )
+        except ServerTimeoutError:
+            return self._failure("504 Gateway Timeout", "does not answer in time")
+        except ClientError as error:
+            number = error.os_error.errno if isinstance(error, ClientConnectorError) else None
+            cause = os.strerror(number) if number else "it hung up"
+            return self._failure("502 Bad Gateway", f"does not answer: {cause}")
+        async with answer:
+            if answer.status == web.HTTPUnauthorized.status_code:
+                return self._failure("502 Bad Gateway", f"refuses the password in {self.password}")
+            return await self._pass_back(request, answer)
+
+    def _headers(self, client: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+        headers = _end_to_end(client, _REPLACED)
+        headers["Authorization"] = backend_access.authorization(self.password)
+        return headers
+
+    async def _pass_back(self, request: web.BaseRequest, answer: ClientResponse) -> web.StreamResponse:
+        headers = _end_to_end(answer.headers, frozenset())
+        for name in [name for name in headers if name.lower().startswith("access-control-")]:
+            headers.popall(name, None)
+        # In a frame of another page, a reader could be led to press a button.
+        headers.setdefault("X-Frame-Options", "SAMEORIGIN")
+        response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
+        try:
+            await response.prepare(request)
+            while part := await answer.content.readany():
+                self.clients.within(request.protocol, WRITE_SECONDS)
+                await response.write(part)
+                self.clients.within(request.protocol, math.inf)
+        except ClientError:  # to end it properly would make half an answer look whole
+            self.failures += 1
+            if request.transport:
+                request.transport.abort()
+        return response
+
+    def _failure(self, status: str, fault: str) -> web.Response:
+        self.failures += 1
+        name, address = self.backend.name, self.backend.address
+        return _response(
+            text(
+                status,
+                f"{self.backend.title} at {address} {fault}. Expected: the one that `make up` starts. Fix: "
+                f"`make status` shows how {name} is and where its log lies (in containers `docker compose "
+                f"logs {name}`); `make up` starts it again.\n",
+            )
+        )
+
+
+def _end_to_end(headers: CIMultiDictProxy[str], more: frozenset[str]) -> CIMultiDict[str]:
+    """Return the headers that are not of one connection alone, nor among ``more``."""
+    named = {name.strip().lower() for each in headers.getall("Connection", []) for name in each.split(",")}
+    left = _HOP_BY_HOP | named | more
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in left)
+
+
+def _response(answer: Answer) -> web.Response:
+    status, _, reason = answer.status.partition(" ")
+    headers = {"Content-Type": answer.kind, **dict(answer.headers)}
+    return web.Response(status=int(status), reason=reason, body=answer.body, headers=headers)

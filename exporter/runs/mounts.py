@@ -1,0 +1,277 @@
+"""File systems, and calls to each in a thread of its own: one that hangs holds up no other.
+
+A call to a dead file server (NFS, FUSE) never returns, and nothing can end it but SIGKILL. So no thread that
+others wait for makes one. Which mount a path lies on is known from Linux's table of mounts, without a call to
+any of them; a link is followed one step at a time, each step in the thread of the mount that holds it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from errno import ELOOP, ETIMEDOUT
+from pathlib import Path
+from threading import Condition, Event, Lock, Thread
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+TABLE = Path("/proc/self/mountinfo")
+PATIENCE_SECONDS = 2.0
+"""How long a call is waited for: a disk that spins up takes longer than others may be kept waiting."""
+HUNG_SECONDS = 10.0
+"""A file system that gives no sign of life for that long hangs. Slow ones answer within a few seconds."""
+MOST_LINKS = 40
+"""On the way to one file, as in Linux."""
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+class HungError(OSError):
+    """A file system does not answer."""
+
+    def __init__(self, mount: Mount) -> None:
+        super().__init__(ETIMEDOUT, f"{mount.point} does not answer", mount.point)
+
+
+class Call(Generic[T]):
+    """A call that was handed over. ``late``: its caller no longer waits, so it is to end when it can."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self.late = False
+        self._work = work
+        self._done = Event()
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Make the call, in the mount's thread."""
+        try:
+            self._result.append(self._work())
+        except BaseException as error:  # noqa: BLE001  (raised again for the caller)
+            self._error = error
+        self._done.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether the call is done, at the latest after so long."""
+        self.late = not self._done.wait(max(0.0, seconds))
+        return not self.late
+
+    @property
+    def done(self) -> bool:
+        """Is the result there?"""
+        return self._done.is_set()
+
+    def result(self) -> T:
+        """What the call returned.
+
+        Raises:
+            BaseException: what it raised.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+
+class Mount:
+    """A file system, or a part of it, with one thread that makes all calls to it; ``point`` is its path.
+
+    The thread starts with the first call. It is a daemon: one that hangs keeps no process from ending.
+    """
+
+    def __init__(self, point: str) -> None:
+        self.point = point
+        self._waiting: deque[Call[object]] = deque()
+        self._there = Condition(Lock())
+        self._thread: Thread | None = None
+        self._alive_at: float | None = None
+
+    def start(self, work: Callable[[], T]) -> Call[T]:
+        """Hand a call over, to be made behind those that were handed over before."""
+        call = Call(work)
+        with self._there:
+            self._waiting.append(call)  # type: ignore[arg-type]
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name=f"mount {self.point}", daemon=True)
+                self._thread.start()
+            self._there.notify()
+        return call
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Make a call and return what it returns.
+
+        Raises:
+            HungError: the file system did not answer in time; the call may still be made.
+        """
+        if not self.hangs:
+            call = self.start(work)
+            if call.wait(PATIENCE_SECONDS):
+                return call.result()
+            with self._there, suppress(ValueError):
+                self._waiting.remove(call)  # type: ignore[arg-type]
+        raise HungError(self)
+
+    def stir(self) -> None:
+        """Note that the file system answered: a call that makes many is no hung one."""
+        self._alive_at = time.monotonic()
+
+    @property
+    def silent(self) -> float:
+        """Seconds for which it has owed an answer; 0 if it owes none."""
+        since = self._alive_at
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def hangs(self) -> bool:
+        """Does it not answer?"""
+        return self.silent >= HUNG_SECONDS
+
+    def _run(self) -> None:
+        while True:
+            with self._there:
+                while not self._waiting:
+                    self._there.wait()
+                call = self._waiting.popleft()
+                self._alive_at = time.monotonic()
+            call.run()
+            del call  # what it holds is not kept until the next one
+            self._alive_at = None
+
+
+class Mounts:
+    """The mounts of this machine, as the table of the kernel lists them. Where there is none, all is one."""
+
+    def __init__(self, table: Path = TABLE) -> None:
+        self._table = table
+        self._text = ""
+        self._by_device: dict[str, Mount] = {}
+        self._by_point: dict[str, Mount] = {"/": Mount("/")}
+        self.look()
+
+    def look(self) -> None:
+        """Heed what was mounted and unmounted. The table itself never hangs."""
+        try:
+            with open(self._table, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  (as fast as can be)
+                text = file.read()
+        except OSError:
+            return
+        if text != self._text:
+            self._text = text
+            self._take([line.split() for line in text.splitlines()])
+
+    def _take(self, lines: list[list[str]]) -> None:
+        known, self._by_device = self._by_device, {}
+        points: dict[str, Mount] = {}
+        for line in lines:
+            device, point = line[2], _unescaped(line[4])
+            mount = self._by_device.get(device) or known.get(device) or Mount(point)
+            # One file system that is mounted twice hangs as one; a later mount hides an earlier one.
+            self._by_device[device] = points[point] = mount
+        self._by_point = points or self._by_point
+
+    def __iter__(self) -> Iterator[Mount]:
+        return iter(set(self._by_point.values()))
+
+    def __contains__(self, mount: Mount) -> bool:
+        return mount in self._by_point.values()
+
+    @property
+    def hung(self) -> list[Mount]:
+        """Those that do not answer now."""
+        return sorted((mount for mount in self if mount.hangs), key=lambda mount: mount.point)
+
+    def begins_at(self, real: str) -> bool:
+        """Is something mounted right at this path, in which there is no link?"""
+        return real in self._by_point
+
+    def of(self, real: str) -> Mount:
+        """The mount of an absolute path in which there is no link."""
+        points = self._by_point
+        while real not in points:
+            above = os.path.dirname(real)  # noqa: PTH120  (asked for each step of each link)
+            if above == real:
+                return next(iter(points.values()))
+            real = above
+        return points[real]
+
+    def resolve(self, path: str) -> tuple[Mount, str]:
+        """The mount that a path leads to, and the same path without links.
+
+        Raises:
+            HungError: a mount on the way does not answer.
+            OSError: the links lead in a circle.
+        """
+        way = Way(os.path.join(os.getcwd(), path))  # noqa: PTH109, PTH118  (neither may look at the file)
+        while not way.is_over:
+            mount = self.of(way.next)
+            mount.call(lambda mount=mount: self.go(way, mount))  # type: ignore[misc]
+        return self.of(way.done), way.done
+
+    def go(self, way: Way, mount: Mount) -> None:
+        """Go on to where a path leads as far as it lies on one mount; in its thread.
+
+        Raises:
+            OSError: the links lead in a circle.
+        """
+        while not way.is_over and self.of(way.next) is mount:
+            way.step()
+
+    def call(self, path: Path | str, work: Callable[[], T]) -> T:
+        """Make a call about a path in the thread of the mount that the path leads to.
+
+        Raises:
+            HungError: that mount, or one on the way, does not answer.
+        """
+        mount, _ = self.resolve(str(path))
+        return mount.call(work)
+
+
+class Way:
+    """A path that is resolved step by step: ``done`` has no link, ``next`` is what is looked at then."""
+
+    def __init__(self, path: str, done: str = "/") -> None:
+        self.done = done
+        self._left = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+        self._links = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Is all of it resolved?"""
+        return not self._left
+
+    @property
+    def next(self) -> str:
+        """The path of the next step."""
+        part = self._left[-1]
+        if part == "..":
+            return os.path.dirname(self.done)  # noqa: PTH120
+        return f"{self.done.rstrip('/')}/{part}"
+
+    def step(self) -> None:
+        """Make the next step; what is not there leads to itself.
+
+        Raises:
+            OSError: the links lead in a circle.
+        """
+        path = self.next
+        self._left.pop()
+        try:
+            target = os.readlink(path)  # noqa: PTH115  (the one call that must not follow anything)
+        except OSError:  # it is no link, or not there
+            self.done = path
+            return
+        self._links += 1
+        if self._links > MOST_LINKS:
+            raise OSError(ELOOP, os.strerror(ELOOP), path)
+        self._left += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+        if target.startswith("/"):
+            self.done = "/"
+
+
+def _unescaped(path: str) -> str:
+    """A path of the table, in which spaces and the like stand as octal numbers."""
+    return _ESCAPED.sub(lambda code: chr(int(code[1], 8)), path)

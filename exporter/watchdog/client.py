@@ -1,0 +1,117 @@
+"""A small HTTP client: the library's weighs more than all the rest of the watchdog."""
+
+from __future__ import annotations
+
+import socket
+import time
+from base64 import b64encode
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+SECONDS = 10.0
+"""That an answer may take."""
+
+LARGEST = 16 << 20
+"""Bytes of an answer. Prometheus's page of metrics has some 200 kB."""
+
+USER = "stepwatch"
+
+
+class UnreachableError(Exception):
+    """Raised when no answer came; the text says why."""
+
+
+class Reply(NamedTuple):
+    """The status of an answer, such as 200, and its body."""
+
+    status: int
+    body: str
+
+
+class Client:
+    """Asks one server by HTTP.
+
+    Args:
+        address: ``http://host:port``, or the path of a socket in the file system.
+        password_file: Holds the password of the user ``stepwatch``, where the server asks for one. It is
+            read at each request.
+    """
+
+    def __init__(self, address: str, password_file: str | None = None) -> None:
+        self.address = address
+        self._password_file = password_file
+        parts = urlsplit(address) if address.startswith("http") else None
+        self._host = parts.netloc if parts else "localhost"
+        self._prefix = parts.path.rstrip("/") if parts else ""
+        self._socket = (parts.hostname or "", parts.port or 80) if parts else None
+
+    def get(self, path: str) -> Reply:
+        """GET a page.
+
+        Raises:
+            UnreachableError: There is no answer, or the password file cannot be read.
+        """
+        return self._ask(f"GET {self._prefix}{path}", [], b"")
+
+    def post(self, path: str, kind: str, text: str) -> Reply:
+        """POST a text; ``kind`` is its content type.
+
+        Raises:
+            UnreachableError: As of ``get``.
+        """
+        body = text.encode()
+        lines = [f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
+        return self._ask(f"POST {self._prefix}{path}", lines, body)
+
+    def _ask(self, action: str, lines: list[str], body: bytes) -> Reply:
+        # An answer to HTTP/1.0 is not chunked, and ends with the connection.
+        head = [f"{action} HTTP/1.0", f"Host: {self._host}", *self._authorization(), *lines]
+        deadline = time.monotonic() + SECONDS
+        try:
+            with self._connected() as connection:
+                connection.sendall("\r\n".join([*head, "", ""]).encode() + body)
+                answer = _read(connection, deadline)
+        except OSError as problem:
+            raise UnreachableError(problem.strerror or str(problem)) from None
+        return _reply(answer)
+
+    def _authorization(self) -> list[str]:
+        if self._password_file is None:
+            return []
+        try:
+            with open(self._password_file, encoding="utf-8") as file:  # noqa: PTH123  (pathlib weighs 1 MB)
+                password = file.read().strip()
+        except OSError as problem:
+            raise UnreachableError(f"{self._password_file}: {problem.strerror}") from None
+        return [f"Authorization: Basic {b64encode(f'{USER}:{password}'.encode()).decode()}"]
+
+    def _connected(self) -> socket.socket:
+        if self._socket:
+            return socket.create_connection(self._socket, SECONDS)
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(SECONDS)
+            connection.connect(self.address)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+
+def _read(connection: socket.socket, deadline: float) -> bytes:
+    answer = bytearray()
+    while block := connection.recv(1 << 16):
+        answer += block
+        if len(answer) > LARGEST:
+            raise OSError(0, "the answer is too large")
+        if time.monotonic() > deadline:
+            raise OSError(0, "the answer is too slow")
+    return bytes(answer)
+
+
+def _reply(answer: bytes) -> Reply:
+    head, end, body = answer.partition(b"\r\n\r\n")
+    words = head.split(b" ", 2)
+    if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        raise UnreachableError("the answer is not HTTP")
+    return Reply(int(words[1]), body.decode("utf-8", "replace"))

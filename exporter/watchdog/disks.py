@@ -1,0 +1,251 @@
+"""The file systems that hold the state of the stack's parts. One that hangs holds up no other."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from threading import Thread
+from typing import NamedTuple
+
+from exporter.exposition import Family, Sample
+from exporter.watchdog.finding import Finding, size
+
+INTERVAL_SECONDS = 5.0
+HANG_SECONDS = 30.0
+"""A busy disk may keep a new file waiting for a journal's commit."""
+
+RESERVE = 16 << 20
+"""Free bytes that are none: Prometheus writes its log in pages and blocks in files of some MiB."""
+RESERVE_FILES = 100
+"""Free inodes that are none."""
+
+TRIAL = ".stepwatch-watchdog"
+TRIAL_BYTES = b"\0" * 4096
+
+LEFTOVER = re.compile(r"(?:nflog|silences)\.[0-9a-f]+")
+"""What Alertmanager writes a snapshot to before it takes the name of the last one."""
+LEFTOVER_SECONDS = 60.0
+"""Alertmanager renames such a file within moments of making it."""
+
+STOPS = {
+    "prometheus": "Prometheus stores no scrape, so no run is watched",
+    "alertmanager": "Alertmanager forgets silences and sent messages if it restarts",
+    "exporter": "the run exporter forgets marks and levels if it restarts",
+    "grafana": "Grafana saves nothing",
+}
+"""What a part does without its disk."""
+
+
+class Space(NamedTuple):
+    """A file system and its room in bytes and inodes; ``files`` is 0 if they have no limit."""
+
+    mountpoint: str
+    device: str
+    fstype: str
+    size: int
+    free: int
+    files: int
+    files_free: int
+
+
+class Look(NamedTuple):
+    """A folder's file system, and the number of the error with which a write failed, 0 for success."""
+
+    space: Space
+    error: int
+
+
+class Folder:
+    """The state folder of one part of the stack, looked at again and again in a thread of its own.
+
+    ``look`` is the last result, ``None`` before the first; ``removed`` counts leftovers that were removed.
+    """
+
+    def __init__(self, part: str, path: str) -> None:
+        self.part, self.path = part, path
+        self.look: Look | None = None
+        self.problem = ""
+        self.removed = 0
+        self._begun = time.monotonic()
+        self._busy = True
+
+    def start(self) -> None:
+        """Begin to look."""
+        Thread(target=self._run, name=self.part, daemon=True).start()
+
+    @property
+    def hung(self) -> bool:
+        """Whether the file system does not answer."""
+        return self._busy and time.monotonic() - self._begun > HANG_SECONDS
+
+    def _run(self) -> None:
+        while True:
+            self._begun, self._busy = time.monotonic(), True
+            try:
+                self.look, self.problem = look(self.path), ""
+                if self.part == "alertmanager":
+                    self.removed += remove_leftovers(self.path, time.time())
+            except OSError as problem:
+                self.problem = problem.strerror or str(problem)
+            self._busy = False
+            time.sleep(INTERVAL_SECONDS)
+
+
+def look(path: str) -> Look:
+    """Look at the file system of a folder.
+
+    Raises:
+        OSError: The file system cannot be asked.
+    """
+    there = path
+    while not os.path.exists(there):  # noqa: PTH110  (pathlib weighs 1 MB)
+        there = os.path.dirname(there)  # noqa: PTH120
+    room = os.statvfs(there)
+    mountpoint, fstype, device = _mount(os.path.realpath(there))
+    space = Space(
+        mountpoint,
+        device,
+        fstype,
+        room.f_blocks * room.f_frsize,
+        room.f_bavail * room.f_frsize,
+        room.f_files,
+        room.f_favail,
+    )
+    error = _trial(path) if there == path else 0
+    return Look(space, errno.EROFS if room.f_flag & os.ST_RDONLY else error)
+
+
+def _trial(path: str) -> int:
+    """Write a small file and remove it. Returns the number of the error, 0 for success."""
+    name = os.path.join(path, TRIAL)  # noqa: PTH118
+    try:
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        # Another user's folder: what the file system says of itself must do.
+        return 0 if problem.errno in (errno.EACCES, errno.EPERM) else problem.errno or errno.EIO
+    try:
+        return 0 if os.write(file, TRIAL_BYTES) == len(TRIAL_BYTES) else errno.ENOSPC
+    except OSError as problem:
+        return problem.errno or errno.EIO
+    finally:
+        with suppress(OSError):
+            os.close(file)
+        with suppress(OSError):
+            os.unlink(name)  # noqa: PTH108
+
+
+def _mount(path: str) -> tuple[str, str, str]:
+    """Mount point, type and device of the file system that a path lies on."""
+    found = ("/", "", "")  # where several are mounted at one place, the last is seen
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as table:  # noqa: PTH123
+        for line in table:
+            before, _, after = line.partition(" - ")
+            point = _unescaped(before.split(" ")[4])
+            if len(point) >= len(found[0]) and (path == point or path.startswith(point.rstrip("/") + "/")):
+                fstype, device = after.split(" ")[:2]
+                found = (point, fstype, _unescaped(device))
+    return found
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text)
+
+
+def remove_leftovers(path: str, now: float) -> int:
+    """Remove what Alertmanager left behind when it could not write a snapshot. Returns how many files.
+
+    With a full disk that is an empty file every ten seconds, which it never removes.
+    """
+    removed = 0
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if LEFTOVER.fullmatch(entry.name) and _is_old_and_empty(entry.stat(follow_symlinks=False), now):
+                os.unlink(entry.path)  # noqa: PTH108
+                removed += 1
+    return removed
+
+
+def _is_old_and_empty(status: os.stat_result, now: float) -> bool:
+    return stat.S_ISREG(status.st_mode) and not status.st_size and now - status.st_mtime > LEFTOVER_SECONDS
+
+
+def findings(folders: Iterable[Folder]) -> Iterator[Finding]:
+    """What is wrong with the disks, each once."""
+    for place, parts in _by_place(folders).items():
+        hung = [folder for folder in parts if folder.hung]
+        unasked = next((folder for folder in parts if folder.problem), None)
+        look = next((folder.look for folder in parts if folder.look), None)
+        if hung:
+            yield _finding(
+                "disk_hung", place, hung, f"no answer for {HANG_SECONDS:.0f} s", "`dmesg`, the file server"
+            )
+        elif unasked:
+            yield _finding("disk_failed", place, parts, unasked.problem, "`dmesg`")
+        elif look:
+            yield from _judged(look, place, parts)
+
+
+def _by_place(folders: Iterable[Folder]) -> dict[str, list[Folder]]:
+    """The folders by the mount point of their file systems; by their own path before that is known."""
+    found: dict[str, list[Folder]] = {}
+    for folder in folders:
+        found.setdefault(folder.look.space.mountpoint if folder.look else folder.path, []).append(folder)
+    return found
+
+
+def _judged(look: Look, place: str, folders: Sequence[Folder]) -> Iterator[Finding]:
+    space = look.space
+    errors = {folder.look.error for folder in folders if folder.look}
+    if space.files and space.files_free < RESERVE_FILES:
+        text = f"{space.files_free} inodes free of {space.files}"
+        yield _finding("disk_full", place, folders, text, "`df -i`, folders with many small files")
+    elif space.free < RESERVE or errors & {errno.ENOSPC, errno.EDQUOT}:
+        text = f"{size(space.free)} free of {size(space.size)}"
+        text += ", the quota is used up" if errno.EDQUOT in errors else ""
+        yield _finding("disk_full", place, folders, text, "free space there; recovery needs no restart")
+    elif errno.EROFS in errors:
+        yield _finding("disk_read_only", place, folders, "mounted read-only", "`dmesg`, then remount it")
+    elif other := max(errors):
+        yield _finding("disk_failed", place, folders, os.strerror(other), "`dmesg`")
+
+
+SUMMARIES = {
+    "disk_full": "State disk is full",
+    "disk_read_only": "State disk is read-only",
+    "disk_hung": "State disk does not answer",
+    "disk_failed": "State disk cannot be written to",
+}
+
+
+def _finding(fault: str, place: str, folders: Sequence[Folder], text: str, first: str) -> Finding:
+    parts = tuple(folder.part for folder in folders)
+    stops = "; ".join(STOPS.get(part, part) for part in parts)
+    description = f"{place}: {text}. {stops[:1].upper()}{stops[1:]}. First: {first}."
+    return Finding(fault, place, SUMMARIES[fault], description, parts)
+
+
+def samples(folders: Sequence[Folder]) -> Iterator[tuple[Family, list[Sample]]]:
+    """The room of each file system, and what was removed, as metrics."""
+    spaces = {folder.look.space.mountpoint: folder.look.space for folder in folders if folder.look}
+
+    def of(name: str) -> list[Sample]:
+        return [
+            (
+                {"device": each.device, "fstype": each.fstype, "mountpoint": each.mountpoint},
+                getattr(each, name),
+            )
+            for each in spaces.values()
+        ]
+
+    start = "stepwatch_state_filesystem"
+    yield Family(f"{start}_size_bytes", "gauge", "Size of a file system that holds state."), of("size")
+    yield Family(f"{start}_free_bytes", "gauge", "What a part may still write to it."), of("free")
+    yield Family(f"{start}_files", "gauge", "Its inodes; 0 if it has no limit."), of("files")
+    yield Family(f"{start}_files_free", "gauge", "Its free inodes."), of("files_free")
+    removed: list[Sample] = [({}, sum(folder.removed for folder in folders))]
+    yield Family("stepwatch_leftover_files_removed_total", "counter", "Empty files of Alertmanager."), removed

@@ -1,0 +1,147 @@
+"""Damaged files that keep Prometheus or Alertmanager from starting: which ones, and what they held.
+
+Both end with an error then, and would end with it at every start. Other damage they repair by themselves, or
+go on without the file.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import dropwhile, takewhile
+from pathlib import Path
+
+KEPT = "damaged"
+"""The folder, in a part's data folder, that gets what is moved aside."""
+
+LOG_LINES = 50
+"""Of the log's end, in which the last starts are found."""
+
+NOTHING = "REPAIR=1: no damaged file keeps a part from starting; nothing was moved."
+
+_WORKS = re.compile("TSDB started|Server is ready|Completed loading of configuration file")
+_PROMETHEUS = re.compile(r'"opening storage failed: (?P<reason>.*)"')
+_BLOCK = re.compile(r"\bcorrupted block (?P<name>[0-9A-HJKMNP-TV-Z]{26})\b")
+_HEAD = re.compile(r"\bchunks_head\b|head chunk file")
+_WAL = re.compile(r"\bWAL\b|/wal\b|get segment range|segments are not sequential")
+_OTHER_TROUBLE = re.compile(
+    "no space left|quota exceeded|permission denied|read-only|too many open files|cannot allocate"
+    "|input/output error|temporarily unavailable"
+)
+"""The file is well then, or the disk is not: moving a file aside would help neither."""
+_ALERTMANAGER = re.compile(
+    r'(?:msg="(?P<what>[^"]*)" )?'
+    r'err="(?P<reason>unexpected EOF|proto: .*|invalid state|read .* is a directory)"'
+)
+
+_LOSS = {
+    "chunks_head": "nothing: Prometheus makes it anew from its write-ahead log",
+    "wal": "the samples since the last block, of three hours at most",
+    "nflog": "which notifications were sent: alerts that fire are sent once more",
+    "silences": "all silences",
+}
+_LOSS_OF_BLOCK = "the samples of this block"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A damaged file or folder: ``name``, below the data folder of a part, and the part's own words."""
+
+    part: str
+    name: str
+    reason: str
+
+    def fix(self, place: str) -> str:
+        """What the user reads of it; ``place`` is the data folder, as the user would name it."""
+        loss = _LOSS.get(self.name, _LOSS_OF_BLOCK)
+        return (
+            f"{place}/{self.name} is damaged ({self.reason}), and {self.part} cannot start with it. To do "
+            f"without it loses {loss}. Fix: run `make up REPAIR=1`, which moves it to {place}/{KEPT} and "
+            f"starts {self.part}; it deletes nothing."
+        )
+
+
+def find(part: str, log: Sequence[str], folder: Path | None = None) -> Damage | None:
+    """Return what keeps a part from starting; ``None`` where it is no damaged file that is known.
+
+    Args:
+        part: Its name.
+        log: The last lines of its log, some `LOG_LINES`.
+        folder: Its data folder, where that can be looked into; what is no longer there is not damaged.
+    """
+    found = _of_prometheus(log) if part == "prometheus" else None
+    found = _of_alertmanager(log, folder) if part == "alertmanager" else found
+    if found and (folder is None or (folder / found.name).exists()):
+        return found
+    return None
+
+
+def stamp() -> str:
+    """Return a folder name for what is moved aside now."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+
+
+def move_aside(damage: Damage, folder: Path) -> Path:
+    """Move what is damaged out of the way, in the data folder of a part that does not run; return where to.
+
+    Raises:
+        OSError: It cannot be moved.
+    """
+    kept = folder / KEPT / stamp()
+    kept.mkdir(parents=True, exist_ok=True)
+    return (folder / damage.name).rename(kept / damage.name)
+
+
+def _since_it_worked(log: Sequence[str]) -> Iterable[str]:
+    """The last lines, the newest first: one that dies again and again may be in the middle of a start."""
+    return takewhile(lambda line: not _WORKS.search(line), reversed(log))
+
+
+def _of_prometheus(log: Sequence[str]) -> Damage | None:
+    fatal = next(filter(None, map(_PROMETHEUS.search, _since_it_worked(log))), None)
+    if not fatal or _OTHER_TROUBLE.search(fatal["reason"]):
+        return None
+    block = _BLOCK.search(fatal["reason"])
+    names = {"chunks_head": _HEAD.search(fatal["reason"]), "wal": _WAL.search(fatal["reason"])}
+    name = block["name"] if block else next((name for name in names if names[name]), "")
+    return Damage("prometheus", name, fatal["reason"]) if name else None
+
+
+def _of_alertmanager(log: Sequence[str], folder: Path | None) -> Damage | None:
+    fatal = next(filter(None, map(_ALERTMANAGER.search, _since_it_worked(log))), None)
+    if not fatal:
+        return None
+    told = (fatal["what"] or "").lower()
+    name = "nflog" if "notification log" in told else "silences" if "silence" in told else _untold(folder)
+    return Damage("alertmanager", name, fatal["reason"])
+
+
+def _untold(folder: Path | None) -> str:
+    """Return which file it is where Alertmanager (before 0.26) does not say: it reads ``nflog`` first."""
+    names = [name for name in ("nflog", "silences") if folder is None or (folder / name).exists()]
+    broken = dropwhile(lambda name: folder is not None and _whole(folder / name), names)
+    return next(broken, names[0] if names else "nflog")
+
+
+def _whole(file: Path) -> bool:
+    """Whether a file is a row of messages, each behind its length, as Alertmanager writes them."""
+    if not file.is_file():
+        return False
+    data = file.read_bytes()
+    at = 0
+    while at < len(data):
+        length = shift = 0
+        while True:
+            if at >= len(data) or shift > 63:
+                return False
+            byte = data[at]
+            length |= (byte & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 0x80:
+                break
+        at += length
+        if not length or at > len(data):
+            return False
+    return True

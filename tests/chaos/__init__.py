@@ -1,0 +1,1 @@
+"""Random faults, drawn from a seed, in the real stack; what it promises must hold under all of them."""

@@ -1,0 +1,90 @@
+"""Each single process of the real stack is killed in turn: every part answers again, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from stepwatch import pages
+from stepwatch.native import processes
+from tests.native.installation import Installation, made
+from tests.real.waiting import eventually, in_time
+
+pytestmark = pytest.mark.e2e
+
+PROMISED_SECONDS = 15
+NOTE = "kept over kills"
+
+
+@pytest.fixture(name="installation", params=["oldest", "newest"])
+def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
+    installation = made(tmp_path, request.param)
+    yield installation
+    installation.run("down")
+
+
+def running(installation: Installation) -> dict[str, int]:
+    """Every process of the stack by what it runs, the GPU exporter's worker included."""
+    named = {}
+    for process in processes.marked(str(installation.state)):
+        with suppress(FileNotFoundError):  # it ended just now
+            program = Path(f"/proc/{process.pid}/exe").readlink().name
+            named[processes.module(process.pid) or program] = process.pid
+    return named
+
+
+def answering(installation: Installation) -> bool:
+    parts = json.loads((installation.state / "parts.json").read_text())
+    ready = [f"http://{part['web']['address']}{part['web']['ready']}" for part in parts if part["web"]]
+    return len(ready) >= 4 and all(pages.read(page, timeout=2) is not None for page in ready)
+
+
+def silences(installation: Installation) -> list[str]:
+    told = pages.read(f"{installation.url('alertmanager')}/api/v2/silences") or "[]"
+    return [each["comment"] for each in json.loads(told)]
+
+
+def _silence(installation: Installation) -> None:
+    now = datetime.now(timezone.utc)
+    wanted = {
+        "matchers": [{"name": "run", "value": "any", "isRegex": False}],
+        "startsAt": now.isoformat(),
+        "endsAt": (now + timedelta(hours=2)).isoformat(),
+        "createdBy": "test",
+        "comment": NOTE,
+    }
+    answer = pages.post(f"{installation.url('alertmanager')}/api/v2/silences", wanted)
+    assert answer
+    assert answer.done, answer
+    saved = installation.state / "data/alertmanager/silences"
+    eventually(lambda: saved.exists() and NOTE.encode() in saved.read_bytes())
+
+
+def test_every_part_answers_again_after_any_single_process_was_killed(installation: Installation) -> None:
+    done = installation.up("--demo")  # with GPUs, so that their worker lives
+    assert done.returncode == 0, done.stdout + done.stderr
+    _silence(installation)
+    before = running(installation)
+    assert {"supervisor.supervisord", "stepwatch.native.guardian", "exporter.gpu.worker"} <= set(before)
+
+    for name in before:
+        old = running(installation)
+        os.kill(old[name], signal.SIGKILL)
+        begun = time.monotonic()
+        eventually(lambda name=name, old=old: running(installation).get(name) not in (None, old[name]))
+        eventually(lambda: answering(installation))
+        took = time.monotonic() - begun
+        print(f"{name}: {took:.1f} s")
+        assert in_time(took, PROMISED_SECONDS), name
+        eventually(lambda: running(installation).keys() == before.keys())
+        assert silences(installation) == [NOTE], name
+
+    eventually(lambda: installation.run("status").returncode == 0)
