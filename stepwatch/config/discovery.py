@@ -41,7 +41,7 @@ class Discovery(Section):
         "use it. [] discovers nothing.",
     )
     ray: FolderOrGlob | None = Field(
-        default=Path("/tmp/ray"),
+        default=Path("/tmp/ray"),  # noqa: S108  Ray's own default
         description="Ray's folder (ray start --temp-dir), with its own list of targets and the "
         "prometheus.yml that verl writes. null: no Ray on this machine.",
     )

@@ -17,7 +17,7 @@ _WIDTH = 100
 
 
 class Key(NamedTuple):
-    """A key: its path, ``alerts.KL.warning``; its default as YAML, empty if it needs a value; what it does."""
+    """A key: its path, ``alerts.KL.warning``; its default as YAML, empty if it needs a value; its reason."""
 
     path: str
     default: str
