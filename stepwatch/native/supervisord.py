@@ -224,7 +224,7 @@ def _answers(path: str) -> bool:
     with _server(path, _GREETING_SECONDS) as server:
         try:
             state: Any = server.supervisor.getState()
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException, xmlrpc.client.Fault):  # a fault while it shuts down
             return False
     return bool(state["statename"] == "RUNNING")
 

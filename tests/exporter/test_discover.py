@@ -181,6 +181,8 @@ def test_any_content_is_of_some_kind(tmp_path: Path, data: bytes) -> None:
         "events",
         "database",
         "records",
+        "swanlab",
+        "wandb",
     )
 
 

@@ -64,6 +64,16 @@ def test_up_restarts_only_parts_whose_command_changed_and_ends_removed_ones(stac
         assert set(server.reports()) == {"kept", "moved", "new", "guardian"}
 
 
+def test_a_supervisor_that_shuts_down_no_longer_answers_and_that_is_no_error(stack: StandInStack) -> None:
+    stack.up(stack.part("one"))
+    with supervisord.connected(stack.place) as server:
+        assert server is not None
+        server._call("shutdown")
+        for _ in range(20):
+            with supervisord.connected(stack.place) as another:
+                assert another is None
+
+
 def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: StandInStack) -> None:
     part = stack.part("one")
     stack.up(part)
