@@ -192,14 +192,11 @@ def test_an_exporter_that_does_not_look_is_not_waited_for_long(monkeypatch: pyte
     assert told(f"127.0.0.1:{free_port()}") == ""
 
 
-def test_in_containers_the_run_folder_is_what_is_mounted(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_in_containers_the_run_folder_is_what_is_mounted(serve: Serve) -> None:
     exporter = serve({"/metrics": [RUNS + UNREADABLE.format(1)]})
     mounts = {"/state": "/var/lib/x", "/runs": "/data/my runs"}
     found = [{"Source": source, "Destination": place} for place, source in mounts.items()]
-    monkeypatch.setattr(engine, "inspect", lambda _: {"Mounts": found})
-    service = engine.Service("exporter", "4f", "running", "healthy", 0, "Up", {9410: exporter})
+    service = engine.Service("exporter", "4f", "running", "", 0, "Up", {9410: exporter}, {"Mounts": found})
 
     class Project:
         def services(self) -> list[engine.Service]:

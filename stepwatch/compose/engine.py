@@ -34,7 +34,8 @@ class NoEngineError(Exception):
 class Service:
     """What Compose knows of a service's container.
 
-    ``published`` is where this machine reaches ports of the container, as host:port.
+    ``published`` is where this machine reaches ports of the container, as host:port; ``known`` is what
+    Docker tells of the container beside, empty once it is gone.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Service:
     exit_code: int
     summary: str
     published: Mapping[int, str]
+    known: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:
@@ -55,7 +57,32 @@ class Service:
         """``up``, or the word for what is wrong with it."""
         if self.state != "running":
             return self.state
-        return self.health if self.health in ("starting", "unhealthy") else "up"
+        if self.health in ("starting", "unhealthy"):
+            return self.health
+        return "up" if self._probed else "starting"
+
+    @property
+    def restarts(self) -> int:
+        """How often it ended and Docker started it again."""
+        return int(self.known.get("RestartCount", 0))
+
+    @property
+    def started(self) -> datetime | None:
+        """When its present process began."""
+        told = self.known.get("State", {}).get("StartedAt")
+        return _time(told) if told else None
+
+    @property
+    def _probed(self) -> bool:
+        """Whether its health is that of the present process, or there is no health check.
+
+        For a moment after each start, that of a container which dies again and again included, Docker
+        still reports the health from before.
+        """
+        if not self.health:
+            return True
+        probes = (self.known.get("State", {}).get("Health") or {}).get("Log") or []
+        return bool(self.started and probes and _time(probes[-1]["Start"]) > self.started)
 
 
 @dataclass(frozen=True)
@@ -91,8 +118,9 @@ class Engine:
         """The containers of the stack, ended ones included."""
         told = self.tell("ps", "--all", "--format=json").strip()
         # One object a line; versions before 2.21 print one list.
-        found = json.loads(told) if told.startswith("[") else map(json.loads, told.splitlines())
-        return [_service(each) for each in found]
+        found = json.loads(told) if told.startswith("[") else list(map(json.loads, told.splitlines()))
+        known = {each["Id"]: each for each in _inspect(each["ID"] for each in found)}
+        return [_service(each, known) for each in found]
 
     def _command(self, words: tuple[str, ...]) -> list[str]:
         files = [f"--file={self.checkout / name}" for name in self.files]
@@ -103,7 +131,7 @@ class Engine:
         return {**os.environ, **self.variables}
 
 
-def _service(told: dict[str, Any]) -> Service:
+def _service(told: dict[str, Any], known: Mapping[str, dict[str, Any]]) -> Service:
     return Service(
         name=told["Service"],
         container=told["ID"],
@@ -116,20 +144,8 @@ def _service(told: dict[str, Any]) -> Service:
             for each in told.get("Publishers") or []
             if (address := _address(each))
         },
+        known=next((each for name, each in known.items() if name.startswith(told["ID"])), {}),
     )
-
-
-def probed(container: str) -> bool:
-    """Whether the health that Docker tells is of the present process, or there is no health check.
-
-    For a moment after each start, that of a container which dies again and again included, Docker still
-    tells the health from before.
-    """
-    known = inspect(container)
-    if not known.get("Config", {}).get("Healthcheck"):
-        return True
-    probes = (known["State"].get("Health") or {}).get("Log") or []
-    return bool(probes) and _time(probes[-1]["Start"]) > _time(known["State"]["StartedAt"])
 
 
 def _time(told: str) -> datetime:
@@ -178,16 +194,17 @@ def info() -> dict[str, Any]:
     return told
 
 
-def inspect(container: str) -> dict[str, Any]:
-    """What Docker knows of a container; empty if it is gone."""
-    told = _told("docker", "inspect", container)
-    found: list[dict[str, Any]] = json.loads(told) if told else [{}]
-    return found[0]
+def _inspect(containers: Iterable[str]) -> list[dict[str, Any]]:
+    """What Docker knows of containers; those that are gone are left out."""
+    told = _told("docker", "inspect", *containers, failing=True)
+    found: list[dict[str, Any]] = json.loads(told or "[]")
+    return found
 
 
-def _told(*command: str) -> str | None:
+def _told(*command: str, failing: bool = False) -> str | None:
+    """What a command prints; None if it cannot run or, unless ``failing`` is allowed, fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout if failing or done.returncode == 0 else None

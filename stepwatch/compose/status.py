@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from stepwatch import reload, settings
 from stepwatch.compose import engine, repairing
@@ -58,7 +56,7 @@ def news(addresses: Mapping[str, str], runs: Path | str) -> News:
 
 
 def _run_folder(services: Sequence[Service]) -> str:
-    containers = (engine.inspect(each.container) for each in services if each.name == "exporter")
+    containers = (each.known for each in services if each.name == "exporter")
     mounts = (mount for container in containers for mount in container.get("Mounts", []))
     return next((mount["Source"] for mount in mounts if mount["Destination"] == _RUNS), "its folder")
 
@@ -87,22 +85,21 @@ def _alertmanager(url: str, rendered: Path) -> Standing:
 def _row(
     service: Service, standings: Mapping[str, Standing], addresses: Mapping[str, str]
 ) -> tuple[str, ...]:
-    known, standing = engine.inspect(service.container), standings.get(service.name)
+    standing = standings.get(service.name)
     return (
         service.name,
         service.standing,
-        _uptime(known) if service.state == "running" else "-",
-        str(known.get("RestartCount", "-")),
+        _uptime(service),
+        str(service.restarts),
         standing.value if standing else "-",
         f"http://{addresses[service.name]}" if service.name in addresses else "-",
     )
 
 
-def _uptime(container: dict[str, Any]) -> str:
-    started = container.get("State", {}).get("StartedAt", "")[:19]
-    if not started:
+def _uptime(service: Service) -> str:
+    if service.state != "running" or not service.started:
         return "-"
-    return duration(time.time() - datetime.fromisoformat(f"{started}+00:00").timestamp())
+    return duration(time.time() - service.started.timestamp())
 
 
 def _tell_settings(standings: dict[str, Standing], say: Say) -> None:

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from stepwatch import damage, output, runfolder, startup
-from stepwatch.compose import dotenv, engine, gpus, repairing
+from stepwatch.compose import dotenv, gpus, repairing
 from stepwatch.compose.demo import end_demo, remove_demo
-from stepwatch.compose.engine import Engine, EngineError, Service
+from stepwatch.compose.engine import Engine, EngineError
 from stepwatch.compose.status import news
 from stepwatch.compose.variables import PUBLISHED, of_config, of_machine
 from stepwatch.config import Config, load
@@ -143,7 +143,8 @@ def _start(project: Engine, say: Say) -> bool:
         waited = [name for name, service in services.items() if service.standing != "up" and not service.done]
         failed = dict.fromkeys(waited, "did not start")
     else:
-        failed = Startup(partial(_looks, project), say, _ends(services.values()), pause=1).wait(services)
+        ends = {name: service.restarts for name, service in services.items()}
+        failed = Startup(partial(_looks, project), say, ends, pause=1).wait(services)
     for name, reason in failed.items():
         whole = f"{reason} ({services[name].summary or services[name].state})"
         fix = repairing.fix(project, name)
@@ -156,23 +157,16 @@ def _start(project: Engine, say: Say) -> bool:
 
 def _looks(project: Engine, names: Iterable[str]) -> dict[str, Look]:
     services = {service.name: service for service in project.services()}
-    ends = _ends(services.values())
     return {
         name: Look(
-            ready=(services[name].standing == "up" and engine.probed(services[name].container))
-            or services[name].done,
-            ends=ends[name],
+            ready=services[name].standing == "up" or services[name].done,
+            ends=services[name].restarts,
             busy=startup.replay(_log(project, name, 50)) if name == "prometheus" else "",
         )
         if name in services
         else Look(ready=False, gone=True)
         for name in names
     }
-
-
-def _ends(services: Iterable[Service]) -> dict[str, int]:
-    """How often each container has ended and was started again."""
-    return {each.name: engine.inspect(each.container).get("RestartCount", 0) for each in services}
 
 
 def _log(project: Engine, service: str, lines: int) -> list[str]:

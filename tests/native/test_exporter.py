@@ -30,7 +30,7 @@ def _exporter(file: Path, tmp_path: Path) -> Part:
         name="exporter",
         command=(sys.executable, "-m", "exporter.runs", f"--port={port}", "--path", str(tmp_path / "runs")),
         shows="no run",
-        web=Web("127.0.0.1", port, address, "/-/healthy", f"http://{address}"),
+        web=Web("127.0.0.1", {"exporter": port}, address, "/-/healthy", f"http://{address}"),
         environment={"PYTHONPATH": str(CHECKOUT), "STEPWATCH_SETTINGS": str(file)},
         settings=settings.of_exporter(tmp_path / "rendered"),
     )
