@@ -94,7 +94,7 @@ class Watchdog:
         # Without its disk Prometheus stores nothing, or is down: that is one fault, not two.
         found += [
             finding
-            for finding in self._prometheus.look(self._alertmanager.started)
+            for finding in self._prometheus.look(self._alertmanager.answers_since)
             if "prometheus" not in stopped or finding.fault == "notifications_dropped"
         ]
         now = time.time()

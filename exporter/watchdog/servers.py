@@ -24,15 +24,21 @@ STILL_SECONDS = 30.0
 """The least time without progress that counts."""
 DROPPED_SECONDS = 90.0
 """Prometheus sends an alert that goes on firing once a minute."""
+SEND_SECONDS = 10.0
+"""Prometheus gives up a request to Alertmanager after that long, and only then counts what it dropped."""
 SETTLE_SECONDS = 60.0
 """Prometheus knows no Alertmanager for some seconds after it loaded its settings; it sends again later."""
 
 
 class Alertmanager:
-    """Takes alerts, unless it is down. ``started`` is its start (Unix seconds), 0 while that is not known."""
+    """Takes alerts, unless it is down.
+
+    ``answers_since`` is the time (Unix seconds) since which its present process has answered each look; 0
+    while it does not answer.
+    """
 
     def __init__(self, client: Client) -> None:
-        self.started = 0.0
+        self.answers_since = 0.0
         self._client = client
         self._down = Timer()
         self._refusal = ""
@@ -42,9 +48,10 @@ class Alertmanager:
         problem = ""
         try:
             page = _page(self._client, "/metrics")
-            self.started = _sum(page, "process_start_time_seconds") or 0.0
+            started = _sum(page, "process_start_time_seconds") or 0.0
+            self.answers_since = max(self.answers_since or time.time(), started)
         except UnreachableError as fault:
-            problem, self.started = str(fault), 0.0
+            problem, self.answers_since = str(fault), 0.0
         if self._down.lasts(problem) >= DOWN_SECONDS:
             yield Finding(
                 "alertmanager_down",
@@ -92,8 +99,8 @@ class Prometheus:
         self._asked = 0.0
         self._dropped_until = 0.0
 
-    def look(self, alertmanager_started: float) -> Iterator[Finding]:
-        """What is wrong with it; ``alertmanager_started`` (Unix seconds) is 0 while that does not answer."""
+    def look(self, alertmanager_answers_since: float) -> Iterator[Finding]:
+        """What is wrong with it; the argument (Unix seconds) is 0 while Alertmanager does not answer."""
         page, problem, starting = "", "", False
         try:
             page = _page(self._client, "/metrics")
@@ -111,13 +118,13 @@ class Prometheus:
         if problem or starting:
             self._forget()
         else:
-            yield from self._judge(page, alertmanager_started)
+            yield from self._judge(page, alertmanager_answers_since)
 
     def _forget(self) -> None:
         for counter in (self._stored, self._judged, self._failed_writes, self._dropped):
             counter.forget()
 
-    def _judge(self, page: str, alertmanager_started: float) -> Iterator[Finding]:
+    def _judge(self, page: str, alertmanager_answers_since: float) -> Iterator[Finding]:
         before, self._asked = self._asked, time.time()
         failed, still = self._failed_writes.rises(page), self._stored.still(page)
         if still or failed >= 2:
@@ -128,8 +135,9 @@ class Prometheus:
             yield _of_prometheus("prometheus_not_judging", "Prometheus evaluates no rules", text)
         dropped = self._dropped.rises(page)
         loaded = _sum(page, "prometheus_config_last_reload_success_timestamp_seconds") or 0.0
-        # What it dropped while Alertmanager was away is no fault of the way between them.
-        if dropped and 0 < alertmanager_started < before and self._asked - loaded > SETTLE_SECONDS:
+        # Alerts that it began to send while Alertmanager was away do not show that the way is broken.
+        reachable = 0 < alertmanager_answers_since < before - SEND_SECONDS
+        if dropped and reachable and self._asked - loaded > SETTLE_SECONDS:
             self._dropped_until = time.monotonic() + DROPPED_SECONDS
         if time.monotonic() < self._dropped_until:
             yield Finding(

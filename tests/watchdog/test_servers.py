@@ -65,14 +65,14 @@ class Watched:
         self.clock = clock
         self.site = Site({APPENDED: 0, FAILED: 0, EVALUATED: 0, DROPPED: 0, LOADED: 1})
         self.rates = {APPENDED: 100.0, EVALUATED: 10.0}
-        self.alertmanager_started = 1.0
-        self._prometheus = Prometheus(self.site, scrapes, rules)  # type: ignore[arg-type]  stands in for a client
+        self.alertmanager_answers_since = 1.0
+        self._prometheus = Prometheus(self.site, scrapes, rules)  # type: ignore[arg-type]
 
     def look(self) -> set[str]:
         self.clock.pass_(10)
         for name, rate in self.rates.items():
             self.site.values[name] += rate
-        return {found.fault for found in self._prometheus.look(self.alertmanager_started)}
+        return {found.fault for found in self._prometheus.look(self.alertmanager_answers_since)}
 
     def until(self, fault: str, most: int = 20) -> int:
         """Seconds from now until a fault is found."""
@@ -156,11 +156,23 @@ def test_alerts_that_do_not_reach_an_alertmanager_that_is_up_are_found_until_non
 
 def test_alerts_that_were_dropped_while_alertmanager_was_away_are_no_fault(watched: Watched) -> None:
     watched.site.values[DROPPED] += 1
-    watched.alertmanager_started = 0
+    watched.alertmanager_answers_since = 0
     assert watched.look() == set()
     watched.site.values[DROPPED] += 1
-    watched.alertmanager_started = watched.clock.now + 5
+    watched.alertmanager_answers_since = watched.clock.now + 5
     assert watched.look() == set()
+
+
+def test_a_request_that_began_while_alertmanager_was_cut_off_and_ends_later_is_no_fault(
+    watched: Watched,
+) -> None:
+    watched.alertmanager_answers_since = watched.clock.now
+    watched.look()
+    watched.site.values[DROPPED] += 1
+    assert watched.look() == set()
+    watched.look()
+    watched.site.values[DROPPED] += 1
+    assert watched.look() == {"notifications_dropped"}
 
 
 def test_alerts_that_were_dropped_just_after_new_settings_are_no_fault(watched: Watched) -> None:
@@ -169,18 +181,25 @@ def test_alerts_that_were_dropped_just_after_new_settings_are_no_fault(watched: 
     assert watched.look() == set()
 
 
-def test_an_alertmanager_that_does_not_answer_is_found_and_its_start_is_not_known(clock: Clock) -> None:
+def test_an_alertmanager_that_does_not_answer_is_found_and_answers_since_it_is_back(clock: Clock) -> None:
     site = Site({STARTED: 5})
     alertmanager = Alertmanager(site)  # type: ignore[arg-type]
     assert list(alertmanager.look()) == []
-    assert alertmanager.started == 5
+    assert alertmanager.answers_since == clock.now
     site.down = True
     found: list[str] = []
     for _ in range(5):
         clock.pass_(10)
         found += [each.fault for each in alertmanager.look()]
     assert found == ["alertmanager_down", "alertmanager_down"]
-    assert alertmanager.started == 0
+    assert alertmanager.answers_since == 0
+    site.down = False
+    list(alertmanager.look())
+    assert alertmanager.answers_since == clock.now
+    clock.pass_(20)
+    site.values[STARTED] = clock.now - 5
+    list(alertmanager.look())
+    assert alertmanager.answers_since == clock.now - 5
 
 
 def test_an_alertmanager_that_refuses_an_alert_is_told_of_with_its_words(clock: Clock) -> None:
