@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from threading import Thread
 from typing import NamedTuple
 
 from exporter.exposition import Family, Sample
+from exporter.watchdog import snapshots
 from exporter.watchdog.finding import Finding, size
 
 INTERVAL_SECONDS = 5.0
@@ -27,10 +27,8 @@ RESERVE_FILES = 100
 TRIAL = ".stepwatch-watchdog"
 TRIAL_BYTES = b"\0" * 4096
 
-LEFTOVER = re.compile(r"(?:nflog|silences)\.[0-9a-f]+")
-"""What Alertmanager writes a snapshot to before it takes the name of the last one."""
-LEFTOVER_SECONDS = 60.0
-"""Alertmanager renames such a file within moments of making it."""
+SNAPSHOT_SECONDS = 15.0
+"""With room for that long, Alertmanager has written a whole snapshot: it writes one every 10 s."""
 
 STOPS = {
     "prometheus": "Prometheus stores no scrape, so no run is watched",
@@ -71,7 +69,7 @@ class Folder:
         self.look: Look | None = None
         self.problem = ""
         self.removed = 0
-        self._begun = time.monotonic()
+        self._begun = self._without_room = time.monotonic()
         self._busy = True
 
     def start(self) -> None:
@@ -89,11 +87,18 @@ class Folder:
             try:
                 self.look, self.problem = look(self.path), ""
                 if self.part == "alertmanager":
-                    self.removed += remove_leftovers(self.path, time.time())
+                    self._keep_snapshots(self.look)
             except OSError as problem:
                 self.problem = problem.strerror or str(problem)
             self._busy = False
             time.sleep(INTERVAL_SECONDS)
+
+    def _keep_snapshots(self, look: Look) -> None:
+        self.removed += snapshots.remove_leftovers(self.path, time.time())
+        if next(_judged(look, self.path, [self]), None):
+            self._without_room = time.monotonic()
+        elif time.monotonic() - self._without_room > SNAPSHOT_SECONDS:
+            snapshots.keep(self.path)
 
 
 def look(path: str) -> Look:
@@ -154,24 +159,6 @@ def _mount(path: str) -> tuple[str, str, str]:
 
 def _unescaped(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text)
-
-
-def remove_leftovers(path: str, now: float) -> int:
-    """Remove what Alertmanager left behind when it could not write a snapshot. Returns how many files.
-
-    With a full disk that is an empty file every ten seconds, which it never removes.
-    """
-    removed = 0
-    with suppress(OSError), os.scandir(path) as entries:
-        for entry in entries:
-            if LEFTOVER.fullmatch(entry.name) and _is_old_and_empty(entry.stat(follow_symlinks=False), now):
-                os.unlink(entry.path)  # noqa: PTH108
-                removed += 1
-    return removed
-
-
-def _is_old_and_empty(status: os.stat_result, now: float) -> bool:
-    return stat.S_ISREG(status.st_mode) and not status.st_size and now - status.st_mtime > LEFTOVER_SECONDS
 
 
 def findings(folders: Iterable[Folder]) -> Iterator[Finding]:

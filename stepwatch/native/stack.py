@@ -130,9 +130,10 @@ class Stack:
     def alertmanager(self, program: Program) -> Part:
         """Alertmanager, which groups, mutes and sends alerts."""
         folder = self.rendered / "alertmanager/generated"
+        data = self.place.data("alertmanager")
         options = (
             f"--config.file={folder}/alertmanager.yml",
-            f"--storage.path={self.place.data('alertmanager')}",
+            f"--storage.path={data}",
             "--cluster.listen-address=",
             # What was sent is written down that often: after a crash it is not sent again.
             "--data.maintenance-interval=10s",
@@ -141,7 +142,10 @@ class Stack:
         )
         return self._part(
             "alertmanager",
-            (str(program.path), *program.options, *options, *self._web("alertmanager")),
+            (
+                *("sh", f"{self.checkout}/alertmanager/start.sh", str(data)),
+                *(str(program.path), *program.options, *options, *self._web("alertmanager")),
+            ),
             ready="/-/ready",
             shows="alerts in groups, silences",
             settings=settings.of_alertmanager(self.rendered),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from pathlib import Path
 from threading import Event
 
@@ -123,20 +122,3 @@ def test_one_file_system_that_hangs_is_told_of_and_holds_up_no_other(
     eventually(lambda: faults(*folders) == [("disk_hung", "/hangs")])
     eventually(lambda: folders[1].look)
     hung.set()
-
-
-def test_only_old_empty_temporary_files_of_alertmanager_are_removed(tmp_path: Path) -> None:
-    now = time.time()
-    gone = ["nflog.1a2b", "silences.4d026b582ecce3d0"]
-    kept = ["nflog", "silences", "nflog.xyz", "silences.12.bak", "other.1a2b"]
-    for name in [*gone, *kept, "nflog.77", "silences.ab"]:
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (now - 61, now - 61))
-    (tmp_path / "silences.ab").write_text("a snapshot")
-    os.utime(tmp_path / "silences.ab", (now - 61, now - 61))
-    os.utime(tmp_path / "nflog.77", (now - 59, now - 59))
-    (tmp_path / "nflog.beef").symlink_to(tmp_path / "nflog")
-
-    assert disks.remove_leftovers(str(tmp_path), now) == len(gone)
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {*kept, "nflog.77", "silences.ab", "nflog.beef"}
