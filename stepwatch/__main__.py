@@ -23,7 +23,6 @@ from stepwatch.generate import CHECKOUT
 from stepwatch.gpucheck.command import gpu_check
 from stepwatch.inspection import inspect
 from stepwatch.mark import mark
-from stepwatch.native.errors import DamagedStateError
 from stepwatch.native.state import State
 from stepwatch.native.status import NOT_RUNNING
 from stepwatch.pending import instead_of_usual, pending
@@ -63,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
         code = stack.up(options.runs, demo=options.demo, repair=options.repair)
         _tell_unmatched(options.config or DEFAULT)
         return code
-    config = options.config or _last_config(place, options.command) or DEFAULT
+    config = options.config or place.config(_say) or DEFAULT
     if options.command in ("mark", "silence", "alerts", "gpu-release"):
         return _by_a_part(options, config)
     as_service = options.command == "down" and options.service
@@ -76,17 +75,6 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "test-alert":
         return send_test(config, options.receiver, stack, _say)
     return _status(stack, config, named=options.config is not None)
-
-
-def _last_config(place: State, command: str) -> Path | None:
-    """The file of the last `make up`; `down` and `status` work without it."""
-    try:
-        return place.config()
-    except DamagedStateError as damaged:
-        if command not in ("down", "status"):
-            raise
-        _say(f"{damaged}")
-        return None
 
 
 def _without_stack(options: argparse.Namespace, config: Path) -> int:

@@ -59,11 +59,11 @@ def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, 
     out = rendered(config, place)
     output.recover(out)
     settings = load(config)
-    folder, remembered = _run_folder(settings, runs, place)
+    folder, remembered = _run_folder(settings, runs, place, say)
     _require_ports(settings)
     made = runfolder.make(folder)
     generate(config, out)
-    place.remember(config, runs, settings.runs.path)
+    place.remember(config, runs, settings.runs.path, say)
     say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")
     project = _project(settings, folder, out)
     left = not demo and remove_demo(project)
@@ -89,10 +89,10 @@ def rendered(config: Path, place: State) -> Path:
     return CHECKOUT if ours else place.folder / "containers"
 
 
-def _run_folder(config: Config, runs: Path | None, place: State) -> tuple[Path, bool]:
+def _run_folder(config: Config, runs: Path | None, place: State, say: Say) -> tuple[Path, bool]:
     """The folder to mount, and whether it is the one that RUNS= named last time."""
     named = runs or Path(os.environ.get("STEPWATCH_PATH") or "")
-    last = place.runs(config.runs.path)
+    last = place.runs(config.runs.path, say)
     if named != Path():
         return _require_folder(named.absolute()), False
     return _require_folder((last or config.runs.path).absolute()), last is not None

@@ -51,22 +51,22 @@ def up(
     place.create()
     with place.lock("`make up`", say):
         output.recover(rendered := place.folder / "rendered")
+        settings = load(config)
+        remembered = None if runs else place.runs(settings.runs.path, say)
         stack = Stack(
-            config=(settings := load(config)),
+            config=settings,
             checkout=CHECKOUT,
             rendered=rendered,
             place=place,
-            runs=(runs or place.runs(settings.runs.path) or settings.runs.path).absolute(),
+            runs=(runs or remembered or settings.runs.path).absolute(),
             demo=demo,
         )
         parts, targets = _parts(stack, say)
         supervision.require_ports(parts, place)
         made = runfolder.make(stack.runs)
         generate(config, stack.rendered, place=partial(place.deployment, parts=targets))
-        remark = runfolder.remark(
-            made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
-        )
-        place.remember(config, runs, settings.runs.path)
+        remark = runfolder.remark(made=made, remembered=bool(remembered))
+        place.remember(config, runs, settings.runs.path, say)
         place.make_password()
         say(f"Reading runs from {stack.runs}{remark}")
         fresh = supervision.start(parts, place, say, as_service=as_service)

@@ -112,7 +112,11 @@ def _damage(fault: Fault, stack: Native) -> Struck:
         return Struck(done, needs_up=fault.how in ("half", "null"))
     gone = "no longer describes them" if fault.target == "parts.json" else ""
     named = gone if fault.how == "deleted" else re.escape(f"{fault.target}: the file is damaged")
-    return Struck(done, stack.repair, named, needs_up=True)
+    # Each command moves a damaged remembered.json aside, and only the first one names it.
+    lost = fault.target == "remembered.json"
+    return Struck(
+        done, stack.repair, named, needs_up=not lost, lasts=lambda: not lost or any(map(Path.exists, files))
+    )
 
 
 def _spoil(path: Path, how: str) -> None:

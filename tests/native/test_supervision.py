@@ -207,6 +207,7 @@ def test_a_damaged_list_of_parts_hides_no_process_and_is_replaced(stack: StandIn
 
     assert stack.status() == 1
     assert f"{stack.place.parts}: the file is damaged" in stack.words
+    assert "Fix: run `make up`, which writes it again." in stack.words
     assert str(pid) in stack.words
     assert stack.up(part) == 0
     assert stack.status() == 0
@@ -214,18 +215,39 @@ def test_a_damaged_list_of_parts_hides_no_process_and_is_replaced(stack: StandIn
 
 
 @pytest.mark.parametrize("content", ["", "{", "null", "[]", '{"config": 7}', "\x00" * 40])
-def test_a_damaged_memory_is_refused_by_name_and_what_it_held_is_not_guessed(
+def test_damaged_arguments_of_the_last_up_are_kept_aside_and_replaced_by_defaults(
     tmp_path: Path, content: str
 ) -> None:
-    place = State(tmp_path)
-    place.remember(tmp_path / "config.yaml", tmp_path / "runs", Path("runs"))
+    place, said = State(tmp_path), []
+    configured = Path("runs")
+    place.remember(tmp_path / "config.yaml", tmp_path / "mine", configured, said.append)
     memory = tmp_path / "remembered.json"
     memory.write_text(content)
 
-    for asked in (place.config, lambda: place.runs(Path("runs"))):
-        with pytest.raises(StackError, match=r"remembered\.json: the file is damaged\. .*Fix: "):
-            asked()
-    assert memory.read_text() == content
+    assert place.config(said.append) is None
+    assert place.runs(configured, said.append) is None
+
+    (aside,) = tmp_path.glob("remembered.json.damaged-*")
+    assert aside.read_text() == content
+    assert len(said) == 1
+    assert f"{memory}: the file is damaged (moved to {aside.name})" in said[0]
+    assert "make up CONFIG=file RUNS=folder" in said[0]
+    place.remember(tmp_path / "config.yaml", tmp_path / "mine", configured, said.append)
+    assert place.runs(configured, said.append) == tmp_path / "mine"
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("command", [["silence", "any"], ["status"], ["down"]])
+def test_damaged_arguments_of_the_last_up_stop_no_command(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "remembered.json").write_text("null")
+    environment = {**os.environ, "STEPWATCH_STATE": str(tmp_path)}
+    words = [sys.executable, "-m", "stepwatch", *command]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.stdout.count("the file is damaged") == 1
+    assert "damaged" not in done.stderr
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["null"]
+    assert not (tmp_path / "remembered.json").exists()
 
 
 def test_a_stopped_supervisor_is_taken_down_by_force(
