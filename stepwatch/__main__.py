@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ def _run(options: argparse.Namespace) -> int:
         file = options.config or DEFAULT
         stack = choice.to_start(file, place, _say, native=options.native, as_service=options.service)
         code = stack.up(options.runs, demo=options.demo, repair=options.repair)
-        _tell_unmatched(options.config or DEFAULT)
+        for remark in [] if code else _unmatched(file):
+            _say(remark)
         return code
     config = options.config or place.config(_say) or DEFAULT
     if options.command in ("mark", "silence", "alerts", "gpu-release"):
@@ -97,7 +99,10 @@ def _by_a_part(options: argparse.Namespace, config: Path) -> int:
 
 
 def _status(stack: choice.Stack, config: Path, *, named: bool) -> int:
-    code = stack.status()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # Asks the exporter, which may hang: at the same time as all others.
+        overrides = pool.submit(_unmatched, config)
+        code = stack.status()
     if code != NOT_RUNNING:
         remarks = (
             None if named else instead_of_usual(config),
@@ -105,14 +110,16 @@ def _status(stack: choice.Stack, config: Path, *, named: bool) -> int:
         )
         for remark in filter(None, remarks):
             _say(f"\n{remark}")
-        _tell_unmatched(config)
+        for remark in overrides.result():
+            _say(remark)
     return code
 
 
-def _tell_unmatched(file: Path) -> None:
-    with suppress(Refused):  # of a file that cannot be used enough was said
-        for remark in unmatched(load(file)):
-            _say(f"\n{remark}")
+def _unmatched(file: Path) -> list[str]:
+    """What is to be said of overrides that fit no run; nothing where the file cannot be used."""
+    with suppress(Refused):
+        return [f"\n{remark}" for remark in unmatched(load(file))]
+    return []
 
 
 def _parser() -> argparse.ArgumentParser:

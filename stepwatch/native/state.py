@@ -102,6 +102,11 @@ class State:
         return self.folder / "service.env"
 
     @property
+    def restarted(self) -> Path:
+        """One line of the guardian: when and why it last started everything again."""
+        return self.folder / "restarted"
+
+    @property
     def parts(self) -> Path:
         """The parts that were brought up, for `status` and `down`, which read no config.yaml."""
         return self.folder / "parts.json"
@@ -184,7 +189,8 @@ class State:
     def forget(self) -> None:
         """Remove what only a running stack needs; data and logs stay."""
         self.give_up()
-        for leftover in (self.environment, self.socket, self.parts, self.folder / "supervisord.pid"):
+        pid = self.folder / "supervisord.pid"
+        for leftover in (self.environment, self.socket, self.parts, self.restarted, pid):
             leftover.unlink(missing_ok=True)
 
     @contextmanager

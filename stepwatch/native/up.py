@@ -70,17 +70,15 @@ def up(
         place.make_password()
         say(f"Reading runs from {stack.runs}{remark}")
         fresh = supervision.start(parts, place, say, as_service=as_service)
-    code = supervision.settle(parts, fresh, place, say, repair=repair)
-    if not place.parts.exists():
-        return code  # `make down` came meanwhile
+    if supervision.settle(parts, fresh, place, say, repair=repair):
+        return 1  # the last line says which parts failed
     if not demo and stack.simulated.exists():
         shutil.rmtree(stack.simulated, ignore_errors=True)
         with place.lock("`make up`", say):
             end_demo(place, say)
     _tell(parts, place, say)
-    if code == 0:
-        news(parts, place).tell_unreadable(say)
-    return code
+    news(parts, place).tell_after_up(say)
+    return 0
 
 
 def _parts(stack: Stack, say: Say) -> tuple[list[Part], frozenset[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,4 +38,5 @@ def test_up_gives_up_on_a_container_that_dies_again_and_again(checkout: Checkout
     assert "`docker compose logs node`, ends with:" in done.stdout
     assert "no-such-flag" in done.stdout
     assert "Fix: " in done.stdout
+    assert re.fullmatch(r"1 of \d+ parts failed: node", done.stdout.splitlines()[-1])
     assert "prometheus is ready" in done.stdout
