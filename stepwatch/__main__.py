@@ -116,7 +116,7 @@ def _status(stack: choice.Stack, config: Path, *, named: bool) -> int:
 
 
 def _unmatched(file: Path) -> list[str]:
-    """What is to be said of overrides that fit no run; nothing where the file cannot be used."""
+    """Return a remark on each override that fits no run; none where the file cannot be used."""
     with suppress(Refused):
         return [f"\n{remark}" for remark in unmatched(load(file))]
     return []

@@ -147,7 +147,7 @@ def standing(place: State) -> list[str]:
     lines = [f"Service: {NAME} is {words} ({path()})."]
     if (restarts := _shown("show", "--property=NRestarts", "--value", NAME)) not in ("", "0"):
         since = _shown("show", "--property=ActiveEnterTimestamp", "--value", NAME)
-        lines.append(f"systemd started all parts again after a crash, {restarts} times; last: {since}.")
+        lines.append(f"Restarts of all parts by systemd: {restarts}, the last at {since}.")
     if place.wanted and not runs(place):
         lines.append("The stack does not run through it. Fix: make up SERVICE=1")
     return lines + _remarks()

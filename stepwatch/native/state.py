@@ -138,6 +138,8 @@ class State:
         try:
             self._memory.replace(aside)
             kept = f"moved to {aside.name}"
+        except FileNotFoundError:  # another command has just done so
+            return {}
         except OSError as problem:
             kept = f"not moved aside: {problem.strerror}"
         say(

@@ -26,7 +26,7 @@ _HEADINGS = ("part", "state", "pid", "up for", "restarts", "settings", "page", "
 _WORDS = {"BACKOFF": "dies at start", "FATAL": "given up", "RUNNING": "not ready"}
 _UNSUPERVISED = "unsupervised"
 _WITHOUT_GUARDIAN = (
-    "supervisord and the guardian are dead: the parts below that live go on, but one that dies stays dead. "
+    "supervisord and the guardian are dead. Living parts continue, but a part that dies is not restarted. "
     "Fix: `make up`, which starts everything again."
 )
 _WITHOUT_SUPERVISOR = "supervisord does not answer. The guardian starts it again within 30 s."
@@ -93,8 +93,8 @@ def status(place: State, say: Say) -> int:
     for row in table([_HEADINGS, *(_row(line, place) for line in lines)]):
         say(row)
     _tell_trouble(lines, place, say)
-    if restarted := _restarted(place):
-        say(f"\n{restarted}")
+    if restart := _last_restart(place):
+        say(f"\n{restart}")
     _tell_service(place, say)
     sound = report.tell(texts, say)
     return UP if sound and all(line.well for line in lines) else DEGRADED
@@ -134,7 +134,7 @@ def _state(report: Report | None, pid: int, *, answers: bool) -> str:
     return _WORDS.get(report.state, report.state.lower())
 
 
-def _restarted(place: State) -> str:
+def _last_restart(place: State) -> str:
     """When and why the guardian last started everything again, in its words."""
     try:
         return place.restarted.read_text(encoding="utf-8", errors="replace").strip()
