@@ -79,12 +79,13 @@ class News:
         if not self.watchdog:
             return
         deadline = time.monotonic() + _NEXT_LOOK
-        if _stale(page := pages.read(self._findings), begun):
+        if waits := _stale(page := pages.read(self._findings), begun):
             say("\nThe watchdog found a fault before the parts were ready. It looks again within 10 s.")
         while _stale(page, begun) and time.monotonic() < deadline:
             time.sleep(0.2)
             page = pages.read(self._findings)
-        self._tell_faults(page, say)
+        if self._tell_faults(page, say) and waits:
+            say("The fault is over.")
 
     def _tell_faults(self, page: str | None, say: Say) -> bool:
         if page is None:

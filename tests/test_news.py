@@ -134,7 +134,9 @@ def test_after_up_a_finding_from_before_the_parts_were_ready_is_looked_for_again
     fault = {"summary": "Alertmanager does not answer", "description": "refused."}
     old, over, lasting = findings(4, fault), findings(-60), findings(-60, fault)
 
-    assert "Alerting is broken" not in told(exporter, serve({"/api/v1/findings": [old, old, over]}))
+    healed = told(exporter, serve({"/api/v1/findings": [old, old, over]}))
+    assert "Alerting is broken" not in healed
+    assert healed.endswith("\nThe fault is over.")
     assert "Alerting is broken" in told(exporter, serve({"/api/v1/findings": [old, lasting]}))
     assert told(exporter, serve({"/api/v1/findings": [over]})) == ""
 
