@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from stepwatch.generate import CHECKOUT
 from stepwatch.gpucheck.command import gpu_check
 from stepwatch.inspection import inspect
 from stepwatch.mark import mark
-from stepwatch.native.errors import DamagedStateError
 from stepwatch.native.state import State
 from stepwatch.native.status import NOT_RUNNING
 from stepwatch.pending import instead_of_usual, pending
@@ -61,9 +61,10 @@ def _run(options: argparse.Namespace) -> int:
         file = options.config or DEFAULT
         stack = choice.to_start(file, place, _say, native=options.native, as_service=options.service)
         code = stack.up(options.runs, demo=options.demo, repair=options.repair)
-        _tell_unmatched(options.config or DEFAULT)
+        for remark in [] if code else _unmatched(file):
+            _say(remark)
         return code
-    config = options.config or _last_config(place, options.command) or DEFAULT
+    config = options.config or place.config(_say) or DEFAULT
     if options.command in ("mark", "silence", "alerts", "gpu-release"):
         return _by_a_part(options, config)
     as_service = options.command == "down" and options.service
@@ -76,17 +77,6 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "test-alert":
         return send_test(config, options.receiver, stack, _say)
     return _status(stack, config, named=options.config is not None)
-
-
-def _last_config(place: State, command: str) -> Path | None:
-    """The file of the last `make up`; `down` and `status` work without it."""
-    try:
-        return place.config()
-    except DamagedStateError as damaged:
-        if command not in ("down", "status"):
-            raise
-        _say(f"{damaged}")
-        return None
 
 
 def _without_stack(options: argparse.Namespace, config: Path) -> int:
@@ -109,7 +99,10 @@ def _by_a_part(options: argparse.Namespace, config: Path) -> int:
 
 
 def _status(stack: choice.Stack, config: Path, *, named: bool) -> int:
-    code = stack.status()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # Asks the exporter, which may hang: at the same time as all others.
+        overrides = pool.submit(_unmatched, config)
+        code = stack.status()
     if code != NOT_RUNNING:
         remarks = (
             None if named else instead_of_usual(config),
@@ -117,14 +110,16 @@ def _status(stack: choice.Stack, config: Path, *, named: bool) -> int:
         )
         for remark in filter(None, remarks):
             _say(f"\n{remark}")
-        _tell_unmatched(config)
+        for remark in overrides.result():
+            _say(remark)
     return code
 
 
-def _tell_unmatched(file: Path) -> None:
-    with suppress(Refused):  # of a file that cannot be used enough was said
-        for remark in unmatched(load(file)):
-            _say(f"\n{remark}")
+def _unmatched(file: Path) -> list[str]:
+    """Return a remark on each override that fits no run; none where the file cannot be used."""
+    with suppress(Refused):
+        return [f"\n{remark}" for remark in unmatched(load(file))]
+    return []
 
 
 def _parser() -> argparse.ArgumentParser:

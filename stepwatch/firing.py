@@ -6,14 +6,14 @@ import json
 from datetime import datetime
 from typing import Any
 
-from stepwatch import pages
+PAGE = "/api/v2/alerts?active=true"
+"""Of Alertmanager."""
 
 SEVERITIES = ("critical", "warning", "info")
 
 
-def firing(alertmanager: str) -> list[str]:
-    """A line for each alert that Alertmanager (host:port) holds, the worst first; none without an answer."""
-    text = pages.read(f"http://{alertmanager}/api/v2/alerts?active=true")
+def firing(text: str | None) -> list[str]:
+    """A line for each alert on that page, the worst first; none without an answer."""
     alerts = [alert for alert in json.loads(text or "[]") if alert["labels"]["alertname"] != "Watchdog"]
     return [_line(alert) for alert in sorted(alerts, key=_order)]
 

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from stepwatch import firing, pages
+from stepwatch.pages import Texts
 from stepwatch.tables import Say, duration
 
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
@@ -17,6 +18,8 @@ _HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)
 
 _FIRST_LOOK = 3
 """Seconds that an exporter which has just started gets to look at its files."""
+_NEXT_LOOK = 20
+"""Seconds that the watchdog, which looks every ten, gets to look again."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +36,25 @@ class News:
     shows: str
     log: str
 
-    def tell(self, say: Say) -> bool:
+    @property
+    def pages(self) -> list[str]:
+        """What `tell` needs to have read."""
+        wanted = [self._metrics] if self.exporter else []
+        wanted += [self._receivers, self._alerts] if self.alertmanager else []
+        return [*wanted, *([self._findings] if self.watchdog else [])]
+
+    def tell(self, texts: Texts, say: Say) -> bool:
         """Tell of runs, of what cannot be read, of receivers, of alerts and of what keeps those from coming.
+
+        Args:
+            texts: What was read of ``pages``.
+            say: Gets each line.
 
         Returns:
             Whether nothing does, as far as the watchdog knows.
         """
         if self.exporter:
-            page = pages.read(self._metrics)
+            page = texts[self._metrics]
             say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
             self._tell_hung(page, say)
             self._tell_left_out(page, say)
@@ -48,27 +62,40 @@ class News:
             self._tell_silent(page, say)
             self._tell_unjudged(page, say)
         if self.alertmanager:
-            say(f"Receivers: {_receivers(self.alertmanager)}.")
-            if alerts := firing.firing(self.alertmanager):
+            say(f"Receivers: {_receivers(texts[self._receivers])}.")
+            if alerts := firing.firing(texts[self._alerts]):
                 say("\n  ".join(["\nFiring:", *alerts]))
-        return self._tell_faults(say)
+        return not self.watchdog or self._tell_faults(texts[self._findings], say)
 
-    def _tell_faults(self, say: Say) -> bool:
-        page = pages.read(f"http://{self.watchdog}/api/v1/findings") if self.watchdog else '{"findings": []}'
-        if page is None:
-            say("\nThe watchdog does not answer: what keeps the stack from alerting is not known.")
-            return False
-        faults = [f"{each['summary']}. {each['description']}" for each in json.loads(page)["findings"]]
-        if faults:
-            say("\n  ".join(["\nAlerting is broken:", *faults]))
-        return not faults
+    def tell_after_up(self, say: Say) -> None:
+        """Tell what a stack that just started cannot read, and what keeps it from alerting, if anything.
 
-    def tell_unreadable(self, say: Say) -> None:
-        """Tell what the exporter could not read at its first look, if anything."""
-        deadline = time.monotonic() + _FIRST_LOOK
+        What the watchdog found before the parts were ready does not count: its next look is waited for.
+        """
+        begun, deadline = time.time(), time.monotonic() + _FIRST_LOOK
         while not _looked(page := pages.read(self._metrics, timeout=1)) and time.monotonic() < deadline:
             time.sleep(0.1)
         self._tell_unreadable(page, say)
+        if not self.watchdog:
+            return
+        deadline = time.monotonic() + _NEXT_LOOK
+        if waits := _stale(page := pages.read(self._findings), begun):
+            say("\nThe watchdog found a fault before the parts were ready. It looks again within 10 s.")
+        while _stale(page, begun) and time.monotonic() < deadline:
+            time.sleep(0.2)
+            page = pages.read(self._findings)
+        if self._tell_faults(page, say) and waits:
+            say("The fault is over.")
+
+    def _tell_faults(self, page: str | None, say: Say) -> bool:
+        if page is None:
+            say("\nThe watchdog does not answer: what keeps the stack from alerting is not known.")
+            return False
+        found = json.loads(page)
+        if faults := [f"{each['summary']}. {each['description']}" for each in found["findings"]]:
+            age = duration(time.time() - found["looked"])
+            say("\n  ".join([f"\nAlerting is broken (the watchdog looked {age} ago):", *faults]))
+        return not faults
 
     def _tell_hung(self, page: str | None, say: Say) -> None:
         for mount, since in re.findall(_HUNG, page or "", re.MULTILINE):
@@ -115,9 +142,27 @@ class News:
     def _metrics(self) -> str:
         return f"http://{self.exporter}/metrics"
 
+    @property
+    def _receivers(self) -> str:
+        return f"http://{self.alertmanager}/api/v2/receivers"
+
+    @property
+    def _alerts(self) -> str:
+        return f"http://{self.alertmanager}{firing.PAGE}"
+
+    @property
+    def _findings(self) -> str:
+        return f"http://{self.watchdog}/api/v1/findings"
+
 
 def _looked(page: str | None) -> bool:
     return bool(pages.metric(page or "", "stepwatch_last_poll_timestamp_seconds"))
+
+
+def _stale(findings: str | None, begun: float) -> bool:
+    """Whether a page of findings has some that were found before this Unix time."""
+    known = json.loads(findings or "{}")
+    return bool(known.get("findings")) and known["looked"] < begun
 
 
 def _runs(page: str | None) -> str:
@@ -128,8 +173,7 @@ def _runs(page: str | None) -> str:
     return ", ".join(f"{count} {state}" for state, count in found) or "none yet"
 
 
-def _receivers(alertmanager: str) -> str:
-    page = pages.read(f"http://{alertmanager}/api/v2/receivers")
+def _receivers(page: str | None) -> str:
     if page is None:
         return "not known, as Alertmanager does not answer"
     # Those in brackets are made by us, for nobody and for tests.

@@ -7,6 +7,8 @@ import json
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +50,17 @@ class Page(NamedTuple):
 
     def __str__(self) -> str:
         return self.url
+
+
+Texts = Mapping[str | Page, str | None]
+"""What `read` returned, by page."""
+
+
+def read_all(wanted: Iterable[str | Page]) -> Texts:
+    """Read pages at the same time, so that those that hang cost one timeout together."""
+    pages = list(dict.fromkeys(wanted))
+    with ThreadPoolExecutor(max_workers=len(pages) or 1) as pool:
+        return dict(zip(pages, pool.map(read, pages), strict=True))
 
 
 class Answer(NamedTuple):

@@ -31,16 +31,16 @@ def reload(alertmanager: str, settings: Path) -> str:
             f"Alertmanager refuses the new settings and runs on with the old ones. It says: {answer} "
             "Cure: mend what it names in config.yaml and generate again."
         )
-    if not runs(alertmanager, settings):
+    if not runs(pages.read(f"{alertmanager}/metrics"), settings):
         return (
             f"The Alertmanager at {alertmanager} reads other files than these: `make up` applies config.yaml."
         )
     return "Alertmanager runs the new settings; Prometheus takes its own over within seconds."
 
 
-def runs(alertmanager: str, settings: Path) -> bool:
-    """Whether the settings that it runs are this very file."""
-    told = pages.metric(pages.read(f"{alertmanager}/metrics") or "", "alertmanager_config_hash")
+def runs(page: str | None, settings: Path) -> bool:
+    """Whether the settings that Alertmanager runs, by its metrics page, are this very file."""
+    told = pages.metric(page or "", "alertmanager_config_hash")
     return told == fingerprint(settings.read_bytes())
 
 

@@ -81,9 +81,8 @@ class Loaded:
     at: float
 
 
-def loaded(settings: Settings, metrics: str | Page) -> Loaded | None:
-    """What a part tells of its last loading, ``None`` when it does not answer."""
-    text = pages.read(metrics)
+def loaded(settings: Settings, text: str | None) -> Loaded | None:
+    """What a part's metrics page tells of its last loading, ``None`` when it did not answer."""
     if text is None:
         return None
     if not settings.metric:
@@ -92,9 +91,9 @@ def loaded(settings: Settings, metrics: str | Page) -> Loaded | None:
     return Loaded(pages.metric(text, f"{settings.metric}_successful") == 1, at or 0.0)
 
 
-def standing(settings: Settings, metrics: str | Page) -> Standing:
-    """Compare what a part runs with its files."""
-    present = loaded(settings, metrics)
+def standing(settings: Settings, text: str | None) -> Standing:
+    """Compare what a part runs, by its metrics page, with its files."""
+    present = loaded(settings, text)
     if present is None:
         return Standing.UNKNOWN
     if not present.successful:
@@ -106,7 +105,7 @@ def wait_loaded(settings: Settings, metrics: str | Page, *, after: float, patien
     """Wait until a part has loaded its settings after a time; no later than so many seconds."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
-        present = loaded(settings, metrics)
+        present = loaded(settings, pages.read(metrics))
         if present and present.successful and present.at > after:
             return True
         time.sleep(0.1)

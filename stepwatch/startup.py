@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from stepwatch.tables import Say
@@ -111,6 +111,11 @@ def failure(name: str, reason: str, log: str, lines: Iterable[str], fix: str = "
         *(f"    {line}" for line in lines),
         f"  {fix} `make down` stops the rest.",
     ]
+
+
+def verdict(failed: Collection[str], count: int) -> str:
+    """The last line of a failed start: which of so many parts failed."""
+    return f"{len(failed)} of {count} parts failed: {', '.join(sorted(failed))}"
 
 
 def replay(lines: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch import news, runfolder
+from stepwatch import news, pages, runfolder
 from stepwatch.compose import engine, status
 from stepwatch.config import Refused
 from stepwatch.environment import CHECKOUT
@@ -71,13 +71,17 @@ def alertmanager(serve: Serve, *receivers: str) -> str:
 
 def lines(exporter: str = "", alertmanager: str = "", watchdog: str = "") -> list[str]:
     said: list[str] = []
-    News(exporter, alertmanager, watchdog, "the runs in /x", "/logs/exporter.log").tell(said.append)
+    well(News(exporter, alertmanager, watchdog, "the runs in /x", "/logs/exporter.log"), said.append)
     return said
 
 
-def told(exporter: str) -> str:
+def well(report: News, say: Callable[[str], object] = print) -> bool:
+    return report.tell(pages.read_all(report.pages), say)
+
+
+def told(exporter: str, watchdog: str = "") -> str:
     said: list[str] = []
-    News(exporter, "", "", "the runs in /x", "/logs/exporter.log").tell_unreadable(said.append)
+    News(exporter, "", watchdog, "the runs in /x", "/logs/exporter.log").tell_after_up(said.append)
     return "\n".join(said)
 
 
@@ -110,12 +114,31 @@ def test_parts_that_are_not_there_are_not_asked() -> None:
 
 def test_what_keeps_the_stack_from_alerting_is_told_and_is_not_well(serve: Serve) -> None:
     fault = {"summary": "State disk is full", "description": "/data: 0 B free."}
-    sick, well = (serve({"/api/v1/findings": [json.dumps({"findings": found})]}) for found in ([fault], []))
+    sick, fine = (serve({"/api/v1/findings": [findings(4, *found)]}) for found in ([fault], []))
 
-    assert lines(watchdog=sick) == ["\nAlerting is broken:\n  State disk is full. /data: 0 B free."]
-    assert lines(watchdog=well) == []
-    assert News("", "", well, "", "").tell(print)
-    assert not News("", "", sick, "", "").tell(print)
+    assert lines(watchdog=sick) == [
+        "\nAlerting is broken (the watchdog looked 4s ago):\n  State disk is full. /data: 0 B free."
+    ]
+    assert lines(watchdog=fine) == []
+    assert well(News("", "", fine, "", ""))
+    assert not well(News("", "", sick, "", ""))
+
+
+def findings(age: float, *found: dict[str, str]) -> str:
+    """The watchdog's page, as of so many seconds ago."""
+    return json.dumps({"looked": time.time() - age, "findings": found})
+
+
+def test_after_up_a_finding_from_before_the_parts_were_ready_is_looked_for_again(serve: Serve) -> None:
+    exporter = serve({"/metrics": [LOOKED + UNREADABLE.format(0)]})
+    fault = {"summary": "Alertmanager does not answer", "description": "refused."}
+    old, over, lasting = findings(4, fault), findings(-60), findings(-60, fault)
+
+    healed = told(exporter, serve({"/api/v1/findings": [old, old, over]}))
+    assert "Alerting is broken" not in healed
+    assert healed.endswith("\nThe fault is over.")
+    assert "Alerting is broken" in told(exporter, serve({"/api/v1/findings": [old, lasting]}))
+    assert told(exporter, serve({"/api/v1/findings": [over]})) == ""
 
 
 def test_a_watchdog_that_does_not_answer_is_told_and_is_not_well() -> None:
@@ -123,7 +146,7 @@ def test_a_watchdog_that_does_not_answer_is_told_and_is_not_well() -> None:
 
     (line,) = lines(watchdog=nobody)
     assert "The watchdog does not answer" in line
-    assert not News("", "", nobody, "", "").tell(print)
+    assert not well(News("", "", nobody, "", ""))
 
 
 def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_cure(serve: Serve) -> None:
@@ -141,7 +164,7 @@ def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
     registered = sample.format("http://10.0.0.9:9092/metrics", "rl_insight", 0.0)
     exporter = serve({"/metrics": [RUNS + up + down + registered]})
     lines: list[str] = []
-    News(exporter, "", "", "the runs in runs", "exporter.log").tell(lines.append)
+    well(News(exporter, "", "", "the runs in runs", "exporter.log"), lines.append)
 
     assert lines[-1] == "http://10.0.0.8:5000 gives no answer that can be read; exporter.log says why."
     assert not any("10.0.0.7" in line or "10.0.0.9" in line for line in lines)

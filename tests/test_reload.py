@@ -27,12 +27,16 @@ def _server(request, tmp_path):
         yield server
 
 
+def metrics(server):
+    return pages.read(f"{server.url}/metrics")
+
+
 def test_it_tells_by_the_file_itself_whether_it_runs_it(server):
-    assert runs(server.url, server.settings)
+    assert runs(metrics(server), server.settings)
     server.settings.write_text(server.settings.read_text() + "# changed\n")
-    assert not runs(server.url, server.settings)
+    assert not runs(metrics(server), server.settings)
     assert "runs the new settings" in reload(server.url, server.settings)
-    assert runs(server.url, server.settings)
+    assert runs(metrics(server), server.settings)
 
 
 def test_one_that_reads_other_files_is_not_taken_for_ours(server):
@@ -46,7 +50,7 @@ def test_refused_settings_leave_the_old_ones_in_force(server):
     with pytest.raises(ReloadError, match=r"runs on with the old ones\. It says: .*yaml"):
         reload(server.url, server.settings)
     server.settings.write_bytes(good)
-    assert runs(server.url, server.settings)
+    assert runs(metrics(server), server.settings)
 
 
 def test_one_that_does_not_answer_reads_them_at_its_start():

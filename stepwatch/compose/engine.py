@@ -77,9 +77,9 @@ class Service:
         """Whether its health is that of the present process, or there is no health check.
 
         For a moment after each start, that of a container which dies again and again included, Docker
-        still reports the health from before.
+        still reports the health from before, or Compose reports none at all.
         """
-        if not self.health:
+        if not self.known.get("Config", {}).get("Healthcheck"):
             return True
         probes = (self.known.get("State", {}).get("Health") or {}).get("Log") or []
         return bool(self.started and probes and _time(probes[-1]["Start"]) > self.started)

@@ -11,6 +11,7 @@ from stepwatch.compose import engine, repairing
 from stepwatch.compose.engine import Engine, Service
 from stepwatch.native.status import DEGRADED, NOT_RUNNING, UP
 from stepwatch.news import News
+from stepwatch.pages import read_all
 from stepwatch.settings import Standing
 from stepwatch.tables import Say, duration, table
 
@@ -36,14 +37,17 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
         say("Stepwatch is not running. `make up` starts it.")
         return NOT_RUNNING
     addresses = engine.addresses(services)
-    standings = _standings(addresses, rendered)
+    report = news(addresses, _run_folder(services))
+    metrics = [f"http://{addresses.get(part, '')}/metrics" for part in ("prometheus", "gpu", "alertmanager")]
+    texts = read_all([*metrics, *report.pages])
+    standings = _standings(rendered, *(texts[page] for page in metrics))
     for line in table([_HEADINGS, *(_row(each, standings, addresses) for each in services)]):
         say(line)
     _tell_settings(standings, say)
     for each in services:
         if each.standing != "up" and (fix := repairing.fix(project, each.name)):
             say(f"\n{fix}")
-    sound = news(addresses, _run_folder(services)).tell(say)
+    sound = report.tell(texts, say)
     well = sound and all(each.standing == "up" for each in services)
     return UP if well and set(standings.values()) <= {Standing.CURRENT} else DEGRADED
 
@@ -61,24 +65,25 @@ def _run_folder(services: Sequence[Service]) -> str:
     return next((mount["Source"] for mount in mounts if mount["Destination"] == _RUNS), "its folder")
 
 
-def _standings(addresses: Mapping[str, str], rendered: Path) -> dict[str, Standing]:
+def _standings(
+    rendered: Path, prometheus: str | None, gpu: str | None, alertmanager: str | None
+) -> dict[str, Standing]:
+    """How the settings of each part, by its metrics page, relate to the files."""
     return {
-        "prometheus": settings.standing(
-            settings.of_prometheus(rendered), f"http://{addresses.get('prometheus', '')}/metrics"
-        ),
-        "gpu": settings.standing(settings.of_gpu(rendered), f"http://{addresses.get('gpu', '')}/metrics"),
-        "alertmanager": _alertmanager(f"http://{addresses.get('alertmanager', '')}", rendered),
+        "prometheus": settings.standing(settings.of_prometheus(rendered), prometheus),
+        "gpu": settings.standing(settings.of_gpu(rendered), gpu),
+        "alertmanager": _alertmanager(alertmanager, rendered),
     }
 
 
-def _alertmanager(url: str, rendered: Path) -> Standing:
+def _alertmanager(page: str | None, rendered: Path) -> Standing:
     """It tells a fingerprint of what it runs, so that times need not be believed."""
-    present = settings.loaded(settings.of_alertmanager(rendered), f"{url}/metrics")
+    present = settings.loaded(settings.of_alertmanager(rendered), page)
     if present is None:
         return Standing.UNKNOWN
     if not present.successful:
         return Standing.REFUSED
-    same = reload.runs(url, rendered / "alertmanager/generated/alertmanager.yml")
+    same = reload.runs(page, rendered / "alertmanager/generated/alertmanager.yml")
     return Standing.CURRENT if same else Standing.CHANGED
 
 

@@ -59,27 +59,28 @@ def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, 
     out = rendered(config, place)
     output.recover(out)
     settings = load(config)
-    folder, remembered = _run_folder(settings, runs, place)
+    folder, remembered = _run_folder(settings, runs, place, say)
     _require_ports(settings)
     made = runfolder.make(folder)
     generate(config, out)
-    place.remember(config, runs, settings.runs.path)
+    place.remember(config, runs, settings.runs.path, say)
     say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")
     project = _project(settings, folder, out)
     left = not demo and remove_demo(project)
     wanted = project if demo else replace(project, profiles=())
     moved = False
-    while not (works := _start(wanted, say)) and repair and repairing.repair(wanted, say):
+    while (verdict := _start(wanted, say)) and repair and repairing.repair(wanted, say):
         moved = True
     if repair and not moved:
         say(damage.NOTHING)
-    if not works:
+    if verdict:
+        say(verdict)
         return 1
     say(reload(f"http://{settings.address('alertmanager')}", out / "alertmanager/generated/alertmanager.yml"))
     if left:
         end_demo(project, settings, say)
     _tell(settings, say)
-    news({part: settings.address(part) for part in PUBLISHED}, folder).tell_unreadable(say)
+    news({part: settings.address(part) for part in PUBLISHED}, folder).tell_after_up(say)
     return 0
 
 
@@ -89,10 +90,10 @@ def rendered(config: Path, place: State) -> Path:
     return CHECKOUT if ours else place.folder / "containers"
 
 
-def _run_folder(config: Config, runs: Path | None, place: State) -> tuple[Path, bool]:
+def _run_folder(config: Config, runs: Path | None, place: State, say: Say) -> tuple[Path, bool]:
     """The folder to mount, and whether it is the one that RUNS= named last time."""
     named = runs or Path(os.environ.get("STEPWATCH_PATH") or "")
-    last = place.runs(config.runs.path)
+    last = place.runs(config.runs.path, say)
     if named != Path():
         return _require_folder(named.absolute()), False
     return _require_folder((last or config.runs.path).absolute()), last is not None
@@ -129,8 +130,8 @@ def _may_be_docker(owner: ports.Owner | None) -> bool:
     return owner is None or "docker" in owner.command
 
 
-def _start(project: Engine, say: Say) -> bool:
-    """Build and start the containers; return whether all of them work, and say which do not."""
+def _start(project: Engine, say: Say) -> str:
+    """Build and start the containers; say why some do not work, and return which; empty if all work."""
     # With an image of one's own named, nothing is built: that machine may reach no package index.
     if not os.environ.get("STEPWATCH_EXPORTER_IMAGE"):
         say("Building our image (a minute the first time).")
@@ -152,7 +153,9 @@ def _start(project: Engine, say: Say) -> bool:
             name, whole, f"`docker compose logs {name}`", _log(project, name, 5), fix
         ):
             say(line)
-    return not code and not failed
+    if code and not failed:
+        return "docker compose up failed; its message is above"
+    return startup.verdict(failed, len(services)) if failed else ""
 
 
 def _looks(project: Engine, names: Iterable[str]) -> dict[str, Look]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from stepwatch import demo
 from stepwatch.native import part, supervisord
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import until_ready
+from stepwatch.native.readiness import explain, wait_ready
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 
@@ -33,10 +33,11 @@ def demo_reset(place: State, say: Say) -> int:
             server.restart(name)
         say("The simulated runs and GPUs start over.")
         demo.wait_started(f"http://{parts['prometheus'].address}", begun)
-    missing = until_ready([parts[name] for name in SIMULATIONS], place, say)
+    failed = wait_ready([parts[name] for name in SIMULATIONS], place, say)
+    explain(failed, place, say)
     count, ready = _end_alerts(parts, place, say)
     say(f"{count} alerts of the demo are over. They come again within three minutes.")
-    return 0 if ready and not missing else 1
+    return 0 if ready and not failed else 1
 
 
 def end_demo(place: State, say: Say) -> None:
@@ -52,6 +53,7 @@ def _end_alerts(parts: Mapping[str, Part], place: State, say: Say) -> tuple[int,
     with supervisord.connected(place) as server:
         if server:
             server.restart("prometheus")
-    missing = until_ready([parts["prometheus"]], place, say)
+    failed = wait_ready([parts["prometheus"]], place, say)
+    explain(failed, place, say)
     count = demo.end_alerts(f"http://{parts['alertmanager'].address}", parts["gpu"].address)
-    return count, not missing
+    return count, not failed

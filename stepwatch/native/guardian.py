@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from exporter.lossy import lose_what_cannot_be_written
@@ -41,9 +42,10 @@ def main() -> int:
         guardian.rotate_when_due()
         guardian.kill_when_hung()
         time.sleep(_TICK_SECONDS)
+    end = f"supervisord {guardian.end} at {time.strftime('%Y-%m-%d %H:%M:%S')}"
     if os.environ.get(SERVICE):
         return 0  # systemd ends what is left, this process included, and starts supervisord
-    while not _replaced(folder):
+    while not _replaced(folder, end):
         time.sleep(1)
     return 0
 
@@ -56,6 +58,7 @@ class Guardian:
         # Where supervisord died before this line, the parent is one that adopts orphans.
         self._supervisor = parent if processes.belongs(parent, str(folder)) else 0
         self._folder = folder
+        self.end = "was killed or crashed"  # one that is asked to end stops its parts, this process included
         self._asked = self._answered = self._rotated = time.monotonic()
 
     def supervised(self) -> bool:
@@ -71,7 +74,8 @@ class Guardian:
             self._answered = now  # or this process did not run either: the machine slept
         self._asked = time.monotonic()
         if now - self._answered > _HUNG_SECONDS and self.supervised():
-            _say(f"supervisord (pid {self._supervisor}) has not answered for {_HUNG_SECONDS} s: killed.")
+            self.end = f"had not answered for {_HUNG_SECONDS} s and was killed"
+            _say(f"supervisord (pid {self._supervisor}) {self.end}.")
             os.kill(self._supervisor, signal.SIGKILL)
 
     def rotate_when_due(self) -> None:
@@ -123,12 +127,15 @@ def _answers(folder: Path) -> bool:
         os.close(descriptor)
 
 
-def _replaced(folder: Path) -> bool:
-    """Have a new supervisord run the stack; return whether that is done, or no longer wanted."""
+def _replaced(folder: Path, end: str) -> bool:
+    """Have a new supervisord run the stack; return whether that is done, or no longer wanted.
+
+    ``end``: how and when the old one ended.
+    """
     # Only now: these take 25 MB, which no guardian needs while all is well.
     from stepwatch.native import supervisord  # noqa: PLC0415
     from stepwatch.native.errors import StackError  # noqa: PLC0415
-    from stepwatch.native.state import State  # noqa: PLC0415
+    from stepwatch.native.state import State, write  # noqa: PLC0415
 
     place = State(folder)
     try:
@@ -139,6 +146,8 @@ def _replaced(folder: Path) -> bool:
             # They hold the ports.
             processes.stop(place.mark, grace=_STOP_SECONDS)
             supervisord.start(place)
+            with suppress(OSError):  # on a full disk
+                write(place.restarted, f"{end}; the guardian started all parts again.")
     except (OSError, StackError) as problem:
         _say(f"{problem}")
         return not folder.is_dir()

@@ -62,6 +62,11 @@ class Part:
         return self.web.address if self.web else ""
 
     @property
+    def ready(self) -> Page:
+        """The page that answers once it works, without an address if it has none."""
+        return self.web.page(self.web.ready) if self.web else Page("")
+
+    @property
     def metrics(self) -> Page:
         """The page of its own metrics, without an address if it has none."""
         return self.web.page(self.web.metrics) if self.web else Page("")

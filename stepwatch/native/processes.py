@@ -10,10 +10,13 @@ import itertools
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "STEPWATCH_STACK"
+NAME = "SUPERVISOR_PROCESS_NAME"
+"""Set by supervisord in the environment of each part."""
 _PROC = Path("/proc")
 
 
@@ -24,11 +27,26 @@ class Process:
     pid: int
     started: int
 
+    @property
+    def uptime(self) -> float:
+        """For how many seconds it has run."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.started / os.sysconf("SC_CLK_TCK")
+
 
 def marked(mark: str) -> list[Process]:
     """The living processes of the stack with this mark, other than the one that asks."""
     pids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
     return [process for pid in pids if pid != os.getpid() and (process := _identify(pid, mark))]
+
+
+def named(mark: str) -> dict[str, Process]:
+    """The living parts of the stack with this mark, by name: what supervisord started, not their children."""
+    found = {}
+    for process in marked(mark):
+        with suppress(OSError):  # it ended just now
+            if os.getpgid(process.pid) == process.pid and (name := _variable(process.pid, NAME)):
+                found[name] = process
+    return found
 
 
 def belongs(pid: int, mark: str) -> bool:
@@ -100,12 +118,22 @@ def _signal_all(mark: str, number: signal.Signals) -> None:
 
 
 def _identify(pid: int, mark: str) -> Process | None:
-    folder = _PROC / str(pid)
     try:
-        if f"{MARK}={mark}".encode() not in (folder / "environ").read_bytes().split(b"\0"):
+        if _variable(pid, MARK) != mark:
             return None
         # The command name in brackets may hold spaces; the start time is the 20th field behind it.
-        after_name = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        after_name = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
     return Process(pid, int(after_name[19]))
+
+
+def _variable(pid: int, name: str) -> str:
+    """The value of a variable in a process's environment, empty if it has none.
+
+    Raises:
+        OSError: there is no such process, or it is another user's.
+    """
+    start = f"{name}=".encode()
+    variables = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    return next((os.fsdecode(each[len(start) :]) for each in variables if each.startswith(start)), "")

@@ -145,6 +145,9 @@ def standing(place: State) -> list[str]:
         return [f"Service: {path()} is in place, but systemctl is not on PATH."]
     words = f"{_shown('is-enabled', NAME) or 'unknown'} and {told.stdout.strip() or 'unknown'}"
     lines = [f"Service: {NAME} is {words} ({path()})."]
+    if (restarts := _shown("show", "--property=NRestarts", "--value", NAME)) not in ("", "0"):
+        since = _shown("show", "--property=ActiveEnterTimestamp", "--value", NAME)
+        lines.append(f"Restarts of all parts by systemd: {restarts}, the last at {since}.")
     if place.wanted and not runs(place):
         lines.append("The stack does not run through it. Fix: make up SERVICE=1")
     return lines + _remarks()

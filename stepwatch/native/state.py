@@ -12,6 +12,7 @@ from typing import Any
 
 from exporter import backend_access
 from stepwatch.config import Config
+from stepwatch.damage import stamp
 from stepwatch.deployment import DISCOVERED, OnThisMachine
 from stepwatch.locks import lock
 from stepwatch.native.errors import DamagedStateError, StackError
@@ -101,36 +102,52 @@ class State:
         return self.folder / "service.env"
 
     @property
+    def restarted(self) -> Path:
+        """One line of the guardian: when and why it last started everything again."""
+        return self.folder / "restarted"
+
+    @property
     def parts(self) -> Path:
         """The parts that were brought up, for `status` and `down`, which read no config.yaml."""
         return self.folder / "parts.json"
 
-    def config(self) -> Path | None:
-        """The configuration file of the last `make up`.
-
-        Raises:
-            DamagedStateError: the file that remembers it is damaged; so do ``runs`` and ``remember``.
-        """
-        path = self._remembered().get("config")
+    def config(self, say: Say) -> Path | None:
+        """The configuration file of the last `make up`; ``say`` gets a line if that was lost."""
+        path = self._remembered(say).get("config")
         return Path(path) if path else None
 
-    def runs(self, configured: Path) -> Path | None:
+    def runs(self, configured: Path, say: Say) -> Path | None:
         """The runs that `make up RUNS=` named last, unless config.yaml names others since then."""
-        known = self._remembered()
+        known = self._remembered(say)
         return Path(known["runs"]) if known.get("instead_of") == str(configured) else None
 
-    def remember(self, config: Path, runs: Path | None, configured: Path) -> None:
-        """Keep what `make up` was told: the file, and what RUNS= named in place of its `runs.path`."""
+    def remember(self, config: Path, runs: Path | None, configured: Path, say: Say) -> None:
+        """Keep the arguments of `make up`: the file, and what RUNS= named in place of its `runs.path`."""
         self.create()
         named = {"runs": str(runs.absolute()), "instead_of": str(configured)} if runs else {}
-        known = {**self._remembered(), **named, "config": str(config.absolute())}
+        known = {**self._remembered(say), **named, "config": str(config.absolute())}
         write(self._memory, json.dumps(known))
 
-    def _remembered(self) -> dict[str, str]:
-        known: dict[str, str] = read(self._memory, dict) or {}
-        if not all(isinstance(text, str) for text in known.values()):
-            raise damaged(self._memory)
-        return known
+    def _remembered(self, say: Say) -> dict[str, str]:
+        """The arguments of the last `make up`. A damaged file is moved aside: defaults replace them."""
+        with suppress(DamagedStateError):
+            known: dict[str, str] = read(self._memory, dict) or {}
+            if all(isinstance(text, str) for text in known.values()):
+                return known
+        aside = self._memory.with_name(f"{self._memory.name}.damaged-{stamp()}")
+        try:
+            self._memory.replace(aside)
+            kept = f"moved to {aside.name}"
+        except FileNotFoundError:  # another command has just done so
+            return {}
+        except OSError as problem:
+            kept = f"not moved aside: {problem.strerror}"
+        say(
+            f"{self._memory}: the file is damaged ({kept}). It held CONFIG= and RUNS= of the last `make up`; "
+            "without it config.yaml and its runs.path are used. "
+            "Fix: if the last `make up` named others, run `make up CONFIG=file RUNS=folder` with them."
+        )
+        return {}
 
     @property
     def _memory(self) -> Path:
@@ -174,7 +191,8 @@ class State:
     def forget(self) -> None:
         """Remove what only a running stack needs; data and logs stay."""
         self.give_up()
-        for leftover in (self.environment, self.socket, self.parts, self.folder / "supervisord.pid"):
+        pid = self.folder / "supervisord.pid"
+        for leftover in (self.environment, self.socket, self.parts, self.restarted, pid):
             leftover.unlink(missing_ok=True)
 
     @contextmanager
@@ -245,5 +263,5 @@ def damaged(path: Path) -> DamagedStateError:
     """The error about a file that does not hold what `make up` wrote."""
     return DamagedStateError(
         f"{path}: the file is damaged. Expected: what the last `make up` wrote. "
-        "Fix: delete the file, then run `make up` with the same CONFIG= and RUNS= as the last time."
+        "Fix: run `make up`, which writes it again."
     )

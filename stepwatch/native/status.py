@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepwatch import settings
-from stepwatch.native import guardian, part, processes, service, supervisord
+from stepwatch.native import part, processes, service, supervisord
 from stepwatch.native.errors import DamagedStateError
 from stepwatch.native.log import last_lines
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import damaged, ready
+from stepwatch.native.processes import Process
+from stepwatch.native.readiness import damaged
 from stepwatch.native.state import State
 from stepwatch.native.supervisord import Report
 from stepwatch.news import News
+from stepwatch.pages import Texts, read_all
 from stepwatch.settings import Standing
 from stepwatch.tables import Say, duration, table
 
@@ -22,20 +24,25 @@ UP, DEGRADED, NOT_RUNNING = 0, 1, 3
 
 _HEADINGS = ("part", "state", "pid", "up for", "restarts", "settings", "page", "log")
 _WORDS = {"BACKOFF": "dies at start", "FATAL": "given up", "RUNNING": "not ready"}
-_SUSPENDED = "suspended"
+_UNSUPERVISED = "unsupervised"
+_WITHOUT_GUARDIAN = (
+    "supervisord and the guardian are dead. Living parts continue, but a part that dies is not restarted. "
+    "Fix: `make up`, which starts everything again."
+)
+_WITHOUT_SUPERVISOR = "supervisord does not answer. The guardian starts it again within 30 s."
 _YOUNG = 60
 """Seconds: what runs for less, and had to be started again, is shown with its last log lines."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """What `status` shows of one part."""
+    """What `status` shows of one part; ``ends`` is how and when it died since supervisord started."""
 
     part: Part
     state: str
     pid: int
     uptime: float
-    restarts: int
+    ends: Sequence[str]
     standing: Standing | None
 
     @property
@@ -46,9 +53,14 @@ class Line:
     @property
     def restless(self) -> bool:
         """Whether its log is worth a look."""
-        if self.state == "unsupervised":
+        if self.state == _UNSUPERVISED:
             return False
-        return self.state != "up" or (self.restarts > 0 and self.uptime < _YOUNG)
+        return self.state != "up" or self.restarted
+
+    @property
+    def restarted(self) -> bool:
+        """Whether it died, and runs again for a short time at most."""
+        return bool(self.ends) and self.uptime < _YOUNG
 
 
 def status(place: State, say: Say) -> int:
@@ -74,45 +86,60 @@ def status(place: State, say: Say) -> int:
             say(f"  {process.pid}  {processes.command(process.pid)}")
         say("Fix: run `make down` to stop them, or `make up` to replace them.")
         return DEGRADED
-    lines = _lines(parts, place, say)
+    report = news(parts, place)
+    own = [each.ready for each in parts if each.web] + [each.metrics for each in parts if each.settings]
+    texts = read_all([*own, *report.pages])
+    lines = _lines(parts, texts, place, say)
     for row in table([_HEADINGS, *(_row(line, place) for line in lines)]):
         say(row)
     _tell_trouble(lines, place, say)
+    if restart := _last_restart(place):
+        say(f"\n{restart}")
     _tell_service(place, say)
-    sound = news(parts, place).tell(say)
+    sound = report.tell(texts, say)
     return UP if sound and all(line.well for line in lines) else DEGRADED
 
 
-def _lines(parts: Sequence[Part], place: State, say: Say) -> list[Line]:
+def _lines(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> list[Line]:
     with supervisord.connected(place) as server:
-        if not server:
-            say(_without_supervisor(place))
-        reports = server.reports() if server else {}
-    restarts = supervisord.exits(place)
-    return [_line(wanted, reports.get(wanted.name), len(restarts.get(wanted.name, []))) for wanted in parts]
+        reports = server.reports() if server else None
+    living, ends = processes.named(place.mark), supervisord.exits(place)
+    if reports is None:
+        say(_WITHOUT_GUARDIAN if "guardian" not in living else _WITHOUT_SUPERVISOR)
+    return [
+        _line(each, texts, (reports or {}).get(each.name), living.get(each.name), ends.get(each.name, []))
+        for each in parts
+    ]
 
 
-def _without_supervisor(place: State) -> str:
-    if any(processes.module(process.pid) == guardian.__name__ for process in processes.marked(place.mark)):
-        return "supervisord does not answer. The guardian starts it again within 30 s."
-    return "supervisord is gone, so what dies now stays dead. `make up` or `make down` puts that right."
+def _line(
+    wanted: Part, texts: Texts, report: Report | None, process: Process | None, ends: Sequence[str]
+) -> Line:
+    answers = not wanted.web or texts[wanted.ready] is not None
+    standing = settings.standing(wanted.settings, texts[wanted.metrics]) if wanted.settings else None
+    if report:
+        pid, uptime = report.pid, time.time() - report.since if report.pid else 0
+    else:  # its mark is all that is known
+        pid, uptime = (process.pid, process.uptime) if process else (0, 0)
+    return Line(wanted, _state(report, pid, answers=answers), pid, uptime, ends, standing)
 
 
-def _line(wanted: Part, report: Report | None, restarts: int) -> Line:
-    answers = ready(wanted, report)
-    standing = settings.standing(wanted.settings, wanted.metrics) if wanted.settings else None
+def _state(report: Report | None, pid: int, *, answers: bool) -> str:
+    if processes.suspended(pid):
+        return "suspended"
     if report is None:
-        return Line(wanted, "unsupervised" if answers else "gone", 0, 0, restarts, standing)
-    uptime = time.time() - report.since if report.pid else 0
-    return Line(wanted, _state(report, answers=answers), report.pid, uptime, restarts, standing)
-
-
-def _state(report: Report, *, answers: bool) -> str:
-    if processes.suspended(report.pid):
-        return _SUSPENDED
+        return "gone" if not pid else _UNSUPERVISED if answers else "not ready"
     if answers and report.state in ("RUNNING", "STARTING"):
         return "up"
     return _WORDS.get(report.state, report.state.lower())
+
+
+def _last_restart(place: State) -> str:
+    """When and why the guardian last started everything again, in its words."""
+    try:
+        return place.restarted.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def _row(line: Line, place: State) -> tuple[str, ...]:
@@ -121,7 +148,7 @@ def _row(line: Line, place: State) -> tuple[str, ...]:
         line.state,
         str(line.pid or "-"),
         duration(line.uptime) if line.pid else "-",
-        str(line.restarts),
+        str(len(line.ends)),
         line.standing.value if line.standing else "-",
         line.part.url,
         str(place.log(line.part.name)),
@@ -130,12 +157,14 @@ def _row(line: Line, place: State) -> tuple[str, ...]:
 
 def _tell_trouble(lines: Sequence[Line], place: State, say: Say) -> None:
     for line in lines:
+        if line.restarted or (line.ends and not line.pid):
+            say(f"\n{line.part.name} died: {line.ends[-1]}.")
         log = last_lines(place.log(line.part.name), 5) if line.restless else []
         if log:
             say("\n  ".join([f"\nThe log of {line.part.name} ends with:", *log]))
         if line.restless and (found := damaged(line.part.name, place)):
             say(f"\n{found.fix(str(place.data(line.part.name)))}")
-        if line.state == _SUSPENDED:
+        if line.state == "suspended":
             say(f"\nA signal suspended {line.part.name}. Fix: kill -CONT {line.pid}")
         if line.standing is Standing.CHANGED:
             say(f"\nThe settings of {line.part.name} were rendered again since it read them: `make up`.")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from stepwatch import damage
+from stepwatch import damage, pages, startup
 from stepwatch.environment import CHECKOUT
 from stepwatch.native import part, ports, processes, service, supervisord
 from stepwatch.native.errors import StackError
 from stepwatch.native.part import Part
-from stepwatch.native.readiness import damaged, until_ready
+from stepwatch.native.readiness import damaged, explain, wait_ready
 from stepwatch.native.state import State
 from stepwatch.settings import Settings, loaded, wait_loaded
 from stepwatch.tables import Say
@@ -44,26 +44,34 @@ def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, re
     """Wait until the parts are ready; have those that were not started anew read their settings again.
 
     `make down` may end this, so the lock must not be held. With ``repair``, damaged files that keep a part
-    from starting are moved aside.
+    from starting are moved aside. What is said ends with why parts failed, and which.
 
     Returns:
         0 when every part is ready and runs its present settings, 1 when some are not.
     """
-    missing = until_ready([*parts, _guardian(place)], place, say)
+    watched = [*parts, _guardian(place)]
+    failed = wait_ready(watched, place, say)
     if repair:
-        missing = _repair(parts, missing, place, say)
-    kept = [old for old in parts if old.name not in fresh | missing]
+        failed = _repair(watched, failed, place, say)
+    if not place.parts.exists():
+        say("`make down` took the stack down meanwhile.")
+        return 1
+    kept = [old for old in parts if old.name not in fresh | failed.keys()]
     refused = [old.name for old in kept if old.settings and not _reload(old, old.settings, place, say)]
-    return 1 if missing or refused else 0
+    explain(failed, place, say)
+    if failed or refused:
+        say(startup.verdict([*failed, *refused], len(watched)))
+    return 1 if failed or refused else 0
 
 
-def _repair(parts: Sequence[Part], missing: set[str], place: State, say: Say) -> set[str]:
-    """Move damaged files aside until none keeps a part from starting; return the parts that still fail."""
+def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Say) -> dict[str, str]:
+    """Move damaged files aside until none keeps a part from starting; return what still fails, and why."""
     moved = False
-    while found := list(filter(None, (damaged(name, place) for name in sorted(missing)))):
+    while found := list(filter(None, (damaged(name, place) for name in sorted(failed)))):
+        explain({each.part: failed[each.part] for each in found}, place, say)
         with place.lock("`make up`", say), supervisord.connected(place) as server:
             if server is None:
-                return missing
+                return failed
             for each in found:
                 server.stop(each.part)
                 data = place.data(each.part)
@@ -77,11 +85,10 @@ def _repair(parts: Sequence[Part], missing: set[str], place: State, say: Say) ->
                 say(f"Moved {data / each.name} to {kept}. Nothing was deleted.")
                 moved = True
             server.revive()
-        again = until_ready([part for part in parts if part.name in missing], place, say)
-        missing = again | (missing - {part.name for part in parts})
+        failed = wait_ready([part for part in parts if part.name in failed], place, say)
     if not moved:
         say(damage.NOTHING)
-    return missing
+    return failed
 
 
 def require_ports(parts: Iterable[Part], place: State) -> None:
@@ -145,7 +152,7 @@ def _due(kept: Part, settings: Settings, place: State) -> float:
     """Have a part read its settings again; returns the time before which it had not read them."""
     if settings.itself:  # SIGHUP would end it
         return settings.changed()
-    before = loaded(settings, kept.metrics)
+    before = loaded(settings, pages.read(kept.metrics))
     with supervisord.connected(place) as server:
         if server:
             server.hang_up(kept.name)

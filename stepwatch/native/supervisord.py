@@ -7,6 +7,7 @@ import http.client
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -61,6 +62,9 @@ stdout_logfile = NONE
 _LOGGED = """exec "$@" </dev/null >>logs/{name}.log 2>&1"""
 
 
+_KILLED = re.compile(r"^terminated by (SIG[A-Z]+)")
+
+
 @dataclass(frozen=True)
 class Report:
     """What supervisord knows of a part; ``since`` is a Unix time, 0 when it does not run."""
@@ -89,7 +93,8 @@ def start(place: State) -> None:
     done = subprocess.run(
         command(place),
         cwd=place.folder,
-        env={**os.environ, processes.MARK: place.mark},
+        # The guardian's own name is none of supervisord's.
+        env={**os.environ, processes.MARK: place.mark, processes.NAME: ""},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -181,21 +186,27 @@ class Supervisord:
 
         Returns when no process with the mark lives, or when supervisord should have killed them long ago.
         """
+        # All at once, without a wait: `shutdown` alone stops one after the other, a second each.
+        self._call("stopAllProcesses", False)  # noqa: FBT003 - XML-RPC has no keywords
         self._call("shutdown")
         processes.wait(mark, _KILL_SECONDS + 15)
 
 
 def exits(place: State) -> dict[str, list[str]]:
-    """How each part ended, each time that it did so by itself since supervisord started, by its own log."""
+    """How and when each part died, each time since supervisord started, by its own log."""
     log = place.log("supervisord")
     text = "".join(
         file.read_text(errors="replace") for file in (log.with_suffix(".log.1"), log) if file.exists()
     )
     now = text.rpartition("supervisord started with pid")[2]
     ends: dict[str, list[str]] = {}
-    for name, reason in re.findall(r"^\S+ \S+ \w+ exited: (\S+) \(([^;)]*)", now, re.MULTILINE):
-        ends.setdefault(name, []).append(reason)
+    for at, name, reason in re.findall(r"^(\S+ [\d:]+)\S* \w+ exited: (\S+) \(([^;)]*)", now, re.MULTILINE):
+        ends.setdefault(name, []).append(f"{_KILLED.sub(_killed, reason)} at {at}")
     return ends
+
+
+def _killed(found: re.Match[str]) -> str:
+    return f"killed by signal {signal.Signals[found[1]].value} ({found[1]})"
 
 
 def _report(info: dict[str, Any]) -> Report:

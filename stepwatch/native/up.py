@@ -51,36 +51,34 @@ def up(
     place.create()
     with place.lock("`make up`", say):
         output.recover(rendered := place.folder / "rendered")
+        settings = load(config)
+        remembered = None if runs else place.runs(settings.runs.path, say)
         stack = Stack(
-            config=(settings := load(config)),
+            config=settings,
             checkout=CHECKOUT,
             rendered=rendered,
             place=place,
-            runs=(runs or place.runs(settings.runs.path) or settings.runs.path).absolute(),
+            runs=(runs or remembered or settings.runs.path).absolute(),
             demo=demo,
         )
         parts, targets = _parts(stack, say)
         supervision.require_ports(parts, place)
         made = runfolder.make(stack.runs)
         generate(config, stack.rendered, place=partial(place.deployment, parts=targets))
-        remark = runfolder.remark(
-            made=made, remembered=runs is None and place.runs(settings.runs.path) is not None
-        )
-        place.remember(config, runs, settings.runs.path)
+        remark = runfolder.remark(made=made, remembered=bool(remembered))
+        place.remember(config, runs, settings.runs.path, say)
         place.make_password()
         say(f"Reading runs from {stack.runs}{remark}")
         fresh = supervision.start(parts, place, say, as_service=as_service)
-    code = supervision.settle(parts, fresh, place, say, repair=repair)
-    if not place.parts.exists():
-        return code  # `make down` came meanwhile
+    if supervision.settle(parts, fresh, place, say, repair=repair):
+        return 1  # the last line says which parts failed
     if not demo and stack.simulated.exists():
         shutil.rmtree(stack.simulated, ignore_errors=True)
         with place.lock("`make up`", say):
             end_demo(place, say)
     _tell(parts, place, say)
-    if code == 0:
-        news(parts, place).tell_unreadable(say)
-    return code
+    news(parts, place).tell_after_up(say)
+    return 0
 
 
 def _parts(stack: Stack, say: Say) -> tuple[list[Part], frozenset[str]]:

@@ -110,9 +110,19 @@ def _damage(fault: Fault, stack: Native) -> Struck:
         return Struck(done)
     if fault.target == "data/alertmanager/nflog":
         return Struck(done, needs_up=fault.how in ("half", "null"))
-    gone = "no longer describes them" if fault.target == "parts.json" else ""
-    named = gone if fault.how == "deleted" else re.escape(f"{fault.target}: the file is damaged")
-    return Struck(done, stack.repair, named, needs_up=True)
+    damaged = re.escape(f"{fault.target}: the file is damaged")
+    if fault.target == "parts.json":
+        named = "no longer describes them" if fault.how == "deleted" else damaged
+        return Struck(done, stack.repair, named, needs_up=True)
+    spoiled = {path: path.read_bytes() for path in files if path.exists()}
+
+    def lasts() -> bool:
+        """Whether no command has moved the file aside yet: only the first one names it."""
+        with suppress(OSError):
+            return any(path.read_bytes() == content for path, content in spoiled.items())
+        return False
+
+    return Struck(done, stack.repair, damaged if spoiled else "", lasts=lasts)
 
 
 def _spoil(path: Path, how: str) -> None:

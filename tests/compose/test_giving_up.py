@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from stepwatch.compose.engine import Service
 from tests.compose.checkout import Checkout
 from tests.real.docker import Docker
 from tests.real.waiting import in_time
@@ -37,4 +39,21 @@ def test_up_gives_up_on_a_container_that_dies_again_and_again(checkout: Checkout
     assert "`docker compose logs node`, ends with:" in done.stdout
     assert "no-such-flag" in done.stdout
     assert "Fix: " in done.stdout
+    assert re.fullmatch(r"1 of \d+ parts failed: node", done.stdout.splitlines()[-1])
     assert "prometheus is ready" in done.stdout
+
+
+def test_a_container_whose_present_process_was_not_probed_is_not_up_whatever_compose_reports() -> None:
+    probe = {"Start": "2026-01-01T00:00:01Z"}
+    known = {
+        "Config": {"Healthcheck": {"Test": ["CMD", "true"]}},
+        "State": {"StartedAt": "2026-01-01T00:00:02.5Z", "Health": {"Log": [probe]}},
+    }
+
+    def standing(health: str) -> str:
+        return Service("node", "4f", "running", health, 0, "Up", {}, known).standing
+
+    assert standing("healthy") == "starting"
+    assert standing("") == "starting"  # between two starts
+    probe["Start"] = "2026-01-01T00:00:03Z"
+    assert standing("healthy") == "up"

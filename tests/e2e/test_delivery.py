@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepwatch.firing import firing
+from stepwatch import pages
+from stepwatch.firing import PAGE, firing
 from tests.e2e.stack import PAIRS, Stack
 from tests.e2e.writer import writing
 from tests.own_logs import HEALTHY, RESUMED, SICK
@@ -48,7 +49,8 @@ def test_a_sick_run_delivers_its_critical_alert_with_its_name_step_and_values(st
     page = f"http://{stack.config.address('exporter')}/run/{run.replace('/', '%2F')}"
     assert alert["annotations"]["dashboard_url"] == page
     named = f"critical  {alert['labels']['alertname']}  {run}  since "
-    assert any(line.startswith(named) for line in firing(stack.config.address("alertmanager")))
+    alerts = pages.read(f"http://{stack.config.address('alertmanager')}{PAGE}")
+    assert any(line.startswith(named) for line in firing(alerts))
 
 
 @pytest.mark.parametrize("form", ["console", "jsonl"])

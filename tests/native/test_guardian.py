@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,10 @@ def test_a_killed_supervisor_is_replaced_and_supervises_again(stack: StandInStac
     took = seconds_until(lambda: pids(stack).keys() == before.keys() and stack.status() == 0)
     assert in_time(took, PROMISED_SECONDS)
     assert supervisor(stack) != old
+    assert re.search(
+        r"supervisord was killed or crashed at [\d-]+ [\d:]+; the guardian started all parts again\.",
+        stack.words,
+    )
     assert set(before.values()).isdisjoint(process.pid for process in processes.marked(stack.place.mark))
     again = pids(stack)
     os.kill(again["one"], signal.SIGKILL)
@@ -98,6 +103,7 @@ def test_a_supervisor_that_hangs_is_replaced(stack: StandInStack) -> None:
     assert "supervisord does not answer. The guardian starts it again" in stack.words
     took = seconds_until(lambda: supervisor(stack) != old and stack.status() == 0)
     assert in_time(took, 40)
+    assert "supervisord had not answered for 20 s and was killed at " in stack.words
 
 
 def test_a_part_outlives_the_death_of_all_that_supervises_and_goes_on_logging(stack: StandInStack) -> None:

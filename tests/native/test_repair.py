@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import damage
+from stepwatch import damage, pages
 from tests.native.installation import Installation, made
 from tests.real import query
+from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -64,7 +65,11 @@ def test_damaged_files_are_named_and_moved_aside_on_request_and_nothing_else_is(
     done = installation.up()
 
     assert done.returncode == 1
+    assert re.fullmatch(r"2 of \d+ parts failed: alertmanager, prometheus", done.stdout.splitlines()[-1])
+    findings = f"{installation.url('watchdog')}/api/v1/findings"
+    eventually(lambda: '"alertmanager_down"' in (pages.read(findings) or ""), pause=0.5)
     status = installation.run("status")
+    assert re.search(r"Alerting is broken \(the watchdog looked \d+s ago\):", status.stdout)
     for told in (done.stdout, status.stdout):
         # Prometheus tells of one at a time.
         assert re.search(rf"{prometheus}/\S+ is damaged \(.*loses .*\. Fix: run `make up REPAIR=1`", told), (
@@ -79,6 +84,7 @@ def test_damaged_files_are_named_and_moved_aside_on_request_and_nothing_else_is(
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"Moved {bad} to {prometheus}/damaged/" in done.stdout
+    assert "Alerting is broken" not in done.stdout + installation.run("status").stdout
     aside = {**kept(prometheus), **kept(alertmanager)}
     assert aside.keys() == {bad.name, "chunks_head", "wal", "nflog", "silences"}
     assert (aside["chunks_head"] / "000001").read_bytes() == GARBAGE

@@ -93,6 +93,7 @@ def _kill_supervisor(inside: Inside) -> None:
     took = time.monotonic() - begun
     print(f"supervisord below systemd: {took:.1f} s")
     assert in_time(took, 15)
+    assert "Restarts of all parts by systemd: 1, the last at " in inside.run("status").stdout
 
 
 def _reboot(inside: Inside) -> None:

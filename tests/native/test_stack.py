@@ -49,6 +49,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     pids = installation.parts()
 
     _runs_are_remembered(installation, pids)
+    _damaged_arguments_of_the_last_up_do_not_stop_the_next(installation, pids)
     _config_is_refused_and_all_stays(installation, pids)
     _change_is_applied_in_place(installation, pids)
     _targets_are_scraped(installation)
@@ -72,6 +73,22 @@ def _runs_are_remembered(installation: Installation, pids: set[int]) -> None:
 
     assert f"Reading runs from {installation.folder / 'my runs'}, as RUNS= said last time" in done.stdout
     assert installation.parts() == pids
+
+
+def _damaged_arguments_of_the_last_up_do_not_stop_the_next(
+    installation: Installation, pids: set[int]
+) -> None:
+    memory = installation.state / "remembered.json"
+    memory.write_text("{")
+
+    done = installation.up()
+
+    assert done.returncode == 0, done.stderr + done.stdout
+    (aside,) = installation.state.glob("remembered.json.damaged-*")
+    assert f"{memory}: the file is damaged (moved to {aside.name})" in done.stdout
+    assert json.loads(memory.read_text())["config"] == str(installation.config)
+    assert installation.parts() == pids
+    aside.unlink()
 
 
 def _config_is_refused_and_all_stays(installation: Installation, pids: set[int]) -> None:

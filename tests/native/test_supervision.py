@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from stepwatch.native.errors import StackError
 from stepwatch.native.state import State
 from tests.native.conftest import StandInStack
 from tests.real import free_port
-from tests.real.waiting import eventually
+from tests.real.waiting import eventually, in_time
 
 
 def pid_of(stack: StandInStack, name: str) -> int:
@@ -102,7 +104,8 @@ def test_a_part_that_is_killed_comes_back_and_status_counts_it(stack: StandInSta
     eventually(lambda: stack.status() == 0)
     row = next(line for line in stack.said if line.startswith("one "))
     assert row.split()[4] == "1"
-    assert "The log of one ends with" in stack.words
+    death = r"one died: killed by signal 9 \(SIGKILL\) at [\d-]+ [\d:]+\.\n\nThe log of one ends with"
+    assert re.search(death, stack.words)
     assert "The log of other ends with" not in stack.words
 
 
@@ -110,8 +113,10 @@ def test_a_part_that_cannot_start_fails_up_with_its_last_words_and_degrades_stat
     stack: StandInStack,
 ) -> None:
     assert stack.up(stack.part("well"), stack.part("sick", die=True)) == 1
-    assert "sick failed: it ended 3 times while it started (last: exit status 1)" in stack.words
+    assert "sick failed: it ended 3 times while it started (last: exit status 1 at 20" in stack.words
     assert "no such database" in stack.words
+    assert stack.said[-1] == "1 of 3 parts failed: sick"
+    assert stack.said[-2].startswith("  Fix: ")
 
     assert stack.status() == 1
     assert "no such database" in stack.words
@@ -169,7 +174,14 @@ def test_orphans_of_a_killed_supervisor_are_found(stack: StandInStack, command: 
     eventually(lambda: [process.pid for process in processes.marked(stack.place.mark)] == [orphan])
 
     assert stack.status() == 1
-    assert "supervisord is gone" in stack.words
+    assert "supervisord and the guardian are dead" in stack.words
+    assert "Fix: `make up`, which starts everything again." in stack.words
+    rows = {
+        line.split()[0]: line.split()[1:4] for line in stack.said if line.startswith(("one ", "guardian "))
+    }
+    assert rows["one"][:2] == ["unsupervised", str(orphan)]
+    assert re.fullmatch(r"\d+[sm]", rows["one"][2])
+    assert rows["guardian"] == ["gone", "-", "-"]
     if command == "down":
         assert stack.down() == 0
         assert processes.marked(stack.place.mark) == []
@@ -207,6 +219,7 @@ def test_a_damaged_list_of_parts_hides_no_process_and_is_replaced(stack: StandIn
 
     assert stack.status() == 1
     assert f"{stack.place.parts}: the file is damaged" in stack.words
+    assert "Fix: run `make up`, which writes it again." in stack.words
     assert str(pid) in stack.words
     assert stack.up(part) == 0
     assert stack.status() == 0
@@ -214,18 +227,86 @@ def test_a_damaged_list_of_parts_hides_no_process_and_is_replaced(stack: StandIn
 
 
 @pytest.mark.parametrize("content", ["", "{", "null", "[]", '{"config": 7}', "\x00" * 40])
-def test_a_damaged_memory_is_refused_by_name_and_what_it_held_is_not_guessed(
+def test_damaged_arguments_of_the_last_up_are_kept_aside_and_replaced_by_defaults(
     tmp_path: Path, content: str
 ) -> None:
-    place = State(tmp_path)
-    place.remember(tmp_path / "config.yaml", tmp_path / "runs", Path("runs"))
+    place, said = State(tmp_path), []
+    configured = Path("runs")
+    place.remember(tmp_path / "config.yaml", tmp_path / "mine", configured, said.append)
     memory = tmp_path / "remembered.json"
     memory.write_text(content)
 
-    for asked in (place.config, lambda: place.runs(Path("runs"))):
-        with pytest.raises(StackError, match=r"remembered\.json: the file is damaged\. .*Fix: "):
-            asked()
-    assert memory.read_text() == content
+    assert place.config(said.append) is None
+    assert place.runs(configured, said.append) is None
+
+    (aside,) = tmp_path.glob("remembered.json.damaged-*")
+    assert aside.read_text() == content
+    assert len(said) == 1
+    assert f"{memory}: the file is damaged (moved to {aside.name})" in said[0]
+    assert "make up CONFIG=file RUNS=folder" in said[0]
+    place.remember(tmp_path / "config.yaml", tmp_path / "mine", configured, said.append)
+    assert place.runs(configured, said.append) == tmp_path / "mine"
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("command", [["silence", "any"], ["status"], ["down"]])
+def test_damaged_arguments_of_the_last_up_stop_no_command(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "remembered.json").write_text("null")
+    environment = {**os.environ, "STEPWATCH_STATE": str(tmp_path)}
+    words = [sys.executable, "-m", "stepwatch", *command]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.stdout.count("the file is damaged") == 1
+    assert "damaged" not in done.stderr
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["null"]
+    assert not (tmp_path / "remembered.json").exists()
+
+
+def test_a_living_part_without_supervisor_and_pages_is_shown_with_its_process(stack: StandInStack) -> None:
+    stack.up(silent("exec sleep 60"))
+    pid = pid_of(stack, "silent")
+    os.kill(pid_of(stack, "guardian"), signal.SIGSTOP)
+    os.kill(supervisor_pid(stack), signal.SIGKILL)
+
+    assert stack.status() == 1
+    row = next(line for line in stack.said if line.startswith("silent "))
+    assert row.split()[1:3] == ["unsupervised", str(pid)]
+
+
+def test_down_stops_all_parts_at_the_same_time(stack: StandInStack, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    names = ("one", "other", "third")
+    script = (
+        "trap 'touch {0}/$NAME; for _ in $(seq 100); do "
+        "[ -e {0}/one ] && [ -e {0}/other ] && [ -e {0}/third ] && touch {1}/$NAME && exit; sleep 0.1; "
+        "done; exit' TERM; while :; do sleep 0.1; done"
+    ).format(shlex.quote(str(asked)), shlex.quote(str(tmp_path)))
+    assert (
+        stack.up(*(parts.Part(name, ("sh", "-c", script), "", environment={"NAME": name}) for name in names))
+        == 0
+    )
+
+    assert stack.down() == 0
+
+    assert [
+        name for name in names if not (tmp_path / name).exists()
+    ] == []  # each has seen the others be asked
+
+
+def test_status_waits_for_parts_that_hang_only_once(stack: StandInStack, tmp_path: Path) -> None:
+    settings = tmp_path / "settings"
+    settings.write_text("one")
+    names = ("one", "other", "third")
+    stack.up(*(stack.part(name, settings=settings) for name in names))
+    for name in names:
+        os.kill(pid_of(stack, name), signal.SIGSTOP)
+    begun = time.monotonic()
+
+    assert stack.status() == 1
+
+    assert in_time(time.monotonic() - begun, 9)  # two timeouts are 10 s
+    assert all(f"A signal suspended {name}." in stack.words for name in names)
 
 
 def test_a_stopped_supervisor_is_taken_down_by_force(
@@ -302,6 +383,7 @@ def test_refused_settings_fail_up_and_show_in_status(
 
     assert stack.up(part) == 1
     assert "one refused its settings" in stack.words
+    assert stack.said[-1] == "1 of 2 parts failed: one"
     assert stack.status() == 1
     assert "one refused its settings; its log says why" in stack.words
 
