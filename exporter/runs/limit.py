@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from exporter.runs.discover import Found
 from exporter.runs.log import Log
+from exporter.runs.mounts import Mount
 
 MOST_RUNS = 400
 """Runs that are followed at once. Each weighs up to 0.4 MB, and the container may take 256 MB."""
@@ -69,30 +70,34 @@ class RunLimit:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._followed: AbstractSet[Path] = frozenset()
+        self._before: Sequence[Log] = ()
 
-    def surplus(self, logs: Sequence[Log], stays: Callable[[Log], bool], wall: float) -> dict[Path, LeftOut]:
+    def surplus(self, logs: Sequence[Log], late: AbstractSet[Mount], wall: float) -> dict[Path, LeftOut]:
         """The logs to leave out.
 
         Args:
             logs: All that have runs.
-            stays: Whether nothing can be done to a log now.
+            late: Mounts that do not answer: the logs there stay.
             wall: The time in seconds since the epoch.
         """
         surplus = sum(len(log.runs) for log in logs) - self._most
         left: dict[Path, LeftOut] = {}
         if surplus > 0:
-            free = {log.path: _of_log(log, wall) for log in logs if not stays(log)}
-            for path in sorted(free, key=lambda path: self._rank(path, free[path])):
-                left[path] = free[path]
-                surplus -= free[path].runs
+            followed = {log.path for log in self._before}
+            free = {
+                log.path: _of_log(log, wall)
+                for log in logs
+                if log.unread_since is None and log.mount not in late
+            }
+            for path, log in sorted(
+                free.items(), key=lambda item: (item[1].priority, item[0] in followed, item[1].changed)
+            ):
+                left[path] = log
+                surplus -= log.runs
                 if surplus <= 0:
                     break
-        self._followed = {log.path for log in logs if log.path not in left}
+        self._before = [log for log in logs if log.path not in left] if left else logs
         return left
-
-    def _rank(self, path: Path, log: LeftOut) -> tuple[Priority, bool, float]:
-        return log.priority, path in self._followed, log.changed
 
     def admit(
         self, found: Iterable[Found], left: dict[str, LeftOut], logs: Iterable[Log], wall: float

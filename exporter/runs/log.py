@@ -194,11 +194,12 @@ class Log:
             self.writer = None  # another start has another writer
         if (waited := monotonic() - asked) > SLOW_SECONDS:
             wall, steady = wall + waited, steady + waited
-        with lock:
-            if block is not None:
-                self._take(block, self._clock(block, wall, steady), size)
-            if self.unread_since is not None:
-                self._excuse(wall, steady, grown=block is not None and block.grown)
+        if block is not None or self.unread_since is not None:
+            with lock:
+                if block is not None:
+                    self._take(block, self._clock(block, wall, steady), size)
+                if self.unread_since is not None:
+                    self._excuse(wall, steady, grown=block is not None and block.grown)
         self._read_at = wall
 
     def hangs(self, wall: float, steady: float) -> None:

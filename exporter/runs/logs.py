@@ -142,10 +142,10 @@ class Logs:
         """Is something under way that is only slow?"""
         return any(branch.busy and not branch.mount.hangs for branch in self._branches.values())
 
-    def is_late(self, log: Log) -> bool:
-        """Does the log's mount owe an answer, so that nothing is known of the log now?"""
-        branch = self._branches.get(log.mount) if log.mount else None
-        return log.unread_since is not None or (branch is not None and branch.busy)
+    @property
+    def late(self) -> frozenset[Mount]:
+        """The mounts that owe an answer, so that nothing is known of the logs there now."""
+        return frozenset(mount for mount, branch in self._branches.items() if branch.busy)
 
     def look(self, lock: AbstractContextManager[object]) -> list[Log]:
         """Find new logs and read what was appended; returns the logs that are followed no more."""
@@ -391,7 +391,7 @@ class Logs:
         """Follow the logs with runs beyond the limit no more; what their runs know is saved."""
         with_runs = [log for log in self if log.roster is not None]
         gone: list[Log] = []
-        for path, left in self._limit.surplus(with_runs, self.is_late, self._time.time()).items():
+        for path, left in self._limit.surplus(with_runs, self.late, self._time.time()).items():
             log = self.by_path[path]
             try:
                 log.save()

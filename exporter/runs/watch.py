@@ -26,6 +26,7 @@ from exporter.runs.polled import Target
 from exporter.runs.polling import Polling
 from exporter.runs.registered.page import MonitorPage
 from exporter.runs.registered.trainers import Trainers
+from exporter.runs.roster import Roster
 from exporter.runs.run import Options, Run
 from exporter.runs.shown import Shown
 from exporter.runs.statefile import StateFolder
@@ -139,7 +140,6 @@ class Watch:
             self._look_at_writers()
         with self._lock:
             self._views = self._shown.now()
-            self._texts = {place: text for place, text in self._texts.items() if place in self._views}
             for listener in self.listeners:
                 listener(self._views.values(), self.logs)
         for feed in self.feeds:
@@ -147,7 +147,7 @@ class Watch:
         self._hints.tell(self._views.values())
         with self._lock:
             self._note_health()
-            self.settings.options.detail.heed(sum(1 for _ in self._runs()))
+            self.settings.options.detail.heed(sum(len(roster.runs) for roster in self._rosters()))
         if self._is_due("save", SAVE_SECONDS) or any(log.must_be_saved for log in self.logs):
             self.save()
         self.health.poll_seconds = time.monotonic() - started
@@ -164,8 +164,9 @@ class Watch:
         """The exposition page."""
         now = time.monotonic()
         with self._lock:
-            chunks = [self._text(place).chunks(view, now) for place, view in self._views.items()]
-            return page(chunks, self.health.samples())
+            self._texts = {place: self._texts.get(place) or RunText() for place in self._views}
+            views = zip(self._texts.values(), self._views.values(), strict=True)
+            return page([text.chunks(view, now) for text, view in views], self.health.samples())
 
     @contextmanager
     def views(self) -> Iterator[Collection[View]]:
@@ -228,12 +229,11 @@ class Watch:
         jump, self._epoch = epoch - self._epoch, epoch
         if abs(jump) > CLOCK_SECONDS:
             with self._lock:
-                for run in self._runs():
+                for run in (run for roster in self._rosters() for run in roster.runs.values()):
                     run.times.shift(jump)
 
-    def _runs(self) -> Iterator[Run]:
-        rosters = [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
-        return (run for roster in rosters for run in roster.runs.values())
+    def _rosters(self) -> list[Roster]:
+        return [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
 
     def _note_health(self) -> None:
         health, shown = self.health, self._shown
@@ -243,7 +243,7 @@ class Watch:
         health.left_out = Counter()
         for left in self.logs.over:
             health.left_out["running" if left.is_live else "ended"] += left.runs
-        rosters = [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
+        rosters = self._rosters()
         health.refused = sum(roster.refused for roster in rosters)
         health.unstarted = self._unstarted(run for roster in rosters for run in roster.runs.values())
         now = time.time()
@@ -259,6 +259,3 @@ class Watch:
         if any(run.progress.first is not None for run in going):
             return {}
         return unstarted(self.logs, runs, time.monotonic())
-
-    def _text(self, place: Place) -> RunText:
-        return self._texts.setdefault(place, RunText())
