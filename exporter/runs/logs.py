@@ -127,7 +127,7 @@ class Logs:
         self._notice = Notice()
         self._next_roots = 0.0
         self._cleaned: set[Mount] = set()
-        self._limit = RunLimit(MOST_RUNS)
+        self.limit = RunLimit(MOST_RUNS)
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self.by_path.values())
@@ -151,7 +151,7 @@ class Logs:
         """Find new logs and read what was appended; returns the logs that are followed no more."""
         gone, searched = self._search() if self._states.ready else ([], False)
         gone += self._read_all(lock)
-        gone += self._leave_out()
+        gone += self._leave_out(lock)
         self._note_hung()
         if searched:
             self._clean_states()
@@ -318,7 +318,7 @@ class Logs:
         branch.next_search = branch.begun + haul.pause
         new = [found for found in haul.found if not self._is_known(found, branch)]
         with_runs = (log for log in self if log.roster is not None)
-        branch.over = self._limit.admit(new, branch.over, with_runs, self._time.time())
+        branch.over = self.limit.admit(new, branch.over, with_runs, self._time.time())
         new = [found for found in new if str(found.path) not in branch.over]
         there = {found.path for found in haul.found}
         gone = [log for log in self if log.mount is branch.mount and self._is_gone(log, there)]
@@ -387,11 +387,13 @@ class Logs:
             branch.aside[str(log.path)] = log.written
             branch.old += 1
 
-    def _leave_out(self) -> list[Log]:
+    def _leave_out(self, lock: AbstractContextManager[object]) -> list[Log]:
         """Follow the logs with runs beyond the limit no more; what their runs know is saved."""
         with_runs = [log for log in self if log.roster is not None]
         gone: list[Log] = []
-        for path, left in self._limit.surplus(with_runs, self.late, self._time.time()).items():
+        with lock:
+            surplus = self.limit.surplus(with_runs, self.late, self._time.time())
+        for path, left in surplus.items():
             log = self.by_path[path]
             try:
                 log.save()
@@ -405,15 +407,20 @@ class Logs:
 
     @property
     def over(self) -> list[LeftOut]:
-        """The logs whose runs are beyond the limit."""
-        return [left for branch in self._branches.values() for left in branch.over.values()]
+        """The logs, and the polled runs of late, that are beyond the limit."""
+        wall = self._time.time()
+        polled = [left for roster in self.limit.polled for left in roster.left_out.values()]
+        return [
+            *(left for branch in self._branches.values() for left in branch.over.values()),
+            *(left.now(left.changed, wall) for left in polled if wall - left.changed < self._forget_after),
+        ]
 
     def quiet(self, log: Log) -> float:
         """Seconds since a log last grew."""
         return log.quiet(self._time.monotonic())
 
     def _read_all(self, lock: AbstractContextManager[object]) -> list[Log]:
-        """Read what is due, on each mount on its own; returns what is no log, and followed no more."""
+        """Read what is due, on each mount on its own; returns files that are not logs, and no longer followed."""
         now = self._time.monotonic()
         due = [log for log in self if log.is_due(now)]
         self.on_mounts(due, partial(self._read_some, lock))
@@ -457,7 +464,7 @@ class Logs:
         log.problem = problem
 
     def _clean_states(self) -> None:
-        """Forget, once for each mount, what is known of logs that were deleted while nobody looked.
+        """Forget, once for each mount, what is known of logs that were deleted while the exporter was down.
 
         A log on a mount that hangs, or is not mounted now, may come back.
         """

@@ -142,6 +142,7 @@ class Shown:
             for key, run in feed.roster.runs.items():
                 signs = feed.signs(key, run, now)
                 state = self._judge.state(run, signs)
+                feed.roster.priorities[key] = OF_STATE.get(state, Priority.UNSHOWN)
                 if self._is_shown(state):
                     at = (feed.place, key or feed.name)
                     yield Told(at, PurePath(feed.name), run, state, signs.writer)

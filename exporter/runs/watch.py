@@ -1,4 +1,4 @@
-"""Watch everything that trainers write: read what is new, and tell how their runs go on."""
+"""Watch everything that trainers write: read what is new, and keep the state of each run."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ SAVE_SECONDS = 10.0
 CLOCK_SECONDS = 5.0
 """A clock that is set by less than that, little by little, matters to nothing."""
 WRITER_SECONDS = 24 * 3600.0
-"""Nobody looks any more for the writer of a log that has been silent for that long."""
+"""The writer of a log that has been silent for that long is not searched for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the exporter is told. All durations in seconds.
+    """What is watched, and how. All durations in seconds.
 
     ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``trainers``
     gives, which may be others at each call; ``reached`` says what to write for an address. Logs are
@@ -69,8 +69,8 @@ class Settings:
 class Watch:
     """All runs. ``look`` is called again and again; ``metrics`` from any thread.
 
-    A look that is under way reads no further once ``stopped`` says true. ``listeners`` are told of each
-    look. ``caught_up``: all that was there at the start has been read. ``own`` are the mounts of Stepwatch's
+    A look that is under way reads no further once ``stopped`` says true. ``listeners`` are called after
+    each. ``caught_up``: all that was there at the start has been read. ``own`` are the mounts of Stepwatch's
     own files, ``hangable`` what else may hang without the logs.
     """
 
@@ -105,11 +105,15 @@ class Watch:
             options,
             states,
             lock,
+            limit=self.logs.limit,
             forget_after=settings.forget_after,
             make=lambda address: MonitorPage(settings.reached(address)),
         )
         self.feeds: list[Polling] = [
-            *(Feed(target, every, options, states, lock) for target in settings.targets),
+            *(
+                Feed(target, every, options, states, lock, limit=self.logs.limit)
+                for target in settings.targets
+            ),
             self.trainers,
         ]
         self._named = frozenset(urlsplit(target.name).netloc for target in settings.targets)
