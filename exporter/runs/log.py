@@ -47,8 +47,8 @@ class Log:
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
     writer there, as last known; ``None`` if none was ever seen. ``preamble``: what is known of the
-    trainer of a text that has no record yet. ``mount``: what it lies on; ``reading``: it is being read right now.
-    ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
+    trainer of a text that has no record yet. ``mount``: what it lies on; ``reading``: it is being read
+    right now. ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
     ``priority``: how much its runs matter where there are too many (see ``limit``), once they were judged.
     """
 

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path, PurePath
 
+from exporter.runs.branch import Time
 from exporter.runs.holders import Holder, Holders
 from exporter.runs.limit import OF_STATE, Priority
 from exporter.runs.log import Log
-from exporter.runs.logs import Logs, Time
+from exporter.runs.logs import Logs
 from exporter.runs.mounts import Mount
 from exporter.runs.names import printable, run_name, run_names
 from exporter.runs.polling import Polling
