@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from time import monotonic
 
@@ -96,7 +97,6 @@ class Logs:
         self._note_hung()
         if searched:
             self._clean_states()
-        if searched:
             self._notice.tell(self.refused())
         return gone
 
@@ -297,7 +297,8 @@ class Logs:
     def _read_some(self, lock: AbstractContextManager[object], logs: list[Log]) -> None:
         """A block of each log in turn, so that a long one does not keep the others waiting."""
         branch = self._branch(logs[0].mount) if logs[0].mount else None
-        waiting = deque(sorted(logs, key=lambda log: (log.more, log.looked)))
+        waiting = deque(log for log in logs if not log.more)
+        waiting += sorted((log for log in logs if log.more), key=attrgetter("looked"))
         until: float | None = None
         while waiting:
             if self._stopped() or (branch and branch.work and branch.work.late):

@@ -150,8 +150,9 @@ class Watch:
             feed.tell(to_log)
         self._hints.tell(self._views.values())
         with self._lock:
-            self._note_health()
-            self.settings.options.detail.heed(sum(len(roster.runs) for roster in self._rosters()))
+            rosters = self._rosters()
+            self._note_health(rosters)
+            self.settings.options.detail.heed(sum(len(roster.runs) for roster in rosters))
         if self._is_due("save", SAVE_SECONDS) or any(log.must_be_saved for log in self.logs):
             self.save()
         self.health.poll_seconds = time.monotonic() - started
@@ -239,7 +240,7 @@ class Watch:
     def _rosters(self) -> list[Roster]:
         return [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
 
-    def _note_health(self) -> None:
+    def _note_health(self, rosters: Sequence[Roster]) -> None:
         health, shown = self.health, self._shown
         health.collisions, health.dormant, health.twins = shown.collisions, shown.dormant, shown.twins
         health.unjudged = self._hints.unjudged
@@ -247,7 +248,6 @@ class Watch:
         health.left_out = Counter()
         for left in self.logs.over:
             health.left_out["running" if left.is_live else "ended"] += left.runs
-        rosters = self._rosters()
         health.refused = sum(roster.refused for roster in rosters)
         health.unstarted = self._unstarted(run for roster in rosters for run in roster.runs.values())
         now = time.time()
