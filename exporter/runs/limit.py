@@ -98,7 +98,6 @@ class PolledRoster(Roster):
     def leave_out(self, name: str, known: LeftOut) -> None:
         """Follow a run no more, or not at all."""
         self.runs.pop(name, None)
-        self.priorities.pop(name, None)
         self.left_out.pop(name, None)  # the dictionary is ordered by the last event
         self.left_out[name] = known
         if len(self.left_out) > MOST_LEFT_OUT:
@@ -106,8 +105,7 @@ class PolledRoster(Roster):
 
     def known(self, name: str) -> LeftOut:
         """What is known of a run; one that was not judged yet lives."""
-        priority = self.priorities.setdefault(name, Priority.LIVE)
-        return LeftOut(priority, self.runs[name].times.last or 0.0, 1)
+        return LeftOut(self.priorities.get(name, Priority.LIVE), self.runs[name].times.last or 0.0, 1)
 
 
 class RunLimit:

@@ -140,6 +140,7 @@ class Shown:
     def _of_feeds(self) -> Iterator[Told]:
         now = self._time.monotonic()
         for feed in self._feeds:
+            feed.roster.priorities.clear()
             for key, run in feed.roster.runs.items():
                 signs = feed.signs(key, run, now)
                 state = self._judge.state(run, signs)
