@@ -71,8 +71,8 @@ def _measure(case: Case, folder: Path) -> str:
         taken = time.perf_counter() - started
         with Trainers(growing), _bare_loop(folder) as bare:
             time.sleep(STEP_SECONDS)
-            idle, loop = _shares([exporter.pid, bare.pid], lambda: time.sleep(MEASURED_SECONDS))
-            [scraped] = _shares([exporter.pid], lambda: _scrape(exporter))
+            idle, loop = processes.shares([exporter.pid, bare.pid], lambda: time.sleep(MEASURED_SECONDS))
+            [scraped] = processes.shares([exporter.pid], lambda: _scrape(exporter))
             resident = processes.resident(exporter.pid)
     shares = " | ".join(f"{100 * share:.2f} %" for share in (idle, loop, scraped))
     return f"| {case.words} | {taken:.1f} | {resident:.0f} | {shares} |"
@@ -144,14 +144,6 @@ def _bare_loop(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
-
-
-def _shares(pids: list[int], meanwhile: Callable[[], object]) -> list[float]:
-    """Share of a core that each process used in the meantime."""
-    used, began = [processes.core_seconds(pid) for pid in pids], time.perf_counter()
-    meanwhile()
-    passed = time.perf_counter() - began
-    return [(processes.core_seconds(pid) - before) / passed for pid, before in zip(pids, used, strict=True)]
 
 
 def _scrape(exporter: RunExporter) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -36,3 +38,11 @@ def core_seconds(pid: int) -> float:
     """Processor time that a process and its children have used."""
     stats = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in family(pid)]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / TICKS
+
+
+def shares(pids: Sequence[int], meanwhile: Callable[[], object]) -> list[float]:
+    """Share of a core that each process and its children used in the meantime."""
+    used, began = [core_seconds(pid) for pid in pids], time.perf_counter()
+    meanwhile()
+    passed = time.perf_counter() - began
+    return [(core_seconds(pid) - before) / passed for pid, before in zip(pids, used, strict=True)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 from exporter.runs.health import Health, Polled
+from exporter.runs.limit import RunLimit
 from exporter.runs.notice import Say
 from exporter.runs.polled import Target
 from exporter.runs.polled.poller import Poller
@@ -25,7 +26,14 @@ class Feed:
     """
 
     def __init__(
-        self, target: Target, interval: float, options: Options, states: StateFolder, lock: Lock
+        self,
+        target: Target,
+        interval: float,
+        options: Options,
+        states: StateFolder,
+        lock: Lock,
+        *,
+        limit: RunLimit,
     ) -> None:
         self.target = target
         self.name = target.name
@@ -34,7 +42,8 @@ class Feed:
         self._lock = lock
         self._presence = Presence()
         self._heard = 0.0
-        self._remembered = Remembered(self.place, target.source, options, states, anew=target.has_history)
+        anew = target.has_history
+        self._remembered = Remembered(self.place, target.source, options, states, limit, anew=anew)
         self.roster = self._remembered.roster
 
     def start(self) -> None:

@@ -84,7 +84,10 @@ class Holders:
 
     def of(self, path: Path) -> Holder:
         """What is known about the writer of a file."""
-        return self._known.setdefault(path, Holder())
+        holder = self._known.get(path)
+        if holder is None:
+            holder = self._known[path] = Holder()
+        return holder
 
     def remember(self, path: Path, now: float, *, writer: bool | None) -> None:
         """Go on from what was known of the writer before a restart of this program."""

@@ -1,4 +1,4 @@
-"""The limit on runs: which logs are followed when there are more runs than memory allows."""
+"""The limit on runs: which logs and polled runs are followed when there are more than memory allows."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from exporter.runs.discover import Found
 from exporter.runs.log import Log
+from exporter.runs.mounts import Mount
+from exporter.runs.record import Ended, Event, Record
+from exporter.runs.roster import Roster
+from exporter.runs.run import Clock
 
 MOST_RUNS = 400
 """Runs that are followed at once. Each weighs up to 0.4 MB, and the container may take 256 MB."""
+
+MOST_LEFT_OUT = 1000
+"""Polled runs that are left out and counted: names may change at each poll."""
 
 LIVE_SECONDS = 3600.0
 """A log that is not followed counts as ended after so long without a write."""
@@ -40,7 +48,7 @@ OF_STATE = {
 
 
 class LeftOut(NamedTuple):
-    """A log with runs that is not followed: what was known of it, and when it was written."""
+    """A log with runs, or a polled run, that is not followed: what is known, and when it was written."""
 
     priority: Priority
     changed: float
@@ -57,42 +65,95 @@ class LeftOut(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """Whether nobody watches a run that goes on."""
+        """Whether a run goes on without being watched."""
         return self.priority is Priority.LIVE
+
+
+class PolledRoster(Roster):
+    """The runs of a page or server, which begin only while the limit has room for them.
+
+    ``priorities`` says for each run in which state it was seen last; ``left_out`` are the runs beyond the
+    limit.
+    """
+
+    goes_on = True
+
+    def __init__(self, limit: RunLimit, *known: Any, **more: Any) -> None:
+        super().__init__(*known, **more)
+        self.priorities: dict[str, Priority] = {}
+        self.left_out: dict[str, LeftOut] = {}
+        self._limit = limit
+        limit.polled.append(self)
+
+    def take(self, event: Event, clock: Clock) -> None:
+        """Take one thing that was logged, unless its run is left out."""
+        if event.run not in self.runs and not self.is_full:
+            if self._limit.room <= 0:
+                self.leave_out(event.run, _of_event(event, clock.wall))
+                return
+            self._limit.room -= 1
+            self.left_out.pop(event.run, None)
+        super().take(event, clock)
+
+    def leave_out(self, name: str, known: LeftOut) -> None:
+        """Follow a run no more, or not at all."""
+        self.runs.pop(name, None)
+        self.left_out.pop(name, None)  # the dictionary is ordered by the last event
+        self.left_out[name] = known
+        if len(self.left_out) > MOST_LEFT_OUT:
+            del self.left_out[next(iter(self.left_out))]
+
+    def known(self, name: str) -> LeftOut:
+        """What is known of a run; one that was not judged yet lives."""
+        return LeftOut(self.priorities.get(name, Priority.LIVE), self.runs[name].times.last or 0.0, 1)
 
 
 class RunLimit:
     """Keeps the number of runs below ``most``: live runs before ended ones, then the newest.
 
     A live run that is followed stays until it ends, however many begin after it: it may be the sick one.
+    ``polled`` are the rosters of pages and servers, ``room`` is how many runs more may begin there until the
+    next look.
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._followed: AbstractSet[Path] = frozenset()
+        self.polled: list[PolledRoster] = []
+        self.room = self._most = most
+        self._before: Sequence[Log] = ()
 
-    def surplus(self, logs: Sequence[Log], stays: Callable[[Log], bool], wall: float) -> dict[Path, LeftOut]:
-        """The logs to leave out.
+    def surplus(self, logs: Sequence[Log], late: AbstractSet[Mount], wall: float) -> dict[Path, LeftOut]:
+        """The logs to leave out; polled runs are dropped from their rosters, whose lock is held.
 
         Args:
             logs: All that have runs.
-            stays: Whether nothing can be done to a log now.
+            late: Mounts that do not answer: the logs there stay.
             wall: The time in seconds since the epoch.
         """
-        surplus = sum(len(log.runs) for log in logs) - self._most
+        self.room = self._most - sum(len(log.runs) for log in logs)
+        self.room -= sum(len(roster.runs) for roster in self.polled)
         left: dict[Path, LeftOut] = {}
-        if surplus > 0:
-            free = {log.path: _of_log(log, wall) for log in logs if not stays(log)}
-            for path in sorted(free, key=lambda path: self._rank(path, free[path])):
-                left[path] = free[path]
-                surplus -= free[path].runs
-                if surplus <= 0:
-                    break
-        self._followed = {log.path for log in logs if log.path not in left}
+        if self.room <= 0:
+            followed = {log.path for log in self._before}
+            ranked: list[tuple[LeftOut, bool, Callable[[LeftOut], None]]] = [
+                (_of_log(log, wall), log.path in followed, partial(left.__setitem__, log.path))
+                for log in logs
+                if log.unread_since is None and log.mount not in late
+            ]
+            ranked += [
+                (roster.known(name), True, partial(roster.leave_out, name))
+                for roster in self.polled
+                for name in roster.runs
+            ]
+            for known, _, leave_out in sorted(
+                ranked, key=lambda one: (one[0].priority, one[1], one[0].changed)
+            ):
+                if self.room < 0:
+                    self.room += known.runs
+                    leave_out(known)
+                elif known.priority < Priority.LIVE:  # may give way to a run that begins
+                    self.room += known.runs
+        self._before = [log for log in logs if log.path not in left] if left else logs
         return left
-
-    def _rank(self, path: Path, log: LeftOut) -> tuple[Priority, bool, float]:
-        return log.priority, path in self._followed, log.changed
 
     def admit(
         self, found: Iterable[Found], left: dict[str, LeftOut], logs: Iterable[Log], wall: float
@@ -110,6 +171,8 @@ class RunLimit:
         runs: Counter[Priority] = Counter()
         for known in (_of_log(log, wall) for log in logs):
             runs[known.priority] += known.runs
+        for roster in self.polled:
+            runs.update(roster.known(name).priority for name in list(roster.runs))
         changed = {str(one.path): one.changed for one in found}
         there = {path: left[path].now(changed[path], wall) for path in left.keys() & changed.keys()}
         still: dict[str, LeftOut] = {}
@@ -120,6 +183,13 @@ class RunLimit:
             else:
                 runs[log.priority] += log.runs
         return still
+
+
+def _of_event(event: Event, wall: float) -> LeftOut:
+    """What is known of a polled run that is not followed."""
+    priority = Priority.FINISHED if isinstance(event, Ended) else Priority.LIVE
+    time = event.time if isinstance(event, Record) else None
+    return LeftOut(priority, wall if time is None else min(time, wall), 1)
 
 
 def _of_log(log: Log, wall: float) -> LeftOut:

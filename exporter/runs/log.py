@@ -31,10 +31,10 @@ SLOW_SECONDS = 1.0
 """A file system that took longer to answer hung, and what was read is of the time when it answered."""
 
 GIVE_UP_BYTES = 64 * 1024 * 1024
-"""A text without a single record for that long is no log of a trainer."""
+"""A text without a single record in so many bytes is not a trainer's log."""
 
 _NOTHING = 0, False, None
-"""Of a text that nobody was seen to write, and that told nothing while it was followed."""
+"""The version of a text whose writer was never seen and that had no news while it was followed."""
 
 
 class Log:
@@ -46,9 +46,9 @@ class Log:
     that time and ``appeared`` when it was first looked at, in seconds since the epoch.
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
-    writer there, as last known; ``None`` if none was ever seen. ``preamble``: what a text told of its
-    trainer that has no record yet. ``mount``: what it lies on; ``reading``: it is being read right now.
-    ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
+    writer there, as last known; ``None`` if none was ever seen. ``preamble``: what is known of the
+    trainer of a text that has no record yet. ``mount``: what it lies on; ``reading``: it is being read
+    right now. ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
     ``priority``: how much its runs matter where there are too many (see ``limit``), once they were judged.
     """
 
@@ -112,7 +112,7 @@ class Log:
 
     @property
     def caught_up(self) -> bool:
-        """Was the log read to its end? What is added from then on arrives before our eyes."""
+        """Was the log read to its end? What is added from then on arrives while the exporter watches."""
         return self._live_from is not None
 
     @property
@@ -145,7 +145,7 @@ class Log:
 
     @property
     def servers(self) -> tuple[Servers, ...]:
-        """Those that a text tells of before its first record, or beside a log that has the records."""
+        """Those that a text names before its first record, or beside a log that has the records."""
         return self.preamble.run.servers if self.preamble else ()
 
     @property
@@ -164,7 +164,7 @@ class Log:
             self._found = found
 
     def quiet(self, steady: float) -> float:
-        """Seconds since the log last grew: whoever sets the machine's clock makes no log older."""
+        """Seconds since the log last grew, also if the machine's clock was set since."""
         return steady - self._quiet_from
 
     def read(self, wall: float, steady: float, lock: AbstractContextManager[object] | None = None) -> None:
@@ -194,11 +194,12 @@ class Log:
             self.writer = None  # another start has another writer
         if (waited := monotonic() - asked) > SLOW_SECONDS:
             wall, steady = wall + waited, steady + waited
-        with lock:
-            if block is not None:
-                self._take(block, self._clock(block, wall, steady), size)
-            if self.unread_since is not None:
-                self._excuse(wall, steady, grown=block is not None and block.grown)
+        if block is not None or self.unread_since is not None:
+            with lock:
+                if block is not None:
+                    self._take(block, self._clock(block, wall, steady), size)
+                if self.unread_since is not None:
+                    self._excuse(wall, steady, grown=block is not None and block.grown)
         self._read_at = wall
 
     def hangs(self, wall: float, steady: float) -> None:
@@ -341,7 +342,7 @@ class Log:
     def save(self) -> None:
         """Keep what an exporter restart could not rebuild, if it changed since the last time.
 
-        Half a log is no news: what was kept of the whole is worth more.
+        Of a log that is half read, what was saved of the whole is worth more.
 
         Raises:
             HungError: the state folder does not answer.

@@ -7,92 +7,32 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
 
-from exporter.runs.discover import Found, Ground, Seen, Start, fixed_part, search, start_of
-from exporter.runs.gather import gathered, is_part
+from exporter.runs.branch import DISCOVER_SECONDS, Branch, Searcher, Time
+from exporter.runs.discover import Found
 from exporter.runs.health import Health
-from exporter.runs.ignored import Ignored
 from exporter.runs.limit import MOST_RUNS, LeftOut, RunLimit
 from exporter.runs.log import Log
-from exporter.runs.mounts import PATIENCE_SECONDS, Call, HungError, Mount, Mounts
+from exporter.runs.mounts import PATIENCE_SECONDS, HungError, Mount, Mounts
 from exporter.runs.notice import Notice
-from exporter.runs.refusal import Refusal, Refusals, refusal
+from exporter.runs.refusal import Refusal, refusal
 from exporter.runs.run import Options
+from exporter.runs.starts import Starts
 from exporter.runs.statefile import About, StateFolder
 
 READ_SECONDS = 1.0
 """How long one look reads at most: runs are shown, and signals heeded, during a cold start too."""
 YIELD_SECONDS = 0.0005
 """Pause between two blocks: a lock released and taken again at once is never handed over."""
-DISCOVER_SECONDS = 5.0
-DISCOVER_SHARE = 0.05
-DISCOVER_CORE = 0.01
-"""Share of the time that looking for files may take, and of a core. A slow disk takes time only."""
 MOST_CROSSINGS = 8
 """Mounts that a way to a log may lead over at the first look; each later look goes on by one."""
 
 MOST_FILES = 5000
 """Files without a record that are followed, the newest: each weighs some 3 kB, and is looked at."""
-
-
-class Time(Protocol):
-    """The clocks, as in the module of that name."""
-
-    def time(self) -> float: ...
-    def monotonic(self) -> float: ...
-    def thread_time(self) -> float: ...
-    def sleep(self, seconds: float, /) -> None: ...
-
-
-@dataclass(slots=True)
-class Haul:
-    """What one search of a mount came by.
-
-    ``found`` are logs that are known and those that may become some; ``old``, ``empty`` and ``left_out``
-    count the others. ``pause``: seconds after its start until the next search.
-    """
-
-    beyond: list[Start]
-    refusals: Refusals
-    found: list[Found] = field(default_factory=list)
-    old: int = 0
-    empty: int = 0
-    left_out: int = 0
-    pause: float = 0.0
-
-
-@dataclass(slots=True, eq=False)
-class Branch:
-    """What is done on one mount, and what is known of the files there.
-
-    ``aside`` are logs that were shown and are old by now, with the times at which they were written.
-    ``over`` are logs with runs beyond the limit.
-    """
-
-    mount: Mount
-    starts: tuple[Start, ...] = ()
-    beyond: list[Start] = field(default_factory=list)
-    refusals: Refusals = field(default_factory=Refusals)
-    ignored: Ignored = field(default_factory=Ignored)
-    aside: dict[str, float] = field(default_factory=dict)
-    over: dict[str, LeftOut] = field(default_factory=dict)
-    old: int = 0
-    empty: int = 0
-    left_out: int = 0
-    begun: float = 0.0
-    next_search: float = 0.0
-    search: Call[Haul] | None = None
-    work: Call[None] | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Does its thread still do something?"""
-        return any(call is not None and not call.done for call in (self.search, self.work))
 
 
 class Logs:
@@ -116,18 +56,20 @@ class Logs:
     ) -> None:
         self.by_path: dict[Path, Log] = {}
         self._by_name: dict[str, Log] = {}
-        self._paths, self._states, self._health, self._options = paths, states, health, options
+        self._states, self._health, self._options = states, health, options
         self._mounts = mounts
         self._forget_after = forget_after
         self._time = time
         self._stopped = stopped
         self._branches: dict[Mount, Branch] = {}
-        self._roots: dict[str, tuple[Mount, Start]] = {}
-        self._led: dict[Start, tuple[Mount, Start]] = {}
+        self._searcher = Searcher(
+            mounts, time, self._by_name, states.has_writer, forget_after=forget_after, most=MOST_FILES
+        )
+        self._starts = Starts(paths, mounts)
         self._notice = Notice()
         self._next_roots = 0.0
         self._cleaned: set[Mount] = set()
-        self._limit = RunLimit(MOST_RUNS)
+        self.limit = RunLimit(MOST_RUNS)
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self.by_path.values())
@@ -142,20 +84,19 @@ class Logs:
         """Is something under way that is only slow?"""
         return any(branch.busy and not branch.mount.hangs for branch in self._branches.values())
 
-    def is_late(self, log: Log) -> bool:
-        """Does the log's mount owe an answer, so that nothing is known of the log now?"""
-        branch = self._branches.get(log.mount) if log.mount else None
-        return log.unread_since is not None or (branch is not None and branch.busy)
+    @property
+    def late(self) -> frozenset[Mount]:
+        """The mounts that owe an answer, so that nothing is known of the logs there now."""
+        return frozenset(mount for mount, branch in self._branches.items() if branch.busy)
 
     def look(self, lock: AbstractContextManager[object]) -> list[Log]:
         """Find new logs and read what was appended; returns the logs that are followed no more."""
         gone, searched = self._search() if self._states.ready else ([], False)
         gone += self._read_all(lock)
-        gone += self._leave_out()
+        gone += self._leave_out(lock)
         self._note_hung()
         if searched:
             self._clean_states()
-        if searched:
             self._notice.tell(self.refused())
         return gone
 
@@ -195,7 +136,7 @@ class Logs:
         if now >= self._next_roots:
             self._next_roots = now + DISCOVER_SECONDS
             self._mounts.look()
-            self._find_roots()
+            self._starts.resolve()
             self._place_starts()
         gone: list[Log] = []
         searched = False
@@ -203,7 +144,7 @@ class Logs:
             for branch in self._branches.values():
                 if branch.starts and now >= branch.next_search and not branch.busy and branch.search is None:
                     branch.begun = now
-                    branch.search = branch.mount.start(partial(self._walk, branch, branch.starts))
+                    branch.search = branch.mount.start(partial(self._searcher.search, branch, branch.starts))
             self._wait(branch for branch in self._branches.values() if branch.search or branch.work)
             done = [branch for branch in self._branches.values() if branch.search and branch.search.done]
             if not done:
@@ -214,29 +155,10 @@ class Logs:
             self._place_starts()
         return gone, searched
 
-    def _find_roots(self) -> None:
-        """Which mounts the watched paths lie on now."""
-        for pattern in self._paths:
-            try:
-                mount, real = self._mounts.resolve(fixed_part(pattern))
-            except OSError:  # what was known still holds
-                continue
-            self._roots[pattern] = mount, start_of(pattern, real)
-
     def _place_starts(self) -> None:
-        """Where the search of each mount begins: at watched paths, and where others came to it."""
-        starts: dict[Mount, list[Start]] = {}
-        for mount, start in self._roots.values():
-            starts.setdefault(mount, []).append(start)
-        known, self._led = self._led, {}
-        for branch in self._branches.values():
-            for start in branch.beyond if branch.starts else ():
-                led = self._lead(start, known)
-                if led is not None:
-                    self._led[start] = led
-                    there = starts.setdefault(led[0], [])
-                    if not any(_covers(other, led[1]) for other in there):
-                        there.append(led[1])
+        """Search each mount from where its search begins now."""
+        searched = [branch for branch in self._branches.values() if branch.starts]
+        starts = self._starts.by_mount(start for branch in searched for start in branch.beyond)
         for mount in starts.keys() | self._branches.keys():
             branch, begin = self._branch(mount), tuple(starts.get(mount, ()))
             if begin != branch.starts:
@@ -247,65 +169,6 @@ class Logs:
         for log in self:
             if log.mount not in starts:  # it was unmounted
                 log.mount = self._mounts.of(str(log.path.absolute()))
-
-    def _lead(self, start: Start, known: dict[Start, tuple[Mount, Start]]) -> tuple[Mount, Start] | None:
-        """The mount that a way off another one leads to, and where the search goes on there."""
-        if self._mounts.begins_at(start.real):
-            return self._mounts.of(start.real), start
-        if start in known and known[start][0] in self._mounts:
-            return known[start]
-        try:
-            mount, real = self._mounts.resolve(start.real)
-        except OSError:
-            return None
-        return mount, start._replace(real=real)
-
-    def _walk(self, branch: Branch, starts: tuple[Start, ...]) -> Haul:
-        """Search a mount, in its thread."""
-        started, worked = self._time.monotonic(), self._time.thread_time()
-        ground, refusals = Ground(self._mounts, branch.mount), Refusals()
-        haul = Haul(ground.beyond, refusals)
-        self._sift(branch, search(starts, ground, refusals), haul)
-        took, work = self._time.monotonic() - started, self._time.thread_time() - worked
-        haul.pause = max(DISCOVER_SECONDS, took / DISCOVER_SHARE, work / DISCOVER_CORE)
-        return haul
-
-    def _sift(self, branch: Branch, files: Iterable[Seen], haul: Haul) -> None:
-        """Keep what may matter, and of the rest no more than its number."""
-        kept: list[Found] = []
-        newest: list[tuple[bool, float, Seen]] = []
-        oldest = self._time.time() - self._forget_after
-        aside, branch.aside = branch.aside, {}
-        for seen in files:
-            if seen.path in self._by_name or is_part(seen.path):
-                kept.append(seen.found)
-            elif self._may_be_new(branch, aside, seen, oldest, haul):
-                heapq.heappush(newest, (seen.size > 0, seen.changed, seen))
-                if len(newest) > MOST_FILES:
-                    has_content, _, _ = heapq.heappop(newest)
-                    haul.left_out += has_content
-                    haul.empty += not has_content
-        new = {seen.path for _, _, seen in newest}
-        for found in gathered([*kept, *(seen.found for _, _, seen in newest)]):
-            one = Seen(str(found.path), found.root, found.inode, found.size, found.changed)
-            known = one.path in new or one.path in self._by_name
-            if known or self._may_be_new(branch, aside, one, oldest, haul):
-                haul.found.append(found)
-        branch.ignored.sweep()
-        haul.old += len(branch.aside)
-
-    def _may_be_new(
-        self, branch: Branch, aside: dict[str, float], seen: Seen, oldest: float, haul: Haul
-    ) -> bool:
-        """Is a file that is not followed one to be looked into? If it is old, that is counted."""
-        if aside.get(seen.path) == seen.changed:
-            branch.aside[seen.path] = seen.changed
-            return False
-        # A run that hung while its writer was seen has not left the pages.
-        if seen.changed < oldest and not self._states.has_writer(seen.path):
-            haul.old += 1
-            return False
-        return not branch.ignored.holds(seen.path, seen.inode, seen.size)
 
     def _take(self, branch: Branch) -> list[Log]:
         """Follow what a search found; returns the logs that are gone."""
@@ -318,7 +181,7 @@ class Logs:
         branch.next_search = branch.begun + haul.pause
         new = [found for found in haul.found if not self._is_known(found, branch)]
         with_runs = (log for log in self if log.roster is not None)
-        branch.over = self._limit.admit(new, branch.over, with_runs, self._time.time())
+        branch.over = self.limit.admit(new, branch.over, with_runs, self._time.time())
         new = [found for found in new if str(found.path) not in branch.over]
         there = {found.path for found in haul.found}
         gone = [log for log in self if log.mount is branch.mount and self._is_gone(log, there)]
@@ -387,11 +250,13 @@ class Logs:
             branch.aside[str(log.path)] = log.written
             branch.old += 1
 
-    def _leave_out(self) -> list[Log]:
+    def _leave_out(self, lock: AbstractContextManager[object]) -> list[Log]:
         """Follow the logs with runs beyond the limit no more; what their runs know is saved."""
         with_runs = [log for log in self if log.roster is not None]
         gone: list[Log] = []
-        for path, left in self._limit.surplus(with_runs, self.is_late, self._time.time()).items():
+        with lock:
+            surplus = self.limit.surplus(with_runs, self.late, self._time.time())
+        for path, left in surplus.items():
             log = self.by_path[path]
             try:
                 log.save()
@@ -405,15 +270,20 @@ class Logs:
 
     @property
     def over(self) -> list[LeftOut]:
-        """The logs whose runs are beyond the limit."""
-        return [left for branch in self._branches.values() for left in branch.over.values()]
+        """The logs, and the polled runs of late, that are beyond the limit."""
+        wall = self._time.time()
+        polled = [left for roster in self.limit.polled for left in roster.left_out.values()]
+        return [
+            *(left for branch in self._branches.values() for left in branch.over.values()),
+            *(left.now(left.changed, wall) for left in polled if wall - left.changed < self._forget_after),
+        ]
 
     def quiet(self, log: Log) -> float:
         """Seconds since a log last grew."""
         return log.quiet(self._time.monotonic())
 
     def _read_all(self, lock: AbstractContextManager[object]) -> list[Log]:
-        """Read what is due, on each mount on its own; returns what is no log, and followed no more."""
+        """Read what is due, each mount in its thread; returns files that are not logs, no longer followed."""
         now = self._time.monotonic()
         due = [log for log in self if log.is_due(now)]
         self.on_mounts(due, partial(self._read_some, lock))
@@ -427,7 +297,8 @@ class Logs:
     def _read_some(self, lock: AbstractContextManager[object], logs: list[Log]) -> None:
         """A block of each log in turn, so that a long one does not keep the others waiting."""
         branch = self._branch(logs[0].mount) if logs[0].mount else None
-        waiting = deque(sorted(logs, key=lambda log: (log.more, log.looked)))
+        waiting = deque(log for log in logs if not log.more)
+        waiting += sorted((log for log in logs if log.more), key=attrgetter("looked"))
         until: float | None = None
         while waiting:
             if self._stopped() or (branch and branch.work and branch.work.late):
@@ -457,7 +328,7 @@ class Logs:
         log.problem = problem
 
     def _clean_states(self) -> None:
-        """Forget, once for each mount, what is known of logs that were deleted while nobody looked.
+        """Forget, once for each mount, what is known of logs that were deleted while the exporter was down.
 
         A log on a mount that hangs, or is not mounted now, may come back.
         """
@@ -506,13 +377,6 @@ def _deleted(states: Iterable[About]) -> list[Path]:
         if not os.path.lexists(about.file)
         and not os.path.lexists(about.log if about.file == about.log else os.path.dirname(about.log))  # noqa: PTH120
     ]
-
-
-def _covers(known: Start, other: Start) -> bool:
-    """Does one search come by all that another one would?"""
-    if known.rest or other.rest:
-        return (known.real, known.rest) == (other.real, other.rest)
-    return f"{other.real}/".startswith(f"{known.real.rstrip('/')}/")
 
 
 def _newest(followed: list[Log], new: list[Found], surplus: int) -> tuple[list[Found], list[Log]]:

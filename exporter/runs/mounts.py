@@ -116,7 +116,7 @@ class Mount:
         raise HungError(self)
 
     def stir(self) -> None:
-        """Note that the file system answered: a call that makes many is no hung one."""
+        """Note that the file system answered: one call may make many requests."""
         self._alive_at = time.monotonic()
 
     @property
@@ -185,11 +185,11 @@ class Mounts:
         return sorted((mount for mount in self if mount.hangs), key=lambda mount: mount.point)
 
     def begins_at(self, real: str) -> bool:
-        """Is something mounted right at this path, in which there is no link?"""
+        """Is something mounted right at this path, which has no links?"""
         return real in self._by_point
 
     def of(self, real: str) -> Mount:
-        """The mount of an absolute path in which there is no link."""
+        """The mount of an absolute path without links."""
         points = self._by_point
         while real not in points:
             above = os.path.dirname(real)  # noqa: PTH120  (asked for each step of each link)
@@ -261,7 +261,7 @@ class Way:
         self._left.pop()
         try:
             target = os.readlink(path)  # noqa: PTH115  (the one call that must not follow anything)
-        except OSError:  # it is no link, or not there
+        except OSError:  # not a link, or not there
             self.done = path
             return
         self._links += 1

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Protocol
 
 from exporter.runs.health import Health, Polled
+from exporter.runs.limit import PolledRoster
 from exporter.runs.notice import Say
-from exporter.runs.roster import Roster
 from exporter.runs.run import Run
 from exporter.runs.views import Signs
 
@@ -17,7 +17,7 @@ class Polling(Protocol):
 
     name: str
     place: Path
-    roster: Roster
+    roster: PolledRoster
 
     def start(self) -> None:
         """Begin to poll."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Lock
 
 from exporter.runs.health import Health
-from exporter.runs.roster import Roster
+from exporter.runs.limit import PolledRoster, RunLimit
 from exporter.runs.run import Options
 from exporter.runs.statefile import Saved, StateFolder
 
@@ -19,18 +19,25 @@ class Remembered:
         source: What they are read from.
         options: Of each run.
         states: The state folder.
+        limit: On the runs of all logs, pages and servers.
         anew: All of their history is told again, so that only who was watched need be known.
     """
 
     def __init__(
-        self, place: Path, source: str, options: Options, states: StateFolder, *, anew: bool
+        self,
+        place: Path,
+        source: str,
+        options: Options,
+        states: StateFolder,
+        limit: RunLimit,
+        *,
+        anew: bool,
     ) -> None:
         self._place, self._states = place, states
         saved = states.load(place)
         before = saved.latest if saved and not anew else None
         watched, marks = (saved.watched, saved.marks) if saved else ((), None)
-        self.roster = Roster(source, "", options, before, watched, marks=marks)
-        self.roster.goes_on = True
+        self.roster = PolledRoster(limit, source, "", options, before, watched, marks=marks)
         self.roster.recall()
         self._saved = self._version()
 

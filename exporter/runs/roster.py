@@ -46,11 +46,16 @@ class Roster:
         """Take one thing that was logged."""
         run = self.runs.get(event.run)
         if run is None:
-            if len(self.runs) >= MOST:
+            if self.is_full:
                 self.refused += 1
                 return
             run = self._begin(event.run)
         run.take(event, clock)
+
+    @property
+    def is_full(self) -> bool:
+        """Are there as many runs as one log may have?"""
+        return len(self.runs) >= MOST
 
     def recall(self) -> None:
         """Have the runs of before at once, whether or not anything is logged of them again."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path, PurePath
 
-from exporter.runs.holders import Holders
+from exporter.runs.branch import Time
+from exporter.runs.holders import Holder, Holders
 from exporter.runs.limit import OF_STATE, Priority
 from exporter.runs.log import Log
-from exporter.runs.logs import Logs, Time
+from exporter.runs.logs import Logs
+from exporter.runs.mounts import Mount
 from exporter.runs.names import printable, run_name, run_names
 from exporter.runs.polling import Polling
 from exporter.runs.run import Run
@@ -33,14 +36,16 @@ class Shown:
         self.twins = 0
         self._logs, self._feeds, self._holders, self._judge, self._time = logs, feeds, holders, judge, time
         self._twins = Twins()
-        self._places: dict[Path, PurePath] = {}
+        self._named_logs: list[Log] = []
         self._names: dict[Path, str] = {}
         self._states: dict[int, str] = {}
+        self._late: AbstractSet[Mount] = frozenset()
 
     def now(self) -> dict[Place, View]:
         """All views; no two have one name."""
         self.dormant = 0
         before, self._states = self._states, {}
+        self._late = self._logs.late
         logs = [log for log in self._logs if log.roster and log.caught_up]
         told = [one for log in logs for one in self._of_log(log, before)]
         told += self._of_feeds()
@@ -56,59 +61,56 @@ class Shown:
         for log in logs:
             if log.path in needless and log.priority is not None:
                 log.priority = min(log.priority, Priority.TWIN)
-        places: dict[Path, PurePath] = {log.path: log.relative for log in logs if log.path not in needless}
-        if places != self._places:
-            self._places, self._names = places, run_names(places)
-            short = Counter(map(run_name, places.values()))
+        named = [log for log in logs if log.path not in needless] if needless else logs
+        if named != self._named_logs:
+            self._named_logs, self._names = named, run_names({log.path: log.relative for log in named})
+            short = Counter(run_name(log.relative) for log in named)
             self.collisions = sum(count for count in short.values() if count > 1)
         return self._names
 
     def _named(self, once: list[Told], logs: Mapping[Path, str]) -> dict[Place, View]:
-        names = {one.at: _name(logs.get(one.at[0]), one) for one in once}
-        taken = Counter(names.values())
-        # A log keeps its name when a page comes that has it too, and may tell of the same run.
-        taken_by_logs = Counter(name for at, name in names.items() if at[0] in logs)
+        names = [_name(logs.get(one.at[0]), one) for one in once]
+        taken = Counter(names)
+        if len(taken) < len(names):  # series of two runs must never be the same
+            # A log keeps its name when a page comes that has it too, and may tell of the same run.
+            of_logs = Counter(name for name, one in zip(names, once, strict=True) if one.at[0] in logs)
+            names = [
+                name if (of_logs if one.at[0] in logs else taken)[name] == 1 else _apart(name, one)
+                for name, one in zip(names, once, strict=True)
+            ]
         return {
-            one.at: View(
-                _apart(one, names, taken_by_logs if one.at[0] in logs else taken),
-                one.run,
-                one.state,
-                one.writer,
-                one.twins,
-                one.unread,
-            )
-            for one in once
+            one.at: View(name, one.run, one.state, one.writer, one.twins, one.unread)
+            for name, one in zip(names, once, strict=True)
         }
 
     def _state(self, run: Run, signs: Signs, log: Log, before: Mapping[int, str]) -> str:
         """The run's state, or the last one where its mount owes an answer: silence means nothing then."""
-        last = before.get(run.serial) if self._logs.is_late(log) else None
+        late = log.unread_since is not None or log.mount in self._late
+        last = before.get(run.serial) if late else None
         state = self._states[run.serial] = last or self._judge.state(run, signs)
         return state
 
     def _of_log(self, log: Log, before: Mapping[int, str]) -> list[Told]:
         runs = log.roster.runs if log.roster else {}
-        since = self._see_writer(log)
+        holder = self._see_writer(log)
         found: list[Told] = []
         forgotten = bool(runs)
         log.priority = None
         for key, run in runs.items():
-            state = self._state(run, self._signs(log, key, run, since), log, before)
+            state = self._state(run, self._signs(log, key, run, holder), log, before)
             log.priority = max(log.priority or 0, OF_STATE.get(state, Priority.UNSHOWN))
             run.watched = run.watched or (state == "running" and log.writer is True)
             forgotten = forgotten and state == "forgotten"
             if self._is_shown(state):
-                process = self._holders.of(log.file).process
-                at = (log.path, key)
                 found.append(
                     Told(
-                        at,
+                        (log.path, key),
                         log.relative,
                         run,
                         state,
                         log.writer,
-                        process,
-                        gone=since,
+                        holder.process,
+                        gone=holder.gone_since,
                         unread=log.unread_since,
                     )
                 )
@@ -120,11 +122,11 @@ class Shown:
         """The run of a text without a record, if it ended badly and no run with steps explains the text."""
         if not self._holders.knows(log.file) and log.preamble is None:
             return
-        since, now = self._see_writer(log), self._time.monotonic()
+        holder, now = self._see_writer(log), self._time.monotonic()
         if log.preamble is None:
             return
         run = log.preamble.run
-        state = self._state(run, self._signs(log, "", run, since), log, before)
+        state = self._state(run, self._signs(log, "", run, holder), log, before)
         if not log.preamble.is_end(state, now - log.quiet(now), writer=log.writer):
             return
         if not any(self._explains(one, log) for one in told):
@@ -138,9 +140,11 @@ class Shown:
     def _of_feeds(self) -> Iterator[Told]:
         now = self._time.monotonic()
         for feed in self._feeds:
+            feed.roster.priorities.clear()
             for key, run in feed.roster.runs.items():
                 signs = feed.signs(key, run, now)
                 state = self._judge.state(run, signs)
+                feed.roster.priorities[key] = OF_STATE.get(state, Priority.UNSHOWN)
                 if self._is_shown(state):
                     at = (feed.place, key or feed.name)
                     yield Told(at, PurePath(feed.name), run, state, signs.writer)
@@ -149,8 +153,8 @@ class Shown:
         self.dormant += state == "dormant"
         return state in SHOWN
 
-    def _see_writer(self, log: Log) -> float | None:
-        """Note whether the log's writer is there; returns since when it is gone, by the steady clock."""
+    def _see_writer(self, log: Log) -> Holder:
+        """Note whether the log's writer is there; returns what is known about it."""
         holder = self._holders.of(log.file)
         if log.grew is not None:
             holder.grown(log.grew)
@@ -158,13 +162,12 @@ class Shown:
         if holder.confirmed and not holder.only_named:
             for run in log.runs:
                 run.watched = True
-        return holder.gone_since
+        return holder
 
-    def _signs(self, log: Log, key: str, run: Run, since: float | None) -> Signs:
-        now = self._time.monotonic()
+    def _signs(self, log: Log, key: str, run: Run, holder: Holder) -> Signs:
+        now, gone = self._time.monotonic(), holder.gone_since
         quiet = now - run.moved if key and run.moved is not None else log.quiet(now)
-        writer = None if self._holders.of(log.file).only_named else log.writer
-        return Signs(quiet, None if since is None else now - since, writer)
+        return Signs(quiet, None if gone is None else now - gone, None if holder.only_named else log.writer)
 
 
 def _names_of_texts(texts: Sequence[Told], taken: Collection[str]) -> dict[Path, str]:
@@ -181,7 +184,6 @@ def _name(log: str | None, told: Told) -> str:
     return "/".join(filter(None, (log, told.at[1])))
 
 
-def _apart(told: Told, names: Mapping[Place, str], taken: Counter[str]) -> str:
-    """The name, or more than that if another run has it too: series of two runs must never be the same."""
-    name = names[told.at]
-    return name if taken[name] == 1 else f"{name} ({' '.join(map(str, filter(None, told.at)))})"
+def _apart(name: str, told: Told) -> str:
+    """More than the name, which another run has too."""
+    return f"{name} ({' '.join(map(str, filter(None, told.at)))})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from exporter.runs.contract import STATES
 from exporter.runs.lifecycle import Evidence, Silence, state
@@ -12,8 +13,7 @@ SHOWN = frozenset(STATES)
 ENDED_BADLY = frozenset({"failed", "vanished", "stopped"})
 
 
-@dataclass(slots=True, frozen=True)
-class View:
+class View(NamedTuple):
     """A run as it is to be shown: its name, state, and whether a writer was seen (or cannot be).
 
     ``twins`` is the same run as its other logs tell it: one of them may be shown next. ``unread``: since
@@ -28,8 +28,7 @@ class View:
     unread: float | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class Signs:
+class Signs(NamedTuple):
     """Signs of life of a run, in seconds: since when nothing came, since when its writer is away.
 
     ``writer``: is it there; ``None`` if that cannot be seen.

@@ -1,4 +1,4 @@
-"""Watch everything that trainers write: read what is new, and tell how their runs go on."""
+"""Watch everything that trainers write: read what is new, and keep the state of each run."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from exporter.runs.polled import Target
 from exporter.runs.polling import Polling
 from exporter.runs.registered.page import MonitorPage
 from exporter.runs.registered.trainers import Trainers
+from exporter.runs.roster import Roster
 from exporter.runs.run import Options, Run
 from exporter.runs.shown import Shown
 from exporter.runs.statefile import StateFolder
@@ -41,12 +42,12 @@ SAVE_SECONDS = 10.0
 CLOCK_SECONDS = 5.0
 """A clock that is set by less than that, little by little, matters to nothing."""
 WRITER_SECONDS = 24 * 3600.0
-"""Nobody looks any more for the writer of a log that has been silent for that long."""
+"""The writer of a log that has been silent for that long is not searched for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the exporter is told. All durations in seconds.
+    """What is watched, and how. All durations in seconds.
 
     ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``trainers``
     gives, which may be others at each call; ``reached`` says what to write for an address. Logs are
@@ -68,8 +69,8 @@ class Settings:
 class Watch:
     """All runs. ``look`` is called again and again; ``metrics`` from any thread.
 
-    A look that is under way reads no further once ``stopped`` says true. ``listeners`` are told of each
-    look. ``caught_up``: all that was there at the start has been read. ``own`` are the mounts of Stepwatch's
+    A look that is under way reads no further once ``stopped`` says true. ``listeners`` are called after
+    each. ``caught_up``: all that was there at the start has been read. ``own`` are the mounts of Stepwatch's
     own files, ``hangable`` what else may hang without the logs.
     """
 
@@ -104,11 +105,15 @@ class Watch:
             options,
             states,
             lock,
+            limit=self.logs.limit,
             forget_after=settings.forget_after,
             make=lambda address: MonitorPage(settings.reached(address)),
         )
         self.feeds: list[Polling] = [
-            *(Feed(target, every, options, states, lock) for target in settings.targets),
+            *(
+                Feed(target, every, options, states, lock, limit=self.logs.limit)
+                for target in settings.targets
+            ),
             self.trainers,
         ]
         self._named = frozenset(urlsplit(target.name).netloc for target in settings.targets)
@@ -139,15 +144,15 @@ class Watch:
             self._look_at_writers()
         with self._lock:
             self._views = self._shown.now()
-            self._texts = {place: text for place, text in self._texts.items() if place in self._views}
             for listener in self.listeners:
                 listener(self._views.values(), self.logs)
         for feed in self.feeds:
             feed.tell(to_log)
         self._hints.tell(self._views.values())
         with self._lock:
-            self._note_health()
-            self.settings.options.detail.heed(sum(1 for _ in self._runs()))
+            rosters = self._rosters()
+            self._note_health(rosters)
+            self.settings.options.detail.heed(sum(len(roster.runs) for roster in rosters))
         if self._is_due("save", SAVE_SECONDS) or any(log.must_be_saved for log in self.logs):
             self.save()
         self.health.poll_seconds = time.monotonic() - started
@@ -164,8 +169,9 @@ class Watch:
         """The exposition page."""
         now = time.monotonic()
         with self._lock:
-            chunks = [self._text(place).chunks(view, now) for place, view in self._views.items()]
-            return page(chunks, self.health.samples())
+            self._texts = {place: self._texts.get(place) or RunText() for place in self._views}
+            views = zip(self._texts.values(), self._views.values(), strict=True)
+            return page([text.chunks(view, now) for text, view in views], self.health.samples())
 
     @contextmanager
     def views(self) -> Iterator[Collection[View]]:
@@ -228,14 +234,13 @@ class Watch:
         jump, self._epoch = epoch - self._epoch, epoch
         if abs(jump) > CLOCK_SECONDS:
             with self._lock:
-                for run in self._runs():
+                for run in (run for roster in self._rosters() for run in roster.runs.values()):
                     run.times.shift(jump)
 
-    def _runs(self) -> Iterator[Run]:
-        rosters = [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
-        return (run for roster in rosters for run in roster.runs.values())
+    def _rosters(self) -> list[Roster]:
+        return [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
 
-    def _note_health(self) -> None:
+    def _note_health(self, rosters: Sequence[Roster]) -> None:
         health, shown = self.health, self._shown
         health.collisions, health.dormant, health.twins = shown.collisions, shown.dormant, shown.twins
         health.unjudged = self._hints.unjudged
@@ -243,7 +248,6 @@ class Watch:
         health.left_out = Counter()
         for left in self.logs.over:
             health.left_out["running" if left.is_live else "ended"] += left.runs
-        rosters = [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
         health.refused = sum(roster.refused for roster in rosters)
         health.unstarted = self._unstarted(run for roster in rosters for run in roster.runs.values())
         now = time.time()
@@ -259,6 +263,3 @@ class Watch:
         if any(run.progress.first is not None for run in going):
             return {}
         return unstarted(self.logs, runs, time.monotonic())
-
-    def _text(self, place: Place) -> RunText:
-        return self._texts.setdefault(place, RunText())

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_serv
 from exporter.runs import roster
 from exporter.runs.feed import Feed
 from exporter.runs.lifecycle import Silence
+from exporter.runs.limit import MOST_RUNS, RunLimit
 from exporter.runs.polled.web import PollError
 from exporter.runs.record import Event, Record
 from exporter.runs.run import Options
@@ -313,7 +314,7 @@ class Renamed:
 def test_names_that_change_for_ever_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster, "MOST", 3)
     target = Renamed()
-    feed = Feed(target, 0.01, Options(), StateFolder(None), Lock())
+    feed = Feed(target, 0.01, Options(), StateFolder(None), Lock(), limit=RunLimit(MOST_RUNS))
     feed.start()
     eventually(lambda: target.polls > 6)
     feed.poller.stop()
@@ -335,7 +336,7 @@ def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
     *, is_trainer: bool, failing: bool, states: list[str]
 ) -> None:
     target = Told(is_trainer=is_trainer)
-    feed = Feed(target, 0.01, Options(), StateFolder(None), Lock())
+    feed = Feed(target, 0.01, Options(), StateFolder(None), Lock(), limit=RunLimit(MOST_RUNS))
     feed.start()
     eventually(lambda: target.polls > 4)
     target.failing = failing

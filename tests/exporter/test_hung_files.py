@@ -45,7 +45,7 @@ def lets_in(token: Token, shown: dict[str, str]) -> bool:
     return False
 
 
-def test_a_token_that_cannot_be_read_lets_nobody_in_and_holds_nobody_up(mount: hung_mount.Mount) -> None:
+def test_a_token_that_cannot_be_read_admits_no_one_and_delays_no_request(mount: hung_mount.Mount) -> None:
     file = mount.behind / "token"
     file.write_text("open:sesame\n")
     file.chmod(0o600)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from exporter.runs import logs
+from exporter.runs.feed import Feed
 from exporter.runs.history import extremes
 from exporter.runs.limit import LIVE_SECONDS, LeftOut, Priority
+from exporter.runs.record import Ended, Event, Record
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import append, console, measured, verl_json
 from tests.exporter.scrape import Scrape
+from tests.real.waiting import eventually
 
 Watching = Callable[..., Watched]
 DAY = 24 * 3600.0
@@ -150,6 +153,85 @@ def test_a_second_log_of_a_run_is_left_out_before_another_run(page: Watched) -> 
     found = page.discover()
     assert len(found.runs()) == 3
     assert {"b", "c"} < found.runs()
+
+
+class Server:
+    """Hands over what a test logs to it, as a tracking server does."""
+
+    name = source = "mlflow"
+    has_history = True
+    is_trainer = False
+    telling: frozenset[str] = frozenset()
+    lacking: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._polls = 0
+
+    def poll(self) -> list[Event]:
+        self._polls += 1
+        events, self._events = self._events, []
+        return events
+
+    def log(self, *events: Event) -> None:
+        self._events = list(events)
+        polls = self._polls
+        eventually(lambda: self._polls > polls + 2)
+
+    def step(self, number: int, *runs: str) -> None:
+        self.log(*(Record(number, {"reward": ord(run) / 10}, run=run) for run in runs))
+
+
+@pytest.fixture(name="server")
+def _server() -> Server:
+    return Server()
+
+
+@pytest.fixture(name="both")
+def _both(watched: Watching, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    """A watch over a folder and a server that takes three runs."""
+    monkeypatch.setattr(logs, "MOST_RUNS", 3)
+    page = watched(targets=(server,), poll_targets=0.01)
+    page.watch.start()
+    yield page
+    for feed in page.watch.feeds:
+        if isinstance(feed, Feed):
+            feed.poller.stop()
+
+
+def test_polled_runs_are_under_the_limit_too_and_those_left_out_are_counted(
+    both: Watched, server: Server
+) -> None:
+    server.step(1, *"vwxyz")
+    found = both.look()
+    assert found.runs() == {"v", "w", "x"}
+    assert (left(found), left(found, "ended")) == (2, 0)
+
+
+def test_a_polled_run_takes_no_live_run_its_place_and_begins_when_there_is_room(
+    both: Watched, server: Server
+) -> None:
+    step(both, 1, *"abc")
+    both.look()
+    server.step(1, "x")
+    found = both.look()
+    assert (found.runs(), left(found)) == ({"a", "b", "c"}, 1)
+    end(both, "a")
+    both.look(1.0)
+    both.look(1.0)
+    server.step(2, "x")
+    found = both.look()
+    assert (found.runs(), left(found), left(found, "ended")) == ({"b", "c", "x"}, 0, 1)
+
+
+def test_a_polled_run_that_ended_makes_room_for_a_live_log(both: Watched, server: Server) -> None:
+    server.step(1, *"xyz")
+    server.log(Ended("finished", run="y"))
+    both.look()
+    step(both, 1, "a")
+    found = both.discover()
+    assert found.runs() == {"a", "x", "z"}
+    assert (left(found), left(found, "ended")) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_each_format_becomes_a_run_with_its_framework(folder: Path, watched: Wat
     assert [page.value("rl_step", run=run) for run in "abc"] == [3, 3, 3]
 
 
-def test_runs_of_one_name_are_told_apart_and_counted(folder: Path, watched: Watching) -> None:
+def test_runs_of_one_name_get_distinct_names_and_are_counted(folder: Path, watched: Watching) -> None:
     for name in ("a.jsonl", "a.log", "b.log"):
         append(folder / name, *console_steps(1, 3))
     page = watched().look()

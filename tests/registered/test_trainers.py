@@ -12,6 +12,7 @@ import pytest
 from exporter.runs import roster
 from exporter.runs.health import Health
 from exporter.runs.lifecycle import Silence
+from exporter.runs.limit import MOST_RUNS, RunLimit
 from exporter.runs.polled.web import PollError
 from exporter.runs.presence import AWAY_SECONDS
 from exporter.runs.record import Event, Record
@@ -82,7 +83,13 @@ class Cluster:
         self.registered: tuple[str, ...] = ()
         states = StateFolder(folder)
         self.trainers = Trainers(
-            0.01, Options(), states, Lock(), forget_after=12 * HOUR, make=self.pages.__getitem__
+            0.01,
+            Options(),
+            states,
+            Lock(),
+            limit=RunLimit(MOST_RUNS),
+            forget_after=12 * HOUR,
+            make=self.pages.__getitem__,
         )
 
     def has(self, *addresses: str) -> list[Page]:

@@ -10,6 +10,7 @@ from threading import Lock
 
 from exporter.exposition import Family, Sample
 from exporter.runs.health import Health, Polled
+from exporter.runs.limit import RunLimit
 from exporter.runs.notice import Say
 from exporter.runs.polled import Target
 from exporter.runs.polled.poller import Poller
@@ -54,6 +55,7 @@ class Trainers:
         states: StateFolder,
         lock: Lock,
         *,
+        limit: RunLimit,
         forget_after: float,
         make: Callable[[str], Target],
     ) -> None:
@@ -63,7 +65,7 @@ class Trainers:
         self._owners: dict[str, str] = {}
         """The address of the page that tells of each run."""
         self._presence = Presence()
-        self._remembered = Remembered(self.place, self.name, options, states, anew=False)
+        self._remembered = Remembered(self.place, self.name, options, states, limit, anew=False)
         self.roster = self._remembered.roster
 
     def start(self) -> None:
