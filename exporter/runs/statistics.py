@@ -166,7 +166,7 @@ class SignalStatistics:
     def take(self, kept: dict[str, Any]) -> None:
         """Start from what ``kept`` returned; windows stay empty."""
         self.nonfinite, self.seen, self.measured = kept["nonfinite"], kept["seen"], kept["measured"]
-        if kept["trackers"] and not self.begun:
+        if self.seen and not self.begun:
             self._begin()
         for name in self._trackers.keys() & kept["trackers"].keys():
             self._trackers[name].take(kept["trackers"][name])
