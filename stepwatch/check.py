@@ -13,9 +13,9 @@ from stepwatch.config import Refused
 
 TIMEOUT_SECONDS = 60
 
-CURES = {
+FIXES = {
     "field url_file not found": (
-        "receivers[].webhook.url_file in config.yaml needs Alertmanager 0.26 or later. Cure: put a newer "
+        "receivers[].webhook.url_file in config.yaml needs Alertmanager 0.26 or later. Fix: put a newer "
         "Alertmanager and amtool on PATH, or use `url` for the address and `credentials_file` for the secret."
     )
 }
@@ -92,12 +92,12 @@ def _run(command: list[str], tool: Tool, folder: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CheckError(
             f"{tool.name} cannot be run ({error}); nothing was written. Expected: a program that judges "
-            f"the files of {tool.service}. Cure: name another in {programs.WANTED[tool.name].variable}."
+            f"the files of {tool.service}. Fix: name another in {programs.WANTED[tool.name].variable}."
         ) from error
     if done.returncode:
         words = (done.stdout + done.stderr).decode(errors="replace").strip()
         raise CheckError(
             f"{tool.name} refuses the files of {tool.service}; nothing was written. It says:\n"
             + words.replace(str(folder), f"{tool.service}/generated")
-            + "".join(f"\n{cure}" for sign, cure in CURES.items() if sign in words)
+            + "".join(f"\n{fix}" for sign, fix in FIXES.items() if sign in words)
         )

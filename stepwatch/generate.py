@@ -216,7 +216,7 @@ def _report_stale(changes: output.Changes) -> int:
     if not changes:
         return DONE
     lines = [f"{kind} {path}" for kind, path in changes]
-    _say(sys.stdout, [*lines, "The files above are stale. Cure: run python generate.py."])
+    _say(sys.stdout, [*lines, "The files above are stale. Fix: run python generate.py."])
     return STALE
 
 

@@ -123,7 +123,7 @@ class News:
         if count:
             say(
                 f"The exporter may not read everything there: {count:.0f} files or folders, counted as "
-                f"unreadable. {self.log} names them, with the cure of each: `chmod g+r` or `o+r` for a file, "
+                f"unreadable. {self.log} names them, with the fix of each: `chmod g+r` or `o+r` for a file, "
                 "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
             )
 

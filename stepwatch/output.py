@@ -355,7 +355,7 @@ def _require_folder(out: Path, folder: PurePosixPath) -> None:
         what = "no folder"
     else:
         return
-    raise OutputError(f"{path}: is {what}. Expected: a folder. Cure: move it away; nothing was written.")
+    raise OutputError(f"{path}: is {what}. Expected: a folder. Fix: move it away; nothing was written.")
 
 
 def _existing(out: Path, service: str) -> Iterator[PurePosixPath]:
@@ -380,5 +380,5 @@ def _in_words(out: Path) -> Iterator[None]:
         after = "the next start goes on with them" if _half_done(out) else "the files there are as they were"
         raise OutputError(
             f"{place}: {error.strerror or error}. Expected: a place to write generated files. "
-            f"Cure: check space, permissions and path; {after}."
+            f"Fix: check space, permissions and path; {after}."
         ) from error

@@ -32,7 +32,7 @@ def require(path: Path, mounted: Path) -> None:
     if not path.resolve().is_relative_to(mounted.resolve()):
         raise Refused(
             f"{path}: leads to {path.resolve()}, which no container sees. "
-            f"Expected: a file below {mounted}. Cure: copy it there."
+            f"Expected: a file below {mounted}. Fix: copy it there."
         )
     group = int(os.environ.get(GROUP_VARIABLE) or mounted.stat().st_gid)
     for step in _steps(path.resolve(), mounted.resolve()):
@@ -60,5 +60,5 @@ def _refusal(step: Path, verb: str, mode: str, group: int) -> Refused:
     owned = "" if status.st_gid == group else f"chgrp {group} {step} && "
     return Refused(
         f"{step}: mode {stat.S_IMODE(status.st_mode):o} does not let the containers {verb} it. "
-        f"Expected: that group {group} may. Cure: {owned}chmod {mode} {step}"
+        f"Expected: that group {group} may. Fix: {owned}chmod {mode} {step}"
     )

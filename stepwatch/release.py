@@ -51,7 +51,7 @@ def _duration(span: str) -> Duration:
     try:
         duration = Duration.parse(f"{span}s" if span.isdecimal() else span)
     except ValueError as error:
-        raise Refused(f"{span} {error}. Expected: a time such as 60s or 5m. Cure: write it so.") from error
+        raise Refused(f"{span} {error}. Expected: a time such as 60s or 5m. Fix: write it so.") from error
     if duration > LONGEST:
-        raise Refused(f"{span} is too long. Expected: at most {LONGEST}. Cure: ask again when it is over.")
+        raise Refused(f"{span} is too long. Expected: at most {LONGEST}. Fix: ask again when it is over.")
     return duration

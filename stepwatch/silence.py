@@ -48,9 +48,7 @@ def _duration(span: str) -> Duration:
     try:
         duration = Duration.parse(span)
     except ValueError as error:
-        raise Refused(
-            f"{span} {error}. Expected: a time such as 30m, 2h or 1d. Cure: write it so."
-        ) from error
+        raise Refused(f"{span} {error}. Expected: a time such as 30m, 2h or 1d. Fix: write it so.") from error
     if not duration.milliseconds or duration > LONGEST:
         raise Refused(f"{span} is no time for a silence. Expected: more than nothing, at most {LONGEST}.")
     return duration

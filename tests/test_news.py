@@ -149,7 +149,7 @@ def test_a_watchdog_that_does_not_answer_is_told_and_is_not_well() -> None:
     assert not well(News("", "", nobody, "", ""))
 
 
-def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_cure(serve: Serve) -> None:
+def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_fix(serve: Serve) -> None:
     said = lines(serve({"/metrics": [RUNS + UNREADABLE.format(3)]}))
 
     assert "3 files or folders" in said[1]
@@ -194,7 +194,7 @@ def test_files_and_runs_beyond_the_limits_are_counted_with_the_fix(serve: Serve)
     assert len(lines(serve({"/metrics": [RUNS + none]}))) == 1
 
 
-def test_runs_that_no_rule_can_judge_are_counted_with_the_cure(serve: Serve) -> None:
+def test_runs_that_no_rule_can_judge_are_counted_with_the_fix(serve: Serve) -> None:
     assert (
         "Runs without a key that rules know: 2."
         in lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 2.0\n"]}))[1]
@@ -249,7 +249,7 @@ def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     assert runfolder.remark(made=False, remembered=False) == ""
 
 
-def test_a_run_folder_that_cannot_be_made_is_refused_with_the_cure(tmp_path: Path) -> None:
+def test_a_run_folder_that_cannot_be_made_is_refused_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(Refused, match=r"runs\.path: .*/file/runs: Not a directory\. .*make up RUNS=folder"):

@@ -101,7 +101,7 @@ class Front:
             print(
                 f"No GPU could be read for {self.outage.patience} s ({reason}), though they could before. "
                 "Ending, to be started again: a container then gets its devices, and the library of the "
-                "present driver. Cure if that does not help: make the container anew.",
+                "present driver. Fix if that does not help: make the container anew.",
                 file=sys.stderr,
             )
         return over

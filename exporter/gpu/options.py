@@ -64,7 +64,7 @@ def _add_service(flags: Flags) -> None:
         "restart-after",
         number,
         0,
-        "seconds in which no GPU can be read any more, for a reason that a new container may cure, until "
+        "seconds in which no GPU can be read any more, for a reason that a new container may fix, until "
         "it ends to be started again; 0 for never",
     )
 

@@ -62,7 +62,7 @@ class Health:
     def report(self) -> tuple[bool, str]:
         """Whether the exporter is well, and in words what it waits for.
 
-        A mount that hangs is no illness of the exporter's: a restart cures nothing, and would forget.
+        A mount that hangs is no illness of the exporter's: a restart does not help, and would forget.
         """
         late = time.time() - self.polled
         if self.polled and late > LOOK_SECONDS:

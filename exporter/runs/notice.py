@@ -1,4 +1,4 @@
-"""Tells once what cannot be read, and the cure."""
+"""Tells once what cannot be read, and the fix."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Notice:
 
 
 def text(refusal: Refusal) -> str:
-    """The path, the reason, who is refused, and the cure."""
+    """The path, the reason, who is refused, and the fix."""
     what = "folder cannot be entered" if refusal.passing else "cannot be read"
     problem = f"{_shown(refusal.path)}: {what}: {os.strerror(refusal.number)}."
     if refusal.number not in (errno.EACCES, errno.EPERM):
@@ -108,14 +108,14 @@ def _permission(refusal: Refusal) -> str:
     try:
         status = refusal.path.stat()
     except OSError:
-        return f"{us}. Cure: let it read that path; no restart is needed."
+        return f"{us}. Fix: let it read that path; no restart is needed."
     mode = f"{stat.S_IMODE(status.st_mode):o}"
     which = "folder" if stat.S_ISDIR(status.st_mode) else "file"
     owned = f"the {which} has mode {mode}, uid {status.st_uid}, gid {status.st_gid}"
-    return f"{us}; {owned}. Cure: {_cure(refusal, status, groups)}; no restart is needed."
+    return f"{us}; {owned}. Fix: {_fix(refusal, status, groups)}; no restart is needed."
 
 
-def _cure(refusal: Refusal, status: os.stat_result, groups: Collection[int]) -> str:
+def _fix(refusal: Refusal, status: os.stat_result, groups: Collection[int]) -> str:
     rights, bits = _wanted(refusal, status)
     who, shift = _judged_as(status, groups)
     if status.st_mode >> shift & bits == bits:

@@ -104,7 +104,7 @@ def _require_folder(folder: Path) -> Path:
     if any(sign in str(folder) for sign in "*?[") or (folder.exists() and not folder.is_dir()):
         raise EngineError(
             f"runs.path: {folder} is no folder. Expected: a folder, which containers can mount. "
-            "Cure: name the folder above, or run plain processes: `make up NATIVE=1`."
+            "Fix: name the folder above, or run plain processes: `make up NATIVE=1`."
         )
     return folder
 

@@ -76,8 +76,8 @@ def _refuse_surprises(word: str) -> None:
         raise Fault(
             "has no value",
             expected="a value behind the colon or dash",
-            cure="write one, null or [] for none, or delete the line",
+            fix="write one, null or [] for none, or delete the line",
         )
     for pattern, says, expected in _SURPRISES:
         if pattern.fullmatch(word):
-            raise Fault(says, expected=expected, cure="write what is meant in that form")
+            raise Fault(says, expected=expected, fix="write what is meant in that form")

@@ -34,7 +34,7 @@ class Timing(Section):
             raise Fault(
                 "cannot be kept by Alertmanager",
                 expected=f"from group_interval ({self.group_interval}) to {MAX_REPEAT}",
-                cure="write a duration in between",
+                fix="write a duration in between",
                 at=("repeat_interval",),
                 value=self.repeat_interval,
             )
@@ -107,7 +107,7 @@ class Receiver(Section):
                 f"names {' and '.join(ways) or 'no way to tell it'}",
                 value=NOTHING,
                 expected=f"one of {', '.join(WAYS)}",
-                cure="write another receiver, with a name of its own, for each further way"
+                fix="write another receiver, with a name of its own, for each further way"
                 if ways
                 else "write one of these with its keys below it",
             )
@@ -120,6 +120,6 @@ class Receiver(Section):
             raise Fault(
                 "is empty" if not value else "names a severity twice",
                 expected="critical, warning, or both",
-                cure="write each once; a receiver that gets nothing can be deleted",
+                fix="write each once; a receiver that gets nothing can be deleted",
             )
         return value

@@ -142,4 +142,4 @@ def test_a_wrong_configuration_is_refused(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "config.yaml").write_text("alerts: {KLExplosion: {}}")
 
     assert main(["alerts", "--config", str(tmp_path / "config.yaml")]) == 2
-    assert "Cure: did you mean KL?" in capsys.readouterr().err
+    assert "Fix: did you mean KL?" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_without_an_exporter_the_name_is_taken_as_it_is_and_that_is_said(
     assert len(read(alertmanager, "/api/v2/silences")) == 1
 
 
-def test_without_an_alertmanager_it_says_so_and_the_cure(
+def test_without_an_alertmanager_it_says_so_and_the_fix(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert site.run("silence", "ppo/gsm8k") == 2

@@ -132,7 +132,7 @@ class Questions:
         except (ValueError, LookupError, TypeError, AttributeError) as problem:
             raise PollError(
                 f"{self.name} answers in another way than Prometheus does ({type(problem).__name__}). "
-                "Cure: name the address of a Prometheus, such as http://127.0.0.1:9090."
+                "Fix: name the address of a Prometheus, such as http://127.0.0.1:9090."
             ) from None
 
 

@@ -72,7 +72,7 @@ class Page:
         if runs and self._step and not any(found.counter(self._step) for found in runs.values()):
             raise PollError(
                 f"{self.name} has a trainer's metrics, but no {self._step!r}, which is to count the steps. "
-                "Cure: name a metric of that page, or none."
+                "Fix: name a metric of that page, or none."
             )
         self.telling = frozenset(runs)
         records = [self._record(run, found) for run, found in runs.items()]
@@ -95,7 +95,7 @@ class Page:
             kind = f" of type {answer.kind}" if answer.kind else ""
             raise PollError(
                 f"{self.name} is no page of metrics in Prometheus's text format: {problem}. "
-                f"It is an answer{kind}. Cure: give the address that ends in /metrics, as a rule."
+                f"It is an answer{kind}. Fix: give the address that ends in /metrics, as a rule."
             ) from None
 
     def _record(self, run: str, found: Found) -> Record | None:

@@ -143,7 +143,7 @@ def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
 def _elsewhere(url: str, new: str) -> NoReturn:
     raise PollError(
         f"{masked_url(url)} sends the exporter on to {masked_url(new)}, which is another server. "
-        "Cure: give that address, if it is meant."
+        "Fix: give that address, if it is meant."
     )
 
 

@@ -43,9 +43,7 @@ class Token:
             token = self._thread.call(lambda: tokenfile.read(path))
         except (TokenFileError, HungError) as problem:
             self._tell(str(problem))
-            words = (
-                "The file with the token cannot be used. Cure: the run exporter's log says what to change."
-            )
+            words = "The file with the token cannot be used. Fix: the run exporter's log says what to change."
             raise RefusedError("token_file", "503 Service Unavailable", words) from None
         if not hmac.compare_digest(_shown(headers.get("authorization", "")), token.encode()):
             words = "A token is asked for. Expected: http://any:TOKEN@host:port as the server's address."

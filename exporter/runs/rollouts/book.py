@@ -120,6 +120,6 @@ class Book:
 def _pageless(entry: Entry) -> str:
     whose = entry.labels.get("run") or entry.address
     return (
-        f"servers of {whose} have no page {entry.path}, so Prometheus is not sent there. Cure: under verl, "
+        f"servers of {whose} have no page {entry.path}, so Prometheus is not sent there. Fix: under verl, "
         "rollout.disable_log_stats=False for vLLM, rollout.prometheus.enable=True for SGLang"
     )

@@ -33,6 +33,6 @@ class Gate:
                 self.note(source, "address", f"{place}: {problem}")
 
     def note(self, source: str, reason: str, words: str) -> None:
-        """Count it; ``words`` say where, what, and the cure."""
+        """Count it; ``words`` say where, what, and the fix."""
         self.counts[source, reason] += 1
         self._tell((source, reason), f"{source}: {words}.")
