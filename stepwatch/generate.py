@@ -96,6 +96,7 @@ def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Plac
     output.recover(out)
     settings = load(config)
     context = _context(settings, place)
+    check.require_webhook_url_file(settings, config, context["deployment"])
     files = _rendered(templates, context)
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
