@@ -40,7 +40,8 @@ class News:
     def pages(self) -> list[str]:
         """What `tell` needs to have read."""
         wanted = [self._metrics] if self.exporter else []
-        wanted += [self._receivers, self._alerts] if self.alertmanager else []
+        if self.alertmanager:
+            wanted += [self._receivers, self._alerts, self._silences, self._web]
         return [*wanted, *([self._findings] if self.watchdog else [])]
 
     def tell(self, texts: Texts, say: Say) -> bool:
@@ -63,7 +64,8 @@ class News:
             self._tell_unjudged(page, say)
         if self.alertmanager:
             say(f"Receivers: {_receivers(texts[self._receivers])}.")
-            if alerts := firing.firing(texts[self._alerts]):
+            self._tell_lacking_page(texts[self._web], say)
+            if alerts := firing.firing(texts[self._alerts], texts[self._silences]):
                 say("\n  ".join(["\nFiring:", *alerts]))
         return not self.watchdog or self._tell_faults(texts[self._findings], say)
 
@@ -76,6 +78,8 @@ class News:
         while not _looked(page := pages.read(self._metrics, timeout=1)) and time.monotonic() < deadline:
             time.sleep(0.1)
         self._tell_unreadable(page, say)
+        if self.alertmanager:
+            self._tell_lacking_page(pages.read(self._web), say)
         if not self.watchdog:
             return
         deadline = time.monotonic() + _NEXT_LOOK
@@ -96,6 +100,14 @@ class News:
             age = duration(time.time() - found["looked"])
             say("\n  ".join([f"\nAlerting is broken (the watchdog looked {age} ago):", *faults]))
         return not faults
+
+    def _tell_lacking_page(self, page: str | None, say: Say) -> None:
+        if pages.lacks_web_page(page):
+            say(
+                "This Alertmanager was built without its web page, as Debian's package is: links to silences "
+                "in messages and on dashboards open no form. Use `make silence RUN=name` instead. "
+                "Fix: put the official release of Alertmanager on PATH."
+            )
 
     def _tell_hung(self, page: str | None, say: Say) -> None:
         for mount, since in re.findall(_HUNG, page or "", re.MULTILINE):
@@ -149,6 +161,14 @@ class News:
     @property
     def _alerts(self) -> str:
         return f"http://{self.alertmanager}{firing.PAGE}"
+
+    @property
+    def _silences(self) -> str:
+        return f"http://{self.alertmanager}{firing.SILENCES}"
+
+    @property
+    def _web(self) -> str:
+        return f"http://{self.alertmanager}/"
 
     @property
     def _findings(self) -> str:

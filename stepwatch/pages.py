@@ -70,6 +70,14 @@ class Answer(NamedTuple):
     text: str
 
 
+def lacks_web_page(page: str | None) -> bool:
+    """Whether an Alertmanager that answers with this text at ``/`` was built without its web page.
+
+    Debian's package answers with a text in its place. The web page itself is a program in scripts.
+    """
+    return page is not None and "<script" not in page
+
+
 def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
     """POST a value, if any, as JSON; returns ``None`` when nothing answers within so many seconds."""
     body = None if value is None else json.dumps(value).encode()

@@ -35,12 +35,13 @@ def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> in
     _require(settings, run, say)
     end = datetime.now(timezone.utc) + timedelta(seconds=duration.seconds)
     made = _make(settings, run, end, note)
-    url = f"http://{settings.address('alertmanager')}/api/v2/silence/{made}"
+    address = settings.address("alertmanager")
     say(
         f"{run} is silenced for {duration}, until {end.astimezone():%H:%M %Z, %d %b}: no message tells of it."
     )
-    say(f"Silence {made}, to be seen at {settings.link('alertmanager')}/#/silences/{made}")
-    say(f"To end it: curl -X DELETE {url}")
+    if not pages.lacks_web_page(pages.read(f"http://{address}/")):
+        say(f"The silence: {settings.link('alertmanager')}/#/silences/{made}")
+    say(f"To end it: curl -X DELETE http://{address}/api/v2/silence/{made}")
     return 0
 
 

@@ -63,7 +63,7 @@ def alertmanager(serve: Serve, *receivers: str) -> str:
         "labels": {"alertname": "KLExplosion", "run": "ppo", "severity": "critical"},
         "annotations": {"description": "KL 1.6"},
         "startsAt": "2026-01-01T03:12:00Z",
-        "status": {"state": "active", "inhibitedBy": []},
+        "status": {"state": "active", "inhibitedBy": [], "silencedBy": []},
     }
     names = [{"name": name} for name in receivers]
     return serve({"/api/v2/receivers": [json.dumps(names)], "/api/v2/alerts": [json.dumps([alert])]})

@@ -46,7 +46,11 @@ class Service:
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
         self._registry = Registry(Ledger(options.state_dir, options.discovery_allow, to_log))
         self._watch = Watch(_settings(options, self._registry), stopped=stopped)
-        urls = {"url": options.prometheus_url, "watchdog": options.watchdog_url}
+        urls = {
+            "url": options.prometheus_url,
+            "watchdog": options.watchdog_url,
+            "alertmanager": options.alertmanager_url,
+        }
         self._story = Story(self._watch.views, PanelFile(panels), unshown=self._unshown, **urls)
         self._discovery = _discovery(options, self._watch, self._registry)
         api = _api(options, self._registry)

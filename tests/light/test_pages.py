@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +19,7 @@ from exporter.runs.history.shapes import Candidate, Firing, Range, Unshown
 from exporter.runs.light import links
 from exporter.runs.light.card import ALSO
 from exporter.runs.light.site import Light
+from exporter.runs.light.words import clock
 from tests.light.stories import EXPLOSION, HEALTHS, Told, chart, sick, summary
 
 NAMES = (
@@ -155,6 +157,15 @@ def test_an_alert_is_told_with_its_text_and_what_leads_on() -> None:
     for words in (EXPLOSION.name, EXPLOSION.summary, EXPLOSION.description, "since step 1198"):
         assert words in found.words
     assert {EXPLOSION.runbook, EXPLOSION.dashboard} <= set(found.attributes("href"))
+
+
+def test_a_silenced_alert_says_until_when_in_full_and_by_name() -> None:
+    end = time.time() + 60
+    low = replace(EXPLOSION, name="RewardLow", severity="warning", silenced_until=end)
+    found = page(Told([summary(firing=(replace(EXPLOSION, silenced_until=end), low))]))
+    assert f"silenced until {clock(end)}" in found.words
+    assert "Also firing: RewardLow (silenced)" in found.words
+    assert "silenced" not in page(Told([sick()])).words
 
 
 def test_what_is_out_of_range_is_told_once() -> None:

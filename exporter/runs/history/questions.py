@@ -149,6 +149,7 @@ def _firing(alert: Mapping[str, Any]) -> Firing:
         value=value if math.isfinite(value) else None,
         # To the second, in UTC: Python 3.10 reads no nanoseconds.
         since=datetime.fromisoformat(f"{alert['activeAt'][:19]}+00:00").timestamp(),
+        labels=frozenset(labels.items()),
     )
 
 

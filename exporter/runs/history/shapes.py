@@ -69,7 +69,11 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """An alert that fires now, as Prometheus tells of it; ``since`` is when it began."""
+    """An alert that fires now, by Prometheus.
+
+    ``since`` is when it began, ``silenced_until`` when its last silence in Alertmanager ends, both in
+    seconds since the epoch. ``labels`` are all of its labels, by which Alertmanager knows it.
+    """
 
     name: str
     severity: str
@@ -80,6 +84,8 @@ class Firing:
     dashboard: str
     value: float | None
     since: float | None
+    labels: frozenset[tuple[str, str]] = frozenset()
+    silenced_until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,9 @@ class Card:
     def named(self, *, whole: bool) -> str:
         """The names of all others."""
         told = {alert.name for alert in self.told(whole=whole)}
-        return ", ".join(dict.fromkeys(alert.name for alert in self.firing if alert.name not in told))
+        others = (alert for alert in self.firing if alert.name not in told)
+        silent = " (silenced)"
+        return ", ".join(dict.fromkeys(f"{each.name}{silent * bool(each.silenced_until)}" for each in others))
 
     def _is_muted(self, alert: Firing) -> bool:
         worse = (other for other in self.firing if rank(other.severity) < rank(alert.severity))
