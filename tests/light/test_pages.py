@@ -188,10 +188,10 @@ def test_a_finished_run_is_calm() -> None:
     assert "calm" in " ".join(found.attributes("class"))
 
 
-def test_a_runbook_that_is_a_path_is_told_and_no_link() -> None:
+def test_a_runbook_that_is_a_path_is_named_with_its_heading_and_no_link() -> None:
     alert = replace(EXPLOSION, runbook="docs/runbook.md#klexplosion", dashboard="javascript:alert(1)")
     found = page(Told([summary(firing=(alert,))]))
-    assert "docs/runbook.md#klexplosion" in found.words
+    assert "Runbook: docs/runbook.md, heading KLExplosion" in found.words
     assert not [link for link in found.attributes("href") if "://" in link or "alert" in link]
 
 
