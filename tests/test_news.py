@@ -234,6 +234,16 @@ def test_in_containers_the_run_folder_is_what_is_mounted(serve: Serve) -> None:
     assert "`docker compose logs exporter` (where /runs stands for /data/my runs) names them" in words
 
 
+def test_simulated_runs_in_containers_are_said_to_be_in_their_volume(serve: Serve) -> None:
+    exporter = {"exporter": serve({"/metrics": [RUNS]})}
+    said = {demo: list[str]() for demo in (True, False)}
+    for demo, lines in said.items():
+        well(status.news(exporter, "/data/runs", demo=demo), lines.append)
+
+    assert said[True][0] == "\nThe runs in /data/runs and the Docker volume demo-runs: 2 running."
+    assert said[False][0] == "\nThe runs in /data/runs: 2 running."
+
+
 def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     folder = tmp_path / "a/b"
     assert runfolder.make(folder)

@@ -65,6 +65,8 @@ def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, 
     generate(config, out)
     place.remember(config, runs, settings.runs.path, say)
     say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")
+    if demo:
+        say("Reading simulated runs from the Docker volume demo-runs")
     project = _project(settings, folder, out)
     left = not demo and remove_demo(project)
     wanted = project if demo else replace(project, profiles=())
@@ -80,7 +82,7 @@ def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, 
     if left:
         end_demo(project, settings, say)
     _tell(settings, say)
-    news({part: settings.address(part) for part in PUBLISHED}, folder).tell_after_up(say)
+    news({part: settings.address(part) for part in PUBLISHED}, folder, demo=demo).tell_after_up(say)
     return 0
 
 
