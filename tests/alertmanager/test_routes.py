@@ -32,7 +32,7 @@ receivers:
     severities: [critical]
     send_resolved: false
 """
-NOBODY = "(nobody)"
+NOBODY = "(none)"
 
 
 def amtool(tool: Tool, *words: str | Path) -> str:
