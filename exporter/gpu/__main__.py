@@ -112,7 +112,7 @@ def _options(settings: SettingsFile, arguments: Sequence[str] | None) -> argpars
 
 
 def _usable(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace | None:
-    """New options, ``None`` if they cannot be used: then what is wrong is told, and the old ones stay."""
+    """New options, ``None`` if they cannot be used: then the reason is logged, and the old ones stay."""
     try:
         return _options(settings, arguments)
     except SystemExit:

@@ -12,11 +12,11 @@ FRESH = 75
 """Exit code with which a worker asks for another one, to open NVML anew, and a front to be started again."""
 
 RELEASED = "released"
-"""What stands for the reason while somebody wanted the devices let go of."""
+"""What stands for the reason while someone wanted the devices let go of."""
 
 RELEASE_SECONDS = 60
 LONGEST_RELEASE_SECONDS = 3600
-"""For how long the devices are let go of, if nothing is said, and at most: nobody watches meanwhile."""
+"""For how long the devices are let go of, if nothing is said, and at most: no one watches meanwhile."""
 
 UNKNOWN = "unknown"
 """What NVML calls errors that it has no word for: of one GPU, that it is lost."""

@@ -1,4 +1,4 @@
-"""Everything that the run exporter can be told: flags, which are variables and settings, too."""
+"""All options of the run exporter: flags, which are variables and settings, too."""
 
 from __future__ import annotations
 

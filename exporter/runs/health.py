@@ -30,7 +30,7 @@ class Polled(NamedTuple):
 
 
 Samples = Callable[[], Iterator[tuple[Family, list[Sample]]]]
-"""What another part of the exporter tells of itself."""
+"""What another part of the exporter reports about itself."""
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ def to_log(text: str) -> None:
 class Once:
     """Says each text once, and ``MOST_HOURLY`` an hour of one topic, of which there are few.
 
-    Whoever makes up texts without end fills no log and no memory, and hushes no other topic. Of each topic
+    Anyone who makes up texts without end fills no log and no memory, and hushes no other topic. Of each topic
     the last ``MOST_HOURLY`` texts are known.
     """
 
@@ -54,27 +54,27 @@ class Once:
 
 @dataclass(slots=True)
 class _Topic:
-    """What was told of it, the oldest text first; ``count`` of them in the hour that began at ``begun``."""
+    """What was logged about it, the oldest text first; ``count`` texts in the hour since ``begun``."""
 
     begun: float = -inf
     count: int = 0
-    told: dict[str, None] = field(default_factory=dict)
+    texts: dict[str, None] = field(default_factory=dict)
 
     def takes(self, text: str, now: float) -> bool:
         """Is it new, and is there room for it?"""
         if now - self.begun >= HOUR:
             self.begun, self.count = now, 0
-        if text in self.told or self.count >= MOST_HOURLY:
+        if text in self.texts or self.count >= MOST_HOURLY:
             return False
         self.count += 1
-        self.told[text] = None
-        if len(self.told) > MOST_HOURLY:
-            del self.told[next(iter(self.told))]
+        self.texts[text] = None
+        if len(self.texts) > MOST_HOURLY:
+            del self.texts[next(iter(self.texts))]
         return True
 
 
 class Notice:
-    """Remembers what was told, for as long as it holds."""
+    """Remembers what was logged, for as long as it holds."""
 
     def __init__(self, say: Say = to_log) -> None:
         self._say = say

@@ -59,8 +59,8 @@ class Service:
         routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
         pages = HostCheck(routes, {*options.hosts, options.listen})
         server = Server((options.listen, options.port), pages, MOST_BODY)
-        told = (server, self._story, self._discovery, api, self._registry, self._watch.trainers)
-        self._watch.health.others += [part.samples for part in told]
+        parts = (server, self._story, self._discovery, api, self._registry, self._watch.trainers)
+        self._watch.health.others += [part.samples for part in parts]
         self._serving = Serving(server)
 
     def start(self) -> None:
@@ -124,7 +124,7 @@ def _discovery(options: Namespace, watch: Watch, registry: Registry) -> Discover
     in_logs = InLogs(gate)
     watch.listeners.append(in_logs.take)
     files, folder = list(options.discovery_files), options.discovery_ray
-    # the last one's labels count: whoever may register must not take a server away from its run
+    # the last one's labels count: anyone who may register must not take a server away from its run
     sources: list[Source] = [
         registry,
         _patient(

@@ -27,7 +27,7 @@ Mark = tuple[int, int, int] | None
 class PanelFile:
     """What is drawn: ``panels`` are those of the last good file, which is read at once.
 
-    ``errors`` counts the files that could not be used; each is told once.
+    ``errors`` counts the files that could not be used; each is logged once.
     """
 
     def __init__(self, path: Path, say: Say = to_log) -> None:

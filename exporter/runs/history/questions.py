@@ -158,7 +158,7 @@ def _urgency(alert: Firing) -> tuple[int, str]:
 
 
 def _union(asked: Sequence[Asked]) -> str:
-    """All of them in one query, told apart by a label."""
+    """All of them in one query, distinguished by a label."""
     return " or ".join(
         f'label_replace({each.promql}, "{_CURVE}", "{index}", "", "")' for index, each in enumerate(asked)
     )

@@ -1,4 +1,4 @@
-"""What is told of runs: curves with their limits, how each core signal is, and the alerts.
+"""What is shown of runs: curves with their limits, how each core signal is, and the alerts.
 
 Steps are the trainer's, times are seconds since the epoch, values are in the unit of their panel.
 Nothing here changes any more once it was made: it may be shown in any thread.
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 State = Literal["ok", "warning", "critical", "unknown"]
-"""How a signal is. ``unknown``: it is not logged, or nobody knows a limit of it."""
+"""How a signal is. ``unknown``: it is not logged, or no one knows a limit of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class RunSummary:
 class RunStory:
     """All of a run. Charts are in the order of the dashboard, those with a firing alert first.
 
-    ``lack`` says what Prometheus does not tell of its past, and why. ``candidates`` are signals that
+    ``lack`` says what Prometheus does not know of its past, and why. ``candidates`` are signals that
     the run does not have, with the keys that may carry them.
     """
 
@@ -146,7 +146,7 @@ class RunStory:
 
 @dataclass(frozen=True, slots=True)
 class SeriesLimit:
-    """A limit over the steps, told as JSON as it is: the value may not be beyond it on this ``side``.
+    """A limit over the steps, written as JSON as it is: the value may not be beyond it on this ``side``.
 
     ``name`` is what the dashboard calls it. Unless it stands ``alone`` the alert looks at more than this.
     """

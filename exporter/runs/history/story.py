@@ -1,4 +1,4 @@
-"""What is told of the runs: to be asked from any thread, and never waiting for disk or network."""
+"""What is shown of the runs: to be asked from any thread, and never waiting for disk or network."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Story:
 
     @property
     def prometheus(self) -> str:
-        """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
+        """What keeps Prometheus from reporting alerts, in words; empty if nothing does."""
         return self._prometheus.said.trouble(time.time())
 
     @property
@@ -155,7 +155,7 @@ class Story:
         return glance.summary(own, self._silences.mark(said.firing.get(glance.name, ())))
 
     def _draughtsman(self, name: str) -> tuple[Glance, Draughtsman] | None:
-        """Who draws a run; its past is asked for the more often, the later somebody looked."""
+        """Who draws a run; its past is asked for the more often, the later someone looked."""
         found = self._drawn(name)
         return found and (found[0], replace(found[1], past=self._prometheus.look_at(name)))
 

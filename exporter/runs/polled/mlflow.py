@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Followed:
-    """A run that was seen before, and the end that was told of it."""
+    """A run that was seen before, and the end that was reported."""
 
     name: str
     history: History

@@ -20,7 +20,7 @@ class Token:
     """The one in a file, which is read at each request: a new one holds at once.
 
     A client shows it as ``Authorization: Bearer``, or as the password of ``Basic``, which is what
-    becomes of ``http://any:TOKEN@host``. Without a file everybody is let in.
+    becomes of ``http://any:TOKEN@host``. Without a file everyone is let in.
     """
 
     def __init__(self, path: Path | None, say: Say) -> None:

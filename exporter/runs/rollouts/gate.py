@@ -1,4 +1,4 @@
-"""Lets pass what may become a target. What goes wrong in finding servers is counted, and told once."""
+"""Lets pass what may become a target. What goes wrong in finding servers is counted, and logged once."""
 
 from __future__ import annotations
 
