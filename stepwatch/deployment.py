@@ -104,7 +104,7 @@ class Deployment(Protocol):
 
 @dataclass(frozen=True)
 class OnThisMachine:
-    """Plain processes, which see what everybody sees."""
+    """Plain processes, which see what everyone sees."""
 
     config: Config
     parts: frozenset[str] = frozenset(

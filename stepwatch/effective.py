@@ -135,21 +135,21 @@ def _rows(alert: Alert) -> Iterator[tuple[str, ...]]:
         yield alert.name, alert.severity, limit.key, value, limit.origin
 
 
-def _told(value: Any) -> Any:
+def _json(value: Any) -> Any:
     """A value as JSON can hold it."""
     return str(value) if isinstance(value, Duration | Size) else value
 
 
 def _written(value: Any) -> str:
     """A value as config.yaml has it."""
-    told = _told(value)
-    return told if isinstance(told, str) else json.dumps(told)
+    plain = _json(value)
+    return plain if isinstance(plain, str) else json.dumps(plain)
 
 
 def _plain(alert: Alert) -> dict[str, Any]:
     limits = {
         limit.key: {
-            "value": _told(limit.value),
+            "value": _json(limit.value),
             "from": limit.origin,
         }
         for limit in alert.limits

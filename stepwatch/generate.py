@@ -29,7 +29,7 @@ DONE, STALE, REFUSED = 0, 1, 2
 LEFT_OUT = 1
 SHOWN_CHANGES = 12
 
-# What a file that differs means to whoever generates, and to whoever only checks.
+# What a file that differs means to anyone who generates, and to anyone who only checks.
 _DONE_WORDS = {"missing": "new", "different": "changed", "orphan": "deleted"}
 
 
@@ -140,7 +140,7 @@ def _rendered(
     """Every file of the services, and the one that is made of other files."""
     files = render(templates, context, services)
     if "exporter" in services and TRAINING in files:
-        with suppress(PromqlError):  # promtool tells of a rule that is no PromQL, by template and line
+        with suppress(PromqlError):  # promtool reports a rule that is no PromQL, by template and line
             files[document.PANELS] = document.document(files)
     return files
 
@@ -156,7 +156,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
 
 
 def _check(folders: Mapping[str, Path], templates: Path, context: Mapping[str, Any]) -> tuple[str, ...]:
-    """Have the tools judge the rendered files; a refused rule is told by its template too."""
+    """Have the tools judge the rendered files; a refused rule is named by its template too."""
     try:
         return check.check(folders)
     except check.CheckError as error:

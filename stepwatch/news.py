@@ -1,4 +1,4 @@
-"""What is read, who is told, and what fires, as the parts themselves say."""
+"""What is read, who gets notifications, and what fires, as the parts themselves say."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class News:
         return [*wanted, *([self._findings] if self.watchdog else [])]
 
     def tell(self, texts: Texts, say: Say) -> bool:
-        """Tell of runs, of what cannot be read, of receivers, of alerts and of what keeps those from coming.
+        """Report runs, of what cannot be read, of receivers, of alerts and of what keeps those from coming.
 
         Args:
             texts: What was read of ``pages``.
@@ -196,6 +196,6 @@ def _runs(page: str | None) -> str:
 def _receivers(page: str | None) -> str:
     if page is None:
         return "not known, as Alertmanager does not answer"
-    # Those in brackets are made by us, for nobody and for tests.
+    # Those in brackets are made by us, for no one and for tests.
     names = [receiver["name"] for receiver in json.loads(page) if not receiver["name"].startswith("(")]
-    return ", ".join(names) or "none, so alerts are sent to nobody"
+    return ", ".join(names) or "none, so alerts are sent to no one"

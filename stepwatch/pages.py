@@ -97,7 +97,7 @@ def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
 
 
 def order(url: str, value: Any = None, *, timeout: float = 10) -> str | None:
-    """The same, for whoever wants no more than ``""`` for success, and what it says otherwise."""
+    """The same for callers that need no more than ``""`` for success, and what it says otherwise."""
     answer = post(url, value, timeout=timeout)
     return answer and ("" if answer.done else answer.text)
 

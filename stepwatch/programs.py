@@ -135,10 +135,10 @@ def read_version(path: Path) -> Version | None:
     """The version that a program tells, ``None`` if it does not run or tells none."""
     for flag in ("--version", "-v"):
         try:
-            told = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=30)
+            answer = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=30)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        if number := re.search(r"version v?(\d+)\.(\d+)(?:\.(\d+))?", told.stdout + told.stderr, re.I):
+        if number := re.search(r"version v?(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout + answer.stderr, re.I):
             return (int(number[1]), int(number[2]), int(number[3] or 0))
     return None
 

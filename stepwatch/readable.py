@@ -1,6 +1,6 @@
 """Whether a container of Prometheus or Alertmanager may read a file of this machine.
 
-A mounted file keeps its owner and its mode, and nobody is asked: a secret that cannot be read shows
+A mounted file keeps its owner and its mode, and no one is asked: a secret that cannot be read shows
 only when the first message is lost.
 """
 
@@ -17,7 +17,7 @@ CONTAINER_USER = CONTAINER_GROUP = 65534
 """What the official images run as. compose.yaml gives them the group of the mounted folder besides."""
 
 GROUP_VARIABLE = "STEPWATCH_SECRETS_GROUP"
-"""What compose.yaml is told of that group; `make up` tells it the folder's own."""
+"""The variable of compose.yaml for that group; `make up` sets it to the folder's own."""
 
 _FILE = (stat.S_IRUSR, "read", "640")
 _FOLDER = (stat.S_IXUSR, "search", "750")

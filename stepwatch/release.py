@@ -39,7 +39,7 @@ def gpu_release(config: Path, span: str, say: Say) -> int:
     if not answer.done:
         raise Refused(answer.text)
     if seconds:
-        say(f"Stepwatch has closed the GPUs for {duration}; no new alert tells of them meanwhile.")
+        say(f"Stepwatch has closed the GPUs for {duration}; no new alert reports them meanwhile.")
         say("Now, as root: `nvidia-smi -r -i N`. Who else has them open: `fuser -v /dev/nvidia*`.")
         say("Sooner back: `make gpu-release FOR=0`.")
     else:

@@ -12,7 +12,7 @@ from stepwatch.config import Config, Duration, Refused, load
 from stepwatch.tables import Say
 
 LONGEST = Duration.parse("365d")
-"""Whoever wants more wants the alert off for that run, which `overrides` is for."""
+"""Anyone who wants more wants the alert off for that run, which `overrides` is for."""
 
 
 def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> int:
@@ -37,7 +37,8 @@ def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> in
     made = _make(settings, run, end, note)
     address = settings.address("alertmanager")
     say(
-        f"{run} is silenced for {duration}, until {end.astimezone():%H:%M %Z, %d %b}: no message tells of it."
+        f"{run} is silenced for {duration}, until {end.astimezone():%H:%M %Z, %d %b}: "
+        "no notification is sent about it."
     )
     if not pages.lacks_web_page(pages.read(f"http://{address}/")):
         say(f"The silence: {settings.link('alertmanager')}/#/silences/{made}")
@@ -56,7 +57,7 @@ def _duration(span: str) -> Duration:
 
 
 def _require(config: Config, run: str, say: Say) -> None:
-    """A silence for a name that is none would keep nothing back, and nobody would know."""
+    """A silence for a name that is none would keep nothing back, and no one would know."""
     known = runs.known(config.address("exporter"))
     if known is None:
         say(f"The run exporter does not answer, so it is not known whether there is a run named {run}.")

@@ -22,7 +22,7 @@ PAGE, DOCUMENT = "index.html", "backtest.json"
 class Report:
     """The results, the values that were ``tried`` in place of the file's, and what other limits would do.
 
-    ``suggestions`` is None where nobody asked for them.
+    ``suggestions`` is None where no one asked for them.
     """
 
     results: Results

@@ -82,7 +82,7 @@ def _suggestion(suggestion: Suggestion, judged: int) -> tuple[str, ...]:
         suggestion.severity,
         number(suggestion.now),
         f"{len(suggestion.fires_on)} of {judged}",
-        *advice.told(suggestion),
+        *advice.sides(suggestion),
     )
 
 

@@ -59,9 +59,9 @@ def news(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False) 
     ``runs`` is the folder that containers see as /runs; ``demo``: whether there are simulated runs besides.
     """
     log = f"`docker compose logs exporter` (where {_RUNS} stands for {runs})"
-    told = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
+    parts = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
     simulated = " and the Docker volume demo-runs" if demo else ""
-    return News(**told, shows=f"the runs in {runs}{simulated}", log=log)
+    return News(**parts, shows=f"the runs in {runs}{simulated}", log=log)
 
 
 def _run_folder(services: Sequence[Service]) -> str:

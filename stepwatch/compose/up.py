@@ -112,11 +112,11 @@ def _require_folder(folder: Path) -> Path:
 
 
 def _project(config: Config, folder: Path, out: Path) -> Engine:
-    told = {**of_config(config), **of_machine(CHECKOUT, folder, out)}
+    environment = {**of_config(config), **of_machine(CHECKOUT, folder, out)}
     if out == CHECKOUT:
-        dotenv.update(CHECKOUT / ".env", told)
+        dotenv.update(CHECKOUT / ".env", environment)
     files = ("compose.yaml", *gpus.files(processes=config.gpus.processes > 0))
-    return Engine(CHECKOUT, told, files, ("demo",))
+    return Engine(CHECKOUT, environment, files, ("demo",))
 
 
 def _require_ports(config: Config) -> None:

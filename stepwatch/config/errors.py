@@ -46,7 +46,7 @@ class Fault(ValueError):  # noqa: N818  a fault of the file, not an error of the
         expected: What would have been accepted.
         fix: What to do about it, in the imperative.
         at: Where, as seen from the model that raises.
-        value: The offending value; None where whoever called the check knows it.
+        value: The offending value; None where the caller knows it.
     """
 
     def __init__(self, says: str, *, expected: str, fix: str, at: KeyPath = (), value: Any = None) -> None:

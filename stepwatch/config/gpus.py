@@ -28,7 +28,7 @@ def _readable(value: Duration) -> Duration:
 
 
 class Gpus(Section):
-    """What the GPU exporter is told."""
+    """What the GPU exporter is configured with."""
 
     interval: Annotated[PositiveSpan, AfterValidator(_readable)] = default(
         Duration.parse("1s"),

@@ -32,8 +32,8 @@ def load(path: Path) -> Config:
         # What a key says of a secret in it beats what is said of any secret, and that beats all else.
         own = {problem.fault.at for problem in located if isinstance(problem.fault, SecretFault)}
         leaked = tuple(problem for problem in leaked if problem.fault.at not in own)
-        told = {problem.fault.at for problem in leaked}
-        others = (problem for problem in located if problem.fault.at not in told)
+        known = {problem.fault.at for problem in leaked}
+        others = (problem for problem in located if problem.fault.at not in known)
         # Not `from error`: that one holds the values.
         raise ConfigError(str(path), [*document.problems, *leaked, *others]) from None
     if problems := (*document.problems, *leaked):

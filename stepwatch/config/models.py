@@ -284,12 +284,12 @@ def _unseen_readings(config: Config) -> Iterator[Fault]:
 
 
 def _untold_losses(config: Config) -> Iterator[Fault]:
-    """Yield a fault if lost servers leave before EngineGone has told of them."""
+    """Yield a fault if lost servers leave before EngineGone has reported them."""
     gone = config.alerts.EngineGone
     if gone.enabled and config.discovery.forget_after <= gone.for_:
         yield Fault(
             f"is not longer than alerts.EngineGone.for, {gone.for_}",
-            expected="time for EngineGone to tell of a lost server",
+            expected="time for EngineGone to report a lost server",
             fix="lengthen it, or shorten alerts.EngineGone.for",
             at=("discovery", "forget_after"),
             value=str(config.discovery.forget_after),

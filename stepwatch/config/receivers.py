@@ -83,7 +83,7 @@ class Notify(Section):
 
 
 class Receiver(Section):
-    """Someone or something that is told."""
+    """Someone or something that gets notifications."""
 
     name: ReceiverName = needed("Its name, each once; make test-alert TO=name sends a test notification.")
     webhook: Webhook | None = default(None, "An HTTP endpoint that takes Alertmanager's JSON by POST.")
@@ -96,7 +96,7 @@ class Receiver(Section):
 
     @property
     def way(self) -> Way:
-        """How it is told."""
+        """How it is notified."""
         return next(way for way in (self.webhook, self.mail, self.slack) if way)
 
     @model_validator(mode="after")

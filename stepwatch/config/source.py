@@ -11,7 +11,7 @@ from stepwatch.config.errors import ConfigError, refusal
 
 MAX_BYTES = 2 * 1024 * 1024
 
-# What YAML 1.2 calls printable; anything else ends a parser in words that help nobody.
+# What YAML 1.2 calls printable; anything else ends a parser in words that help no one.
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

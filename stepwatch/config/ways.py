@@ -1,4 +1,4 @@
-"""The ways in which a receiver can be told: by webhook, by mail, in Slack.
+"""The ways in which a receiver can be notified: by webhook, by mail, in Slack.
 
 Of each, ``integration`` is what Alertmanager's metrics call it, and ``spoken`` what people do.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwatch.config import Refused
-from stepwatch.discovery.container import Container, told
+from stepwatch.discovery.container import Container, containers
 
 _ANSWER_SECONDS = 15
 _UNIX = "http+docker://localhost"
@@ -43,7 +43,7 @@ def ask() -> Answer:
     try:
         with closing(_client(docker)) as client:
             _require_local(client.api.base_url)
-            return Answer(tuple(told(client.api.containers())), frozenset(_direct(client.api)))
+            return Answer(tuple(containers(client.api.containers())), frozenset(_direct(client.api)))
     except (docker.errors.DockerException, OSError, ValueError) as error:
         raise _no_answer(error) from error
 
