@@ -96,7 +96,7 @@ def test_runs_receivers_and_alerts_are_told(serve: Serve) -> None:
 def test_without_runs_and_receivers_it_says_so(serve: Serve) -> None:
     said = lines(serve({"/metrics": [LOOKED]}), alertmanager(serve))
 
-    assert said[:2] == ["\nThe runs in /x: none yet.", "Receivers: none, so alerts are sent to nobody."]
+    assert said[:2] == ["\nThe runs in /x: none yet.", "Receivers: none, so alerts are sent to no one."]
 
 
 def test_parts_that_do_not_answer_are_not_taken_for_empty_ones() -> None:
