@@ -13,6 +13,9 @@ export RUNS CONFIG TO RUN NOTE FOR
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
+# `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
+required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
+
 .PHONY: help up down status demo-reset test-alert mark silence alerts discover gpu-release inspect gpu-check backtest generate test test-world trainer-logs check bench mutate formats judge runtime development
 
 help: ## This list
@@ -35,13 +38,16 @@ demo-reset: runtime ## Have the demo of `make up DEMO=1` start over
 	@$(STEPWATCH) demo-reset $(WITH)
 
 test-alert: runtime ## Send a test message to a receiver: make test-alert TO=name
-	@$(STEPWATCH) test-alert $(WITH) "$${TO:?name a receiver of config.yaml: make test-alert TO=name}"
+	$(call required,TO,TO=receiver. Example: make test-alert TO=chat (its name in config.yaml))
+	@$(STEPWATCH) test-alert $(WITH) "$$TO"
 
 mark: runtime ## Measure a run anew after a wanted change of level: make mark RUN=name NOTE=text
-	@$(STEPWATCH) mark $(WITH) $${NOTE:+"--note=$$NOTE"} -- "$${RUN:?name a run: make mark RUN=name}"
+	$(call required,RUN,RUN=name [NOTE=text]. Example: make mark RUN=ppo/gsm8k NOTE='new data')
+	@$(STEPWATCH) mark $(WITH) $${NOTE:+"--note=$$NOTE"} -- "$$RUN"
 
 silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
-	@$(STEPWATCH) silence $(WITH) $${FOR:+"--for=$$FOR"} $${NOTE:+"--note=$$NOTE"} -- "$${RUN:?name a run: make silence RUN=name}"
+	$(call required,RUN,RUN=name [FOR=time] [NOTE=text]. Example: make silence RUN=ppo/gsm8k FOR=2h)
+	@$(STEPWATCH) silence $(WITH) $${FOR:+"--for=$$FOR"} $${NOTE:+"--note=$$NOTE"} -- "$$RUN"
 
 alerts: runtime ## Show the limits that hold, for all runs or one: make alerts RUN=name
 	@$(STEPWATCH) alerts $(WITH) $${RUN:+-- "$$RUN"}

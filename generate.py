@@ -28,7 +28,7 @@ def run() -> int:
         os.execv(python, [str(python), *sys.argv])  # noqa: S606  the same program, the right Python
     sys.stderr.write(
         f"generate.py: {sys.executable} is no Python 3.10 or later with {', '.join(NEEDED)}. "
-        "Cure: run `make generate`, which sets up .venv.\n"
+        "Fix: run `make generate`, which sets up .venv.\n"
     )
     return 2
 

@@ -24,7 +24,7 @@ from tests.rules.promtool import Group, Moment
 ROOT = Path(__file__).parents[1]
 STEPS = 10_000
 PART = 10
-"""promtool takes longer than anybody waits for the whole run."""
+"""promtool takes longer than anyone waits for the whole run."""
 
 
 def run() -> Iterator[str]:

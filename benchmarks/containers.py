@@ -56,8 +56,8 @@ def _memory(checkout: Checkout) -> Iterator[str]:
     """Working set after the demo's three minutes, as the limit counts it."""
     yield "| container | memory, MiB | limit, MiB | of it |"
     yield "|---|---|---|---|"
-    told = checkout.docker.docker("stats", "--no-stream", "--format={{json .}}").splitlines()
-    used = {each["ID"]: each["MemUsage"] for each in map(json.loads, told)}
+    stats = checkout.docker.docker("stats", "--no-stream", "--format={{json .}}").splitlines()
+    used = {each["ID"]: each["MemUsage"] for each in map(json.loads, stats)}
     for name, container in sorted(checkout.containers().items()):
         mib = _mib(used[container["Id"][:12]].split(" / ")[0])
         limit = container["HostConfig"]["Memory"] / MIB

@@ -29,7 +29,7 @@ PEER = "1.7.2"
 ROOT = Path(__file__).parents[1]
 HEAD = (
     "exporter", "samples", "first values after, s", "p50, ms", "p99, ms", "PSS, MB", "processes", "of a core",
-    "p99 while a call hangs, ms", "values of that call then", "lost GPU told after, s, median and worst",
+    "p99 while a call hangs, ms", "values of that call then", "lost GPU reported after, s, median and worst",
 )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def _measure(command: Callable[[int], list[str]], driver: Driver) -> tuple[bytes
         pss = [processes.proportional(pid) for pid in processes.family(server.pid)]
         driver.tell("gpus=8", "hang=GetPowerUsage")
         time.sleep(4)
-        hanging, told = _times(url), _power(_page(url))
+        hanging, power = _times(url), _power(_page(url))
         driver.tell("gpus=8")
         delays = sorted(_lost(driver, url) for _ in range(LOSSES))
     return page, [
@@ -85,13 +85,13 @@ def _measure(command: Callable[[int], list[str]], driver: Driver) -> tuple[bytes
         str(len(pss)),
         f"{core:.1%}",
         _percentiles(hanging)[1],
-        str(told),
+        str(power),
         f"{delays[len(delays) // 2]:.2f}, {delays[-1]:.2f}",
     ]
 
 
 def _lost(driver: Driver, url: str) -> float:
-    """Seconds from losing a GPU until no value of it is told any more; it comes back afterwards."""
+    """Seconds from losing a GPU until no value of it is served any more; it comes back afterwards."""
     eventually(lambda: _value(_page(url)) is not None, timeout=60)
     time.sleep(random.uniform(0, 2))
     driver.tell("gpus=8", "lost=3:15")
@@ -112,7 +112,7 @@ def _value(page: bytes) -> float | None:
 
 
 def _floor(page: bytes, folder: Path) -> list[str]:
-    """What this machine needs for a page of that size at that moment, whoever answers."""
+    """What this machine needs for a page of that size at that moment, whichever server answers."""
     (folder / "metrics").write_bytes(page)
     port = free_port()
     words = [sys.executable, "-m", "http.server", str(port), "--bind=127.0.0.1", f"--directory={folder}"]

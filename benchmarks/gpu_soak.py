@@ -19,9 +19,9 @@ HEAD = ("after cycles", "resident, MB", "Python objects", "threads", "files", "e
 def run() -> Iterator[str]:
     yield f"| {' | '.join(HEAD)} |"
     yield "|---" * len(HEAD) + "|"
-    for told in soak(CYCLES):
+    for row in soak(CYCLES):
         keys = ("objects", "threads", "files", "errors")
-        yield f"| {told['cycle']} | {told['resident']:.1f} | {' | '.join(str(told[key]) for key in keys)} |"
+        yield f"| {row['cycle']} | {row['resident']:.1f} | {' | '.join(str(row[key]) for key in keys)} |"
 
 
 def soak(cycles: int) -> Iterator[dict[str, float]]:

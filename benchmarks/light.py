@@ -53,9 +53,9 @@ def _ours(folder: Path, growing: Iterator[bytes]) -> Iterator[str]:
         exporter.wait_for(b'rl_step{run="run-0"} %d' % STEPS)
         exporter.wait_for(b"stepwatch_runs{" + b'state="running"} %d' % RUNS)
         before = processes.resident(exporter.pid)
-        told = _times(lambda: exporter.page("/run/run-0"), folder / "run-0.jsonl", growing)
+        times = _times(lambda: exporter.page("/run/run-0"), folder / "run-0.jsonl", growing)
         exporter.page("/")
-        yield _row("of a run, by the exporter", RUNS, told, processes.resident(exporter.pid))
+        yield _row("of a run, by the exporter", RUNS, times, processes.resident(exporter.pid))
         yield f"| before any page was asked for | {RUNS} |  |  |  |  |  |  | {before:.0f} |"
 
 
@@ -63,8 +63,8 @@ def _peer(log: Path, growing: Iterator[bytes]) -> str:
     port = free_port()
     command = [environments.programs("plotly") / "python", PEER, log, str(port)]
     with Server(command, f"http://127.0.0.1:{port}/") as server:
-        told = _times(lambda: _page(port), log, growing)
-        return _row("of the same run, by Flask and Plotly", 1, told, processes.resident(server.pid))
+        times = _times(lambda: _page(port), log, growing)
+        return _row("of the same run, by Flask and Plotly", 1, times, processes.resident(server.pid))
 
 
 def _times(get: Get, log: Path, growing: Iterator[bytes]) -> list[str]:
@@ -98,5 +98,5 @@ def _page(port: int) -> bytes:
         connection.close()
 
 
-def _row(words: str, runs: int, told: list[str], resident: float) -> str:
-    return f"| {words} | {runs} | {' | '.join(told)} | {resident:.0f} |"
+def _row(words: str, runs: int, times: list[str], resident: float) -> str:
+    return f"| {words} | {runs} | {' | '.join(times)} | {resident:.0f} |"

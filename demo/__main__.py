@@ -54,7 +54,7 @@ def _train(trainers: Sequence[Trainer], seconds: float, stop: Event) -> None:
 def _cannot_write(problem: OSError, folder: Path) -> str:
     return (
         f"--path: {problem.filename or folder}: {problem.strerror}. "
-        "Expected: a folder that can be written to. Cure: free some space there, or name another folder."
+        "Expected: a folder that can be written to. Fix: free some space there, or name another folder."
     )
 
 

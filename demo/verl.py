@@ -169,5 +169,5 @@ def _machine(step: int, batch: Batch, took: float) -> Values:
 
 
 def _short(value: float) -> float:
-    """Six digits: nobody reads more, and an hour of them is a file."""
+    """Six digits: no one reads more, and an hour of them is a file."""
     return value if isinstance(value, int) else float(f"{value:.6g}")

@@ -29,7 +29,7 @@ class Connection:
     """A client on a socket that does not block.
 
     ``until`` is when it is to be dropped unless it gets on, ``active`` when it last did, in seconds of
-    the steady clock. ``codes`` are those of the answers that were given since somebody looked.
+    the steady clock. ``codes`` are those of the answers that were given since someone looked.
     ``most_body``: bytes that a request may bring.
     """
 

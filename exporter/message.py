@@ -85,14 +85,14 @@ class Head(NamedTuple):
 
     def size(self, most: int) -> int | Answer:
         """Bytes of the body, or why it is not taken: ``most`` is how many may come."""
-        told = self.headers.get("content-length", "0")
+        length = self.headers.get("content-length", "0")
         if "transfer-encoding" in self.headers:
             return NO_LENGTH
-        if not (told.isascii() and told.isdecimal()):
+        if not (length.isascii() and length.isdecimal()):
             return BAD_REQUEST
-        if len(told) > 12 or int(told) > most:
+        if len(length) > 12 or int(length) > most:
             return text("413 Content Too Large", f"The body is too long. Expected: at most {most} bytes.\n")
-        return int(told)
+        return int(length)
 
     def request(self, body: bytes, client: str) -> Request:
         """The whole request."""

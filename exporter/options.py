@@ -102,7 +102,7 @@ def cannot_listen(options: argparse.Namespace, error: OSError) -> str:
     return (
         f"--listen {options.listen} --port {options.port}: cannot listen there: {error.strerror}. "
         "Expected an address of this machine and a free port. "
-        "Cure: stop the program that has the port, or choose another one."
+        "Fix: stop the program that has the port, or choose another one."
     )
 
 

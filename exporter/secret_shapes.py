@@ -1,7 +1,7 @@
 """What secrets look like, and texts and URLs without them: for config.yaml, messages, logs and labels.
 
-A secret is told by its shape, or by the name of what it is the value of. Only shapes that nothing else has
-are listed: a false alarm would refuse a configuration that is right.
+A secret is recognised by its shape, or by the name of what it is the value of. Only shapes that nothing
+else has are listed: a false alarm would refuse a configuration that is right.
 """
 
 from __future__ import annotations

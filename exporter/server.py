@@ -1,4 +1,4 @@
-"""A small HTTP server in one thread: a slow client holds up nobody, and the library's weighs 10 MB."""
+"""A small HTTP server in one thread: a slow client holds up no one, and the library's weighs 10 MB."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def _say(line: str) -> None:
     try:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # `make up | head`: nobody reads on, but the work must be done
+    except BrokenPipeError:  # `make up | head`: no one reads on, but the work must be done
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  (open until the end)
 
 

@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch import programs
-from stepwatch.config import Refused
+from stepwatch.config import Config, ConfigError, Refused
+from stepwatch.config.errors import NOTHING, Fault, Problem
+from stepwatch.config.loading import written
+from stepwatch.deployment import Deployment
 
 TIMEOUT_SECONDS = 60
 
-CURES = {
-    "field url_file not found": (
-        "receivers[].webhook.url_file in config.yaml needs Alertmanager 0.26 or later. Cure: put a newer "
-        "Alertmanager and amtool on PATH, or use `url` for the address and `credentials_file` for the secret."
-    )
-}
-"""What users can do about a refusal, by a sign in the tool's words."""
+_WEBHOOK_URL_FILE_SINCE = (0, 26, 0)
 
 
 class CheckError(Refused):
@@ -61,6 +58,38 @@ def check(folders: Mapping[str, Path]) -> tuple[str, ...]:
     return tuple(_judge(tool, folders[tool.service]) for tool in TOOLS if tool.service in folders)
 
 
+def require_webhook_url_file(config: Config, file: Path, deployment: Deployment) -> None:
+    """Check that Alertmanager, and amtool where it is there, know a webhook's ``url_file`` if one is used.
+
+    Args:
+        config: What ``file`` says.
+        file: The configuration file.
+        deployment: For which the files are rendered; containers bring an Alertmanager that knows it.
+
+    Raises:
+        ConfigError: One of the two is too old; names each line with a ``url_file``.
+    """
+    keys = [
+        ("receivers", index, "webhook", "url_file")
+        for index, receiver in enumerate(config.receivers)
+        if receiver.webhook and receiver.webhook.url_file
+    ]
+    for name in () if not keys else ("amtool",) if deployment.containers else ("alertmanager", "amtool"):
+        path = _find(name)
+        version = programs.read_version(path) if path else None
+        if version and version < _WEBHOOK_URL_FILE_SINCE:
+            wanted, lines = programs.WANTED[name], written(file)
+            own = "containers bring" if deployment.containers else "`make up` downloads"
+            fault = Fault(
+                f"needs {wanted.title} 0.26 or later ({path} is {programs.written(version)})",
+                expected="url and credentials_file for this version, or a later one",
+                fix=f"install {wanted.title} 0.26 or later; or take {path} off PATH and unset "
+                f"{wanted.variable}: {own} Alertmanager {wanted.tool.release.version}",
+                value=NOTHING,
+            )
+            raise ConfigError(str(file), [Problem(lines.line(key), fault.below(key)) for key in keys])
+
+
 def _judge(tool: Tool, folder: Path) -> str:
     commands = list(_commands(tool, folder))
     program = _find(tool.name) if commands else None
@@ -92,12 +121,11 @@ def _run(command: list[str], tool: Tool, folder: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CheckError(
             f"{tool.name} cannot be run ({error}); nothing was written. Expected: a program that judges "
-            f"the files of {tool.service}. Cure: name another in {programs.WANTED[tool.name].variable}."
+            f"the files of {tool.service}. Fix: name another in {programs.WANTED[tool.name].variable}."
         ) from error
     if done.returncode:
         words = (done.stdout + done.stderr).decode(errors="replace").strip()
         raise CheckError(
             f"{tool.name} refuses the files of {tool.service}; nothing was written. It says:\n"
             + words.replace(str(folder), f"{tool.service}/generated")
-            + "".join(f"\n{cure}" for sign, cure in CURES.items() if sign in words)
         )

@@ -113,12 +113,12 @@ def _of_alertmanager(log: Sequence[str], folder: Path | None) -> Damage | None:
     fatal = next(filter(None, map(_ALERTMANAGER.search, _since_it_worked(log))), None)
     if not fatal:
         return None
-    told = (fatal["what"] or "").lower()
-    name = "nflog" if "notification log" in told else "silences" if "silence" in told else _untold(folder)
+    words = (fatal["what"] or "").lower()
+    name = "nflog" if "notification log" in words else "silences" if "silence" in words else _unnamed(folder)
     return Damage("alertmanager", name, fatal["reason"])
 
 
-def _untold(folder: Path | None) -> str:
+def _unnamed(folder: Path | None) -> str:
     """Return which file it is where Alertmanager (before 0.26) does not say: it reads ``nflog`` first."""
     names = [name for name in ("nflog", "silences") if folder is None or (folder / name).exists()]
     broken = dropwhile(lambda name: folder is not None and _whole(folder / name), names)

@@ -53,7 +53,7 @@ def _demand(part: Json, words: Iterable[str], what: str) -> None:
         if word not in part:
             raise Refused(
                 f"{what} ({part.get('title', 'without a title')}) has no `{word}`. "
-                f"Expected: {', '.join(words)}. Cure: add it to the template."
+                f"Expected: {', '.join(words)}. Fix: add it to the template."
             )
 
 
@@ -115,7 +115,7 @@ def _widths(dashboard: str, panels: list[Json]) -> list[int]:
     if taken + sharing > GRID_COLUMNS:
         raise Refused(
             f"{dashboard}: the row of {panels[0].get('title')} takes {taken + sharing} columns. "
-            f"Expected: at most {GRID_COLUMNS}. Cure: give its panels less `width`."
+            f"Expected: at most {GRID_COLUMNS}. Fix: give its panels less `width`."
         )
     shares = iter(_shares(GRID_COLUMNS - taken, sharing))
     return [panel["width"] if "width" in panel else next(shares) for panel in panels]

@@ -36,7 +36,7 @@ _NAMED = """label_replace(label_replace(label_replace(
 
 
 def _recorded(name: str, twin: Twin) -> str:
-    """The metric with NVIDIA's labels; none where a DCGM exporter, or ours itself, tells of that GPU.
+    """The metric with NVIDIA's labels; none where a DCGM exporter, or ours itself, reports that GPU.
 
     What is scraped has a job, and what is recorded here has none.
     """

@@ -1,4 +1,4 @@
-"""What the stack needs to know of the demo: its runs, and how its alerts are told to be over."""
+"""What the stack needs to know of the demo: its runs, and how its alerts are ended."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Deployment(Protocol):
 
 @dataclass(frozen=True)
 class OnThisMachine:
-    """Plain processes, which see what everybody sees."""
+    """Plain processes, which see what everyone sees."""
 
     config: Config
     parts: frozenset[str] = frozenset(
@@ -182,7 +182,7 @@ class InContainers:
                 return f"{seen}/{_within(path, folder)}"
         known = " or ".join(map(str, self.folders))
         raise Refused(
-            f"{path}: no container sees this file. Expected: a file below {known}. Cure: move it there."
+            f"{path}: no container sees this file. Expected: a file below {known}. Fix: move it there."
         )
 
 

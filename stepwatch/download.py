@@ -26,7 +26,7 @@ class DownloadError(Exception):
 
 
 class NoAnswerError(DownloadError):
-    """Raised when nobody answers there."""
+    """Raised when no one answers there."""
 
 
 def text(url: str, *, patience: float) -> str:
@@ -37,7 +37,7 @@ def text(url: str, *, patience: float) -> str:
         patience: Seconds that the answer may take, its name service included.
 
     Raises:
-        NoAnswerError: nobody answers in that time.
+        NoAnswerError: no one answers in that time.
         DownloadError: the answer is a refusal.
     """
     try:
@@ -97,7 +97,7 @@ def _within(seconds: float, ask: Callable[[], str]) -> str:
 
 
 class _Progress:
-    """Tells how far a download is. ``total`` in bytes, 0 if nobody knows."""
+    """Tells how far a download is. ``total`` in bytes, 0 if no one knows."""
 
     def __init__(self, total: int, say: Say) -> None:
         self.total, self.done = total, 0

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from exporter.runs.marking import unknown
+from stepwatch import runs
 from stepwatch.config import Config, Duration, Size, load
 from stepwatch.config.block import Block
 from stepwatch.config.errors import KeyPath, spell
+from stepwatch.environment import CHECKOUT
 from stepwatch.tables import Say, table
 
 HEADINGS = ("alert", "severity", "limit", "value", "from")
@@ -57,7 +60,8 @@ def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
 
     Args:
         config: The configuration file.
-        run: The name of whatever run; it need not be there. Only alerts about runs are told then.
+        run: The name of a run; one that the run exporter does not know is said to be unknown. Alerts that
+            are not about runs are left out then.
         form: `table` or `json`.
         say: Gets each line.
 
@@ -67,16 +71,20 @@ def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
     Raises:
         Refused: The configuration is wrong.
     """
-    found = list(effective(load(config), run, config.name))
+    settings = load(config)
+    found = list(effective(settings, run, config.name))
+    names = None if run is None else runs.known(settings.address("exporter"))
     if form == "json":
-        say(
-            json.dumps(
-                {"run": run, "alerts": [_plain(alert) for alert in found]}, ensure_ascii=False, indent=2
-            )
-        )
-    else:
-        for line in table([HEADINGS, *(row for alert in found for row in _rows(alert))]):
-            say(line)
+        known = None if run is None or names is None else run in names
+        plain = {"run": run, "known": known, "alerts": [_plain(alert) for alert in found]}
+        say(json.dumps(plain, ensure_ascii=False, indent=2))
+        return 0
+    if run is not None and names is not None and run not in names:
+        say(f"{unknown(run, names)} A run of that name would have these limits:\n")
+    for line in table([HEADINGS, *(row for alert in found for row in _rows(alert))]):
+        say(line)
+    runbook = settings.links.runbook
+    say(f"\nEach alert has a heading in {runbook if '://' in runbook else CHECKOUT / runbook}")
     return 0
 
 
@@ -127,21 +135,21 @@ def _rows(alert: Alert) -> Iterator[tuple[str, ...]]:
         yield alert.name, alert.severity, limit.key, value, limit.origin
 
 
-def _told(value: Any) -> Any:
+def _json(value: Any) -> Any:
     """A value as JSON can hold it."""
     return str(value) if isinstance(value, Duration | Size) else value
 
 
 def _written(value: Any) -> str:
     """A value as config.yaml has it."""
-    told = _told(value)
-    return told if isinstance(told, str) else json.dumps(told)
+    plain = _json(value)
+    return plain if isinstance(plain, str) else json.dumps(plain)
 
 
 def _plain(alert: Alert) -> dict[str, Any]:
     limits = {
         limit.key: {
-            "value": _told(limit.value),
+            "value": _json(limit.value),
             "from": limit.origin,
         }
         for limit in alert.limits

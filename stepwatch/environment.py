@@ -28,7 +28,7 @@ _STAMP = VENV / "installed.json"
 
 
 class SetupError(Exception):
-    """Raised when this machine cannot hold the environment; says the cure."""
+    """Raised when this machine cannot hold the environment; says the fix."""
 
 
 def main(arguments: list[str]) -> int:
@@ -88,7 +88,7 @@ def _require_python() -> None:
         found = ".".join(map(str, sys.version_info[:3]))
         raise SetupError(
             f"{sys.executable} is Python {found}. Expected: 3.10 or later. "
-            "Cure: name a newer one, for example `make PYTHON=python3.12 up`."
+            "Fix: name a newer one, for example `make PYTHON=python3.12 up`."
         )
 
 
@@ -98,7 +98,7 @@ def _require_venv() -> None:
     package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
     if os.geteuid() != 0 or not Path("/usr/bin/apt-get").exists():
         raise SetupError(
-            f"{sys.executable} cannot make virtual environments. Cure: sudo apt-get install {package}"
+            f"{sys.executable} cannot make virtual environments. Fix: sudo apt-get install {package}"
         )
     _say(f"Installing {package}")
     for command in (["update"], ["install", "-y", "--no-install-recommends", package]):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-PAGE = "/api/v2/alerts?active=true"
+PAGE, SILENCES = "/api/v2/alerts?active=true", "/api/v2/silences"
 """Of Alertmanager."""
 
 SEVERITIES = ("critical", "warning", "info")
 
 
-def firing(text: str | None) -> list[str]:
-    """A line for each alert on that page, the worst first; none without an answer."""
+def firing(text: str | None, silences: str | None) -> list[str]:
+    """A line for each alert on the first of these pages, the worst first; none without an answer."""
     alerts = [alert for alert in json.loads(text or "[]") if alert["labels"]["alertname"] != "Watchdog"]
-    return [_line(alert) for alert in sorted(alerts, key=_order)]
+    ends = {silence["id"]: _time(silence["endsAt"]) for silence in json.loads(silences or "[]")}
+    return [_line(alert, ends) for alert in sorted(alerts, key=_order)]
 
 
 def _order(alert: dict[str, Any]) -> tuple[bool, int, str]:
@@ -24,9 +26,24 @@ def _order(alert: dict[str, Any]) -> tuple[bool, int, str]:
     return bool(alert["status"]["inhibitedBy"]), worst, alert["startsAt"]
 
 
-def _line(alert: dict[str, Any]) -> str:
-    labels = alert["labels"]
-    since = datetime.fromisoformat(alert["startsAt"].replace("Z", "+00:00")).astimezone()
+def _line(alert: dict[str, Any], ends: Mapping[str, datetime]) -> str:
+    labels, since = alert["labels"], _time(alert["startsAt"])
     words = [labels.get("severity", ""), labels["alertname"], labels.get("run", ""), f"since {since:%H:%M}"]
-    muted = " (muted)" if alert["status"]["state"] == "suppressed" else ""
+    muted = _muted(alert["status"], ends)
     return f"{'  '.join(filter(None, words))}{muted}: {alert['annotations'].get('description', '')}"
+
+
+def _muted(status: dict[str, Any], ends: Mapping[str, datetime]) -> str:
+    """Why an alert sends no notification, and until when; empty if it does."""
+    if not status["silencedBy"]:
+        return " (muted by a worse alert)" if status["inhibitedBy"] else ""
+    end = max((ends[each] for each in status["silencedBy"] if each in ends), default=None)
+    if end is None:
+        return " (silenced)"
+    today = end.date() == datetime.now().astimezone().date()
+    return f" (silenced until {end:%H:%M})" if today else f" (silenced until {end:%H:%M, %d %b})"
+
+
+def _time(text: str) -> datetime:
+    """A time of Alertmanager's API, in this machine's zone."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone()

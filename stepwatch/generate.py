@@ -29,7 +29,7 @@ DONE, STALE, REFUSED = 0, 1, 2
 LEFT_OUT = 1
 SHOWN_CHANGES = 12
 
-# What a file that differs means to whoever generates, and to whoever only checks.
+# What a file that differs means to anyone who generates, and to anyone who only checks.
 _DONE_WORDS = {"missing": "new", "different": "changed", "orphan": "deleted"}
 
 
@@ -96,6 +96,7 @@ def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Plac
     output.recover(out)
     settings = load(config)
     context = _context(settings, place)
+    check.require_webhook_url_file(settings, config, context["deployment"])
     files = _rendered(templates, context)
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
@@ -139,7 +140,7 @@ def _rendered(
     """Every file of the services, and the one that is made of other files."""
     files = render(templates, context, services)
     if "exporter" in services and TRAINING in files:
-        with suppress(PromqlError):  # promtool tells of a rule that is no PromQL, by template and line
+        with suppress(PromqlError):  # promtool reports a rule that is no PromQL, by template and line
             files[document.PANELS] = document.document(files)
     return files
 
@@ -155,7 +156,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
 
 
 def _check(folders: Mapping[str, Path], templates: Path, context: Mapping[str, Any]) -> tuple[str, ...]:
-    """Have the tools judge the rendered files; a refused rule is told by its template too."""
+    """Have the tools judge the rendered files; a refused rule is named by its template too."""
     try:
         return check.check(folders)
     except check.CheckError as error:
@@ -216,7 +217,7 @@ def _report_stale(changes: output.Changes) -> int:
     if not changes:
         return DONE
     lines = [f"{kind} {path}" for kind, path in changes]
-    _say(sys.stdout, [*lines, "The files above are stale. Cure: run python generate.py."])
+    _say(sys.stdout, [*lines, "The files above are stale. Fix: run python generate.py."])
     return STALE
 
 

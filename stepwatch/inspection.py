@@ -77,7 +77,10 @@ def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) 
     found = any(each.runs for each in contents)
     if not found and not markdown:
         shown = (masked_url(place) if _is_url(place) else place for place in places)
-        say(f"No run in {', '.join(shown)}. docs/formats.md lists what is understood.")
+        say(
+            f"No run in {', '.join(shown)}. docs/formats.md lists what is understood. "
+            "Fix: name logs or their folder: make inspect RUNS=/path/to/logs"
+        )
     return 0 if found else 1
 
 

@@ -71,7 +71,7 @@ def _placed(files: Iterable[Found], watched: Path) -> Iterator[Found]:
 
 
 def read(found: Found, options: Options, rosters: Rosters = Roster) -> Roster:
-    """Read a log to its end, as one that nobody writes to any more.
+    """Read a log to its end, as one that no one writes to any more.
 
     Raises:
         NoRunError: it holds no run.

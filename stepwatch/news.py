@@ -1,4 +1,4 @@
-"""What is read, who is told, and what fires, as the parts themselves say."""
+"""What is read, who gets notifications, and what fires, as the parts themselves say."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ class News:
     def pages(self) -> list[str]:
         """What `tell` needs to have read."""
         wanted = [self._metrics] if self.exporter else []
-        wanted += [self._receivers, self._alerts] if self.alertmanager else []
+        if self.alertmanager:
+            wanted += [self._receivers, self._alerts, self._silences, self._web]
         return [*wanted, *([self._findings] if self.watchdog else [])]
 
     def tell(self, texts: Texts, say: Say) -> bool:
-        """Tell of runs, of what cannot be read, of receivers, of alerts and of what keeps those from coming.
+        """Report runs, of what cannot be read, of receivers, of alerts and of what keeps those from coming.
 
         Args:
             texts: What was read of ``pages``.
@@ -63,7 +64,8 @@ class News:
             self._tell_unjudged(page, say)
         if self.alertmanager:
             say(f"Receivers: {_receivers(texts[self._receivers])}.")
-            if alerts := firing.firing(texts[self._alerts]):
+            self._tell_lacking_page(texts[self._web], say)
+            if alerts := firing.firing(texts[self._alerts], texts[self._silences]):
                 say("\n  ".join(["\nFiring:", *alerts]))
         return not self.watchdog or self._tell_faults(texts[self._findings], say)
 
@@ -76,6 +78,8 @@ class News:
         while not _looked(page := pages.read(self._metrics, timeout=1)) and time.monotonic() < deadline:
             time.sleep(0.1)
         self._tell_unreadable(page, say)
+        if self.alertmanager:
+            self._tell_lacking_page(pages.read(self._web), say)
         if not self.watchdog:
             return
         deadline = time.monotonic() + _NEXT_LOOK
@@ -96,6 +100,14 @@ class News:
             age = duration(time.time() - found["looked"])
             say("\n  ".join([f"\nAlerting is broken (the watchdog looked {age} ago):", *faults]))
         return not faults
+
+    def _tell_lacking_page(self, page: str | None, say: Say) -> None:
+        if pages.lacks_web_page(page):
+            say(
+                "This Alertmanager was built without its web page, as Debian's package is: links to silences "
+                "in messages and on dashboards open no form. Use `make silence RUN=name` instead. "
+                "Fix: put the official release of Alertmanager on PATH."
+            )
 
     def _tell_hung(self, page: str | None, say: Say) -> None:
         for mount, since in re.findall(_HUNG, page or "", re.MULTILINE):
@@ -123,7 +135,7 @@ class News:
         if count:
             say(
                 f"The exporter may not read everything there: {count:.0f} files or folders, counted as "
-                f"unreadable. {self.log} names them, with the cure of each: `chmod g+r` or `o+r` for a file, "
+                f"unreadable. {self.log} names them, with the fix of each: `chmod g+r` or `o+r` for a file, "
                 "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
             )
 
@@ -151,6 +163,14 @@ class News:
         return f"http://{self.alertmanager}{firing.PAGE}"
 
     @property
+    def _silences(self) -> str:
+        return f"http://{self.alertmanager}{firing.SILENCES}"
+
+    @property
+    def _web(self) -> str:
+        return f"http://{self.alertmanager}/"
+
+    @property
     def _findings(self) -> str:
         return f"http://{self.watchdog}/api/v1/findings"
 
@@ -176,6 +196,6 @@ def _runs(page: str | None) -> str:
 def _receivers(page: str | None) -> str:
     if page is None:
         return "not known, as Alertmanager does not answer"
-    # Those in brackets are made by us, for nobody and for tests.
+    # Those in brackets are made by us, for no one and for tests.
     names = [receiver["name"] for receiver in json.loads(page) if not receiver["name"].startswith("(")]
-    return ", ".join(names) or "none, so alerts are sent to nobody"
+    return ", ".join(names) or "none, so alerts are sent to no one"

@@ -2,7 +2,7 @@
 
 New files are written into a folder beside the services and moved over the old ones one by one, because
 the folders themselves are mounted into containers and must stay what they are. That folder is the journal
-as well: by its name whoever finds it knows whether to finish the move, or to put the old files back.
+as well: its name says whether to finish the move, or to put the old files back.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def replace(out: Path, staging: Staging, changes: Changes) -> None:
     """Move staged files to their places and delete orphans; on failure, put back what was there.
 
     Once the changes are on disk, one rename of the staging folder decides for the new files, and another
-    one for the old files if something fails. Whoever locks the folder next goes on where a killed process
+    one for the old files if something fails. Anyone who locks the folder next goes on where a killed process
     or a power cut stopped this one.
 
     Raises:
@@ -355,7 +355,7 @@ def _require_folder(out: Path, folder: PurePosixPath) -> None:
         what = "no folder"
     else:
         return
-    raise OutputError(f"{path}: is {what}. Expected: a folder. Cure: move it away; nothing was written.")
+    raise OutputError(f"{path}: is {what}. Expected: a folder. Fix: move it away; nothing was written.")
 
 
 def _existing(out: Path, service: str) -> Iterator[PurePosixPath]:
@@ -380,5 +380,5 @@ def _in_words(out: Path) -> Iterator[None]:
         after = "the next start goes on with them" if _half_done(out) else "the files there are as they were"
         raise OutputError(
             f"{place}: {error.strerror or error}. Expected: a place to write generated files. "
-            f"Cure: check space, permissions and path; {after}."
+            f"Fix: check space, permissions and path; {after}."
         ) from error

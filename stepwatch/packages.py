@@ -18,9 +18,9 @@ _FIXED_FILES = "usr/share/prometheus/alertmanager/*.tmpl"
 class PackageError(Exception):
     """Raised when the distribution cannot give a package; says why, and what may help."""
 
-    def __init__(self, problem: str, cure: str | None = None) -> None:
-        super().__init__(f"{problem}. Cure: {cure}" if cure else problem)
-        self.problem, self.cure = problem, cure
+    def __init__(self, problem: str, fix: str | None = None) -> None:
+        super().__init__(f"{problem}. Fix: {fix}" if fix else problem)
+        self.problem, self.fix = problem, fix
 
 
 def tools_folder() -> Path:

@@ -70,6 +70,14 @@ class Answer(NamedTuple):
     text: str
 
 
+def lacks_web_page(page: str | None) -> bool:
+    """Whether an Alertmanager that answers with this text at ``/`` was built without its web page.
+
+    Debian's package answers with a text in its place. The web page itself is a program in scripts.
+    """
+    return page is not None and "<script" not in page
+
+
 def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
     """POST a value, if any, as JSON; returns ``None`` when nothing answers within so many seconds."""
     body = None if value is None else json.dumps(value).encode()
@@ -89,7 +97,7 @@ def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
 
 
 def order(url: str, value: Any = None, *, timeout: float = 10) -> str | None:
-    """The same, for whoever wants no more than ``""`` for success, and what it says otherwise."""
+    """The same for callers that need no more than ``""`` for success, and what it says otherwise."""
     answer = post(url, value, timeout=timeout)
     return answer and ("" if answer.done else answer.text)
 
@@ -98,7 +106,7 @@ def unanswered(part: str, url: str) -> str:
     """What is to be said of a part of the stack that does not answer."""
     return (
         f"{part} does not answer at {url}. Expected: the one that `make up` starts. "
-        "Cure: `make up`; `make status` shows how each part is."
+        "Fix: `make up`; `make status` shows how each part is."
     )
 
 

@@ -24,7 +24,7 @@ Version = tuple[int, int, int]
 
 
 class ProgramError(Refused):
-    """Raised when a program is missing or too old; says what was found, what is needed, the cure."""
+    """Raised when a program is missing or too old; says what was found, what is needed, the fix."""
 
 
 class Source(Enum):
@@ -135,10 +135,10 @@ def read_version(path: Path) -> Version | None:
     """The version that a program tells, ``None`` if it does not run or tells none."""
     for flag in ("--version", "-v"):
         try:
-            told = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=30)
+            answer = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=30)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        if number := re.search(r"version v?(\d+)\.(\d+)(?:\.(\d+))?", told.stdout + told.stderr, re.I):
+        if number := re.search(r"version v?(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout + answer.stderr, re.I):
             return (int(number[1]), int(number[2]), int(number[3] or 0))
     return None
 
@@ -154,7 +154,7 @@ def _chosen(wanted: Wanted, path: Path) -> Program:
         found = f"version {written(version)}" if version else "no program that tells a version"
         raise ProgramError(
             f"{wanted.variable}: {path} is {found}. Expected: {_needed(wanted)}. "
-            "Cure: name another one, or unset the variable and let Stepwatch look for it."
+            "Fix: name another one, or unset the variable and let Stepwatch look for it."
         )
     return Program(path.absolute(), version)
 
@@ -220,7 +220,7 @@ def _from_package(name: str) -> Program:
     try:
         program = packaged(name)
     except packages.PackageError as problem:
-        raise _missing(wanted, problem.problem, problem.cure) from None
+        raise _missing(wanted, problem.problem, problem.fix) from None
     except OSError as problem:
         raise _missing(wanted, f"{problem.filename}: {problem.strerror}") from None
     if program.version < wanted.tool.least:
@@ -237,10 +237,10 @@ def _origin(program: Program, wanted: Wanted) -> str:
     return f"{program.path}, {words} (on PATH: {others})"
 
 
-def _missing(wanted: Wanted, problem: str, cure: str | None = None) -> ProgramError:
+def _missing(wanted: Wanted, problem: str, fix: str | None = None) -> ProgramError:
     return ProgramError(
         f"{_needed(wanted)} is needed. Found: {_seen(wanted)}; {problem}. "
-        f"Cure: {f'{cure}; or ' if cure else ''}put the official release on PATH, "
+        f"Fix: {f'{fix}; or ' if fix else ''}put the official release on PATH, "
         f"or set {wanted.variable} to its program."
     )
 

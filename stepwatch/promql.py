@@ -24,10 +24,10 @@ HEAT = ("software_thermal", "hardware_thermal", "thermal")
 """Why a GPU is slowed down when it is too hot, as its exporter calls it."""
 
 TOLD_FOR = "1h"
-"""How long what happens in an instant, such as an error of a GPU or a resume, is told of."""
+"""How long what happens in an instant, such as an error of a GPU or a resume, is reported."""
 
 SETTLED = "2h"
-"""How long after a run began or ended its servers may still come and go, and be told of."""
+"""How long after a run began or ended its servers may still come and go, and be reported."""
 
 THIS_RUN = "run=%[1]q"
 """The run of an alert, filled in by ``printf`` when an annotation asks for a value."""
@@ -128,7 +128,7 @@ class Operands:
     def solved(self, share: float) -> str:
         """The reward is near the largest score of the samples, or near a level that it does not leave.
 
-        Both tell of success only; a run that has lost reward is not solved.
+        Both report success only; a run that has lost reward is not solved.
         """
         mean, highest = self.of("ewma", "reward", alpha="0.1"), self.over("median", "reward_max", 64)
         best, spread = self.of("best", "reward"), self.over("range", "reward", 10)
@@ -194,7 +194,7 @@ class Operands:
         return f"max by (run) (last_over_time({self.selector(name, **labels)}[{REMEMBERED}]))"
 
     def increased(self, name: str) -> str:
-        """By how much a counter of the runs rose while it is told of: whole numbers, unlike `increase`."""
+        """By how much a counter of the runs rose while it is reported: whole numbers, unlike `increase`."""
         least = f"max by (run) (min_over_time({self.selector(name)}[{TOLD_FOR}]))"
         return f"{self.metric(name)} - {least}"
 
@@ -227,7 +227,7 @@ def events(counter: str) -> str:
 def xid_events(matcher: str) -> str:
     """The Xid errors of each GPU and code that happened of late: how many, if any.
 
-    Only GPUs that are there, if lost, count: nobody is to reset what has gone, or what has taken its
+    Only GPUs that are there, if lost, count: no one is to reset what has gone, or what has taken its
     place. An error of a GPU that the driver does not name counts while its counter is there.
     """
     counter = f"gpu_xid_errors_total{{{matcher}}}"
@@ -238,7 +238,7 @@ def xid_events(matcher: str) -> str:
 
 
 def counted(counter: str) -> str:
-    """By how much a counter of each GPU rose while it is told of: whole numbers, unlike `increase`."""
+    """By how much a counter of each GPU rose while it is reported: whole numbers, unlike `increase`."""
     return gpus(f"{counter} - min_over_time({counter}[{TOLD_FOR}])")
 
 
@@ -259,7 +259,7 @@ def slowed(*reasons: str) -> str:
 
 
 def simulated(within: Duration) -> str:
-    """The demo's GPUs, which nobody misses when they go; of a box that had some, not even others."""
+    """The demo's GPUs, which no one misses when they go; of a box that had some, not even others."""
     return f'present_over_time(gpu_info{{name=~"simulated .+"}}[{within}])'
 
 

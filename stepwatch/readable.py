@@ -1,6 +1,6 @@
 """Whether a container of Prometheus or Alertmanager may read a file of this machine.
 
-A mounted file keeps its owner and its mode, and nobody is asked: a secret that cannot be read shows
+A mounted file keeps its owner and its mode, and no one is asked: a secret that cannot be read shows
 only when the first message is lost.
 """
 
@@ -17,7 +17,7 @@ CONTAINER_USER = CONTAINER_GROUP = 65534
 """What the official images run as. compose.yaml gives them the group of the mounted folder besides."""
 
 GROUP_VARIABLE = "STEPWATCH_SECRETS_GROUP"
-"""What compose.yaml is told of that group; `make up` tells it the folder's own."""
+"""The variable of compose.yaml for that group; `make up` sets it to the folder's own."""
 
 _FILE = (stat.S_IRUSR, "read", "640")
 _FOLDER = (stat.S_IXUSR, "search", "750")
@@ -32,7 +32,7 @@ def require(path: Path, mounted: Path) -> None:
     if not path.resolve().is_relative_to(mounted.resolve()):
         raise Refused(
             f"{path}: leads to {path.resolve()}, which no container sees. "
-            f"Expected: a file below {mounted}. Cure: copy it there."
+            f"Expected: a file below {mounted}. Fix: copy it there."
         )
     group = int(os.environ.get(GROUP_VARIABLE) or mounted.stat().st_gid)
     for step in _steps(path.resolve(), mounted.resolve()):
@@ -60,5 +60,5 @@ def _refusal(step: Path, verb: str, mode: str, group: int) -> Refused:
     owned = "" if status.st_gid == group else f"chgrp {group} {step} && "
     return Refused(
         f"{step}: mode {stat.S_IMODE(status.st_mode):o} does not let the containers {verb} it. "
-        f"Expected: that group {group} may. Cure: {owned}chmod {mode} {step}"
+        f"Expected: that group {group} may. Fix: {owned}chmod {mode} {step}"
     )

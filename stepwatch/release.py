@@ -39,7 +39,7 @@ def gpu_release(config: Path, span: str, say: Say) -> int:
     if not answer.done:
         raise Refused(answer.text)
     if seconds:
-        say(f"Stepwatch has closed the GPUs for {duration}; no new alert tells of them meanwhile.")
+        say(f"Stepwatch has closed the GPUs for {duration}; no new alert reports them meanwhile.")
         say("Now, as root: `nvidia-smi -r -i N`. Who else has them open: `fuser -v /dev/nvidia*`.")
         say("Sooner back: `make gpu-release FOR=0`.")
     else:
@@ -51,7 +51,7 @@ def _duration(span: str) -> Duration:
     try:
         duration = Duration.parse(f"{span}s" if span.isdecimal() else span)
     except ValueError as error:
-        raise Refused(f"{span} {error}. Expected: a time such as 60s or 5m. Cure: write it so.") from error
+        raise Refused(f"{span} {error}. Expected: a time such as 60s or 5m. Fix: write it so.") from error
     if duration > LONGEST:
-        raise Refused(f"{span} is too long. Expected: at most {LONGEST}. Cure: ask again when it is over.")
+        raise Refused(f"{span} is too long. Expected: at most {LONGEST}. Fix: ask again when it is over.")
     return duration

@@ -28,9 +28,9 @@ _silent: dict[str, str] = {}
 class ReleaseError(Exception):
     """Raised when an official release cannot be had; says why, and what may help."""
 
-    def __init__(self, problem: str, cure: str) -> None:
-        super().__init__(f"{problem}. Cure: {cure}")
-        self.problem, self.cure = problem, cure
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}. Fix: {fix}")
+        self.problem, self.fix = problem, fix
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Release:
         """
         system, machine = platform.system().lower(), platform.machine().lower()
         if system != "linux" or machine not in _ARCHITECTURES:
-            cure = f"build {self.name} and put it on PATH"
-            raise ReleaseError(f"no official release is known for {system} on {machine}", cure)
+            fix = f"build {self.name} and put it on PATH"
+            raise ReleaseError(f"no official release is known for {system} on {machine}", fix)
         return f"{self.name}-{self.version}.linux-{_ARCHITECTURES[machine]}"
 
 
@@ -142,11 +142,11 @@ def _unpack(file: Path, release: Release) -> None:
     try:
         archive.unpack(file, file.parent, release.stem)
     except archive.ArchiveError as problem:
-        cure = f"do not use it; name another mirror in {VARIABLE}"
-        raise ReleaseError(f"{file.name}: {problem}", cure) from None
+        fix = f"do not use it; name another mirror in {VARIABLE}"
+        raise ReleaseError(f"{file.name}: {problem}", fix) from None
     if not (file.parent / release.stem / release.name).is_file():
-        cure = f"name another mirror in {VARIABLE}"
-        raise ReleaseError(f"{file.name}: it holds no {release.stem}/{release.name}", cure)
+        fix = f"name another mirror in {VARIABLE}"
+        raise ReleaseError(f"{file.name}: it holds no {release.stem}/{release.name}", fix)
 
 
 def _keep(unpacked: Path, place: Path) -> Path:

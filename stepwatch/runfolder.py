@@ -20,7 +20,7 @@ def make(runs: Path) -> bool:
     except OSError as problem:
         raise Refused(
             f"runs.path: {runs}: {problem.strerror}. Expected: a folder. "
-            "Cure: name the folder that your runs write to, `make up RUNS=folder`."
+            "Fix: name the folder that your runs write to, `make up RUNS=folder`."
         ) from None
     return True
 

@@ -82,7 +82,7 @@ class Loaded:
 
 
 def loaded(settings: Settings, text: str | None) -> Loaded | None:
-    """What a part's metrics page tells of its last loading, ``None`` when it did not answer."""
+    """What a part's metrics page reports about its last loading, ``None`` when it did not answer."""
     if text is None:
         return None
     if not settings.metric:

@@ -12,7 +12,7 @@ from stepwatch.config import Config, Duration, Refused, load
 from stepwatch.tables import Say
 
 LONGEST = Duration.parse("365d")
-"""Whoever wants more wants the alert off for that run, which `overrides` is for."""
+"""Anyone who wants more wants the alert off for that run, which `overrides` is for."""
 
 
 def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> int:
@@ -35,12 +35,14 @@ def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> in
     _require(settings, run, say)
     end = datetime.now(timezone.utc) + timedelta(seconds=duration.seconds)
     made = _make(settings, run, end, note)
-    url = f"http://{settings.address('alertmanager')}/api/v2/silence/{made}"
+    address = settings.address("alertmanager")
     say(
-        f"{run} is silenced for {duration}, until {end.astimezone():%H:%M %Z, %d %b}: no message tells of it."
+        f"{run} is silenced for {duration}, until {end.astimezone():%H:%M %Z, %d %b}: "
+        "no notification is sent about it."
     )
-    say(f"Silence {made}, to be seen at {settings.link('alertmanager')}/#/silences/{made}")
-    say(f"To end it: curl -X DELETE {url}")
+    if not pages.lacks_web_page(pages.read(f"http://{address}/")):
+        say(f"The silence: {settings.link('alertmanager')}/#/silences/{made}")
+    say(f"To end it: curl -X DELETE http://{address}/api/v2/silence/{made}")
     return 0
 
 
@@ -48,16 +50,14 @@ def _duration(span: str) -> Duration:
     try:
         duration = Duration.parse(span)
     except ValueError as error:
-        raise Refused(
-            f"{span} {error}. Expected: a time such as 30m, 2h or 1d. Cure: write it so."
-        ) from error
+        raise Refused(f"{span} {error}. Expected: a time such as 30m, 2h or 1d. Fix: write it so.") from error
     if not duration.milliseconds or duration > LONGEST:
         raise Refused(f"{span} is no time for a silence. Expected: more than nothing, at most {LONGEST}.")
     return duration
 
 
 def _require(config: Config, run: str, say: Say) -> None:
-    """A silence for a name that is none would keep nothing back, and nobody would know."""
+    """A silence for a name that is none would keep nothing back, and no one would know."""
     known = runs.known(config.address("exporter"))
     if known is None:
         say(f"The run exporter does not answer, so it is not known whether there is a run named {run}.")

@@ -71,7 +71,7 @@ def test_a_tool_that_is_named_but_does_not_run_is_refused(folders, monkeypatch):
     monkeypatch.setenv("STEPWATCH_AMTOOL", "/no/such/amtool")
 
     with pytest.raises(
-        CheckError, match=r"amtool cannot be run .*/no/such/amtool.* Cure: .* STEPWATCH_AMTOOL"
+        CheckError, match=r"amtool cannot be run .*/no/such/amtool.* Fix: .* STEPWATCH_AMTOOL"
     ):
         check(folders)
 

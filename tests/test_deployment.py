@@ -48,10 +48,8 @@ def test_a_secret_is_seen_where_its_folder_is_mounted(containers, folder):
     assert containers.file(secret) == "/etc/stepwatch/secrets/team/token"
 
 
-def test_a_file_elsewhere_is_refused_with_the_cure(containers, folder):
-    with pytest.raises(
-        Refused, match=rf"/home/me/token: no container sees .* below {folder}\. Cure: move it"
-    ):
+def test_a_file_elsewhere_is_refused_with_the_fix(containers, folder):
+    with pytest.raises(Refused, match=rf"/home/me/token: no container sees .* below {folder}\. Fix: move it"):
         containers.file(folder.__class__("/home/me/token"))
 
 

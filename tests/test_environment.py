@@ -62,20 +62,18 @@ def test_a_lock_without_hashes_is_refused_and_not_taken_for_installed(checkout: 
         assert failure.value.returncode == 2
 
 
-def test_a_python_that_cannot_make_environments_is_named_with_the_cure(
+def test_a_python_that_cannot_make_environments_is_named_with_the_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
-    with pytest.raises(environment.SetupError, match=r"Cure: sudo apt-get install python3\.\d+-venv$"):
+    with pytest.raises(environment.SetupError, match=r"Fix: sudo apt-get install python3\.\d+-venv$"):
         environment._require_venv()
 
 
-def test_a_python_that_is_too_old_is_named_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_that_is_too_old_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 9, 2, "final", 0))
 
-    with pytest.raises(
-        environment.SetupError, match=r"is Python 3\.9\.2\. Expected: 3\.10 or later\. Cure: "
-    ):
+    with pytest.raises(environment.SetupError, match=r"is Python 3\.9\.2\. Expected: 3\.10 or later\. Fix: "):
         environment._require_python()

@@ -121,7 +121,7 @@ def test_check_names_each_stale_file_and_writes_nothing(site, run, capsys):
         "missing prometheus/generated/prometheus.yml",
         "orphan prometheus/generated/rules/old.yml",
         "different prometheus/generated/rules/rl.yml",
-        "The files above are stale. Cure: run python generate.py.",
+        "The files above are stale. Fix: run python generate.py.",
     ]
     assert generated(site) == before
 
@@ -143,7 +143,7 @@ def test_a_bad_configuration_is_refused_and_nothing_is_written(site, run, capsys
         "",
         (
             f'{site}/config.yaml:2: alerts.GradNormHigh.warning: "many" is no number. '
-            "Expected: a number of 0 or more. Cure: write a number without quotes.\n"
+            "Expected: a number of 0 or more. Fix: write a number without quotes.\n"
         ),
     )
     assert generated(site) == before
@@ -317,7 +317,7 @@ def test_what_a_killed_script_left_half_done_is_finished_even_if_the_configurati
     assert shim(*arguments, "--check", env=tools).returncode == 0
 
 
-def test_the_script_without_its_packages_names_the_cure(tmp_path):
+def test_the_script_without_its_packages_names_the_fix(tmp_path):
     shutil.copy(CHECKOUT / "generate.py", tmp_path)
 
     done = subprocess.run(
@@ -326,7 +326,7 @@ def test_the_script_without_its_packages_names_the_cure(tmp_path):
 
     assert done.returncode == 2
     assert done.stderr.startswith("generate.py: ")
-    assert "Cure: run `make generate`, which sets up .venv." in done.stderr
+    assert "Fix: run `make generate`, which sets up .venv." in done.stderr
     assert "Traceback" not in done.stderr
 
 

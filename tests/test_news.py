@@ -63,7 +63,7 @@ def alertmanager(serve: Serve, *receivers: str) -> str:
         "labels": {"alertname": "KLExplosion", "run": "ppo", "severity": "critical"},
         "annotations": {"description": "KL 1.6"},
         "startsAt": "2026-01-01T03:12:00Z",
-        "status": {"state": "active", "inhibitedBy": []},
+        "status": {"state": "active", "inhibitedBy": [], "silencedBy": []},
     }
     names = [{"name": name} for name in receivers]
     return serve({"/api/v2/receivers": [json.dumps(names)], "/api/v2/alerts": [json.dumps([alert])]})
@@ -96,7 +96,7 @@ def test_runs_receivers_and_alerts_are_told(serve: Serve) -> None:
 def test_without_runs_and_receivers_it_says_so(serve: Serve) -> None:
     said = lines(serve({"/metrics": [LOOKED]}), alertmanager(serve))
 
-    assert said[:2] == ["\nThe runs in /x: none yet.", "Receivers: none, so alerts are sent to nobody."]
+    assert said[:2] == ["\nThe runs in /x: none yet.", "Receivers: none, so alerts are sent to no one."]
 
 
 def test_parts_that_do_not_answer_are_not_taken_for_empty_ones() -> None:
@@ -149,7 +149,7 @@ def test_a_watchdog_that_does_not_answer_is_told_and_is_not_well() -> None:
     assert not well(News("", "", nobody, "", ""))
 
 
-def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_cure(serve: Serve) -> None:
+def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_fix(serve: Serve) -> None:
     said = lines(serve({"/metrics": [RUNS + UNREADABLE.format(3)]}))
 
     assert "3 files or folders" in said[1]
@@ -194,7 +194,7 @@ def test_files_and_runs_beyond_the_limits_are_counted_with_the_fix(serve: Serve)
     assert len(lines(serve({"/metrics": [RUNS + none]}))) == 1
 
 
-def test_runs_that_no_rule_can_judge_are_counted_with_the_cure(serve: Serve) -> None:
+def test_runs_that_no_rule_can_judge_are_counted_with_the_fix(serve: Serve) -> None:
     assert (
         "Runs without a key that rules know: 2."
         in lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 2.0\n"]}))[1]
@@ -234,6 +234,16 @@ def test_in_containers_the_run_folder_is_what_is_mounted(serve: Serve) -> None:
     assert "`docker compose logs exporter` (where /runs stands for /data/my runs) names them" in words
 
 
+def test_simulated_runs_in_containers_are_said_to_be_in_their_volume(serve: Serve) -> None:
+    exporter = {"exporter": serve({"/metrics": [RUNS]})}
+    said = {demo: list[str]() for demo in (True, False)}
+    for demo, lines in said.items():
+        well(status.news(exporter, "/data/runs", demo=demo), lines.append)
+
+    assert said[True][0] == "\nThe runs in /data/runs and the Docker volume demo-runs: 2 running."
+    assert said[False][0] == "\nThe runs in /data/runs: 2 running."
+
+
 def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     folder = tmp_path / "a/b"
     assert runfolder.make(folder)
@@ -249,7 +259,7 @@ def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     assert runfolder.remark(made=False, remembered=False) == ""
 
 
-def test_a_run_folder_that_cannot_be_made_is_refused_with_the_cure(tmp_path: Path) -> None:
+def test_a_run_folder_that_cannot_be_made_is_refused_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(Refused, match=r"runs\.path: .*/file/runs: Not a directory\. .*make up RUNS=folder"):

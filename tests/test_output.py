@@ -127,7 +127,7 @@ def test_when_one_file_cannot_be_replaced_all_are_as_they_were(tmp_path, monkeyp
 
     monkeypatch.setattr(os, "replace", fail)
 
-    with pytest.raises(OutputError, match=r"No space left on device\. Expected: .* Cure: .* as they were"):
+    with pytest.raises(OutputError, match=r"No space left on device\. Expected: .* Fix: .* as they were"):
         write(tmp_path, files(a_changed="2", a_new="2", b_changed="2", b_new="2"))
 
     assert tree(tmp_path) == before
@@ -280,7 +280,7 @@ def test_a_link_in_place_of_a_generated_folder_is_refused(tmp_path):
         write(tmp_path, files(a_x="1"))
 
     assert str(caught.value) == (
-        f"{tmp_path}/a/generated: is a link. Expected: a folder. Cure: move it away; nothing was written."
+        f"{tmp_path}/a/generated: is a link. Expected: a folder. Fix: move it away; nothing was written."
     )
     assert texts(tmp_path / "elsewhere") == {"mine": "1"}
 

@@ -123,11 +123,11 @@ def test_a_variable_that_names_the_wrong_program_is_refused(
 
     assert str(refusal.value) == (
         f"STEPWATCH_PROMETHEUS: {mine} is {found}. Expected: Prometheus 2.42.0 or later. "
-        "Cure: name another one, or unset the variable and let Stepwatch look for it."
+        "Fix: name another one, or unset the variable and let Stepwatch look for it."
     )
 
 
-def test_an_old_program_and_no_packages_are_named_with_the_cure(machine: Path) -> None:
+def test_an_old_program_and_no_packages_are_named_with_the_fix(machine: Path) -> None:
     old = program(machine / "bin", "alertmanager", "alertmanager, version 0.24.0 (x)")
 
     assert programs.find("alertmanager") is None
@@ -137,7 +137,7 @@ def test_an_old_program_and_no_packages_are_named_with_the_cure(machine: Path) -
     assert str(refusal.value) == (
         f"Alertmanager 0.25.0 or later is needed. Found: {old} 0.24.0; "
         "this machine has no apt-get to take it from. "
-        "Cure: put the official release on PATH, or set STEPWATCH_ALERTMANAGER to its program."
+        "Fix: put the official release on PATH, or set STEPWATCH_ALERTMANAGER to its program."
     )
 
 
@@ -145,7 +145,7 @@ def test_a_package_that_is_too_old_is_refused(machine: Path) -> None:
     unpacked = packages.tools_folder() / "prometheus-2.31.2+ds1" / "usr/bin"
     program(unpacked, "prometheus", "prometheus, version 2.31.2 (x)")
 
-    with pytest.raises(ProgramError, match=r"Found: .*2\.31\.2; the distribution packages 2\.31\.2\. Cure: "):
+    with pytest.raises(ProgramError, match=r"Found: .*2\.31\.2; the distribution packages 2\.31\.2\. Fix: "):
         obtained("prometheus")
 
 
@@ -318,7 +318,7 @@ def test_a_failed_download_leaves_nothing_behind_and_tells_why(
     with pytest.raises(packages.PackageError) as problem:
         packages.unpack("prometheus", "prometheus")
 
-    assert str(problem.value) == "apt-cache depends: E: no luck. Cure: sudo apt-get update"
+    assert str(problem.value) == "apt-cache depends: E: no luck. Fix: sudo apt-get update"
     assert list(packages.tools_folder().iterdir()) == []
 
 
@@ -353,5 +353,5 @@ def test_files_that_only_root_may_place_are_named_with_the_command(
 
     assert str(problem.value) == (
         f"its package reads {place}, which only root may write. "
-        f"Cure: sudo install -D -m 644 -t {place.parent} {template.parent}/*.tmpl"
+        f"Fix: sudo install -D -m 644 -t {place.parent} {template.parent}/*.tmpl"
     )

@@ -43,7 +43,7 @@ def test_a_file_that_the_group_may_not_read_is_refused_with_the_command(folder, 
     group = folder.stat().st_gid
     assert str(caught.value) == (
         f"{token}: mode {mode:o} does not let the containers read it. "
-        f"Expected: that group {group} may. Cure: chmod 640 {token}"
+        f"Expected: that group {group} may. Fix: chmod 640 {token}"
     )
 
 
@@ -52,7 +52,7 @@ def test_the_group_may_be_another_than_the_folders(folder, monkeypatch):
     other = folder.stat().st_gid + 1
     monkeypatch.setenv("STEPWATCH_SECRETS_GROUP", str(other))
 
-    with pytest.raises(Refused, match=f"Expected: that group {other} may. Cure: chgrp {other} "):
+    with pytest.raises(Refused, match=f"Expected: that group {other} may. Fix: chgrp {other} "):
         require(folder / "team/token", folder)
 
 
@@ -71,7 +71,7 @@ def test_whose_file_it_is_decides_which_bits_count(folder):
     token = folder / "team/token"
     token.chmod(0o640)
     os.chown(token, -1, 12345)
-    with pytest.raises(Refused, match=rf"Cure: chgrp {folder.stat().st_gid} {token} && chmod 640 {token}$"):
+    with pytest.raises(Refused, match=rf"Fix: chgrp {folder.stat().st_gid} {token} && chmod 640 {token}$"):
         require(token, folder)
 
     os.chown(token, CONTAINER_USER, -1)

@@ -78,7 +78,7 @@ def test_a_wrong_checksum_is_refused_with_both(mirror: Mirror) -> None:
     problem = refusal()
 
     assert f"its SHA-256 is {hashlib.sha256(packed).hexdigest()}, expected {'a' * 64}" in problem.problem
-    assert "do not use it" in problem.cure
+    assert "do not use it" in problem.fix
 
 
 def test_a_download_that_breaks_off_is_refused(mirror: Mirror) -> None:
@@ -136,11 +136,11 @@ def test_checksums_that_do_not_name_the_archive_are_refused(mirror: Mirror) -> N
     assert len(mirror.asked) == 1
 
 
-def test_a_mirror_that_lacks_it_is_named_with_the_cure(mirror: Mirror) -> None:
+def test_a_mirror_that_lacks_it_is_named_with_the_fix(mirror: Mirror) -> None:
     problem = refusal()
 
     assert f"{mirror.url}/prometheus/releases/download/v3.13.2/sha256sums.txt: 404" in problem.problem
-    assert problem.cure == "name a mirror that has it in STEPWATCH_RELEASES"
+    assert problem.fix == "name a mirror that has it in STEPWATCH_RELEASES"
 
 
 def test_a_full_disk_is_told_with_the_folder(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_full_disk_is_told_with_the_folder(mirror: Mirror, monkeypatch: pytest
     problem = refusal()
 
     assert problem.problem == f"{packages.tools_folder()}: No space left on device"
-    assert problem.cure.startswith("make room for")
+    assert problem.fix.startswith("make room for")
 
 
 @pytest.mark.parametrize("tools", ["file/cache", "locked"])
@@ -166,7 +166,7 @@ def test_a_cache_that_cannot_be_written_is_told(
     if tools == "locked":
         monkeypatch.setattr(tempfile, "TemporaryDirectory", _refused)
 
-    with pytest.raises(ReleaseError, match=r"(Not a directory|Permission denied)\. Cure: make room for"):
+    with pytest.raises(ReleaseError, match=r"(Not a directory|Permission denied)\. Fix: make room for"):
         obtained()
 
 
@@ -186,7 +186,7 @@ def test_a_host_that_does_not_answer_costs_its_patience_once(
 
     assert "cannot be reached (" in first.problem
     assert str(first) == str(second)
-    assert first.cure == "name a mirror in STEPWATCH_RELEASES"
+    assert first.fix == "name a mirror in STEPWATCH_RELEASES"
 
 
 def test_a_name_service_that_does_not_answer_is_not_waited_for(

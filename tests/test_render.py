@@ -179,12 +179,12 @@ def test_switches_are_written_as_yaml_has_them(rendered):
         ("a: 1\n b: 2\n", "x.yml.j2: what it renders is no YAML (mapping values are not allowed"),
     ],
 )
-def test_a_broken_template_is_named_with_its_line_and_the_cure(rendered, text, message):
+def test_a_broken_template_is_named_with_its_line_and_the_fix(rendered, text, message):
     with pytest.raises(RenderError) as caught:
         only(rendered, text, config={})
 
     assert str(caught.value).startswith(f"prometheus/templates/{message}")
-    assert str(caught.value).endswith(". Cure: mend the template; nothing was written.")
+    assert str(caught.value).endswith(". Fix: mend the template; nothing was written.")
     assert isinstance(caught.value, Refused)
 
 

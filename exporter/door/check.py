@@ -22,7 +22,7 @@ _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _NOT_FROM_ELSEWHERE = text(
     "403 Forbidden",
     "Sec-Fetch-Site: a page of another origin made the browser send this request. Expected: a link that "
-    "somebody follows, or a request of this address's own pages. Fix: open the address itself; a program "
+    "someone follows, or a request of this address's own pages. Fix: open the address itself; a program "
     "of yours leaves the header out.\n",
 )
 

@@ -97,10 +97,10 @@ def _bands(chart: Chart, at: Scale) -> Iterator[str]:
         begin, end = sorted((at.x(band.first_step), at.x(band.last_step)))
         begin = min(begin, RIGHT - LEAST_SPAN)
         width = max(end - begin, LEAST_SPAN)
-        told = escape(f"{band.alert}, {band.severity}: steps {band.first_step} to {band.last_step}")
+        title = escape(f"{band.alert}, {band.severity}: steps {band.first_step} to {band.last_step}")
         yield (
             f'<rect class="band {severity.look(band.severity)}" x="{begin}" y="{TOP}" width="{width}" '
-            f'height="{BOTTOM - TOP}"><title>{told}</title></rect>'
+            f'height="{BOTTOM - TOP}"><title>{title}</title></rect>'
         )
 
 

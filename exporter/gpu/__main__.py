@@ -101,7 +101,7 @@ class Front:
             print(
                 f"No GPU could be read for {self.outage.patience} s ({reason}), though they could before. "
                 "Ending, to be started again: a container then gets its devices, and the library of the "
-                "present driver. Cure if that does not help: make the container anew.",
+                "present driver. Fix if that does not help: make the container anew.",
                 file=sys.stderr,
             )
         return over
@@ -112,7 +112,7 @@ def _options(settings: SettingsFile, arguments: Sequence[str] | None) -> argpars
 
 
 def _usable(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace | None:
-    """New options, ``None`` if they cannot be used: then what is wrong is told, and the old ones stay."""
+    """New options, ``None`` if they cannot be used: then the reason is logged, and the old ones stay."""
     try:
         return _options(settings, arguments)
     except SystemExit:

@@ -14,17 +14,17 @@ PROFILES = {"h200": 8, "a100": 8, "a100-mig": 2, "rtx4080": 2}
 """What the simulated GPUs can be, and how many of them there are then."""
 
 COMPATS = ("none", "dcgm")
-"""Whose names may be told beside our own."""
+"""Whose names may be served beside our own."""
 
 OK = "ok"
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Extras(NamedTuple):
-    """What is told only when asked for, and what the simulated GPUs are.
+    """What is served only on request, and what the simulated GPUs are.
 
     ``processes``: most of a GPU that are named; ``proc``: where the host's ``/proc`` is; ``sick``: the
-    number of the simulated GPU that fails; ``compat``: whose names are told beside our own.
+    number of the simulated GPU that fails; ``compat``: whose names are served beside our own.
     """
 
     processes: int = 0

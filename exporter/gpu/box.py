@@ -67,11 +67,11 @@ class Box:
         self._interval = interval
 
     def release(self) -> None:
-        """Nobody is to speak until ``resume``, and nothing is known meanwhile."""
+        """No one is to speak until ``resume``, and nothing is known meanwhile."""
         self._nvml, self._text, self.silence = contract.RELEASED, "", None
 
     def resume(self) -> None:
-        """Somebody will speak again."""
+        """Someone will speak again."""
         self._nvml = "starting"
         self.reinits += 1
 
@@ -111,13 +111,13 @@ class Box:
 
         Some drivers call a lost GPU unknown. All at once are not lost: their devices were taken from us.
         """
-        told = list(cards)
-        present = {uuid for _, uuid, _ in told}
+        listed = list(cards)
+        present = {uuid for _, uuid, _ in listed}
         missing = {number: uuid for uuid, number in self._numbers.items() if uuid not in present}
-        words = {} if all(reason == contract.UNKNOWN for *_, reason in told) else {contract.UNKNOWN: "lost"}
+        words = {} if all(reason == contract.UNKNOWN for *_, reason in listed) else {contract.UNKNOWN: "lost"}
         return {
             (number, uuid or missing.get(number, "")): words.get(reason, reason)
-            for number, uuid, reason in told
+            for number, uuid, reason in listed
         }
 
     def page(self, now: float) -> bytes:

@@ -12,11 +12,11 @@ FRESH = 75
 """Exit code with which a worker asks for another one, to open NVML anew, and a front to be started again."""
 
 RELEASED = "released"
-"""What stands for the reason while somebody wanted the devices let go of."""
+"""What stands for the reason while someone wanted the devices let go of."""
 
 RELEASE_SECONDS = 60
 LONGEST_RELEASE_SECONDS = 3600
-"""For how long the devices are let go of, if nothing is said, and at most: nobody watches meanwhile."""
+"""For how long the devices are let go of, if nothing is said, and at most: no one watches meanwhile."""
 
 UNKNOWN = "unknown"
 """What NVML calls errors that it has no word for: of one GPU, that it is lost."""
@@ -40,15 +40,15 @@ CLOCK_EVENTS = {
 NVML_REASONS = {
     "ok": "NVML answers.",
     "starting": "NVML is being opened.",
-    "library_not_found": "There is no libnvidia-ml.so.1. Cure: install NVIDIA's driver, or give this "
+    "library_not_found": "There is no libnvidia-ml.so.1. Fix: install NVIDIA's driver, or give this "
     "container access to the GPUs.",
-    "driver_not_loaded": "NVIDIA's driver is not loaded. Cure: modprobe nvidia, or a reboot.",
-    "version_mismatch": "The driver was upgraded while the old one is loaded. Cure: reload it or reboot; "
+    "driver_not_loaded": "NVIDIA's driver is not loaded. Fix: modprobe nvidia, or a reboot.",
+    "version_mismatch": "The driver was upgraded while the old one is loaded. Fix: reload it or reboot; "
     "a container must be recreated.",
-    "no_permission": "This user may not use the NVIDIA devices. Cure: let it read and write /dev/nvidia*.",
+    "no_permission": "This user may not use the NVIDIA devices. Fix: let it read and write /dev/nvidia*.",
     "uninitialized": "NVML lost its connection to the driver.",
     "timeout": "The driver does not answer.",
-    "stuck": "The driver holds the last worker, which cannot even be killed. Cure: reset the GPU or reboot.",
+    "stuck": "The driver holds the last worker, which cannot even be killed. Fix: reset the GPU or reboot.",
     "crashed": "The worker crashed in the driver's library.",
     "released": "The devices are let go of, as asked.",
 }

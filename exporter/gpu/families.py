@@ -46,8 +46,8 @@ GPU_FAMILIES = (
     *_families(
         "gauge",
         gpu_performance_state="From 0, the fastest, to 15.",
-        gpu_compute_mode="0 shared, 2 for nobody, 3 one process at a time.",
-        gpu_persistence_mode="1 if the driver stays loaded while nobody uses the GPU.",
+        gpu_compute_mode="0 shared, 2 for no one, 3 one process at a time.",
+        gpu_persistence_mode="1 if the driver stays loaded while no one uses the GPU.",
         gpu_mig_mode="1 if the GPU is split into instances.",
         gpu_ecc_mode="1 if memory errors are corrected.",
         gpu_fan_speed_ratio="Share of the fan's full speed that is asked for; may exceed 1.",

@@ -8,7 +8,7 @@ from exporter.gpu.contract import NVML_REASONS
 
 
 class Journal:
-    """Follows what is known of the GPUs; whoever reads it knows that they were well at first."""
+    """Follows what is known of the GPUs; anyone who reads it knows that they were well at first."""
 
     def __init__(self, box: Box, now: float) -> None:
         self._box = box

@@ -208,7 +208,7 @@ class _Post:
         self._killed = False
 
     def age(self, now: float) -> float:
-        """Seconds since it was started, or told to leave."""
+        """Seconds since it was started, or asked to leave."""
         return now - self._since
 
     def hear(self, now: float) -> list[dict[str, Any]]:

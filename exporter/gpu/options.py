@@ -64,7 +64,7 @@ def _add_service(flags: Flags) -> None:
         "restart-after",
         number,
         0,
-        "seconds in which no GPU can be read any more, for a reason that a new container may cure, until "
+        "seconds in which no GPU can be read any more, for a reason that a new container may fix, until "
         "it ends to be started again; 0 for never",
     )
 
@@ -75,7 +75,9 @@ def _add_extras(flags: Flags) -> None:
     flags.add("serial", switch, _USUAL.serial, "tell the serial numbers of the boards: true or false")
     flags.add("links", switch, _USUAL.links, "count bytes and errors of each NVLink: true or false")
     flags.add("pcie", switch, _USUAL.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")
-    flags.add("compat", _compat, _USUAL.compat, "names that are told beside our own: none, or NVIDIA's dcgm")
+    flags.add(
+        "compat", _compat, _USUAL.compat, "names that are served beside our own: none, or NVIDIA's dcgm"
+    )
     flags.add("profile", _profile, _USUAL.profile, f"what the simulated GPUs are: {', '.join(PROFILES)}")
     flags.add("sick", number, _USUAL.sick, "the number of the simulated GPU that fails")
 

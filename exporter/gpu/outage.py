@@ -1,4 +1,4 @@
-"""Notices when GPUs that could be read no longer can, in a way that only a new container may cure."""
+"""Notices when GPUs that could be read no longer can, in a way that only a new container may fix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REASONS = ("version_mismatch", UNKNOWN, "lost")
 class Outage:
     """``patience`` in seconds; 0 for never.
 
-    What could not be read from the start is no reason: then a restart was no cure, and the next would be
+    What could not be read from the start is no reason: then a restart was no fix, and the next would be
     none either.
     """
 

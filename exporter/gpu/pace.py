@@ -1,4 +1,4 @@
-"""How often the GPUs are read: each interval while somebody looks, seldom while nobody does."""
+"""How often the GPUs are read: each interval while someone looks, seldom while no one does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Pace:
         self._looked = now
 
     def look(self, now: float) -> None:
-        """Somebody asks for the page. ``now`` of the steady clock."""
+        """Someone asks for the page. ``now`` of the steady clock."""
         self._looked = now
 
     def interval(self, now: float) -> float:

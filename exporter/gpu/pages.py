@@ -57,7 +57,7 @@ class Pages:
 
     def _release(self, request: Request) -> Answer | Later:
         """Let go of the devices; the answer waits until that is done."""
-        if "origin" in request.headers:  # any site that somebody visits can have a browser send this
+        if "origin" in request.headers:  # any site that someone visits can have a browser send this
             return text("403 Forbidden", "no page of a browser may ask for this\n")
         seconds = _seconds(request.query)
         if seconds is None:

@@ -155,7 +155,7 @@ class Reader:
             raise
         except ReadError as problem:
             self._fail(quantity, problem.code, now)
-        except Exception as surprise:  # noqa: BLE001  (it is one call's: nobody else reads this GPU)
+        except Exception as surprise:  # noqa: BLE001  (it is one call's: no one else reads this GPU)
             self._fail(quantity, type(surprise).__name__, now)
         took = time.monotonic() - started
         if quantity.tier is not Tier.STATIC:

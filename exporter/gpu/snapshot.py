@@ -29,14 +29,14 @@ def message(
 ) -> bytes:
     """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``; ``twins`` tell it once more."""
     known = list(reports)
-    told = {
+    plain = {
         "nvml": nvml,
         "cards": [(card.number, card.uuid, report.reason) for card, report in known],
         "events": list(events),
         "text": text(system, known) + (twins.text(known) if twins else ""),
         "dcgm": twins.labels if twins else {},
     }
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(plain).encode() + b"\n"
 
 
 def text(system: Iterable[Reading], reports: Iterable[tuple[Card, Report]]) -> str:

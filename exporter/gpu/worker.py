@@ -1,4 +1,4 @@
-"""``python -m exporter.gpu.worker``: the process that owns NVML. The front starts it; nobody else does.
+"""``python -m exporter.gpu.worker``: the process that owns NVML. The front starts it; no one else does.
 
 It never repairs its connection to the driver. It says what is wrong and ends, and the front starts
 another one, which loads the library anew.
@@ -30,7 +30,7 @@ HEAD_START_SECONDS = 0.02
 """Threads that begin together wait for each other at every call: one after the other takes half as long."""
 EVENT_SECONDS = 0.4
 STORM_SECONDS = 0.05
-"""A GPU may report errors by the thousand: those of so long are told together."""
+"""A GPU may report errors by the thousand: those within so long are reported together."""
 
 
 class Worker:
@@ -56,7 +56,7 @@ class Worker:
         self._ear = Thread(target=self._listen, name="events", daemon=True)
 
     def run(self) -> int:
-        """Read until told to stop, or until only a new worker helps. Returns the exit code."""
+        """Read until asked to stop, or until only a new worker helps. Returns the exit code."""
         Thread(target=self._obey, name="orders", daemon=True).start()
         try:
             self._backend.open()
@@ -79,7 +79,7 @@ class Worker:
         self._news.set()
 
     def _cycle(self, system: list[source.Reading]) -> str:
-        """Read and tell again and again. Returns why it ended, ``ok`` if it was told to."""
+        """Read and tell again and again. Returns why it ended, ``ok`` if it was asked to."""
         last = 0.0
         while True:
             began, interval = time.monotonic(), self._interval
@@ -159,9 +159,9 @@ def main(name: str, extras: str, interval: str, pipe: str, orders: str) -> int:
     """Work for the front that reads the one pipe and writes to the other. Returns the exit code."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     module, _, kind = source.BACKENDS[name].partition(":")
-    told = source.Extras(*json.loads(extras))
-    backend = getattr(importlib.import_module(module), kind)(told)
-    twins = Twins() if told.compat == "dcgm" else None
+    options = source.Extras(*json.loads(extras))
+    backend = getattr(importlib.import_module(module), kind)(options)
+    twins = Twins() if options.compat == "dcgm" else None
     worker = Worker(backend, int(pipe), int(orders), float(interval), twins)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it is the front's, which may share our name

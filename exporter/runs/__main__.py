@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     while not stop.is_set():
         stop.wait(service.look())
         if _changed(settings, thread) and _usable(settings, argv):
-            service.stop()  # first: who was told that it is registered would not come again
+            service.stop()  # first: a client that got the answer that it is registered would not come again
             _start_again()
     service.stop()
     return 0
@@ -67,7 +67,7 @@ def _changed(settings: SettingsFile, thread: Mount) -> bool:
 
 
 def _usable(settings: SettingsFile, argv: Sequence[str] | None) -> bool:
-    """Whether new settings can be used; if not, what is wrong is told and the old ones stay."""
+    """Whether new settings can be used; if not, the reason is logged and the old ones stay."""
     try:
         _options(settings, argv)
     except SystemExit:

@@ -20,7 +20,7 @@ from exporter.runs.refusal import Refusals
 WILDCARDS = frozenset("*?[")
 ANY_DEPTH = "**"
 SYSTEM = "lost+found"
-"""The folder of a file system's checker, on each mounted disk: root's, and nobody's run."""
+"""The folder of a file system's checker, on each mounted disk: root's, and no one's run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ def _down(at: Start, name: str) -> Start:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Does it lead to a folder? What cannot be reached is told of with the files."""
+    """Does it lead to a folder? What cannot be reached is reported with the files."""
     try:
         return entry.is_dir()
     except OSError:

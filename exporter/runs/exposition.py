@@ -105,7 +105,7 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_restarts_total", _maybe(run.restarts)
     yield "rl_resume_lost_steps", _maybe(run.lost)
     yield "rl_run_mark_timestamp_seconds", [({"note": mark.note}, mark.time) for mark in run.marks.all]
-    # Of a log that cannot be read nobody knows when the last step was: no rule may take it for silent.
+    # Of a log that cannot be read no one knows when the last step was: no rule may take it for silent.
     yield "rl_last_step_timestamp_seconds", _maybe(times.last if view.unread is None else None)
     yield "rl_run_unread_since_timestamp_seconds", _maybe(view.unread)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)

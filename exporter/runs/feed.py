@@ -1,4 +1,4 @@
-"""A page or server that is polled, and the runs it tells of."""
+"""A page or server that is polled, and the runs it reports."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Feed:
                 run.times.caught_up(clock.wall)
             # no others: names may change at each poll, and the roster takes only so many
             known = self.target.telling & self.roster.runs.keys()
-            self._presence.told(known, clock.steady)
+            self._presence.reported(known, clock.steady)
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
         """Signs of life: a page goes with the trainer that serves it, a server outlives its runs."""

@@ -1,4 +1,4 @@
-"""Everything that the run exporter can be told: flags, which are variables and settings, too."""
+"""All options of the run exporter: flags, which are variables and settings, too."""
 
 from __future__ import annotations
 
@@ -69,5 +69,6 @@ def _add_registrations(flags: Flags) -> None:
 
 def _add_pages(flags: Flags) -> None:
     flags.add("prometheus-url", arguments.address, None, "the Prometheus that watches the runs")
+    flags.add("alertmanager-url", arguments.address, None, "the Alertmanager, whose silences the pages show")
     flags.add("watchdog-url", arguments.address, None, "the watchdog, whose findings the pages show")
     flags.add("panels", Path, None, f"what is drawn; by default {panelfile.NAME} beside the settings")

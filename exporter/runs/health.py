@@ -30,7 +30,7 @@ class Polled(NamedTuple):
 
 
 Samples = Callable[[], Iterator[tuple[Family, list[Sample]]]]
-"""What another part of the exporter tells of itself."""
+"""What another part of the exporter reports about itself."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Health:
     def report(self) -> tuple[bool, str]:
         """Whether the exporter is well, and in words what it waits for.
 
-        A mount that hangs is no illness of the exporter's: a restart cures nothing, and would forget.
+        A mount that hangs is no illness of the exporter's: a restart does not help, and would forget.
         """
         late = time.time() - self.polled
         if self.polled and late > LOOK_SECONDS:

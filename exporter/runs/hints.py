@@ -1,4 +1,4 @@
-"""Tells of runs that no rule can judge, because none of their keys is known."""
+"""Reports runs that no rule can judge, because none of their keys is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_KEYS = 8
 
 
 class Hints:
-    """Remembers which runs were told of. ``unjudged`` counts those that no rule can judge now."""
+    """Remembers which runs were reported. ``unjudged`` counts those that no rule can judge now."""
 
     def __init__(self, say: Say = to_log) -> None:
         self.unjudged = 0
@@ -21,7 +21,7 @@ class Hints:
         self._told: set[int] = set()
 
     def tell(self, views: Iterable[View]) -> None:
-        """Tell of each such run once."""
+        """Report each such run once."""
         unjudged = [view for view in views if _is_unjudged(view)]
         self.unjudged = len(unjudged)
         for view in unjudged:

@@ -51,7 +51,7 @@ def home(path: PurePath) -> PurePath:
 def run_names(logs: Mapping[Path, PurePath]) -> dict[Path, str]:
     """A name of its own for each log; ``logs`` maps its path to the one below the watched folder.
 
-    Logs that lead to one name are told apart by their paths below the folder, or if need be by
+    Logs that lead to one name are distinguished by their paths below the folder, or if need be by
     their whole paths.
     """
     names = {path: run_name(relative) for path, relative in logs.items()}

@@ -1,4 +1,4 @@
-"""Tells once what cannot be read, and the cure."""
+"""Tells once what cannot be read, and the fix."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def to_log(text: str) -> None:
 class Once:
     """Says each text once, and ``MOST_HOURLY`` an hour of one topic, of which there are few.
 
-    Whoever makes up texts without end fills no log and no memory, and hushes no other topic. Of each topic
+    Anyone who makes up texts without end fills no log and no memory, and hushes no other topic. Of each topic
     the last ``MOST_HOURLY`` texts are known.
     """
 
@@ -54,27 +54,27 @@ class Once:
 
 @dataclass(slots=True)
 class _Topic:
-    """What was told of it, the oldest text first; ``count`` of them in the hour that began at ``begun``."""
+    """What was logged about it, the oldest text first; ``count`` texts in the hour since ``begun``."""
 
     begun: float = -inf
     count: int = 0
-    told: dict[str, None] = field(default_factory=dict)
+    texts: dict[str, None] = field(default_factory=dict)
 
     def takes(self, text: str, now: float) -> bool:
         """Is it new, and is there room for it?"""
         if now - self.begun >= HOUR:
             self.begun, self.count = now, 0
-        if text in self.told or self.count >= MOST_HOURLY:
+        if text in self.texts or self.count >= MOST_HOURLY:
             return False
         self.count += 1
-        self.told[text] = None
-        if len(self.told) > MOST_HOURLY:
-            del self.told[next(iter(self.told))]
+        self.texts[text] = None
+        if len(self.texts) > MOST_HOURLY:
+            del self.texts[next(iter(self.texts))]
         return True
 
 
 class Notice:
-    """Remembers what was told, for as long as it holds."""
+    """Remembers what was logged, for as long as it holds."""
 
     def __init__(self, say: Say = to_log) -> None:
         self._say = say
@@ -94,7 +94,7 @@ class Notice:
 
 
 def text(refusal: Refusal) -> str:
-    """The path, the reason, who is refused, and the cure."""
+    """The path, the reason, who is refused, and the fix."""
     what = "folder cannot be entered" if refusal.passing else "cannot be read"
     problem = f"{_shown(refusal.path)}: {what}: {os.strerror(refusal.number)}."
     if refusal.number not in (errno.EACCES, errno.EPERM):
@@ -108,14 +108,14 @@ def _permission(refusal: Refusal) -> str:
     try:
         status = refusal.path.stat()
     except OSError:
-        return f"{us}. Cure: let it read that path; no restart is needed."
+        return f"{us}. Fix: let it read that path; no restart is needed."
     mode = f"{stat.S_IMODE(status.st_mode):o}"
     which = "folder" if stat.S_ISDIR(status.st_mode) else "file"
     owned = f"the {which} has mode {mode}, uid {status.st_uid}, gid {status.st_gid}"
-    return f"{us}; {owned}. Cure: {_cure(refusal, status, groups)}; no restart is needed."
+    return f"{us}; {owned}. Fix: {_fix(refusal, status, groups)}; no restart is needed."
 
 
-def _cure(refusal: Refusal, status: os.stat_result, groups: Collection[int]) -> str:
+def _fix(refusal: Refusal, status: os.stat_result, groups: Collection[int]) -> str:
     rights, bits = _wanted(refusal, status)
     who, shift = _judged_as(status, groups)
     if status.st_mode >> shift & bits == bits:

@@ -13,7 +13,7 @@ from exporter.runs.views import Signs
 
 
 class Polling(Protocol):
-    """Runs that are polled: what tells of them is called ``name``, and its ``place`` is no file."""
+    """Runs that are polled: what reports them is called ``name``, and its ``place`` is no file."""
 
     name: str
     place: Path

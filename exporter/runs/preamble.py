@@ -8,9 +8,9 @@ from exporter.runs.run import Clock, Options, Run
 
 
 class Preamble:
-    """What a text told so far, as a run without a step.
+    """What a text said so far, as a run without a step.
 
-    ``failed`` is when it last told of an error, in seconds of the steady clock.
+    ``failed`` is when it last reported an error, in seconds of the steady clock.
     """
 
     def __init__(self, options: Options) -> None:
@@ -25,7 +25,7 @@ class Preamble:
             self.failed = clock.moved(None)
 
     def is_end(self, state: str, grew: float, *, writer: bool | None) -> bool:
-        """Is the state that the run seems to be in an end that somebody should know of?
+        """Is the state that the run seems to be in an end that someone should know of?
 
         A program that ends without an error has done what it should, unless it is known to be a trainer.
         An error after which the text grew for long was caught. Of a writer that cannot be seen,

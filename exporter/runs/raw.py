@@ -14,7 +14,7 @@ KEY_SETS = 16
 """Kinds of records that are remembered: with and without validation, a checkpoint, and so on."""
 
 USUAL_LIMIT = 40
-"""Raw keys of one run that are shown unless somebody asks for more or fewer."""
+"""Raw keys of one run that are shown unless someone asks for more or fewer."""
 
 LONGEST = 200
 """Characters of a key; Prometheus keeps each label's text for as long as the series."""
@@ -74,7 +74,7 @@ class RawKeys:
 
     @property
     def more_than_usual(self) -> int:
-        """How many more keys may be shown than if nobody had asked for it."""
+        """How many more keys may be shown than if no one had asked for it."""
         return max(0, self._rule.limit - USUAL_LIMIT)
 
     @property

@@ -14,7 +14,7 @@ class Record:
     ``values`` maps the trainer's own keys to what it wrote (numbers, or text that holds one).
     ``time`` is the record's own time in seconds since the epoch, if it has one. Records of one
     step that come from different parts of a trainer carry different ``stream`` names. ``run`` names
-    one of several runs that one file or server tells of; it is empty where there is only one.
+    one of several runs that one file or server reports; it is empty where there is only one.
     """
 
     step: int

@@ -20,7 +20,7 @@ class Remembered:
         options: Of each run.
         states: The state folder.
         limit: On the runs of all logs, pages and servers.
-        anew: All of their history is told again, so that only who was watched need be known.
+        anew: All of their history is served again, so that only who was watched need be known.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The runs that one log, page or server tells of."""
+"""The runs that one log, page or server reports."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Times:
                 setattr(self, name, time + seconds)
 
     def excuse(self, seconds: float, now: float) -> None:
-        """For so long until now nobody could see whether anything was logged."""
+        """For so long until now no one could see whether anything was logged."""
         if self.last is not None:
             self.shift(min(seconds, max(0.0, now - self.last)))
 
@@ -108,7 +108,7 @@ class Times:
         self.last = time if self.last is None else min(max(time, self.last), now)
 
     def replayed(self, step_seconds: float | None) -> None:
-        """A record of the past, nobody knows when; how long its step took, where it says so."""
+        """A record of the past, no one knows when; how long its step took, where it says so."""
         self.untold = True
         if step_seconds is not None and 0 < step_seconds < float("inf"):
             self.pace.add(step_seconds)
@@ -184,11 +184,11 @@ class Run:
             case Ended() if event.certain or self.ended is None:
                 self.ended = event
 
-    def _meet(self, told: Servers) -> None:
-        """Servers that are told of without a step between them are of one start; later ones replace them."""
+    def _meet(self, servers: Servers) -> None:
+        """Servers that are reported without a step between them are of one start; later ones replace them."""
         kept = () if self._stepped else self.servers
-        if told not in kept and len(kept) < MOST_SERVER_LINES:
-            self.servers = (*kept, told)
+        if servers not in kept and len(kept) < MOST_SERVER_LINES:
+            self.servers = (*kept, servers)
         self._stepped = False
 
     def _record(self, record: Record, clock: Clock) -> None:
@@ -273,7 +273,7 @@ class Run:
                 self._hold(self.statistics[signal], clock.steady)
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """Signals that the run lacks, with the keys that may carry them: told to whoever watches it."""
+        """Signals that the run lacks, with the keys that may carry them, for anyone who watches it."""
         seen = self.raw.kinds, len(self.latest)
         if self._candidates[0] != seen:
             carried = {*self.latest, *self.reading.carried}

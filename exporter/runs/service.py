@@ -46,7 +46,11 @@ class Service:
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
         self._registry = Registry(Ledger(options.state_dir, options.discovery_allow, to_log))
         self._watch = Watch(_settings(options, self._registry), stopped=stopped)
-        urls = {"url": options.prometheus_url, "watchdog": options.watchdog_url}
+        urls = {
+            "url": options.prometheus_url,
+            "watchdog": options.watchdog_url,
+            "alertmanager": options.alertmanager_url,
+        }
         self._story = Story(self._watch.views, PanelFile(panels), unshown=self._unshown, **urls)
         self._discovery = _discovery(options, self._watch, self._registry)
         api = _api(options, self._registry)
@@ -55,8 +59,8 @@ class Service:
         routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
         pages = HostCheck(routes, {*options.hosts, options.listen})
         server = Server((options.listen, options.port), pages, MOST_BODY)
-        told = (server, self._story, self._discovery, api, self._registry, self._watch.trainers)
-        self._watch.health.others += [part.samples for part in told]
+        parts = (server, self._story, self._discovery, api, self._registry, self._watch.trainers)
+        self._watch.health.others += [part.samples for part in parts]
         self._serving = Serving(server)
 
     def start(self) -> None:
@@ -120,7 +124,7 @@ def _discovery(options: Namespace, watch: Watch, registry: Registry) -> Discover
     in_logs = InLogs(gate)
     watch.listeners.append(in_logs.take)
     files, folder = list(options.discovery_files), options.discovery_ray
-    # the last one's labels count: whoever may register must not take a server away from its run
+    # the last one's labels count: anyone who may register must not take a server away from its run
     sources: list[Source] = [
         registry,
         _patient(

@@ -25,7 +25,7 @@ class Shown:
     """The runs of logs and feeds, as they are to be shown now.
 
     ``dormant`` counts runs that had ended before they were watched, ``collisions`` logs that lead to
-    a name another one has, ``twins`` logs that tell of a run which another one tells of better.
+    a name another one has, ``twins`` logs that report a run which another one reports better.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Shown:
         return self._named([*once, *texts], {**_names_of_texts(texts, names.values()), **names})
 
     def _names_of(self, logs: list[Log], told: list[Told], once: list[Told]) -> Mapping[Path, str]:
-        """A name for each log, but for those that tell of another one's run."""
+        """A name for each log, but for those that report another one's run."""
         needless = {one.at[0] for one in told} - {one.at[0] for one in once} if self.twins else set()
         for log in logs:
             if log.path in needless and log.priority is not None:
@@ -72,7 +72,7 @@ class Shown:
         names = [_name(logs.get(one.at[0]), one) for one in once]
         taken = Counter(names)
         if len(taken) < len(names):  # series of two runs must never be the same
-            # A log keeps its name when a page comes that has it too, and may tell of the same run.
+            # A log keeps its name when a page comes that has it too, and may report the same run.
             of_logs = Counter(name for name, one in zip(names, once, strict=True) if one.at[0] in logs)
             names = [
                 name if (of_logs if one.at[0] in logs else taken)[name] == 1 else _apart(name, one)

@@ -58,7 +58,7 @@ class Saved:
 class About(NamedTuple):
     """What a state file is about: a log, the file of it that was read last, and the mount that it lay on.
 
-    ``mount`` is empty for what is no log. ``writer``: was a writer there.
+    ``mount`` is empty for what is not a log. ``writer``: was a writer there.
     """
 
     log: str

@@ -48,5 +48,5 @@ def open_to_all(path: Path) -> str | None:
         return None
     return (
         f"The token file {path} has mode {stat.S_IMODE(mode):o}, so that every user of this machine knows "
-        f"the token or can change it. Cure: chmod o-rwx {path}, with a group that the exporter is in."
+        f"the token or can change it. Fix: chmod o-rwx {path}, with a group that the exporter is in."
     )

@@ -101,14 +101,14 @@ class Trace:
         """Is it one run? ``None``: there is too little to tell. NaN equals NaN only."""
         if self._differs(other):
             return False
-        told: dict[int, set[float]] = {}
+        shared: dict[int, set[float]] = {}
         for step, mine, theirs in self._common(other, SIGNALS):
             if not self._agree(mine, theirs, other):
                 return False
             if abs(mine) > TELLING:
-                told.setdefault(step, set()).add(mine)
-        values = set().union(*told.values())
-        return True if len(told) >= AGREEING_STEPS and len(values) >= AGREEMENTS else None
+                shared.setdefault(step, set()).add(mine)
+        values = set().union(*shared.values())
+        return True if len(shared) >= AGREEING_STEPS and len(values) >= AGREEMENTS else None
 
     def took_as_long(self, other: Trace) -> bool | None:
         """Did the steps take the same times? ``None``: there is too little to tell."""

@@ -1,4 +1,4 @@
-"""Runs that several logs tell of: shown once.
+"""Runs that several logs report: shown once.
 
 verl writes a console log beside its JSON lines, Hugging Face's trainer event files beside both. Such
 logs lie side by side or grow together, and hold the same numbers at the same steps. But so do two runs
@@ -94,7 +94,7 @@ class Apart:
 
 
 class Twins:
-    """Finds runs that are told of twice, now and then: each is compared with each.
+    """Finds runs that are reported twice, now and then: each is compared with each.
 
     Pairs that differ are remembered, and not compared again.
     """
@@ -227,7 +227,7 @@ def _one(group: list[Told]) -> Told:
 
 
 def _state(group: list[Told]) -> str:
-    """What all logs together tell of the end.
+    """What all logs together say about the end.
 
     Where one log's writer is gone, another's, which cannot be seen, goes on only if it has logged since;
     and what another says of the steps that were planned tells whether it was done.
@@ -242,7 +242,7 @@ def _state(group: list[Told]) -> str:
 
 
 def _is_outlived(told: Told, gone: float) -> bool:
-    """Does a log only seem to go on? Nobody is seen to write it, and it has no step since another's end."""
+    """Does a log only seem to go on? No one is seen to write it, and it has no step since another's end."""
     return told.state == "running" and not told.writer and (told.run.moved or -inf) <= gone
 
 

@@ -9,7 +9,7 @@ from exporter.runs.names import home, printable
 from exporter.runs.run import Run
 
 GROWING_SECONDS = 600.0
-"""A log that has not grown for that long grows no more: whoever wrote it has ended."""
+"""A log that has not grown for that long grows no more: its writer has ended."""
 
 TOGETHER_SECONDS = 60.0
 """A trainer opens its files within that time, and buffers what it logs for no longer."""
@@ -19,7 +19,7 @@ def unstarted(logs: Iterable[Log], runs: Iterable[Run], now: float) -> dict[str,
     """The oldest log that grows without a step, by its path, and when it appeared; or nothing.
 
     A step of any run that was logged since explains a log without one: it is the standard error, or
-    somebody's notes, beside that run. ``now`` in seconds of the steady clock, times since the epoch.
+    someone's notes, beside that run. ``now`` in seconds of the steady clock, times since the epoch.
     """
     stepped = max((run.times.last for run in runs if run.times.last is not None), default=0.0)
     waiting = [log for log in logs if _waits(log, now) and log.appeared > stepped]
@@ -28,7 +28,7 @@ def unstarted(logs: Iterable[Log], runs: Iterable[Run], now: float) -> dict[str,
 
 
 def _waits(log: Log, now: float) -> bool:
-    """Has its writer not ended, as far as anybody can see?"""
+    """Has its writer not ended, as far as anyone can see?"""
     growing = log.grew is not None and now - log.grew < GROWING_SECONDS
     return growing and log.writer is not False and not log.has_step
 

@@ -1,4 +1,4 @@
-"""The watchdog: tells of faults that Prometheus cannot tell of, since they keep it from storing and judging.
+"""The watchdog: reports faults that Prometheus cannot report, since they keep it from storing and judging.
 
 It looks at the disks that hold the stack's state, at Prometheus and at Alertmanager, and posts what it finds
 to Alertmanager itself.

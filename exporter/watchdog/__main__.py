@@ -1,4 +1,4 @@
-"""``python -m exporter.watchdog``: look at what keeps Prometheus from telling of faults, and tell of it."""
+"""``python -m exporter.watchdog``: look at what keeps Prometheus from reporting faults, and report it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from exporter.watchdog.supervisor import Supervisor
 
 PREFIX = "STEPWATCH_WATCHDOG_"
 LOOK_SECONDS = 10.0
-"""Between two looks. With what each of them needs to be sure, a fault is told of within a minute."""
+"""Between two looks. With what each of them needs to be sure, a fault is reported within a minute."""
 TICK_SECONDS = 0.5
 
 
@@ -83,7 +83,7 @@ class Watchdog:
         while True:
             try:
                 self._look()
-            except Exception:  # noqa: BLE001  (what nobody thought of must not end the looks)
+            except Exception:  # noqa: BLE001  (what no one thought of must not end the looks)
                 sys.excepthook(*sys.exc_info())
             time.sleep(LOOK_SECONDS)
 
@@ -135,7 +135,7 @@ def parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     """The parser, with the defaults that variables give."""
     made = argparse.ArgumentParser(
         prog="python -m exporter.watchdog",
-        description="Tell of faults that keep Prometheus from storing, judging and alerting. "
+        description="Report faults that keep Prometheus from storing, judging and alerting. "
         f"Each flag is also a variable: {PREFIX}PORT, {PREFIX}STATE, ... The file that {VARIABLE} names may "
         "give them as well, in lines NAME=value; the watchdog starts again when that file changes.",
     )

@@ -85,7 +85,7 @@ class GPUXid(InfrastructureBlock):
                     yield Fault(
                         f"is also in {seen[code]}",
                         expected="each code once, in one of the two lists",
-                        cure="delete one of the two",
+                        fix="delete one of the two",
                         at=(key, index),
                         value=code,
                     )

@@ -15,7 +15,7 @@ INTRODUCTION = (
 )
 
 
-def told(suggestion: Suggestion) -> tuple[str, str]:
+def sides(suggestion: Suggestion) -> tuple[str, str]:
     """What a lower limit would change, and what a higher one; the first says it where neither does."""
     lowest, highest = f"{suggestion.lowest:g}", f"{suggestion.highest:g}"
     if not suggestion.lower and not suggestion.higher:

@@ -64,7 +64,7 @@ def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
 
 
 def _drawn(options: argparse.Namespace, settings: Config) -> tuple[Panel, ...]:
-    """The panels of the page, if there is to be one; a folder that it cannot go to is told of first."""
+    """The panels of the page, if there is to be one; a folder that it cannot go to is reported first."""
     if options.report:
         make(options.report)
     return training(settings) if options.report or options.format == "html" else ()

@@ -1,4 +1,4 @@
-"""From the records at which a rule holds to the alerts that somebody would have got."""
+"""From the records at which a rule holds to the alerts that someone would have got."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PAGE, DOCUMENT = "index.html", "backtest.json"
 class Report:
     """The results, the values that were ``tried`` in place of the file's, and what other limits would do.
 
-    ``suggestions`` is None where nobody asked for them.
+    ``suggestions`` is None where no one asked for them.
     """
 
     results: Results
@@ -74,5 +74,5 @@ def _in_words(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise FolderError(
             f"--report {folder}: {error.strerror}. Expected: a folder to write {PAGE} and {DOCUMENT} to. "
-            "Cure: name another one, or mend its permissions."
+            "Fix: name another one, or mend its permissions."
         ) from error

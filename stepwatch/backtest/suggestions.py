@@ -1,4 +1,4 @@
-"""For each limit: with which value another run would be told of, and with which one less."""
+"""For each limit: with which value another run would be reported, and with which one less."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ def lines(report: Report) -> Iterator[str]:
         yield from _error(run) if isinstance(run, Unjudged) else _run(run)
     if not results.runs:
         yield NOTHING
+    if not any(isinstance(run, Judged) for run in results.runs):
         return
     yield ""
     yield f"Left out, as no old log can tell: {', '.join(results.left_out)}."
@@ -81,7 +82,7 @@ def _suggestion(suggestion: Suggestion, judged: int) -> tuple[str, ...]:
         suggestion.severity,
         number(suggestion.now),
         f"{len(suggestion.fires_on)} of {judged}",
-        *advice.told(suggestion),
+        *advice.sides(suggestion),
     )
 
 

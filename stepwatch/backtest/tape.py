@@ -122,7 +122,7 @@ class _Tapes:
         self._name, self._metrics, self._out = name, metrics, out
 
     def begin(self, name: str, run: Run) -> None:
-        """The log tells of this run."""
+        """The log reports this run."""
         whole = "/".join(filter(None, (self._name, name)))
         self.of_runs[name] = _Tape(whole, run, self._metrics, self._out)
 

@@ -35,7 +35,7 @@ class Service:
     """What Compose knows of a service's container.
 
     ``published`` is where this machine reaches ports of the container, as host:port; ``known`` is what
-    Docker tells of the container beside, empty once it is gone.
+    Docker says about the container besides, empty once it is gone.
     """
 
     name: str
@@ -69,8 +69,8 @@ class Service:
     @property
     def started(self) -> datetime | None:
         """When its present process began."""
-        told = self.known.get("State", {}).get("StartedAt")
-        return _time(told) if told else None
+        started = self.known.get("State", {}).get("StartedAt")
+        return _time(started) if started else None
 
     @property
     def _probed(self) -> bool:
@@ -116,9 +116,9 @@ class Engine:
 
     def services(self) -> list[Service]:
         """The containers of the stack, ended ones included."""
-        told = self.tell("ps", "--all", "--format=json").strip()
+        listed = self.tell("ps", "--all", "--format=json").strip()
         # One object a line; versions before 2.21 print one list.
-        found = json.loads(told) if told.startswith("[") else list(map(json.loads, told.splitlines()))
+        found = json.loads(listed) if listed.startswith("[") else list(map(json.loads, listed.splitlines()))
         known = {each["Id"]: each for each in _inspect(each["ID"] for each in found)}
         return [_service(each, known) for each in found]
 
@@ -131,26 +131,24 @@ class Engine:
         return {**os.environ, **self.variables}
 
 
-def _service(told: dict[str, Any], known: Mapping[str, dict[str, Any]]) -> Service:
+def _service(row: dict[str, Any], known: Mapping[str, dict[str, Any]]) -> Service:
     return Service(
-        name=told["Service"],
-        container=told["ID"],
-        state=told["State"],
-        health=told["Health"],
-        exit_code=told["ExitCode"],
-        summary=told["Status"],
+        name=row["Service"],
+        container=row["ID"],
+        state=row["State"],
+        health=row["Health"],
+        exit_code=row["ExitCode"],
+        summary=row["Status"],
         published={
-            each["TargetPort"]: address
-            for each in told.get("Publishers") or []
-            if (address := _address(each))
+            each["TargetPort"]: address for each in row.get("Publishers") or [] if (address := _address(each))
         },
-        known=next((each for name, each in known.items() if name.startswith(told["ID"])), {}),
+        known=next((each for name, each in known.items() if name.startswith(row["ID"])), {}),
     )
 
 
-def _time(told: str) -> datetime:
+def _time(text: str) -> datetime:
     """A time that Docker tells, to the second; it has nanoseconds, which older Pythons cannot read."""
-    return datetime.fromisoformat(re.sub(r"\.\d+", "", told).replace("Z", "+00:00"))
+    return datetime.fromisoformat(re.sub(r"\.\d+", "", text).replace("Z", "+00:00"))
 
 
 def addresses(services: Iterable[Service]) -> dict[str, str]:
@@ -176,9 +174,9 @@ def require() -> None:
     """
     if not shutil.which("docker"):
         raise NoEngineError("docker is not on PATH")
-    if _told("docker", "version", "--format={{.Server.Version}}") is None:
+    if _output("docker", "version", "--format={{.Server.Version}}") is None:
         raise NoEngineError("no Docker daemon answers")
-    compose = _told("docker", "compose", "version", "--short")
+    compose = _output("docker", "compose", "version", "--short")
     if compose is None:
         raise NoEngineError("docker has no Compose plugin (docker-compose v1 will not do)")
     number = re.search(r"(\d+)\.(\d+)", compose)
@@ -190,18 +188,18 @@ def require() -> None:
 
 def info() -> dict[str, Any]:
     """What Docker knows of itself; empty if it does not answer."""
-    told: dict[str, Any] = json.loads(_told("docker", "info", "--format={{json .}}") or "{}")
-    return told
+    known: dict[str, Any] = json.loads(_output("docker", "info", "--format={{json .}}") or "{}")
+    return known
 
 
 def _inspect(containers: Iterable[str]) -> list[dict[str, Any]]:
     """What Docker knows of containers; those that are gone are left out."""
-    told = _told("docker", "inspect", *containers, failing=True)
-    found: list[dict[str, Any]] = json.loads(told or "[]")
+    listed = _output("docker", "inspect", *containers, failing=True)
+    found: list[dict[str, Any]] = json.loads(listed or "[]")
     return found
 
 
-def _told(*command: str, failing: bool = False) -> str | None:
+def _output(*command: str, failing: bool = False) -> str | None:
     """What a command prints; None if it cannot run or, unless ``failing`` is allowed, fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS)

@@ -25,20 +25,20 @@ def files(*, processes: bool, device: Path = _DEVICE) -> tuple[str, ...]:
         processes: Whether processes on the GPUs are to be named.
         device: What is there if a driver is.
     """
-    told = engine.info() if device.exists() else {}
-    if "nvidia" in (told.get("Runtimes") or {}):
+    info = engine.info() if device.exists() else {}
+    if "nvidia" in (info.get("Runtimes") or {}):
         access = ["compose.gpu.yaml"]
     else:
-        access = ["compose.gpu.cdi.yaml"] if any(KIND in name for name in _cdi(told)) else []
+        access = ["compose.gpu.cdi.yaml"] if any(KIND in name for name in _cdi(info)) else []
     return (*access, *(["compose.processes.yaml"] if access and processes else []))
 
 
-def _cdi(told: Mapping[str, Any]) -> Iterator[str]:
+def _cdi(info: Mapping[str, Any]) -> Iterator[str]:
     """What speaks of CDI devices: since Docker 28.3 their names, before that the files that define them."""
-    if told.get("DiscoveredDevices"):
-        yield from (device["Name"] for device in told["DiscoveredDevices"])
+    if info.get("DiscoveredDevices"):
+        yield from (device["Name"] for device in info["DiscoveredDevices"])
         return
-    for folder in told.get("CDISpecDirs") or []:
+    for folder in info.get("CDISpecDirs") or []:
         for file in sorted(Path(folder).glob("*.[jy]*")):
             with suppress(OSError):  # what we may not read, Docker may: without it we only do not know
                 yield file.read_text(encoding="utf-8", errors="replace")

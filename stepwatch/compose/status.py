@@ -37,7 +37,8 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
         say("Stepwatch is not running. `make up` starts it.")
         return NOT_RUNNING
     addresses = engine.addresses(services)
-    report = news(addresses, _run_folder(services))
+    demo = any(each.name == "demo" for each in services)
+    report = news(addresses, _run_folder(services), demo=demo)
     metrics = [f"http://{addresses.get(part, '')}/metrics" for part in ("prometheus", "gpu", "alertmanager")]
     texts = read_all([*metrics, *report.pages])
     standings = _standings(rendered, *(texts[page] for page in metrics))
@@ -52,11 +53,15 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
     return UP if well and set(standings.values()) <= {Standing.CURRENT} else DEGRADED
 
 
-def news(addresses: Mapping[str, str], runs: Path | str) -> News:
-    """Who can be asked for news, by service; ``runs`` is the folder that containers see as /runs."""
+def news(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False) -> News:
+    """Who can be asked for news, by service.
+
+    ``runs`` is the folder that containers see as /runs; ``demo``: whether there are simulated runs besides.
+    """
     log = f"`docker compose logs exporter` (where {_RUNS} stands for {runs})"
-    told = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
-    return News(**told, shows=f"the runs in {runs}", log=log)
+    parts = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
+    simulated = " and the Docker volume demo-runs" if demo else ""
+    return News(**parts, shows=f"the runs in {runs}{simulated}", log=log)
 
 
 def _run_folder(services: Sequence[Service]) -> str:

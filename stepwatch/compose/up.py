@@ -65,6 +65,8 @@ def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, 
     generate(config, out)
     place.remember(config, runs, settings.runs.path, say)
     say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")
+    if demo:
+        say("Reading simulated runs from the Docker volume demo-runs")
     project = _project(settings, folder, out)
     left = not demo and remove_demo(project)
     wanted = project if demo else replace(project, profiles=())
@@ -80,7 +82,7 @@ def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, 
     if left:
         end_demo(project, settings, say)
     _tell(settings, say)
-    news({part: settings.address(part) for part in PUBLISHED}, folder).tell_after_up(say)
+    news({part: settings.address(part) for part in PUBLISHED}, folder, demo=demo).tell_after_up(say)
     return 0
 
 
@@ -104,17 +106,17 @@ def _require_folder(folder: Path) -> Path:
     if any(sign in str(folder) for sign in "*?[") or (folder.exists() and not folder.is_dir()):
         raise EngineError(
             f"runs.path: {folder} is no folder. Expected: a folder, which containers can mount. "
-            "Cure: name the folder above, or run plain processes: `make up NATIVE=1`."
+            "Fix: name the folder above, or run plain processes: `make up NATIVE=1`."
         )
     return folder
 
 
 def _project(config: Config, folder: Path, out: Path) -> Engine:
-    told = {**of_config(config), **of_machine(CHECKOUT, folder, out)}
+    environment = {**of_config(config), **of_machine(CHECKOUT, folder, out)}
     if out == CHECKOUT:
-        dotenv.update(CHECKOUT / ".env", told)
+        dotenv.update(CHECKOUT / ".env", environment)
     files = ("compose.yaml", *gpus.files(processes=config.gpus.processes > 0))
-    return Engine(CHECKOUT, told, files, ("demo",))
+    return Engine(CHECKOUT, environment, files, ("demo",))
 
 
 def _require_ports(config: Config) -> None:

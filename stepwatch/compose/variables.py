@@ -50,7 +50,7 @@ def of_machine(checkout: Path, runs: Path, rendered: Path) -> dict[str, str]:
 
 
 def _group(folder: Path) -> str:
-    # Containers get the group of what they read, so that files need not be open to everybody.
+    # Containers get the group of what they read, so that files need not be open to everyone.
     return str(folder.stat().st_gid)
 
 

@@ -50,7 +50,7 @@ def _beyond(
         yield Fault(
             f"is beyond the critical limit {quoted(critical)}",
             expected="a warning that comes before the critical alert",
-            cure=f"{this} this limit, or {other} the critical one",
+            fix=f"{this} this limit, or {other} the critical one",
             at=at,
             value=warning,
         )

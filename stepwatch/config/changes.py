@@ -42,7 +42,7 @@ def _change(text: str) -> tuple[KeyPath, Any]:
             f"{SOURCE} {text}",
             "names no value",
             expected="keys with dots between them, and a value",
-            cure="write, for example, alerts.KL.warning.above_start=0.3",
+            fix="write, for example, alerts.KL.warning.above_start=0.3",
         )
     document = parse(value, f"{SOURCE} {key}")
     if document.problems:

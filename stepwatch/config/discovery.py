@@ -24,7 +24,7 @@ def _network(value: Any) -> str:
         raise Fault(
             "is no network",
             expected="an IP address, or one with the number of bits that count, such as 10.0.0.0/8",
-            cure="write it so; bits beyond that number are 0",
+            fix="write it so; bits beyond that number are 0",
         ) from error
 
 

@@ -78,7 +78,7 @@ class _Builder:
             self._name,
             f"the document grows beyond {MAX_NODES} values",
             expected="a configuration file",
-            cure="write fewer aliases of aliases, and long target lists under scrape[].files",
+            fix="write fewer aliases of aliases, and long target lists under scrape[].files",
             line=line,
         )
 
@@ -111,7 +111,7 @@ class _Builder:
             return True
         first = self.lines[(*path, key)]
         fault = Fault(
-            f"is given twice, first in line {first}", expected="each key once", cure="delete one of the two"
+            f"is given twice, first in line {first}", expected="each key once", fix="delete one of the two"
         )
         self._problem(line, fault, (*path, key), NOTHING)
         return False
@@ -123,7 +123,7 @@ class _Builder:
 def _read(node: Scalar) -> Any:
     value = resolve(node.text) if node.plain else node.text
     if isinstance(value, str) and _CONTROL.search(value):
-        raise Fault("holds a control character", expected="printable text", cure="delete it from the text")
+        raise Fault("holds a control character", expected="printable text", fix="delete it from the text")
     return value
 
 
@@ -131,4 +131,4 @@ def _word(node: Node) -> str:
     word = _read(node) if isinstance(node, Scalar) else None
     if isinstance(word, str):
         return word
-    raise Fault("is no word", expected="a word as key", cure="quote it if the word is meant")
+    raise Fault("is no word", expected="a word as key", fix="quote it if the word is meant")

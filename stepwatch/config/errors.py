@@ -44,33 +44,33 @@ class Fault(ValueError):  # noqa: N818  a fault of the file, not an error of the
     Args:
         says: The fault as the rest of a sentence that starts with the value ("is negative").
         expected: What would have been accepted.
-        cure: What to do about it, in the imperative.
+        fix: What to do about it, in the imperative.
         at: Where, as seen from the model that raises.
-        value: The offending value; None where whoever called the check knows it.
+        value: The offending value; None where the caller knows it.
     """
 
-    def __init__(self, says: str, *, expected: str, cure: str, at: KeyPath = (), value: Any = None) -> None:
+    def __init__(self, says: str, *, expected: str, fix: str, at: KeyPath = (), value: Any = None) -> None:
         super().__init__(says)
         self.says = says
         self.expected = expected
-        self.cure = cure
+        self.fix = fix
         self.at = at
         self.value = value
 
     def below(self, path: KeyPath) -> Fault:
         """Return the same fault as seen from further up."""
         return type(self)(
-            self.says, expected=self.expected, cure=self.cure, at=path + self.at, value=self.value
+            self.says, expected=self.expected, fix=self.fix, at=path + self.at, value=self.value
         )
 
     def of(self, value: Any) -> Fault:
         """Return the same fault with its value, unless it has one."""
         value = value if self.value is None else self.value
-        return type(self)(self.says, expected=self.expected, cure=self.cure, at=self.at, value=value)
+        return type(self)(self.says, expected=self.expected, fix=self.fix, at=self.at, value=value)
 
 
 class SecretFault(Fault):
-    """Raised where a secret stands and may not, with the cure for that very key."""
+    """Raised where a secret stands and may not, with the fix for that very key."""
 
 
 class Faults(ValueError):  # noqa: N818  as above
@@ -92,8 +92,8 @@ class Problem:
         fault = self.fault
         place = f"{spell(fault.at)}: " if fault.at else ""
         value = f"{shown(fault.at, fault.value)} " if fault.value is not NOTHING else ""
-        stop = "" if fault.cure.endswith("?") else "."
-        text = f"{place}{value}{fault.says}. Expected: {fault.expected}. Cure: {fault.cure}{stop}"
+        stop = "" if fault.fix.endswith("?") else "."
+        text = f"{place}{value}{fault.says}. Expected: {fault.expected}. Fix: {fault.fix}{stop}"
         return secret_shapes.masked(text)
 
 
@@ -105,9 +105,9 @@ class ConfigError(Refused):
         super().__init__("\n".join(_lines(file, self.problems)))
 
 
-def refusal(file: str, says: str, *, expected: str, cure: str, line: int | None = None) -> ConfigError:
+def refusal(file: str, says: str, *, expected: str, fix: str, line: int | None = None) -> ConfigError:
     """Return the error for a file that is refused as a whole."""
-    return ConfigError(file, [Problem(line, Fault(says, expected=expected, cure=cure, value=NOTHING))])
+    return ConfigError(file, [Problem(line, Fault(says, expected=expected, fix=fix, value=NOTHING))])
 
 
 def _lines(file: str, problems: tuple[Problem, ...]) -> Iterable[str]:

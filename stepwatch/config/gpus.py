@@ -23,12 +23,12 @@ def _readable(value: Duration) -> Duration:
     raise Fault(
         f"is shorter than {SHORTEST}" if value < SHORTEST else f"is longer than {LONGEST}",
         expected=f"from {SHORTEST} to {LONGEST}",
-        cure="write 1s, unless the processor is short",
+        fix="write 1s, unless the processor is short",
     )
 
 
 class Gpus(Section):
-    """What the GPU exporter is told."""
+    """What the GPU exporter is configured with."""
 
     interval: Annotated[PositiveSpan, AfterValidator(_readable)] = default(
         Duration.parse("1s"),

@@ -32,8 +32,8 @@ def load(path: Path) -> Config:
         # What a key says of a secret in it beats what is said of any secret, and that beats all else.
         own = {problem.fault.at for problem in located if isinstance(problem.fault, SecretFault)}
         leaked = tuple(problem for problem in leaked if problem.fault.at not in own)
-        told = {problem.fault.at for problem in leaked}
-        others = (problem for problem in located if problem.fault.at not in told)
+        known = {problem.fault.at for problem in leaked}
+        others = (problem for problem in located if problem.fault.at not in known)
         # Not `from error`: that one holds the values.
         raise ConfigError(str(path), [*document.problems, *leaked, *others]) from None
     if problems := (*document.problems, *leaked):
@@ -50,7 +50,7 @@ def written(path: Path) -> Document:
     document = parse(read(path), str(path))
     if not isinstance(document.values, dict):
         raise refusal(
-            str(path), "holds no mapping", expected="keys and values", cure='write "key: value"', line=1
+            str(path), "holds no mapping", expected="keys and values", fix='write "key: value"', line=1
         )
     return document
 
@@ -71,7 +71,7 @@ def _leaks(document: Document) -> Iterator[Problem]:
             f"holds what looks like {kind}; everyone who reads this file or the generated ones would know it",
             value=NOTHING,
             expected="no secret in this file",
-            cure="delete it and have it replaced by its issuer; where one is needed, a key such as url_file, "
+            fix="delete it and have it replaced by its issuer; where one is needed, a key such as url_file, "
             "credentials_file or token_file names a file that holds it",
         )
         yield Problem(document.line(path), fault.below(path))

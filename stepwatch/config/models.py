@@ -277,20 +277,20 @@ def _unseen_readings(config: Config) -> Iterator[Fault]:
         yield Fault(
             f"is longer than intervals.scrape, {config.intervals.scrape}",
             expected="GPUs read at least as often as their page is",
-            cure="shorten it, or lengthen intervals.scrape",
+            fix="shorten it, or lengthen intervals.scrape",
             at=("gpus", "interval"),
             value=str(config.gpus.interval),
         )
 
 
 def _untold_losses(config: Config) -> Iterator[Fault]:
-    """Yield a fault if lost servers leave before EngineGone has told of them."""
+    """Yield a fault if lost servers leave before EngineGone has reported them."""
     gone = config.alerts.EngineGone
     if gone.enabled and config.discovery.forget_after <= gone.for_:
         yield Fault(
             f"is not longer than alerts.EngineGone.for, {gone.for_}",
-            expected="time for EngineGone to tell of a lost server",
-            cure="lengthen it, or shorten alerts.EngineGone.for",
+            expected="time for EngineGone to report a lost server",
+            fix="lengthen it, or shorten alerts.EngineGone.for",
             at=("discovery", "forget_after"),
             value=str(config.discovery.forget_after),
         )
@@ -298,7 +298,7 @@ def _untold_losses(config: Config) -> Iterator[Fault]:
 
 def _twice(other: str, *, at: KeyPath, value: Any) -> Fault:
     return Fault(
-        f"is also {other}", expected="each only once", cure="change one of the two", at=at, value=value
+        f"is also {other}", expected="each only once", fix="change one of the two", at=at, value=value
     )
 
 
@@ -316,9 +316,9 @@ def _override_faults(config: Config) -> Iterator[Fault]:
 def _block_faults(config: Config, override: Override, name: str) -> Iterator[Fault]:
     known = [key for key, block in config.alerts if block.about_runs]
     if name not in known:
-        cure = instead(name, known, aliases=Alerts.also_known_as())
+        fix = instead(name, known, aliases=Alerts.also_known_as())
         says = "is no alert about runs" if name in dict(config.alerts) else "is no known alert"
-        yield Fault(says, expected=one_of(known), cure=cure, value=NOTHING)
+        yield Fault(says, expected=one_of(known), fix=fix, value=NOTHING)
         return
     try:
         override.over(name, config.alerts.block(name))

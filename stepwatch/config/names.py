@@ -23,7 +23,7 @@ def _name(value: Any) -> str:
     raise Fault(
         "is no name",
         expected="up to 100 letters, digits and any of _ . : / @ + -, starting with a letter or digit",
-        cure="rename it, or quote it if it is a number",
+        fix="rename it, or quote it if it is a number",
     )
 
 
@@ -33,7 +33,7 @@ def _job(value: Any) -> str:
         raise Fault(
             "is a job of Stepwatch itself",
             expected=f"any name but {', '.join(OWN_JOBS)}",
-            cure="choose another name",
+            fix="choose another name",
         )
     return name
 
@@ -41,16 +41,14 @@ def _job(value: Any) -> str:
 def _label(value: Any) -> str:
     expected = "a letter or _, then letters, digits and _"
     if not isinstance(value, str) or not _LABEL.fullmatch(value):
-        raise Fault("is no Prometheus label name", expected=expected, cure="rename the label")
+        raise Fault("is no Prometheus label name", expected=expected, fix="rename the label")
     if value.startswith("__"):
-        raise Fault(
-            "is reserved by Prometheus", expected="a name without leading __", cure="rename the label"
-        )
+        raise Fault("is reserved by Prometheus", expected="a name without leading __", fix="rename the label")
     if value in OWN_LABELS:
         raise Fault(
             "is a label that Stepwatch sets itself",
             expected=f"any name but {', '.join(OWN_LABELS)}",
-            cure="use role: for the role, another name for the rest",
+            fix="use role: for the role, another name for the rest",
         )
     return value
 
@@ -58,18 +56,18 @@ def _label(value: Any) -> str:
 def _label_value(value: Any) -> str:
     if isinstance(value, str) and value:
         return value
-    raise Fault("is no text", expected="a text that is not empty", cure="quote it")
+    raise Fault("is no text", expected="a text that is not empty", fix="quote it")
 
 
 def _glob(value: Any) -> str:
     expected = "a pattern of run names such as ppo/* or sft-[0-9]"
     if not isinstance(value, str) or not value:
-        raise Fault("is no pattern", expected=expected, cure="write a text, quoted if it starts with *")
+        raise Fault("is no pattern", expected=expected, fix="write a text, quoted if it starts with *")
     try:
         to_re2(value)
     except ValueError as error:
         raise Fault(
-            f"is no pattern ({error})", expected=expected, cure="use ? for the odd character"
+            f"is no pattern ({error})", expected=expected, fix="use ? for the odd character"
         ) from error
     return value
 

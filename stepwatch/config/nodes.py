@@ -133,8 +133,8 @@ class _Composer:
                 "check the indentation and the brackets",
             )
 
-    def _refusal(self, event: Any, says: str, expected: str, cure: str) -> ConfigError:
-        return refusal(self._name, says, expected=expected, cure=cure, line=event.start_mark.line + 1)
+    def _refusal(self, event: Any, says: str, expected: str, fix: str) -> ConfigError:
+        return refusal(self._name, says, expected=expected, fix=fix, line=event.start_mark.line + 1)
 
 
 def _syntax(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigError:
@@ -143,8 +143,8 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigError:
     lines = text.splitlines()
     near = lines[line] if line < len(lines) else ""
     if "\t" in near[: len(near) - len(near.lstrip())] or "\\t" in (error.problem or ""):
-        says, cure = "a tab stands where YAML wants spaces", "indent with spaces only"
+        says, fix = "a tab stands where YAML wants spaces", "indent with spaces only"
     else:
         says = f"the text is no YAML ({error.problem or error.context})"
-        cure = "check indentation, colons, quotes and brackets in this line and the one before"
-    return refusal(name, says, expected="YAML", cure=cure, line=line + 1)
+        fix = "check indentation, colons, quotes and brackets in this line and the one before"
+    return refusal(name, says, expected="YAML", fix=fix, line=line + 1)

@@ -37,7 +37,7 @@ def to_path(value: Any, info: ValidationInfo) -> Path:
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
-        raise Fault("is no path", expected="the path of a file or folder", cure="write it as a text")
+        raise Fault("is no path", expected="the path of a file or folder", fix="write it as a text")
     folder = (info.context or {}).get("folder", "")
     return Path(folder, os.path.expanduser(value))  # noqa: PTH111  Path.expanduser raises for unknown users
 
@@ -48,7 +48,7 @@ def _target_files(value: Any, info: ValidationInfo) -> Path:
         raise Fault(
             "is no pattern of target files",
             expected="a path that ends in .json, .yml or .yaml, with at most one *, in the last part",
-            cure="name the files of targets so",
+            fix="name the files of targets so",
         )
     return path
 
@@ -60,7 +60,7 @@ def _listen(value: Any) -> str:
         raise Fault(
             "is no IP address",
             expected="the address to listen on, such as 127.0.0.1",
-            cure="write an address, without a port",
+            fix="write an address, without a port",
         ) from error
 
 
@@ -68,10 +68,10 @@ def _target(value: Any) -> str:
     match = _TARGET.fullmatch(value) if isinstance(value, str) else None
     if match and 0 < int(match[2]) < 65536:
         return match[0]
-    cure = "write the port too, such as gpu-node-1:9400"
+    fix = "write the port too, such as gpu-node-1:9400"
     if isinstance(value, str) and "/" in value:
-        cure = "write only host and port; scheme and metrics_path are keys of their own"
-    raise Fault("is no target", expected="host:port", cure=cure)
+        fix = "write only host and port; scheme and metrics_path are keys of their own"
+    raise Fault("is no target", expected="host:port", fix=fix)
 
 
 def _mail_server(value: Any) -> str:
@@ -81,7 +81,7 @@ def _mail_server(value: Any) -> str:
         raise Fault(
             "is no mail server",
             expected="host:port",
-            cure="write the port too, such as mail.example.org:587",
+            fix="write the port too, such as mail.example.org:587",
         ) from fault
 
 
@@ -91,23 +91,23 @@ def _mail_address(value: Any) -> str:
     raise Fault(
         "is no mail address",
         expected="an address such as alerts@example.org, without a name beside it",
-        cure="write it so, quoted if it is odd",
+        fix="write it so, quoted if it is odd",
     )
 
 
 def _channel(value: Any) -> str:
     if isinstance(value, str) and _CHANNEL.fullmatch(value):
         return value
-    raise Fault("is no channel", expected='a name such as "#training"', cure='quote it: "#" begins a comment')
+    raise Fault("is no channel", expected='a name such as "#training"', fix='quote it: "#" begins a comment')
 
 
 def _metrics_path(value: Any) -> str:
     if isinstance(value, str) and _METRICS_PATH.fullmatch(value):
         return value
-    raise Fault("is no path on a server", expected="a path such as /metrics", cure='start it with "/"')
+    raise Fault("is no path on a server", expected="a path such as /metrics", fix='start it with "/"')
 
 
-def _url(value: Any, cure: str = "delete it") -> SplitResult:
+def _url(value: Any, fix: str = "delete it") -> SplitResult:
     try:
         url = urlsplit(value if isinstance(value, str) else "")
         usable = url.scheme in ("http", "https") and url.hostname and url.port != 0
@@ -117,10 +117,10 @@ def _url(value: Any, cure: str = "delete it") -> SplitResult:
         raise Fault(
             "is no URL",
             expected="an address such as http://host:port/path",
-            cure="write it in full, with http:// or https://",
+            fix="write it in full, with http:// or https://",
         )
     if url.username is not None or url.password is not None:
-        raise _secret_in_url("a user name or password", cure)
+        raise _secret_in_url("a user name or password", fix)
     return url
 
 
@@ -134,21 +134,21 @@ def _page(value: Any) -> str:
     return _link(value)
 
 
-def _open_url(cure: str) -> Callable[[Any], str]:
+def _open_url(fix: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
-        url = _url(value, cure)
+        url = _url(value, fix)
         if what := secret_shapes.in_url(value):
-            raise _secret_in_url(what, cure)
+            raise _secret_in_url(what, fix)
         return url.geturl()
 
     return check
 
 
-def _secret_in_url(what: str, cure: str) -> Fault:
+def _secret_in_url(what: str, fix: str) -> Fault:
     return SecretFault(
         f"holds {what}, which would be written to generated files",
         expected="a URL without secrets",
-        cure=cure,
+        fix=fix,
     )
 
 

@@ -1,7 +1,7 @@
 """What a word without quotes means: text, number, switch or nothing, and where YAML 1.1 would surprise.
 
 YAML 1.1 reads `on` as true, `22:22` as 1342 and `0777` as 511; YAML 1.2 does not, and people
-expect either. Such words are refused, so that nobody's reading is silently the wrong one.
+expect either. Such words are refused, so that no one's reading is silently the wrong one.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _refuse_surprises(word: str) -> None:
         raise Fault(
             "has no value",
             expected="a value behind the colon or dash",
-            cure="write one, null or [] for none, or delete the line",
+            fix="write one, null or [] for none, or delete the line",
         )
     for pattern, says, expected in _SURPRISES:
         if pattern.fullmatch(word):
-            raise Fault(says, expected=expected, cure="write what is meant in that form")
+            raise Fault(says, expected=expected, fix="write what is meant in that form")

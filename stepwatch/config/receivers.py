@@ -34,7 +34,7 @@ class Timing(Section):
             raise Fault(
                 "cannot be kept by Alertmanager",
                 expected=f"from group_interval ({self.group_interval}) to {MAX_REPEAT}",
-                cure="write a duration in between",
+                fix="write a duration in between",
                 at=("repeat_interval",),
                 value=self.repeat_interval,
             )
@@ -83,7 +83,7 @@ class Notify(Section):
 
 
 class Receiver(Section):
-    """Someone or something that is told."""
+    """Someone or something that gets notifications."""
 
     name: ReceiverName = needed("Its name, each once; make test-alert TO=name sends a test notification.")
     webhook: Webhook | None = default(None, "An HTTP endpoint that takes Alertmanager's JSON by POST.")
@@ -96,7 +96,7 @@ class Receiver(Section):
 
     @property
     def way(self) -> Way:
-        """How it is told."""
+        """How it is notified."""
         return next(way for way in (self.webhook, self.mail, self.slack) if way)
 
     @model_validator(mode="after")
@@ -107,7 +107,7 @@ class Receiver(Section):
                 f"names {' and '.join(ways) or 'no way to tell it'}",
                 value=NOTHING,
                 expected=f"one of {', '.join(WAYS)}",
-                cure="write another receiver, with a name of its own, for each further way"
+                fix="write another receiver, with a name of its own, for each further way"
                 if ways
                 else "write one of these with its keys below it",
             )
@@ -120,6 +120,6 @@ class Receiver(Section):
             raise Fault(
                 "is empty" if not value else "names a severity twice",
                 expected="critical, warning, or both",
-                cure="write each once; a receiver that gets nothing can be deleted",
+                fix="write each once; a receiver that gets nothing can be deleted",
             )
         return value

@@ -21,21 +21,21 @@ from stepwatch.config.section import Section, default, needed
 def _text(value: Any) -> str:
     if isinstance(value, str) and value.strip():
         return value
-    raise Fault("is no text", expected="a name as the trainer or server writes it", cure="quote it")
+    raise Fault("is no text", expected="a name as the trainer or server writes it", fix="quote it")
 
 
 def _signal(value: Any) -> str:
     if value in NAMES:
         return str(value)
-    cure = instead(value, NAMES, usual=JUDGED)
-    raise Fault("is no signal", expected="a signal that docs/metrics.md lists", cure=cure)
+    fix = instead(value, NAMES, usual=JUDGED)
+    raise Fault("is no signal", expected="a signal that docs/metrics.md lists", fix=fix)
 
 
 def _some(keys: tuple[str, ...]) -> tuple[str, ...]:
     if keys:
         return keys
     raise Fault(
-        "is empty", expected="one key or more", cure="write what the trainer logs, or delete the signal"
+        "is empty", expected="one key or more", fix="write what the trainer logs, or delete the signal"
     )
 
 
@@ -72,7 +72,7 @@ class MlflowServer(Section):
                 "names no runs",
                 value=NOTHING,
                 expected="experiments, run_ids or both",
-                cure="write experiments: [name], as the server's page lists them",
+                fix="write experiments: [name], as the server's page lists them",
             )
         return self
 

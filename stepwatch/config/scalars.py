@@ -25,13 +25,13 @@ _USUAL_LEAD = 0.1
 def _switch(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    raise Fault("is no switch", expected="true or false", cure="write true or false without quotes")
+    raise Fault("is no switch", expected="true or false", fix="write true or false without quotes")
 
 
 def _number(low: float, high: float, expected: str) -> Callable[[Any], float]:
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Fault("is no number", expected=expected, cure="write a number without quotes")
+            raise Fault("is no number", expected=expected, fix="write a number without quotes")
         _check_range(value, low, high, expected)
         return value
 
@@ -41,7 +41,7 @@ def _number(low: float, high: float, expected: str) -> Callable[[Any], float]:
 def _whole(low: int, high: int, expected: str) -> Callable[[Any], int]:
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Fault("is no whole number", expected=expected, cure="write a whole number without quotes")
+            raise Fault("is no whole number", expected=expected, fix="write a whole number without quotes")
         _check_range(value, low, high, expected)
         return value
 
@@ -51,9 +51,9 @@ def _whole(low: int, high: int, expected: str) -> Callable[[Any], int]:
 def _check_range(value: float, low: float, high: float, expected: str) -> None:
     if value < low:
         says = "is negative" if value < 0 else f"is below {low}"
-        raise Fault(says, expected=expected, cure=f"write {low} or more")
+        raise Fault(says, expected=expected, fix=f"write {low} or more")
     if not value <= high:
-        raise Fault(f"is above {high}", expected=expected, cure=f"write {high} or less")
+        raise Fault(f"is above {high}", expected=expected, fix=f"write {high} or less")
 
 
 def _duration(*, positive: bool) -> Callable[[Any], Duration]:
@@ -62,7 +62,7 @@ def _duration(*, positive: bool) -> Callable[[Any], Duration]:
     def check(value: Any) -> Duration:
         duration = value if isinstance(value, Duration) else _parse(Duration.parse, value, expected)
         if positive and not duration.milliseconds:
-            raise Fault("is no time at all", expected=expected, cure="write a longer one")
+            raise Fault("is no time at all", expected=expected, fix="write a longer one")
         return duration
 
     return check
@@ -72,8 +72,8 @@ def _parse(parse: Callable[[str], Any], value: Any, expected: str) -> Any:
     try:
         return parse(value if isinstance(value, str) else "")
     except ValueError as error:
-        cure = "write a whole number and its unit, in one word"
-        raise Fault(str(error), expected=expected, cure=cure) from error
+        fix = "write a whole number and its unit, in one word"
+        raise Fault(str(error), expected=expected, fix=fix) from error
 
 
 def _interval(value: Any) -> Duration:
@@ -82,7 +82,7 @@ def _interval(value: Any) -> Duration:
         raise Fault(
             f"is longer than {MAX_INTERVAL}",
             expected=f"at most {MAX_INTERVAL}, as Prometheus forgets a series after 5m",
-            cure="write a shorter one",
+            fix="write a shorter one",
         )
     return duration
 
@@ -97,7 +97,7 @@ def _choice(*words: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         if value in words and isinstance(value, str):
             return value
-        raise Fault("is no choice", expected=one_of(words), cure=instead(value, words))
+        raise Fault("is no choice", expected=one_of(words), fix=instead(value, words))
 
     return check
 
@@ -111,7 +111,7 @@ def one_of(words: Iterable[str]) -> str:
 def instead(
     value: Any, words: Iterable[str], *, usual: Container[str] = (), aliases: Mapping[str, str] | None = None
 ) -> str:
-    """Return the cure for a word that is not among the known ones: the likeliest meant, if any.
+    """Return the fix for a word that is not among the known ones: the likeliest meant, if any.
 
     The ``usual`` ones win over others that are not much closer. ``aliases`` are other names of some.
     """

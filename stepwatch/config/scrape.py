@@ -38,7 +38,7 @@ class Job(Section):
                 "has both targets and files" if self.targets else "has no targets",
                 value=NOTHING,
                 expected="targets or files, and not both",
-                cure="write targets: [host:port], or make two jobs",
+                fix="write targets: [host:port], or make two jobs",
             )
         return self
 

@@ -33,7 +33,7 @@ def _file(what: str, judge: Callable[[str], str | None]) -> Callable[[Any, Valid
             raise Fault(
                 fault,
                 expected=f"a file with nothing but {what}, its path seen from {info.context['folder']}",
-                cure=f"put {what} into a file of its own, and write the file's path here",
+                fix=f"put {what} into a file of its own, and write the file's path here",
             )
         return path
 

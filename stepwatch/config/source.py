@@ -11,7 +11,7 @@ from stepwatch.config.errors import ConfigError, refusal
 
 MAX_BYTES = 2 * 1024 * 1024
 
-# What YAML 1.2 calls printable; anything else ends a parser in words that help nobody.
+# What YAML 1.2 calls printable; anything else ends a parser in words that help no one.
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -27,7 +27,7 @@ def read(path: Path) -> str:
 def _bytes(path: Path) -> bytes:
     try:
         if stat.S_ISDIR(path.stat().st_mode):
-            raise refusal(str(path), "is a folder", expected="a YAML file", cure="name the file in it")
+            raise refusal(str(path), "is a folder", expected="a YAML file", fix="name the file in it")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
@@ -37,7 +37,7 @@ def _bytes(path: Path) -> bytes:
             str(path),
             "is larger than 2 MiB",
             expected="a configuration file",
-            cure="name the right file, and long target lists under scrape[].files",
+            fix="name the right file, and long target lists under scrape[].files",
         )
     return data
 
@@ -48,14 +48,14 @@ def _unreadable(path: Path, error: OSError | ValueError) -> ConfigError:
         str(path),
         f"cannot be read ({reason[:1].lower()}{reason[1:]})",
         expected="a YAML file this user may read",
-        cure=f"check the path and its permissions (working folder: {os.getcwd()})",  # noqa: PTH109  text
+        fix=f"check the path and its permissions (working folder: {os.getcwd()})",  # noqa: PTH109  text
     )
 
 
 def _decode(path: Path, data: bytes) -> str:
     if b"\0" in data:
         raise refusal(
-            str(path), "holds NUL bytes", expected="UTF-8 text", cure="name a YAML file, not a binary one"
+            str(path), "holds NUL bytes", expected="UTF-8 text", fix="name a YAML file, not a binary one"
         )
     try:
         text = data.decode("utf-8-sig")
@@ -71,6 +71,6 @@ def _bad_text(path: Path, lines_before: int, what: str) -> ConfigError:
         str(path),
         f"{what} is no printable UTF-8 text",
         expected="UTF-8 text",
-        cure="save the file as UTF-8 and delete what cannot be seen",
+        fix="save the file as UTF-8 and delete what cannot be seen",
         line=lines_before + 1,
     )

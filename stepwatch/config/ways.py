@@ -1,4 +1,4 @@
-"""The ways in which a receiver can be told: by webhook, by mail, in Slack.
+"""The ways in which a receiver can be notified: by webhook, by mail, in Slack.
 
 Of each, ``integration`` is what Alertmanager's metrics call it, and ``spoken`` what people do.
 """
@@ -44,7 +44,7 @@ class Webhook(Section):
                 "names " + ("no URL" if self.url is None else "two URLs"),
                 value=NOTHING,
                 expected="url or url_file, and not both",
-                cure="write url: http://host:port/path, or url_file: if the URL is a secret",
+                fix="write url: http://host:port/path, or url_file: if the URL is a secret",
             )
         return self
 
@@ -82,7 +82,7 @@ class Mail(Section):
     @classmethod
     def _somebody(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value:
-            raise Fault("is empty", expected="one address or more", cure="write who gets the mail")
+            raise Fault("is empty", expected="one address or more", fix="write who gets the mail")
         return value
 
     @model_validator(mode="after")
@@ -93,7 +93,7 @@ class Mail(Section):
                 f"has {has} without {lacks}",
                 value=NOTHING,
                 expected="both, or neither for a server that wants no login",
-                cure=f"add {lacks}, or delete {has}",
+                fix=f"add {lacks}, or delete {has}",
             )
         return self
 
@@ -106,7 +106,7 @@ class Mail(Section):
                 at=("tls",),
                 value=self.tls,
                 expected="true with a login or at port 465, which always speaks TLS",
-                cure="delete tls: false, or the login",
+                fix="delete tls: false, or the login",
             )
         return self
 

@@ -47,7 +47,7 @@ def discover(place: State) -> tuple[Path, Found]:
     if site is None:
         raise Refused(
             f"No Prometheus of {CHECKOUT} runs, and what it would reach depends on where it does. "
-            "Expected: a stack that is up. Cure: `make up`, then this again. Nothing was changed."
+            "Expected: a stack that is up. Fix: `make up`, then this again. Nothing was changed."
         )
     result = found(answer.containers, site.reach)
     with output.locked(site.folder):

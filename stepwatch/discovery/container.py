@@ -37,7 +37,7 @@ class Container:
         return [each for each in self.ports if each.inside == port]
 
 
-def told(answer: Iterable[Mapping[str, Any]]) -> list[Container]:
+def containers(answer: Iterable[Mapping[str, Any]]) -> list[Container]:
     """Every container of a list as the Engine's API gives it (`GET /containers/json`)."""
     by_id = {each["Id"]: each for each in answer}
     return [_container(each, _networked(each, by_id)) for each in by_id.values()]
@@ -49,26 +49,26 @@ def _networked(container: Mapping[str, Any], by_id: Mapping[str, Mapping[str, An
     return by_id.get(other, {}) if kind == "container" else container
 
 
-def _container(told: Mapping[str, Any], network: Mapping[str, Any]) -> Container:
+def _container(item: Mapping[str, Any], network: Mapping[str, Any]) -> Container:
     return Container(
-        name=_name(told),
-        state=told["State"],
-        labels=told["Labels"] or {},
+        name=_name(item),
+        state=item["State"],
+        labels=item["Labels"] or {},
         on_host=_mode(network) == "host",
         addresses=dict(_addresses(network)),
         ports=tuple(sorted(_ports(network), key=_is_six)),
-        mounts={mount["Destination"]: mount["Source"] for mount in told.get("Mounts") or []},
+        mounts={mount["Destination"]: mount["Source"] for mount in item.get("Mounts") or []},
     )
 
 
-def _name(told: Mapping[str, Any]) -> str:
+def _name(item: Mapping[str, Any]) -> str:
     # Links give a container more names, below those of others: /web/database.
-    names: list[str] = [name.removeprefix("/") for name in told["Names"] or []]
-    return next((name for name in names if "/" not in name), told["Id"][:12])
+    names: list[str] = [name.removeprefix("/") for name in item["Names"] or []]
+    return next((name for name in names if "/" not in name), item["Id"][:12])
 
 
-def _mode(told: Mapping[str, Any]) -> str:
-    mode: str = told.get("HostConfig", {}).get("NetworkMode", "")
+def _mode(item: Mapping[str, Any]) -> str:
+    mode: str = item.get("HostConfig", {}).get("NetworkMode", "")
     return mode
 
 

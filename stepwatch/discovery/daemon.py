@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwatch.config import Refused
-from stepwatch.discovery.container import Container, told
+from stepwatch.discovery.container import Container, containers
 
 _ANSWER_SECONDS = 15
 _UNIX = "http+docker://localhost"
@@ -18,7 +18,7 @@ _UNIX = "http+docker://localhost"
 
 _LOGIN = re.compile(r"//[^/@\s]*@")
 _NOT_THERE = "start Docker, or name its socket in DOCKER_HOST"
-_CURES: dict[type[BaseException], str] = {
+_FIXES: dict[type[BaseException], str] = {
     PermissionError: "run this as root, or as a user of the group that the socket belongs to (often docker)",
     FileNotFoundError: _NOT_THERE,
     ConnectionRefusedError: _NOT_THERE,
@@ -43,7 +43,7 @@ def ask() -> Answer:
     try:
         with closing(_client(docker)) as client:
             _require_local(client.api.base_url)
-            return Answer(tuple(told(client.api.containers())), frozenset(_direct(client.api)))
+            return Answer(tuple(containers(client.api.containers())), frozenset(_direct(client.api)))
     except (docker.errors.DockerException, OSError, ValueError) as error:
         raise _no_answer(error) from error
 
@@ -62,7 +62,7 @@ def _sdk() -> Any:
     except ImportError as error:
         raise Refused(
             "The Docker SDK for Python (package docker) is not installed. "
-            "Cure: `make discover`, which sets up .venv. Nothing was changed."
+            "Fix: `make discover`, which sets up .venv. Nothing was changed."
         ) from error
     return docker
 
@@ -71,7 +71,7 @@ def _require_local(url: str) -> None:
     if url != _UNIX:
         raise Refused(
             f"{_host()} is no socket of this machine, and to another one's containers no address leads. "
-            "Expected: unix:///path/to/docker.sock. Cure: run this where that daemon is. Nothing was changed."
+            "Expected: unix:///path/to/docker.sock. Fix: run this where that daemon is. Nothing was changed."
         )
 
 
@@ -84,12 +84,12 @@ def _direct(api: Any) -> Iterator[str]:
 
 
 def _no_answer(error: Exception) -> Refused:
-    system = next((each for each in _causes(error) if type(each) in _CURES), None)
+    system = next((each for each in _causes(error) if type(each) in _FIXES), None)
     why = getattr(system, "strerror", None) or _LOGIN.sub("//", str(error)).partition("\n")[0].rstrip(".")
-    cure = _CURES[type(system)] if system else "see whether `docker version` answers"
+    fix = _FIXES[type(system)] if system else "see whether `docker version` answers"
     return Refused(
         f"No Docker daemon answers at {_host()}: {why}. Expected: a Docker Engine that this user may ask. "
-        f"Cure: {cure}. Nothing was changed."
+        f"Fix: {fix}. Nothing was changed."
     )
 
 

@@ -21,7 +21,7 @@ class Reach(Protocol):
         """host:port at which it reaches a port of a container.
 
         Raises:
-            Refused: It does not; says why, and the cure.
+            Refused: It does not; says why, and the fix.
         """
 
 
@@ -40,7 +40,7 @@ class FromContainer:
         for published in container.published(port):
             if host := _FROM_CONTAINERS.get(published.host) or _elsewhere(published):
                 return f"{host}:{published.port}"
-        raise _unreachable(container, port, self._why(container, port), self._cure(container, port))
+        raise _unreachable(container, port, self._why(container, port), self._fix(container, port))
 
     def _why(self, container: Container, port: int) -> str:
         shared = f"is in none of the networks of Prometheus ({', '.join(sorted(self.networks))}), and port"
@@ -48,7 +48,7 @@ class FromContainer:
             return f"{shared} {port} is published for this machine itself only"
         return f"{shared} {port} is not published"
 
-    def _cure(self, container: Container, port: int) -> str:
+    def _fix(self, container: Container, port: int) -> str:
         join = f"`docker network connect {min(self.networks, default='bridge')} {container.name}`"
         return f"{join}, or start it with -p {port}:{port}"
 
@@ -84,7 +84,7 @@ def _written(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _unreachable(container: Container, port: int, why: str, cure: str) -> Refused:
+def _unreachable(container: Container, port: int, why: str, fix: str) -> Refused:
     if container.state == "restarting":
-        why, cure = "is restarting and has no address", f"`docker logs {container.name}` says why"
-    return Refused(f"it {why}. Expected: a way for Prometheus to port {port}. Cure: {cure}.")
+        why, fix = "is restarting and has no address", f"`docker logs {container.name}` says why"
+    return Refused(f"it {why}. Expected: a way for Prometheus to port {port}. Fix: {fix}.")

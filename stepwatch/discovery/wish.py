@@ -27,7 +27,7 @@ def _port(value: Any) -> int:
     raise Fault(
         "is no port",
         expected="a port of the container, from 1 to 65535",
-        cure="start it with the number of the port alone in this label",
+        fix="start it with the number of the port alone in this label",
     )
 
 

@@ -37,10 +37,10 @@ def gpu_check(page: Path, say: Say) -> int:
         say(f"No NVIDIA GPU to check here: {reason}. Nothing was compared, and {page.name} is as it was.")
         return 0
     found = verdicts(rounds)
-    told = findings(rounds, found)
-    for line in (*table([HEAD, *map(_cells, found)]), "", *told):
+    remarks = findings(rounds, found)
+    for line in (*table([HEAD, *map(_cells, found)]), "", *remarks):
         say(line)
-    _write(page, _title(rounds), found, told)
+    _write(page, _title(rounds), found, remarks)
     say(f"\nWritten to {page}.")
     return int(any(verdict.says in (DIFFERS, LACKS) for verdict in found))
 
@@ -60,7 +60,7 @@ def _round(url: str) -> Round:
 
 def _title(rounds: Sequence[Round]) -> str:
     names = sorted({board.findtext("product_name", "GPU") for board in rounds[0].boards.values()})
-    drivers = sorted(rounds[0].page.told("gpu_driver_info", "driver_version"))
+    drivers = sorted(rounds[0].page.values("gpu_driver_info", "driver_version"))
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     return (
         f"{len(rounds[0].boards)} x {', '.join(names)}, driver {', '.join(drivers)}, "
@@ -74,9 +74,9 @@ def _cells(verdict: Verdict) -> tuple[str, ...]:
     return (verdict.row.name, *("" if value is None else f"{value:.12g}" for value in values), verdict.says)
 
 
-def _write(page: Path, title: str, found: Sequence[Verdict], told: Sequence[str]) -> None:
+def _write(page: Path, title: str, found: Sequence[Verdict], remarks: Sequence[str]) -> None:
     rows = [f"| `{name}` | {' | '.join(rest)} |" for name, *rest in map(_cells, found)]
     lines = [title, "", f"| {' | '.join(HEAD)} |", "|---|---|---|---|---|", *rows, ""]
-    text = "".join(f"{line}\n" for line in (*lines, *(f"- {each}" for each in told)))
+    text = "".join(f"{line}\n" for line in (*lines, *(f"- {each}" for each in remarks)))
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     page.write_text(before + BEGIN + text + END + rest.partition(END)[2], encoding="utf-8")

@@ -29,11 +29,11 @@ def _throttling(verdicts: Sequence[Verdict]) -> str:
                 f"Time with clocks held down is {ours / theirs:.3g} times what nvidia-smi says: "
                 f"the driver {unit} nanoseconds."
             )
-    return "Unit of the time with clocks held down: not to be told, no clock was held down for 10 s so far."
+    return "Unit of the time with clocks held down: not known, no clock was held down for 10 s so far."
 
 
 def _gpm(last: Round) -> str:
-    answers = len(last.page.told("gpu_sm_active_ratio", "uuid"))
+    answers = len(last.page.values("gpu_sm_active_ratio", "uuid"))
     why = {
         sample.labels["reason"]
         for sample in last.page.samples
@@ -44,7 +44,7 @@ def _gpm(last: Round) -> str:
 
 
 def _pids(last: Round) -> Iterator[str]:
-    ours = last.page.told(HELD, "pid") - {""}
+    ours = last.page.values(HELD, "pid") - {""}
     theirs = set().union(*map(smi.pids, last.boards.values())) - {""}
     unnamed = sum(sample.name == HELD and not sample.labels["name"] for sample in last.page.samples)
     yield (

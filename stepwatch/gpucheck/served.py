@@ -36,7 +36,7 @@ class Page:
                 return float(sample.value)
         return None
 
-    def told(self, metric: str, label: str) -> set[str]:
+    def values(self, metric: str, label: str) -> set[str]:
         """All that a label of this metric holds."""
         return {sample.labels[label] for sample in self.samples if sample.name == metric}
 

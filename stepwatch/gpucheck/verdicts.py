@@ -36,7 +36,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(rounds: Sequence[Round]) -> list[Verdict]:
-    """One for each row of which anybody says anything."""
+    """One for each row of which anyone says anything."""
     return [_worst(found) for row in ROWS if (found := list(_each(rounds, row)))]
 
 
@@ -53,12 +53,12 @@ def _each(rounds: Sequence[Round], row: Row) -> Iterator[Verdict]:
     for uuid in rounds[0].boards:
         ours = _usual(each.page.value(uuid, row) for each in rounds)
         theirs = _usual(smi.value(each.boards[uuid], row.paths) for each in rounds if uuid in each.boards)
-        told = theirs if theirs is None else theirs * row.unit
+        scaled = theirs if theirs is None else theirs * row.unit
         asked = _usual(
             answer.value if (answer := each.answers.get((uuid, row.name))) else None for each in rounds
         )
-        if (ours, told, asked) != (None, None, None):
-            yield Verdict(row, uuid, ours, told, asked, _says(row, ours, told, asked))
+        if (ours, scaled, asked) != (None, None, None):
+            yield Verdict(row, uuid, ours, scaled, asked, _says(row, ours, scaled, asked))
 
 
 def _usual(values: Iterator[float | None]) -> float | None:
@@ -67,10 +67,10 @@ def _usual(values: Iterator[float | None]) -> float | None:
 
 
 def _says(row: Row, ours: float | None, *others: float | None) -> str:
-    told = [other for other in others if other is not None]
+    known = [other for other in others if other is not None]
     if ours is None:
         return LACKS
-    if not told:
+    if not known:
         return ONLY_OURS
-    near = all(abs(ours - other) <= row.slack + row.share * abs(other) + 1e-9 for other in told)
+    near = all(abs(ours - other) <= row.slack + row.share * abs(other) + 1e-9 for other in known)
     return AGREES if near else DIFFERS

@@ -4,7 +4,7 @@ from stepwatch.config import Refused
 
 
 class StackError(Refused):
-    """Raised when something on this machine is in the way; says what, and the cure."""
+    """Raised when something on this machine is in the way; says what, and the fix."""
 
 
 class DamagedStateError(StackError):

@@ -23,7 +23,7 @@ def require_bare(config: Config, alertmanager: Program) -> None:
             raise StackError(
                 f"receivers: {receiver.name}: mail.password_file: {path} ends with a line end or a space, "
                 f"and Alertmanager {written(alertmanager.version)} takes that for a part of it. Expected: "
-                f"nothing but the password. Cure: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
+                f"nothing but the password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
             )
 
 

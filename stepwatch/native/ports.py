@@ -58,7 +58,7 @@ def conflict(part: str, listen: str, port: int, ours: Callable[[Owner | None], b
         if holder or time.monotonic() > deadline:
             return (
                 f"ports.{part}: {port} is in use by {holder or 'a process of another user'}. "
-                f"Cure: stop that process, or set ports.{part} in config.yaml to a free port."
+                f"Fix: stop that process, or set ports.{part} in config.yaml to a free port."
             )
         time.sleep(0.05)
     return None

@@ -220,10 +220,10 @@ def _require_systemd() -> None:
     if told is None or told.returncode:
         manager = "systemd" if os.geteuid() == 0 else "systemd user manager"
         said = told.stderr.strip() if told else "systemctl is not on PATH"
-        cure = "" if os.geteuid() == 0 else "log in as this user (not by su or sudo), or "
+        fix = "" if os.geteuid() == 0 else "log in as this user (not by su or sudo), or "
         raise StackError(
             f"SERVICE=1: no {manager} answers here ({said}). Expected: a machine that systemd runs. "
-            f"Fix: {cure}run `make up` without SERVICE=1 and have it started at boot by other means "
+            f"Fix: {fix}run `make up` without SERVICE=1 and have it started at boot by other means "
             "(cron: @reboot)."
         )
 

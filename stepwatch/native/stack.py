@@ -57,7 +57,7 @@ class Stack:
     def trainers(self) -> Part:
         """The demo's simulated trainers."""
         command = (sys.executable, "-m", "demo", f"--path={self.simulated}")
-        return Part("demo", command, "simulated runs, named demo/...", environment=self._ours)
+        return Part("demo", command, f"simulated runs, in {self.simulated}/demo", environment=self._ours)
 
     def exporter(self) -> Part:
         """The run exporter, which reads the logs of training runs."""
@@ -72,7 +72,7 @@ class Stack:
             (sys.executable, "-m", "exporter.runs", *flags, "--path", *paths),
             ready="/-/healthy",
             page="/",
-            shows=f"the runs in {self.runs}",
+            shows=f"the runs in {' and '.join(paths)}",
             environment=self._reading("runs.env"),
             settings=settings.of_exporter(self.rendered),
         )

@@ -38,7 +38,7 @@ class State:
         if folder.exists() and os.geteuid() not in (0, folder.stat().st_uid):
             raise StackError(
                 f"{folder} belongs to another user, and so does the stack in it. "
-                f"Cure: work as that user, or set {VARIABLE} to a folder of your own."
+                f"Fix: work as that user, or set {VARIABLE} to a folder of your own."
             )
         return cls(folder)
 
@@ -167,7 +167,7 @@ class State:
         except OSError as problem:
             raise StackError(
                 f"{self.folder}: {problem.strerror}. Expected: a folder to write to. "
-                f"Cure: set {VARIABLE} to one."
+                f"Fix: set {VARIABLE} to one."
             ) from None
 
     def give_up(self) -> None:

@@ -227,7 +227,7 @@ def _word(word: str) -> str:
 
 def _ini(value: str) -> str:
     if "\n" in value or "\t" in value:
-        raise StackError(f"{value!r} holds a line break or a tab. Cure: rename that folder.")
+        raise StackError(f"{value!r} holds a line break or a tab. Fix: rename that folder.")
     return value.replace("%", "%%")
 
 

@@ -69,6 +69,8 @@ def up(
         place.remember(config, runs, settings.runs.path, say)
         place.make_password()
         say(f"Reading runs from {stack.runs}{remark}")
+        if demo:
+            say(f"Reading simulated runs from {stack.simulated}/demo")
         fresh = supervision.start(parts, place, say, as_service=as_service)
     if supervision.settle(parts, fresh, place, say, repair=repair):
         return 1  # the last line says which parts failed

@@ -25,7 +25,7 @@ class Sent:
     """How many messages went out, and how many attempts that took, since Alertmanager began to count.
 
     ``seconds`` is how long the attempts took. Alertmanager counts by kind of receiver; only where it
-    is told to does it count by receiver, and the numbers are ``exact``.
+    is configured so does it count by receiver, and the numbers are ``exact``.
     """
 
     messages: float = 0

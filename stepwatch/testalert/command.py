@@ -51,10 +51,10 @@ def _receiver(config: Config, name: str, file: Path) -> Receiver:
     if name in known:
         return known[name]
     if not known:
-        raise Refused(f"{file}: receivers: there are none. Cure: add one there, then `make up`.")
+        raise Refused(f"{file}: receivers: there are none. Fix: add one there, then `make up`.")
     raise Refused(
         f"{name} is no receiver of {file}. Expected: {' or '.join(known)}. "
-        f"Cure: name one of these, or add it there and `make up`."
+        f"Fix: name one of these, or add it there and `make up`."
     )
 
 
@@ -62,5 +62,5 @@ def _require_current(alertmanager: Alertmanager, config: Path, site: Site) -> No
     if not alertmanager.runs(rendered(config, CHECKOUT, site.deployment)[_SETTINGS]):
         raise Refused(
             f"The Alertmanager at {alertmanager.url} runs other settings than {config} says, and the test "
-            "would be of those. Cure: `make up` (with CONFIG= for another file), then test again."
+            "would be of those. Fix: `make up` (with CONFIG= for another file), then test again."
         )

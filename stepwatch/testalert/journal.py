@@ -1,4 +1,4 @@
-"""What Alertmanager's log tells of the attempts to send one message."""
+"""What Alertmanager's log says about the attempts to send one message."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Story:
     """What became of a message, as far as the log tells; it is silent about a first attempt that succeeds.
 
     ``error`` is what the last failed attempt got. ``gave_up``: there will be no more attempts;
-    ``final``: since the error is one that does not pass. ``failures``: the log tells of messages that
+    ``final``: since the error is one that does not pass. ``failures``: the log reports messages that
     failed, this one or others.
     """
 
@@ -52,25 +52,25 @@ class Story:
 
 def story(text: str, probe: Probe) -> Story:
     """Read from a log what became of a test."""
-    told, entries = Story(), list(_entries(text))
+    story, entries = Story(), list(_entries(text))
     for entry in entries:
         # New Alertmanagers name the group, and so the test, that an entry is about.
         if probe.mark in entry.get("aggrGroup", probe.mark):
-            told = _continued(told, entry, probe.route)
-    return replace(told, failures=any(entry.get("msg") == _FAILED for entry in entries))
+            story = _continued(story, entry, probe.route)
+    return replace(story, failures=any(entry.get("msg") == _FAILED for entry in entries))
 
 
-def _continued(told: Story, entry: dict[str, str], route: str) -> Story:
+def _continued(story: Story, entry: dict[str, str], route: str) -> Story:
     said, error = entry.get("msg", ""), entry.get("err", "")
     if said == _FAILED and error.startswith(f"{route}/"):
         end = _GAVE_UP.search(error)
         return Story(end[2] if end else error, gave_up=True, final=bool(end and end[1]))
     if entry.get("receiver") != route:
-        return told
+        return story
     if said == "Notify success":
-        return Story(told.error, delivered=True)
+        return Story(story.error, delivered=True)
     # Having given up, it begins anew as long as the alert lasts.
-    return Story(error) if said.startswith("Notify attempt failed") and not told.gave_up else told
+    return Story(error) if said.startswith("Notify attempt failed") and not story.gave_up else story
 
 
 def _entries(text: str) -> Iterator[dict[str, str]]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 _LIFE = timedelta(minutes=3)
-"""It ends by itself after that, should nobody be there any more to end it."""
+"""It ends by itself after that, should no one be there any more to end it."""
 
 
 def _unique() -> str:
@@ -46,7 +46,7 @@ class Probe:
             "labels": self.labels,
             "annotations": {
                 "summary": f"This is a test of the receiver {self.receiver}. Nothing is wrong.",
-                "description": f"Somebody ran `test-alert {self.receiver}` to see that messages arrive here. "
+                "description": f"Someone ran `test-alert {self.receiver}` to see that messages arrive here. "
                 "A real one looks like this one. Nothing is wrong, and there is nothing to do.",
             },
             "startsAt": self.born.isoformat(),

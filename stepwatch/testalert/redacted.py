@@ -19,7 +19,7 @@ def redacted(error: str, files: Iterable[Path]) -> str:
     for part in sorted(_parts(files), key=len, reverse=True):
         error = error.replace(part, secret_shapes.MASK)
     printable = "".join(sign if sign.isprintable() else " " for sign in secret_shapes.masked(error))
-    return printable.strip(". ")[:_SHOWN] or "no reason is told"
+    return printable.strip(". ")[:_SHOWN] or "no reason given"
 
 
 def _parts(files: Iterable[Path]) -> set[str]:

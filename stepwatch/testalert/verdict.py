@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stepwatch.config.receivers import Receiver
 from stepwatch.config.ways import Mail
 from stepwatch.testalert.alertmanager import Sent
-from stepwatch.testalert.cures import cure
+from stepwatch.testalert.fixes import fix
 from stepwatch.testalert.journal import Story
 from stepwatch.testalert.redacted import redacted
 
@@ -31,7 +31,7 @@ def delivered(receiver: Receiver, sent: Sent) -> Verdict:
 
 def refused(receiver: Receiver, story: Story, *, where: str) -> Verdict:
     """The receiver did not take it, as the log tells."""
-    what = cure(story.error, receiver.way) or f"look into {where}"
+    what = fix(story.error, receiver.way) or f"look into {where}"
     return _undelivered(receiver, redacted(story.error, receiver.way.secrets), _again(story), what)
 
 
@@ -70,7 +70,7 @@ def unknown(receiver: Receiver, sent: Sent, *, patience: float, where: str) -> V
 
 def _undelivered(receiver: Receiver, why: str, more: str, what: str) -> Verdict:
     first = f"{receiver.name}: not delivered by {receiver.way.spoken}: {why}."
-    return Verdict(delivered=False, words="\n  ".join((first, more, f"Cure: {what}.")))
+    return Verdict(delivered=False, words="\n  ".join((first, more, f"Fix: {what}.")))
 
 
 def _all(names: tuple[str, ...]) -> str:

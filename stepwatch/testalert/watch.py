@@ -28,20 +28,20 @@ class Look:
 
     seconds: float
     sent: Sent
-    told: Story
+    story: Story
 
     @property
     def delivered(self) -> bool:
         """Whether the test arrived. The log is silent about a first attempt that succeeds."""
-        if self.told.delivered or self.told.error or not self.sent.arrived:
-            return self.told.delivered
+        if self.story.delivered or self.story.error or not self.sent.arrived:
+            return self.story.delivered
         # What arrived may be another receiver's message; but the test's failure would be in the log by then.
-        logged = self.told.failures or not self.sent.failed
+        logged = self.story.failures or not self.sent.failed
         return self.sent.exact or (self.seconds > _ROUND and logged)
 
     @property
     def failed(self) -> bool:
-        """Whether the counters tell of the failure of this very message."""
+        """Whether the counters report the failure of this very message."""
         return self.sent.exact and self.sent.failed > 0
 
 
@@ -66,7 +66,7 @@ class Watch:
         self.alertmanager.tell(self.probe.firing())
         try:
             while not (ended := self._ended(look := self._look(before, begun))):
-                if lives and look.told.error:
+                if lives and look.story.error:
                     # The attempts go on; but once given up, they do not begin anew.
                     self.alertmanager.tell(self.probe.over())
                     lives = False
@@ -89,8 +89,8 @@ class Watch:
         return story(self.journal(), self.probe)
 
     def _ended(self, look: Look) -> Verdict | None:
-        if look.told.gave_up:
-            return verdict.refused(self.receiver, look.told, where=self.where)
+        if look.story.gave_up:
+            return verdict.refused(self.receiver, look.story, where=self.where)
         if look.delivered:
             return verdict.delivered(self.receiver, look.sent)
         if look.failed and look.seconds > _SILENT:
@@ -104,13 +104,13 @@ class Watch:
         return self._unfinished(look) if look.seconds > self.patience else None
 
     def _unfinished(self, look: Look) -> Verdict:
-        if look.told.error:
-            return verdict.refused(self.receiver, look.told, where=self.where)
+        if look.story.error:
+            return verdict.refused(self.receiver, look.story, where=self.where)
         return verdict.unknown(self.receiver, look.sent, patience=self.patience, where=self.where)
 
     def _news(self, look: Look) -> str:
-        if look.told.error:
-            error = redacted(look.told.error, self.receiver.way.secrets)
+        if look.story.error:
+            error = redacted(look.story.error, self.receiver.way.secrets)
             return f"an attempt failed ({error}); Alertmanager tries again"
         return (
             "messages arrive; waiting for Alertmanager's log"

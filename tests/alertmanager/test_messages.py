@@ -380,11 +380,13 @@ def test_a_mail_fits_the_width_of_a_telephone_and_fetches_nothing(say: Say) -> N
     assert not re.search(r"<(img|link|script|style|iframe)|url\(|@import", html)
 
 
-@pytest.mark.parametrize("kind", [HTML, SLACK])
-def test_a_runbook_that_is_no_address_is_no_link(say: Say, kind: str) -> None:
+@pytest.mark.parametrize("kind", [TEXT, HTML, SLACK])
+def test_a_runbook_that_is_no_address_is_no_link_but_a_file_and_its_heading(say: Say, kind: str) -> None:
     local = alert(annotations={"summary": "It explodes.", "runbook_url": "docs/runbook.md#klexplosion"})
 
-    assert "Runbook" not in say(kind, local, kind="html" if kind is HTML else "text")
+    said = say(kind, local, kind="html" if kind is HTML else "text")
+    assert "Runbook: docs/runbook.md, heading KLExplosion" in said
+    assert "#klexplosion" not in said
 
 
 @pytest.mark.parametrize("run", RUN_NAMES)

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from stepwatch.config import ConfigError
+from stepwatch.deployment import OnThisMachine
+from stepwatch.generate import Place, containers
 from tests.alertmanager.conftest import Render
 from tests.real import Tool, alertmanager
 from tests.rules import proofs
@@ -29,7 +32,7 @@ receivers:
     severities: [critical]
     send_resolved: false
 """
-NOBODY = "(nobody)"
+NOBODY = "(none)"
 
 
 def amtool(tool: Tool, *words: str | Path) -> str:
@@ -163,11 +166,44 @@ def test_a_secret_is_named_by_its_path_and_never_written(render: Render) -> None
     ]
 
 
+@pytest.mark.parametrize(
+    ("place", "variables"),
+    [
+        pytest.param(OnThisMachine, ["STEPWATCH_ALERTMANAGER"], id="server"),
+        pytest.param(OnThisMachine, ["STEPWATCH_ALERTMANAGER", "STEPWATCH_AMTOOL"], id="server-and-amtool"),
+        pytest.param(containers, ["STEPWATCH_AMTOOL"], id="amtool-beside-containers"),
+    ],
+)
+def test_a_url_file_that_alertmanager_is_too_old_for_is_refused_by_line_with_the_fix(
+    place: Place,
+    variables: list[str],
+    render: Render,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old, new = alertmanager("0.25"), alertmanager("0.31")
+    for variable, attribute in (("STEPWATCH_ALERTMANAGER", "server"), ("STEPWATCH_AMTOOL", "tool")):
+        monkeypatch.setenv(variable, str(getattr(old if variable in variables else new, attribute)))
+    path = old.server if "STEPWATCH_ALERTMANAGER" in variables else old.tool
+    title = "Alertmanager" if "STEPWATCH_ALERTMANAGER" in variables else "amtool"
+
+    with pytest.raises(ConfigError) as refusal:
+        render("receivers:\n- name: chat\n  webhook:\n    url_file: chat-url\n", place=place)
+
+    _, _, said = str(refusal.value).partition("/config.yaml")
+    assert said == (
+        f":4: receivers[0].webhook.url_file: needs {title} 0.26 or later ({path} is 0.25.0). "
+        "Expected: url and credentials_file for this version, or a later one. "
+        f"Fix: install {title} 0.26 or later; or take {path} off PATH and unset {variables[0]}: "
+        f"{'containers bring' if place is containers else '`make up` downloads'} Alertmanager 0.31.1."
+    )
+
+
 def test_a_secret_address_is_read_from_its_file_where_alertmanager_can(
     render: Render, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newest = alertmanager("0.31")
-    monkeypatch.setenv("STEPWATCH_AMTOOL", str(newest.tool))  # 0.25 knows no url_file
+    newest = alertmanager("0.31")  # 0.25 knows no url_file
+    monkeypatch.setenv("STEPWATCH_ALERTMANAGER", str(newest.server))
+    monkeypatch.setenv("STEPWATCH_AMTOOL", str(newest.tool))
     folder = render("receivers: [{name: chat, webhook: {url_file: chat-url}}]")
 
     amtool(newest, "check-config", folder / "alertmanager.yml")

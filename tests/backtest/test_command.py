@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from stepwatch.backtest.table import NOTHING
 from tests.backtest.conftest import Backtest, document, exploding_kl, log, wavering
 from tests.formats import CHECKOUT
 
@@ -133,7 +134,8 @@ def test_a_folder_without_a_run_is_no_success(
         (tmp_path / "runs" / "notes.txt").write_text(content)
     code, out, _ = backtest(tmp_path / "runs", "--fail-on", "critical")
     assert code == 2
-    assert "There is no run" in out or "there is no file in it" in out
+    fix = "Fix: name logs or their folder: make backtest RUNS=/path/to/logs"
+    assert out == (NOTHING if content else f"{tmp_path}/runs: there is no log in it. {fix}") + "\n"
 
 
 def test_a_run_of_which_rules_know_nothing_is_told_apart_from_a_healthy_one(

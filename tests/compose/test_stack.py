@@ -112,6 +112,7 @@ def test_status_shows_every_container_its_settings_and_what_fires(demo, sink):
     assert "current" in lines["alertmanager"]
     assert "current" in lines["gpu"]
     assert "KLExplosion  demo/kl-explodes" in done.stdout
+    assert " and the Docker volume demo-runs: " in done.stdout
 
 
 ASK = """

@@ -64,7 +64,7 @@ def test_a_limit_of_the_wrong_sign_is_refused(refusal, name, path, value):
     message = refusal(f"alerts:\n  {written(name, path, -value)}\n")
 
     key = re.escape(".".join(["alerts", name, *path]))
-    says = r"-\S+ is (negative|below 1)\. Expected: .+\. Cure: write \S+ or more\."
+    says = r"-\S+ is (negative|below 1)\. Expected: .+\. Fix: write \S+ or more\."
     assert re.fullmatch(rf":2: {key}: {says}", message)
 
 
@@ -78,7 +78,7 @@ def test_a_warning_beyond_its_critical_limit_is_refused_in_the_base_and_in_an_ov
     says = (
         rf"{value:g} is beyond the critical limit {critical:g}\. "
         r"Expected: a warning that comes before the critical alert\. "
-        r"Cure: (lower|raise) this limit, or (raise|lower) the critical one\."
+        r"Fix: (lower|raise) this limit, or (raise|lower) the critical one\."
     )
 
     assert re.fullmatch(rf":2: alerts\.{re.escape(key)}: {says}", refusal(f"alerts:\n  {setting}\n"))

@@ -44,7 +44,7 @@ def refusal(path):
 
 
 @pytest.mark.parametrize(("text", "message"), [rule[1:] for rule in RULES], ids=[rule[0] for rule in RULES])
-def test_a_bad_file_is_refused_with_line_key_value_expectation_and_cure(write, tmp_path, text, message):
+def test_a_bad_file_is_refused_with_line_key_value_expectation_and_fix(write, tmp_path, text, message):
     for name, words in {**LISTS, "{folder}": str(tmp_path)}.items():
         message = message.replace(name, words)
 
@@ -134,7 +134,7 @@ def test_what_is_no_text_is_refused(write, content, says):
 
 
 def test_a_folder_is_refused(tmp_path):
-    assert refusal(tmp_path) == ": is a folder. Expected: a YAML file. Cure: name the file in it."
+    assert refusal(tmp_path) == ": is a folder. Expected: a YAML file. Fix: name the file in it."
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "missing/config.yaml", "x" * 300, "a\0b"])
@@ -142,4 +142,4 @@ def test_a_file_that_cannot_be_opened_is_refused(tmp_path, name):
     message = refusal(tmp_path / name)
 
     assert ": cannot be read (" in message
-    assert "Expected: a YAML file this user may read. Cure: check the path" in message
+    assert "Expected: a YAML file this user may read. Fix: check the path" in message

@@ -144,7 +144,7 @@ def test_any_single_value_gone_wrong_is_refused_by_line_and_key(tmp_path, capsys
         line, inside = f"{path}:{start.line + 1}: ", r"(\[0\]|\.a)?: "
         assert message.startswith(line)
         assert wrong in MALFORMED or re.match(re.escape(key) + inside, message.removeprefix(line))
-        assert re.search(r"Expected: .+\. Cure: .+[.?]$", message)
+        assert re.search(r"Expected: .+\. Fix: .+[.?]$", message)
         assert len(message.splitlines()) == 1 + (key == "signals" and wrong == "{a: 1}")
 
     assert len(keys) > 80

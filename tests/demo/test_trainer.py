@@ -165,4 +165,4 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
     assert process.returncode == 2
     assert problems.startswith(f"--path: {tmp_path}/file/demo: Not a directory. Expected: ")
-    assert "Cure: " in problems
+    assert "Fix: " in problems

@@ -60,7 +60,7 @@ def test_without_a_stack_nothing_is_known_of_what_prometheus_reaches(down: Check
 
     assert done.returncode == 2
     assert f"No Prometheus of {down.folder} runs" in done.stderr
-    assert "Cure: `make up`, then this again. Nothing was changed." in done.stderr
+    assert "Fix: `make up`, then this again. Nothing was changed." in done.stderr
     assert not file(down).exists()
 
 
@@ -111,11 +111,11 @@ def test_one_that_is_out_of_reach_is_told_of_by_name_and_its_cure_works(
     assert "port 9100 is published for this machine itself only" in told["closed"]
     until(lambda: scraped(checkout).keys() == {"near"}, "the others go on")
 
-    cure = re.search("`docker (network connect [^`]+)`", told["closed"])
-    assert cure
-    docker.docker(*cure[1].split())
+    fix = re.search("`docker (network connect [^`]+)`", told["closed"])
+    assert fix
+    docker.docker(*fix[1].split())
     discover(checkout)
-    until(lambda: scraped(checkout).keys() == {"near", "closed"}, "the cure works")
+    until(lambda: scraped(checkout).keys() == {"near", "closed"}, "the fix works")
 
 
 def test_ports_of_the_machine_and_networks_of_others_lead_to_a_container_too(
@@ -155,7 +155,7 @@ def test_each_wrong_label_is_told_of_by_container_and_the_others_go_on(
         "Container two: label stepwatch.path",
         "Container two: label stepwatch.job",
     ]
-    assert '"http" is no port. Expected: a port of the container, from 1 to 65535. Cure: ' in told[0]
+    assert '"http" is no port. Expected: a port of the container, from 1 to 65535. Fix: ' in told[0]
     assert "did you mean path?" in told[1]
     assert '"runs" is a job of Stepwatch itself.' in told[4]
 

@@ -57,7 +57,7 @@ def _serve(listening: socket.socket) -> Serve:
 
 
 @pytest.mark.parametrize(
-    ("host", "said", "cure"),
+    ("host", "said", "fix"),
     [
         (
             "unix:///nowhere/docker.sock",
@@ -68,7 +68,7 @@ def _serve(listening: socket.socket) -> Serve:
         ("pigeon://here", "at pigeon://here: Invalid bind address protocol", "`docker version`"),
     ],
 )
-def test_without_a_daemon_one_line_says_where_why_and_the_cure(host: str, said: str, cure: str) -> None:
+def test_without_a_daemon_one_line_says_where_why_and_the_fix(host: str, said: str, fix: str) -> None:
     command = [sys.executable, CHECKOUT / "generate.py", "--discover", "docker"]
     done = subprocess.run(
         command, env={**os.environ, "DOCKER_HOST": host}, capture_output=True, text=True, check=False
@@ -77,7 +77,7 @@ def test_without_a_daemon_one_line_says_where_why_and_the_cure(host: str, said: 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert f"No Docker daemon answers {said}" in done.stderr
-    assert cure in done.stderr
+    assert fix in done.stderr
     assert done.stderr.endswith("Nothing was changed.\n")
 
 

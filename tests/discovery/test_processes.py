@@ -41,7 +41,7 @@ def test_containers_are_scraped_at_their_own_address_or_a_port_of_this_machine(
     assert done.stderr == (
         "Container alone: it has no address that leads there from this machine, and port 9100 is not "
         "published. Expected: a way for Prometheus to port 9100. "
-        "Cure: start it with -p 127.0.0.1:9100:9100.\n"
+        "Fix: start it with -p 127.0.0.1:9100:9100.\n"
     )
     assert f"published: vllm, at 127.0.0.1:{port}/metrics, role rollout" in done.stdout
     eventually(lambda: _scraped(installation) == {("docker", "bridged:9100"), ("vllm", "published:9100")})

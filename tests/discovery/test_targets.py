@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepwatch.discovery.container import Container, told
+from stepwatch.discovery.container import Container, containers
 from stepwatch.discovery.reach import FromMachine
 from stepwatch.discovery.targets import found
 
@@ -51,12 +51,12 @@ def test_hundreds_of_containers_are_so_many_targets_in_the_order_of_their_names(
 
 
 def test_a_container_is_called_by_its_own_name_and_not_by_that_of_a_link() -> None:
-    (linked,), (nameless,) = told([_answer(Names=["/web/db", "/db"])]), told([_answer(Names=[])])
+    (linked,), (nameless,) = containers([_answer(Names=["/web/db", "/db"])]), containers([_answer(Names=[])])
     assert (linked.name, nameless.name) == ("db", "0" * 12)
 
 
 def test_one_in_the_network_of_a_container_that_has_ended_has_no_address() -> None:
-    (alone,) = told([_answer(HostConfig={"NetworkMode": "container:gone"})])
+    (alone,) = containers([_answer(HostConfig={"NetworkMode": "container:gone"})])
     assert (alone.addresses, alone.on_host) == ({}, False)
 
 
@@ -67,7 +67,7 @@ def test_udp_ports_and_those_that_are_only_exposed_are_not_published() -> None:
         {"PrivatePort": 82, "Type": "tcp", "PublicPort": 8082, "IP": "::"},
         {"PrivatePort": 82, "Type": "tcp", "PublicPort": 8082, "IP": "0.0.0.0"},
     ]
-    (web,) = told([_answer(Ports=ports)])
+    (web,) = containers([_answer(Ports=ports)])
     assert [(port.inside, port.host) for port in web.ports] == [(82, "0.0.0.0"), (82, "::")]
 
 

@@ -319,7 +319,7 @@ def test_names_that_change_for_ever_fill_no_memory(monkeypatch: pytest.MonkeyPat
     eventually(lambda: target.polls > 6)
     feed.poller.stop()
 
-    assert feed.roster.runs.keys() == feed._presence._told.keys() == {"1", "2", "3"}
+    assert feed.roster.runs.keys() == feed._presence._reported.keys() == {"1", "2", "3"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A run that no rule can judge is told of, once, with its keys and the cure."""
+"""A run that no rule can judge is told of, once, with its keys and the fix."""
 
 from __future__ import annotations
 

@@ -230,14 +230,14 @@ def test_a_killed_exporter_goes_on_where_it_was(
     assert second.until(has("a")).value("rl_records_total", run="a") == 60
 
 
-def test_a_port_in_use_is_told_with_its_cure(folder: Path) -> None:
+def test_a_port_in_use_is_told_with_its_fix(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused("--path", str(folder), "--port", str(port))
 
     assert f"--port {port}" in said
     assert "Address already in use" in said
-    assert "Cure: " in said
+    assert "Fix: " in said
 
 
 def test_an_address_of_another_machine_is_told(folder: Path) -> None:

@@ -304,15 +304,15 @@ def test_a_run_that_is_named_by_its_id_is_followed(experiment: Experiment) -> No
     assert record == Record(1, {"reward": 0.5}, NOW / 1000, run=f"{experiment.name}/mine")
 
 
-def test_an_experiment_or_run_that_is_not_there_is_named_with_the_cure(server: str) -> None:
+def test_an_experiment_or_run_that_is_not_there_is_named_with_the_fix(server: str) -> None:
     with pytest.raises(PollError) as caught:
         Mlflow(server, experiments=("no such",)).poll()
     assert str(caught.value) == (
-        f"{server} has no experiment 'no such'. Cure: name one as the server's page lists it."
+        f"{server} has no experiment 'no such'. Fix: name one as the server's page lists it."
     )
     with pytest.raises(PollError) as caught:
         Mlflow(server, run_ids=("0" * 32,)).poll()
-    assert str(caught.value) == f"{server} has no run '{'0' * 32}'. Cure: copy the id from the run's page."
+    assert str(caught.value) == f"{server} has no run '{'0' * 32}'. Fix: copy the id from the run's page."
 
 
 def test_an_experiment_or_run_that_is_missing_hides_no_other(experiment: Experiment) -> None:
@@ -394,7 +394,7 @@ def test_a_token_that_is_refused_is_not_shown(tmp_path: Path, status: int) -> No
         Mlflow(server.url, run_ids=("1",), token_file=str(file)).poll()
 
     assert f" answers {status} " in str(caught.value)
-    assert "Cure: put a valid token into the token file." in str(caught.value)
+    assert "Fix: put a valid token into the token file." in str(caught.value)
     assert "s3cret" not in str(caught.value)
 
 
@@ -471,10 +471,10 @@ def test_a_run_with_arbitrary_numbers_gives_records_of_steps(
 
 
 @pytest.mark.parametrize(
-    ("body", "cure"), [(b"<html>", "the server's address"), (b"{}", "an MLflow server of version 2 or later")]
+    ("body", "fix"), [(b"<html>", "the server's address"), (b"{}", "an MLflow server of version 2 or later")]
 )
-def test_a_server_that_is_no_mlflow_is_named_with_the_cure(body: bytes, cure: str) -> None:
-    with Speaking(says(body)) as server, pytest.raises(PollError, match=f"^{server.url} .*{cure}\\.$"):
+def test_a_server_that_is_no_mlflow_is_named_with_the_fix(body: bytes, fix: str) -> None:
+    with Speaking(says(body)) as server, pytest.raises(PollError, match=f"^{server.url} .*{fix}\\.$"):
         Mlflow(server.url, run_ids=("1",)).poll()
 
 

@@ -161,7 +161,7 @@ def test_a_named_counter_is_used_and_missed_when_it_is_not_there(trainer: Traine
         page.poll()
     assert str(caught.value) == (
         f"{trainer.url} has a trainer's metrics, but no 'my_updates', which is to count the steps. "
-        "Cure: name a metric of that page, or none."
+        "Fix: name a metric of that page, or none."
     )
     trainer.gauge("my_updates").set(9)
     assert one(page).step == 9
@@ -333,14 +333,14 @@ def test_a_page_with_the_line_ends_of_windows_is_the_same_page() -> None:
         f"reward_mean 1{'0' * 400}\n",
     ],
 )
-def test_what_is_no_page_of_metrics_is_named_with_the_cure(text: str) -> None:
+def test_what_is_no_page_of_metrics_is_named_with_the_fix(text: str) -> None:
     with served(text, Content_Type="text/html; charset=utf-8") as server, pytest.raises(PollError) as caught:
         Page(server.url).poll()
 
     message = str(caught.value)
     assert message.startswith(f"{server.url} is no page of metrics in Prometheus's text format: ")
     assert message.endswith(
-        ". It is an answer of type text/html. Cure: give the address that ends in /metrics, as a rule."
+        ". It is an answer of type text/html. Fix: give the address that ends in /metrics, as a rule."
     )
 
 

@@ -1,4 +1,4 @@
-"""Files and folders that the exporter may not read: counted, told once with the cure, then read."""
+"""Files and folders that the exporter may not read: counted, told once with the fix, then read."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def told(exporter: Exporter) -> list[str]:
     return exporter.end()[2].splitlines()
 
 
-def cure(line: str) -> list[str]:
+def fix(line: str) -> list[str]:
     """The command that a line names."""
-    return shlex.split(line.partition(" Cure: ")[2].partition("; no restart")[0])
+    return shlex.split(line.partition(" Fix: ")[2].partition("; no restart")[0])
 
 
-def test_a_closed_log_is_counted_told_once_and_read_after_the_cure(
+def test_a_closed_log_is_counted_told_once_and_read_after_the_fix(
     runs: Path, other: Callable[..., Exporter]
 ) -> None:
     log(runs, "open")
@@ -78,7 +78,7 @@ def test_a_closed_log_is_counted_told_once_and_read_after_the_cure(
     exporter.until(unreadable(0))
 
     (line,) = told(exporter)
-    assert cure(line) == command
+    assert fix(line) == command
     assert f"{runs}/shut.jsonl: cannot be read: Permission denied." in line
     assert f"runs as uid {USER}, gids {USER} {GROUP}; the file has mode 600, uid 0, gid 0." in line
 
@@ -86,7 +86,7 @@ def test_a_closed_log_is_counted_told_once_and_read_after_the_cure(
 @pytest.mark.parametrize(
     ("mode", "rights"), [(0o700, "o+rx"), (0o711, "o+rx"), (0o744, "o+x")], ids=["shut", "no list", "no way"]
 )
-def test_a_closed_folder_counts_once_and_what_is_in_it_is_read_after_the_cure(
+def test_a_closed_folder_counts_once_and_what_is_in_it_is_read_after_the_fix(
     runs: Path, other: Callable[..., Exporter], mode: int, rights: str
 ) -> None:
     folder = runs / "a run's"
@@ -101,7 +101,7 @@ def test_a_closed_folder_counts_once_and_what_is_in_it_is_read_after_the_cure(
     exporter.until(unreadable(0))
 
     (line,) = told(exporter)
-    assert cure(line) == ["chmod", rights, str(folder)]
+    assert fix(line) == ["chmod", rights, str(folder)]
 
 
 @pytest.mark.parametrize("pattern", ["", "*/*.jsonl", "**/*.jsonl"])
@@ -114,7 +114,7 @@ def test_a_watched_path_that_cannot_be_listed_counts_too(
     exporter.until(unreadable(1))
 
     (line,) = told(exporter)
-    assert cure(line) == ["chmod", "o+rx", str(folder)]
+    assert fix(line) == ["chmod", "o+rx", str(folder)]
 
 
 @pytest.mark.parametrize("pattern", ["*/*.jsonl", "**/*.jsonl"])
@@ -128,7 +128,7 @@ def test_a_closed_folder_on_the_way_of_a_glob_counts(
     exporter.until(unreadable(1))
     exporter.until(has("open/a"))
 
-    assert [cure(line)[2] for line in told(exporter)] == [str(runs / "shut")]
+    assert [fix(line)[2] for line in told(exporter)] == [str(runs / "shut")]
 
 
 def test_a_closed_folder_above_the_watched_one_is_the_one_to_open(
@@ -141,10 +141,10 @@ def test_a_closed_folder_above_the_watched_one_is_the_one_to_open(
 
     (line,) = told(exporter)
     assert "folder cannot be entered" in line
-    assert cure(line) == ["chmod", "o+x", str(runs / "above")]
+    assert fix(line) == ["chmod", "o+x", str(runs / "above")]
 
 
-def test_the_cure_names_the_group_where_the_exporter_has_it(
+def test_the_fix_names_the_group_where_the_exporter_has_it(
     runs: Path, other: Callable[..., Exporter]
 ) -> None:
     path, folder = log(runs), runs / "folder"
@@ -155,7 +155,7 @@ def test_the_cure_names_the_group_where_the_exporter_has_it(
     exporter = other(runs)
     exporter.until(unreadable(2))
 
-    assert {" ".join(cure(line)[:2]) for line in told(exporter)} == {"chmod g+r", "chmod g+rx"}
+    assert {" ".join(fix(line)[:2]) for line in told(exporter)} == {"chmod g+r", "chmod g+rx"}
 
 
 def test_many_are_counted_and_a_few_are_named(runs: Path, other: Callable[..., Exporter]) -> None:
@@ -192,14 +192,14 @@ def test_a_name_of_any_bytes_stays_in_its_line(tmp_path: Path) -> None:
     assert line.isprintable()
 
 
-def test_what_chmod_cannot_cure_gets_no_chmod(tmp_path: Path) -> None:
+def test_what_chmod_cannot_fix_gets_no_chmod(tmp_path: Path) -> None:
     (tmp_path / "a").touch(0o600)
 
     assert text(Refusal(tmp_path / "a", errno.EIO)) == (
         f"{tmp_path}/a: cannot be read: Input/output error. It is tried again and again."
     )
     assert "look at access lists (getfacl)" in text(Refusal(tmp_path / "a", errno.EACCES))
-    assert "Cure: let it read that path" in text(Refusal(tmp_path / "gone", errno.EACCES))
+    assert "Fix: let it read that path" in text(Refusal(tmp_path / "gone", errno.EACCES))
 
 
 def test_what_is_gone_or_no_file_is_not_unreadable(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_redirect_to_another_server_is_not_followed_and_carries_no_token() -> 
     assert other.asked == []
     assert text == (
         f"{server.url}/metrics sends the exporter on to {other.url}/x, which is another server. "
-        "Cure: give that address, if it is meant."
+        "Fix: give that address, if it is meant."
     )
 
 

@@ -18,12 +18,12 @@ MOST = {"h200": 105, "a100": 95, "a100-mig": 100, "rtx4080": 80}
 """Series of one card, 14 of them its state and its Xid errors; 20 more are about the box."""
 THEIRS = re.compile("DCGM_.*(not 'camelCase'|should not include type 'counter')")
 """What can be said against names that are not ours to choose."""
-CURE = "If this is what it shall be: `python -m tests.gpu.golden`, and look at the difference."
+FIX = "If this is what it shall be: `python -m tests.gpu.golden`, and look at the difference."
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_the_one_that_was_kept(name: str) -> None:
-    assert PAGES[name] == golden.path(name).read_text(), CURE
+    assert PAGES[name] == golden.path(name).read_text(), FIX
 
 
 def test_no_page_is_kept_that_nobody_compares() -> None:

@@ -19,7 +19,7 @@ def section(heading: str) -> str:
     return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
-def test_every_reason_has_a_cure() -> None:
+def test_every_reason_has_a_fix() -> None:
     listed = section("When gpu_exporter_nvml_up is 0")
     for reason in NVML_REASONS.keys() - {"ok"}:
         assert f"`{reason}`" in listed, reason

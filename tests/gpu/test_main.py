@@ -70,13 +70,13 @@ def test_a_bad_value_is_told_with_its_flag_or_its_variable(flag: str, value: str
     assert f"variable {variable}: {expected}" in refused(**{variable: value})
 
 
-def test_a_port_in_use_is_told_with_its_cure() -> None:
+def test_a_port_in_use_is_told_with_its_fix() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused("--port", str(port))
 
     assert f"--port {port}" in said
-    assert "Cure: " in said
+    assert "Fix: " in said
 
 
 def test_help_names_the_variables() -> None:

@@ -130,7 +130,7 @@ def test_a_driver_that_hangs_is_left_by_killing(driver: Driver, exporter: Export
 @pytest.mark.parametrize(
     "query", ["seconds=3601", "seconds=-1", "seconds=", "seconds=1.5", "seconds=60&more=1", "minutes=1", "60"]
 )
-def test_a_time_that_makes_no_sense_is_refused_with_the_cure(exporter: Exporter, query: str) -> None:
+def test_a_time_that_makes_no_sense_is_refused_with_the_fix(exporter: Exporter, query: str) -> None:
     status, said = exporter.ask(f"{RELEASE}?{query}", "POST")
 
     assert status == 400

@@ -58,12 +58,12 @@ def test_columns_that_cannot_be_shared_alike_go_to_the_first_panels() -> None:
     assert [each["gridPos"]["w"] for each in made] == [5, 5, 5, 5, 4]
 
 
-def test_a_row_wider_than_the_grid_is_refused_with_its_first_panel_and_a_cure() -> None:
+def test_a_row_wider_than_the_grid_is_refused_with_its_first_panel_and_a_fix() -> None:
     with pytest.raises(Refused) as refusal:
         dashboard([panel(width=20), panel(width=6)])
 
     assert str(refusal.value) == (
-        "x: the row of KL takes 26 columns. Expected: at most 24. Cure: give its panels less `width`."
+        "x: the row of KL takes 26 columns. Expected: at most 24. Fix: give its panels less `width`."
     )
 
 
@@ -76,7 +76,7 @@ def test_a_panel_without_a_description_is_refused_by_name() -> None:
 
     assert str(refusal.value) == (
         "x: a panel (KL) has no `description`. Expected: title, description, unit, look, queries. "
-        "Cure: add it to the template."
+        "Fix: add it to the template."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +19,7 @@ from exporter.runs.history.shapes import Candidate, Firing, Range, Unshown
 from exporter.runs.light import links
 from exporter.runs.light.card import ALSO
 from exporter.runs.light.site import Light
+from exporter.runs.light.words import clock
 from tests.light.stories import EXPLOSION, HEALTHS, Told, chart, sick, summary
 
 NAMES = (
@@ -157,6 +159,15 @@ def test_an_alert_is_told_with_its_text_and_what_leads_on() -> None:
     assert {EXPLOSION.runbook, EXPLOSION.dashboard} <= set(found.attributes("href"))
 
 
+def test_a_silenced_alert_says_until_when_in_full_and_by_name() -> None:
+    end = time.time() + 60
+    low = replace(EXPLOSION, name="RewardLow", severity="warning", silenced_until=end)
+    found = page(Told([summary(firing=(replace(EXPLOSION, silenced_until=end), low))]))
+    assert f"silenced until {clock(end)}" in found.words
+    assert "Also firing: RewardLow (silenced)" in found.words
+    assert "silenced" not in page(Told([sick()])).words
+
+
 def test_what_is_out_of_range_is_told_once() -> None:
     told = replace(HEALTHS[1], state="critical", diagnosis=f"{EXPLOSION.summary} More.")
     untold = replace(HEALTHS[0], state="warning", diagnosis="The reward is low.")
@@ -177,10 +188,10 @@ def test_a_finished_run_is_calm() -> None:
     assert "calm" in " ".join(found.attributes("class"))
 
 
-def test_a_runbook_that_is_a_path_is_told_and_no_link() -> None:
+def test_a_runbook_that_is_a_path_is_named_with_its_heading_and_no_link() -> None:
     alert = replace(EXPLOSION, runbook="docs/runbook.md#klexplosion", dashboard="javascript:alert(1)")
     found = page(Told([summary(firing=(alert,))]))
-    assert "docs/runbook.md#klexplosion" in found.words
+    assert "Runbook: docs/runbook.md, heading KLExplosion" in found.words
     assert not [link for link in found.attributes("href") if "://" in link or "alert" in link]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from exporter.runs.light import links
+from exporter.runs.light.words import clock
+from stepwatch.__main__ import main as command
 from tests import own_logs
 from tests.e2e.stack import PAIRS, Stack
 from tests.e2e.writer import writing
@@ -107,6 +110,19 @@ def test_a_phone_shows_it_without_scrolling_sideways(stack: Stack, browser: Brow
         assert browser.tell("document.documentElement.scrollWidth") == PHONE[0]
         assert browser.complaints() == []
     assert {request.split("/")[2] for request in browser.requests()} == {stack.config.address("exporter")}
+
+
+def test_alerts_of_a_silenced_run_say_until_when(stack: Stack, browser: Browser) -> None:
+    assert command(["silence", "--config", str(stack.folder / "config.yaml"), "--for=1h", "--", SICK]) == 0
+    end = time.time() + 3600
+
+    def silenced() -> list[float | None]:
+        return [alert["silenced_until"] for alert in asked(stack, "api/v1/runs")["runs"][0]["alerts"]]
+
+    stack.wait_until(lambda: all(silenced()))
+    assert silenced() == [pytest.approx(end, abs=60)] * len(silenced())
+    browser.open(address(stack))
+    assert f"silenced until {clock(silenced()[0])}" in words(browser)
 
 
 def test_without_prometheus_the_runs_are_shown_and_it_is_said(stack: Stack, browser: Browser) -> None:

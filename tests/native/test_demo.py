@@ -45,6 +45,10 @@ def test_the_demo_starts_over_on_demand_and_goes_with_the_next_up(installation: 
     assert done.returncode == 0, done.stdout + done.stderr
     assert shows_demo(installation)
     assert "simulated GPUs" in done.stdout
+    simulated = installation.state / "data/demo-runs/demo"
+    assert f"Reading simulated runs from {simulated}" in done.stdout
+    assert len(list(simulated.iterdir())) == 4
+    assert f"and {simulated.parent}: " in installation.run("status").stdout
     eventually(lambda: "4 running" in installation.run("status").stdout)
     eventually(lambda: SICK in held(installation))
 

@@ -66,7 +66,7 @@ def test_a_port_whose_owner_stays_hidden_is_another_users(
     said = ports.conflict("gpu", "127.0.0.1", unseen, lambda owner: owner is not None)
 
     assert said
-    assert said.startswith(f"ports.gpu: {unseen} is in use by a process of another user. Cure: ")
+    assert said.startswith(f"ports.gpu: {unseen} is in use by a process of another user. Fix: ")
     assert time.monotonic() - begun >= 0.3
 
 

@@ -45,7 +45,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     status = installation.run("status")
     assert status.returncode == 0
     assert f"The runs in {installation.folder / 'my runs'}: none yet." in status.stdout
-    assert "Receivers: none, so alerts are sent to nobody." in status.stdout
+    assert "Receivers: none, so alerts are sent to no one." in status.stdout
     pids = installation.parts()
 
     _runs_are_remembered(installation, pids)

@@ -340,7 +340,7 @@ def test_a_port_in_use_is_named_with_its_owner_before_anything_is_touched(stack:
             stack.up(stack.part("one"), stack.part("prometheus", port=port))
 
     assert str(refusal.value).startswith(f"ports.prometheus: {port} is in use by pid {os.getpid()} (")
-    assert "Cure:" in str(refusal.value)
+    assert "Fix:" in str(refusal.value)
     assert processes.marked(stack.place.mark) == []
     assert not stack.place.supervisor_config.exists()
 
@@ -479,7 +479,7 @@ def test_a_state_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("STEPWATCH_STATE", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
 
-    with pytest.raises(StackError, match=r"belongs to another user.*Cure: "):
+    with pytest.raises(StackError, match=r"belongs to another user.*Fix: "):
         State.chosen(tmp_path)
 
 

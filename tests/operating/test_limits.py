@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from stepwatch.__main__ import main
 from stepwatch.config import Config
 from stepwatch.effective import Alert, effective
 from stepwatch.globs import fits
+from tests.operating.conftest import Site
 from tests.rules import rendered
 
 SETTINGS: dict[str, Any] = {
@@ -138,8 +140,42 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert json.loads(_said(tmp_path, capsys, "--format", "json"))["run"] is None
 
 
+def test_a_run_that_is_not_known_is_said_to_be_unknown_before_the_limits_that_its_name_would_have(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.write(**SETTINGS)
+
+    def said(*words: str) -> str:
+        assert site.run("alerts", *words) == 0
+        return capsys.readouterr().out
+
+    known, unknown = said("ppo/gsm8k"), said("ppo/gsm")
+    assert known.startswith("alert ")
+    first, _, table = unknown.partition("\n\n")
+    assert first.startswith("There is no run named ppo/gsm. The nearest there are: ppo/gsm8k, ")
+    assert first.endswith(" A run of that name would have these limits:")
+    assert table == known
+    assert [json.loads(said("--format=json", run))["known"] for run in ("sft-7", "sft-8")] == [True, False]
+    site.exporter.end()
+    assert said("ppo/gsm") == known
+    assert json.loads(said("--format=json", "sft-7"))["known"] is None
+
+
+def test_the_runbook_is_named_by_its_whole_path_or_by_its_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (name,) = re.findall(r"^Each alert has a heading in (.+)$", _said(tmp_path, capsys), re.MULTILINE)
+    assert "### KLExplosion" in Path(name).read_text()
+
+    (tmp_path / "config.yaml").write_text("links: {runbook: 'https://docs.example.org/runbook'}")
+    assert main(["alerts", "--config", str(tmp_path / "config.yaml")]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\nEach alert has a heading in https://docs.example.org/runbook\n"
+    )
+
+
 def test_a_wrong_configuration_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.yaml").write_text("alerts: {KLExplosion: {}}")
 
     assert main(["alerts", "--config", str(tmp_path / "config.yaml")]) == 2
-    assert "Cure: did you mean KL?" in capsys.readouterr().err
+    assert "Fix: did you mean KL?" in capsys.readouterr().err

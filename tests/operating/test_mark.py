@@ -42,7 +42,7 @@ def test_what_cannot_be_marked_is_refused_in_one_line(
     assert error.count("\n") == 1
 
 
-def test_without_an_exporter_it_says_so_and_the_cure(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_exporter_it_says_so_and_the_fix(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.ports["exporter"] = free_port()
     site.write()
 

@@ -192,7 +192,7 @@ def test_methods_and_paths_that_are_not_there_are_refused(serve: Callable[..., C
     assert client.ask("GET", "/api/v1/other").status == 404
 
 
-def test_why_servers_are_refused_is_said_once_with_the_cure(serve: Callable[..., Client]) -> None:
+def test_why_servers_are_refused_is_said_once_with_the_fix(serve: Callable[..., Client]) -> None:
     client = serve()
     for _ in range(3):
         assert client.register({"targets": ["192.0.2.2:9092"]}).status == 400
@@ -200,7 +200,7 @@ def test_why_servers_are_refused_is_said_once_with_the_cure(serve: Callable[...,
     (words,) = client.said
     assert words.startswith("127.0.0.1 may not register servers: ")
     assert "192.0.2.2:9092" in words
-    assert "Cure: add its network to discovery.allow in config.yaml" in words
+    assert "Fix: add its network to discovery.allow in config.yaml" in words
 
 
 def test_a_flood_of_refusals_does_not_flood_the_log_and_hides_no_other(

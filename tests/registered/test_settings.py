@@ -50,7 +50,7 @@ def test_in_containers_it_is_read_where_secrets_are_mounted(token: Path, tmp_pat
     assert told(tmp_path) == {"token_file": seen, "prometheus_port": 9290, "grafana_port": 3300}
 
 
-def test_a_file_that_no_container_may_read_is_refused_with_the_cure(token: Path, tmp_path: Path) -> None:
+def test_a_file_that_no_container_may_read_is_refused_with_the_fix(token: Path, tmp_path: Path) -> None:
     token.chmod(0o600)
     place = lambda _: InContainers({token.parent: "/etc/stepwatch/secrets"})  # noqa: E731
 

@@ -112,7 +112,7 @@ def test_a_pipe_in_the_file_s_place_holds_nobody_up(file: Path) -> None:
     assert "it is no file" in said[0]
 
 
-def test_a_file_that_everybody_may_read_is_told_of_with_the_cure(file: Path) -> None:
+def test_a_file_that_everybody_may_read_is_told_of_with_the_fix(file: Path) -> None:
     file.chmod(0o644)
     said: list[str] = []
     token = Token(file, said.append)

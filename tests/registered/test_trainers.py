@@ -239,10 +239,12 @@ def test_names_that_change_for_ever_fill_no_memory(
     trainers = cluster.trainers
     first = {"maths/0", "maths/1", "maths/2"}
 
-    assert trainers.roster.runs.keys() == trainers._owners.keys() == trainers._presence._told.keys() == first
+    assert (
+        trainers.roster.runs.keys() == trainers._owners.keys() == trainers._presence._reported.keys() == first
+    )
     clock.ahead += 13 * HOUR
     cluster.has("10.0.0.7:9092")
-    assert trainers.roster.runs == trainers._owners == trainers._presence._told == {}
+    assert trainers.roster.runs == trainers._owners == trainers._presence._reported == {}
 
 
 def test_a_restart_of_the_exporter_forgets_nothing(clock: Clock, tmp_path: Path) -> None:

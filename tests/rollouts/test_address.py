@@ -45,8 +45,8 @@ def test_private_networks_and_loopback_are_allowed_and_spelt_in_one_way(text, ad
         "[fd00:c1::a9fe:a9fe]:80",
     ],
 )
-def test_other_networks_are_refused_with_the_cure(text):
-    with pytest.raises(AddressError, match=r"none of the allowed networks\. Cure: .*discovery\.allow"):
+def test_other_networks_are_refused_with_the_fix(text):
+    with pytest.raises(AddressError, match=r"none of the allowed networks\. Fix: .*discovery\.allow"):
         Allowed().checked(text)
 
 

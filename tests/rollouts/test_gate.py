@@ -51,4 +51,4 @@ def test_a_flood_that_goes_on_fills_no_memory(gate: Gate, said: list[str], clock
     (topic,) = gate._tell._topics.values()
 
     assert len(said) == 5 * notice.MOST_HOURLY
-    assert len(topic.told) == notice.MOST_HOURLY
+    assert len(topic.texts) == notice.MOST_HOURLY

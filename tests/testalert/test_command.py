@@ -77,16 +77,16 @@ def test_a_receiver_that_works_is_said_to_have_got_the_message(ended: Ended, nam
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_receiver_that_fails_is_told_with_its_own_error_and_the_cure(ended: Ended, name: str) -> None:
+def test_a_receiver_that_fails_is_told_with_its_own_error_and_the_fix(ended: Ended, name: str) -> None:
     code, said = ended[name]
-    error, again, cure = FAILURES[name]
+    error, again, fix = FAILURES[name]
 
     assert code == 1
     first, second, last = said[-1].splitlines()
     assert re.match(f"{name}: not delivered {error}", first)
     assert second == f"  {again}"
-    assert last.startswith("  Cure: ")
-    assert cure in last
+    assert last.startswith("  Fix: ")
+    assert fix in last
     assert not re.search("s3cret|password-", "".join(said))
 
 
@@ -159,7 +159,7 @@ def test_a_file_that_is_gone_when_it_is_needed_is_named(bench: Bench) -> None:
 
     assert not verdict.delivered
     assert f"open {path}: no such file" in verdict.words
-    assert "Cure: put the file back" in verdict.words
+    assert "Fix: put the file back" in verdict.words
     with pytest.raises(ConfigError, match=r"receivers\[13\]\.slack\.url_file: .* names no file"):
         bench.test("lost")
     path.write_text(bench.chat.url)
@@ -199,7 +199,7 @@ def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
 
     assert code == 1
     assert "ops: not delivered by webhook (HTTP): a silence covers it." in said[-1]
-    assert f"Cure: expire it at {bench.server.url}/#/silences/{made} and test again." in said[-1]
+    assert f"Fix: expire it at {bench.server.url}/#/silences/{made} and test again." in said[-1]
     assert get(bench, f"silence/{made}")["status"]["state"] == "active"
     urllib.request.urlopen(
         urllib.request.Request(f"{bench.server.url}/api/v2/silence/{made}", method="DELETE"), timeout=10
@@ -208,7 +208,7 @@ def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
 
 def test_a_receiver_that_config_yaml_does_not_name_is_refused_with_those_it_does(bench: Bench) -> None:
     with pytest.raises(
-        Refused, match=r"opps is no receiver of .*\. Expected: ops or .*Cure: name one of these"
+        Refused, match=r"opps is no receiver of .*\. Expected: ops or .*Fix: name one of these"
     ):
         bench.test("opps")
 
@@ -216,7 +216,7 @@ def test_a_receiver_that_config_yaml_does_not_name_is_refused_with_those_it_does
 def test_a_configuration_without_receivers_is_refused(bench: Bench, tmp_path: Any) -> None:
     (tmp_path / "config.yaml").touch()
 
-    with pytest.raises(Refused, match=r"there are none\. Cure: add one there"):
+    with pytest.raises(Refused, match=r"there are none\. Fix: add one there"):
         Bench(tmp_path, bench.server, bench.good, bench.chat, bench.mailbox).test("ops")
 
 
@@ -225,7 +225,7 @@ def test_settings_that_alertmanager_does_not_run_are_not_tested(bench: Bench) ->
     bench.config.write_text(before.replace("credentials_file: token", "credentials_file: right"))
     sent = len(bench.good.received)
 
-    with pytest.raises(Refused, match=r"runs other settings than .*config.yaml says.* Cure: `make up`"):
+    with pytest.raises(Refused, match=r"runs other settings than .*config.yaml says.* Fix: `make up`"):
         bench.test("ops")
 
     assert len(bench.good.received) == sent
@@ -239,6 +239,6 @@ def test_an_alertmanager_that_does_not_answer_is_said(bench: Bench, tmp_path: An
     )
 
     with pytest.raises(
-        UnreachableError, match=rf"does not answer at http://127.0.0.1:{port}.* Cure: `make up`"
+        UnreachableError, match=rf"does not answer at http://127.0.0.1:{port}.* Fix: `make up`"
     ):
         Bench(tmp_path, bench.server, bench.good, bench.chat, bench.mailbox).test("ops")

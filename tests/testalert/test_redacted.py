@@ -19,8 +19,8 @@ URL = "https://hooks.chat.example/services/T0/B0/s3cretpart"
         ("unknown token s3cretpart", "unknown token (secret)"),
         ("lookup hooks.chat.example: no such host", "lookup hooks.chat.example: no such host"),
         ("T0 is gone.\n", "T0 is gone"),
-        ("", "no reason is told"),
-        (" \n.", "no reason is told"),
+        ("", "no reason given"),
+        (" \n.", "no reason given"),
         ("a\x1b[31mb\nc", "a [31mb c"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The GPUs as NVIDIA's DCGM exporter would tell of them, for dashboards that were made for it."""
+"""The GPUs as NVIDIA's DCGM exporter would report them, for dashboards that were made for it."""

@@ -24,8 +24,8 @@ class Twin(NamedTuple):
 
 
 def _twin(metric: str, names: str, factor: float, text: str, **labels: str) -> Twin:
-    told = tuple(f"DCGM_FI_{name}" for name in names.split())
-    return Twin(metric, labels or NO_LABELS, told, factor, text)
+    nvidia = tuple(f"DCGM_FI_{name}" for name in names.split())
+    return Twin(metric, labels or NO_LABELS, nvidia, factor, text)
 
 
 MIB, MHZ, PERCENT, MILLI, NANO = 2.0**-20, 1e-6, 100.0, 1e3, 1e9

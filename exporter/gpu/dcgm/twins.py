@@ -1,4 +1,4 @@
-"""What was read, told once more under NVIDIA's names."""
+"""What was read, served once more under NVIDIA's names."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Twins:
                 sample = (NO_LABELS, round(value * twin.factor, DIGITS))
                 for name in twin.names:
                     found[name] = found.get(name, "") + lines(name, label, [sample])
-        told = (family for twin in (*TWINS, LINKS) for family in families(twin) if family.name in found)
-        return "".join(header(family) + found[family.name] for family in told)
+        shown = (family for twin in (*TWINS, LINKS) for family in families(twin) if family.name in found)
+        return "".join(header(family) + found[family.name] for family in shown)
 
     def _values(self, uuid: str, report: Report) -> Iterator[tuple[Twin, float]]:
         moved = 0.0

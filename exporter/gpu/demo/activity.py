@@ -60,7 +60,7 @@ def _process_counts(_: Moment) -> Iterator[Reading]:
 
 
 def _processes(moment: Moment) -> Iterator[Reading]:
-    """The largest are named, the others told together."""
+    """The largest are named, the others summed up."""
     most = moment.extras.processes
     shares = list(PROCESSES.items())
     for place, (name, share) in enumerate(shares[:most]):

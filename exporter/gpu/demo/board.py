@@ -94,8 +94,8 @@ def _events(moment: Moment) -> Iterator[Reading]:
         "power_cap": _capped(moment, moment.phase),
         "software_thermal": sickness.slowed(moment),
     }
-    told = {reason: float(active.get(reason, False)) for reason in CLOCK_EVENTS.values()}
-    return each("gpu_clock_event_active", "reason", told)
+    values = {reason: float(active.get(reason, False)) for reason in CLOCK_EVENTS.values()}
+    return each("gpu_clock_event_active", "reason", values)
 
 
 def _event_seconds(moment: Moment) -> Iterator[Reading]:
@@ -103,8 +103,8 @@ def _event_seconds(moment: Moment) -> Iterator[Reading]:
         "power_cap": moment.total(lambda phase: _capped(moment, phase)),
         "software_thermal": sickness.slowed_seconds(moment),
     }
-    told = {reason: seconds.get(reason, 0.0) for reason in COUNTED_EVENTS}
-    return each("gpu_clock_event_seconds_total", "reason", told)
+    values = {reason: seconds.get(reason, 0.0) for reason in COUNTED_EVENTS}
+    return each("gpu_clock_event_seconds_total", "reason", values)
 
 
 def _capped(moment: Moment, phase: Phase) -> bool:

@@ -23,7 +23,7 @@ class Profile(NamedTuple):
     """A kind of card, ``gpus`` of them in a box.
 
     Memory in bytes, power in watts, clocks in hertz, thresholds in degrees Celsius; ``margin_to`` is the
-    threshold that the margin is told of. ``nvlink`` is the links' speed as a share of the fastest ones';
+    threshold to which the margin is reported. ``nvlink`` is the links' speed as a share of the fastest ones';
     ``xid`` the error that a sick card reports; ``lacks`` the parts that such a card does not have, or what
     of a part, by its labels.
     """

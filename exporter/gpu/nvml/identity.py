@@ -33,7 +33,7 @@ def bus_id(handle: Any) -> str:
 
 
 def architecture(handle: Any) -> int:
-    """NVML's number of it, 0 if that cannot be told. Raises ``library.Error``."""
+    """NVML's number of it, 0 if that is not known. Raises ``library.Error``."""
     found = int(either(partial(library.ask, name="GetArchitecture"), lambda _: 0)(handle))
     return 0 if found == _UNKNOWN else found
 

@@ -100,13 +100,13 @@ def _instances(handle: Any) -> Iterator[tuple[Instance, Any]]:
 def _instance(handle: Any, number: int) -> Iterator[tuple[Instance, Any]]:
     """NVML's name of it ends in the profile: NVIDIA H200 MIG 1g.18gb."""
     mig = library.ask(handle, "GetMigDeviceHandleByIndex", number)
-    told = Instance(
+    instance = Instance(
         gpu_instance=library.ask(mig, "GetGpuInstanceId"),
         compute_instance=library.ask(mig, "GetComputeInstanceId"),
         profile=_name(mig).partition(" MIG ")[2],
         uuid=str(library.ask(mig, "GetUUID")),
     )
-    yield told, mig
+    yield instance, mig
 
 
 def _info(instance: Instance) -> Reading:

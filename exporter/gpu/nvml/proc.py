@@ -25,7 +25,7 @@ class Proc:
         self._ours = _target(f"{root}/self") == str(os.getpid())
 
     def identity(self, pid: int) -> Identity:
-        """Empty for a process that ended, or that cannot be told from another.
+        """Empty for a process that ended, or that cannot be distinguished from another.
 
         Drivers give the number that a process has for who asks (``osFindNsPid`` in NVIDIA's open kernel
         modules); old ones gave the host's. In a container with numbers of its own a host's ``/proc``

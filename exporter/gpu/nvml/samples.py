@@ -31,7 +31,7 @@ class Mark:
     def new(self, ask: Callable[[int], Iterable[tuple[int, T]]]) -> list[T]:
         """What came since the last reading, in order. The first reading only finds out where to begin.
 
-        ``ask`` gives times and samples; it is told after which time.
+        ``ask`` gives times and samples; its argument is the time after which.
         """
         since = self._since()
         found = sorted((each for each in ask(since) if each[0] > since), key=lambda each: each[0])

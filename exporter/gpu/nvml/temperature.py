@@ -16,7 +16,7 @@ FIELDS = (Field("memory_temperature", "gpu_temperature_celsius", (Way(82),), {"s
 
 _THRESHOLDS = {"shutdown": 0, "slowdown": 1, "gpu_max": 3}
 _OFFSETS = {"shutdown": 193, "slowdown": 194, "gpu_max": 196}
-"""Since Ada a threshold is told as its distance from where the margin is 0."""
+"""Since Ada a threshold is reported as its distance from where the margin is 0."""
 
 _GPU = 0
 """NVML's number of the sensor."""
@@ -77,14 +77,14 @@ def _thresholds_from_offsets(handle: Any) -> list[Reading]:
     """The way since Ada. Right to one degree: temperature and margin are read one after the other."""
     zero = _celsius(handle) + _margin_now(handle)
     answers = Batch(map(Way, _OFFSETS.values())).ask(handle)
-    told = [
+    thresholds = [
         Reading("gpu_temperature_threshold_celsius", zero - answer.value, {"threshold": name})
         for name, answer in zip(_OFFSETS, answers, strict=True)
         if answer.value is not None
     ]
-    if not told:
+    if not thresholds:
         raise library.Error(errors.NOT_SUPPORTED)
-    return told
+    return thresholds
 
 
 CALLS = (

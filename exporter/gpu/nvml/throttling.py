@@ -29,7 +29,7 @@ _NUMBERS: tuple[tuple[Version, Version, int], ...] = (
 
 NVIDIA moved them within a branch: power smoothing took 251 to 253, and answers there with numbers that
 look as good. Read off ``nvidia-ml-py`` 12.570.86, 12.575.51, 13.580.65 and 13.580.82. Between the last two
-nobody can know.
+no one can know.
 """
 
 

@@ -101,7 +101,7 @@ def parts(
 def _part(
     call: str, metric: str, label: tuple[str, str], ask: Callable[[], float]
 ) -> tuple[Found, library.Error | None]:
-    """What is told, and the error if the GPU or driver lacks it."""
+    """What is read, and the error if the GPU or driver lacks it."""
     name = f"{call}({label[1]})"
     try:
         return Reading(metric, ask(), dict([label])), None

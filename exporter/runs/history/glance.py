@@ -19,7 +19,7 @@ FEW = 3
 
 
 class Glance(NamedTuple):
-    """What is told of a run without its history.
+    """What is shown of a run without its history.
 
     ``latest`` are its last values and ``usual`` the medians of the last few, by signal. ``last`` is
     when its last step was, ``start`` when the first was, in seconds since the epoch. ``candidates`` are

@@ -1,4 +1,4 @@
-"""How the core signals of a run are: within their limits, beyond them, or nobody knows.
+"""How the core signals of a run are: within their limits, beyond them, or no one knows.
 
 What Prometheus says wins: its rules look at more than one value. Without it a smoothed value is held
 against the limits, since the rules ask for several steps as well.
@@ -22,7 +22,7 @@ GPU = "gpu_utilization_ratio"
 
 
 class Core(NamedTuple):
-    """A signal that everybody looks at first. ``topic`` is that of alerts whose rule names no signal."""
+    """A signal that everyone looks at first. ``topic`` is that of alerts whose rule names no signal."""
 
     signal: str
     title: str
@@ -83,11 +83,13 @@ class Patient(NamedTuple):
 
     @property
     def state(self) -> State:
-        """The worst that anybody says."""
-        told = {alert.severity for alert in self.alerts} or {bound.limit.severity for bound in self.passed}
-        if "critical" in told:
+        """The worst that anyone says."""
+        severities = {alert.severity for alert in self.alerts} or {
+            bound.limit.severity for bound in self.passed
+        }
+        if "critical" in severities:
             return "critical"
-        if "warning" in told or (self.value is not None and not math.isfinite(self.value)):
+        if "warning" in severities or (self.value is not None and not math.isfinite(self.value)):
             return "warning"
         return "unknown" if self.value is None or not self.bounds else "ok"
 
@@ -99,8 +101,8 @@ class Patient(NamedTuple):
     def diagnosis(self, since: int | None) -> str:
         """What is to be said about it."""
         if self.alerts:
-            told = (f"{alert.name}: {alert.summary} {alert.description}" for alert in self.alerts)
-            return " ".join(told).strip()
+            messages = (f"{alert.name}: {alert.summary} {alert.description}" for alert in self.alerts)
+            return " ".join(messages).strip()
         if self.value is None:
             return self.absence
         if not math.isfinite(self.value):

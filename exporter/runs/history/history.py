@@ -36,7 +36,7 @@ DRAWN = frozenset({
     "truncated_ratio",
     "zero_std_ratio",
 })  # fmt: skip
-"""The signals of the panels; a test demands that these are all. What nobody draws takes no memory."""
+"""The signals of the panels; a test demands that these are all. What no one draws takes no memory."""
 
 ROWS = 20
 """Steps that are shown one by one."""

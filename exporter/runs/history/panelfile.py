@@ -27,7 +27,7 @@ Mark = tuple[int, int, int] | None
 class PanelFile:
     """What is drawn: ``panels`` are those of the last good file, which is read at once.
 
-    ``errors`` counts the files that could not be used; each is told once.
+    ``errors`` counts the files that could not be used; each is logged once.
     """
 
     def __init__(self, path: Path, say: Say = to_log) -> None:
@@ -77,12 +77,12 @@ class PanelFile:
             reason = os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else problem
             self._say(
                 f"{self.path}: cannot be used: {reason}. The limits of before stay. "
-                "Expected the panels that generate.py writes. Cure: run python generate.py."
+                "Expected the panels that generate.py writes. Fix: run python generate.py."
             )
 
     def _lack(self) -> None:
         left = "curves are shown without limits" if self.panels is BARE else "the panels of before stay"
-        self._say(f"{self.path} is not there: {left}. Cure: run python generate.py, which writes it.")
+        self._say(f"{self.path} is not there: {left}. Fix: run python generate.py, which writes it.")
 
 
 def _content(path: Path) -> bytes:

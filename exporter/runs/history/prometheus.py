@@ -22,7 +22,7 @@ LONGEST_PAUSE = 30.0
 """Between two attempts at one that does not answer."""
 
 LOOKED_AT_SECONDS = 300.0
-"""So long after somebody looked at a run its past is asked for in each round; of the others, one in turn."""
+"""So long after someone looked at a run its past is asked for in each round; of the others, one in turn."""
 
 MOST_LOOKED_AT = 8
 
@@ -56,7 +56,7 @@ class Said:
         return f"Prometheus last answered {age}; alerts are as they were then. {self.problem}"
 
     def lack(self, run: str) -> str:
-        """What Prometheus does not tell of a run's past, and why; empty if it does."""
+        """What Prometheus does not know of a run's past, and why; empty if it does."""
         if run not in self.lacks:
             return ""
         how = "as they were last known" if run in self.pasts else "missing"
@@ -73,7 +73,7 @@ class Prometheus:
         url: Of the Prometheus; without one, nothing is ever asked.
         asked: Gives the curves that only it knows.
         spans: Gives the runs that are shown, and since when they are.
-        say: Gets a line when it stops answering, and one for each reason why it tells of no past.
+        say: Gets a line when it stops answering, and one for each reason why it reports no past.
 
     ``errors`` counts the rounds that failed, and the questions about a past.
     """
@@ -123,7 +123,7 @@ class Prometheus:
     def _round(self, questions: Questions) -> None:
         try:
             self._ask(questions)
-        except Exception as fault:  # noqa: BLE001  (an answer that nobody thought of must not end the thread)
+        except Exception as fault:  # noqa: BLE001  (an answer that no one thought of must not end the thread)
             self._failed(_reason(questions, fault))
         else:
             self._pause = INTERVAL_SECONDS

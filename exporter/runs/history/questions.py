@@ -132,7 +132,7 @@ class Questions:
         except (ValueError, LookupError, TypeError, AttributeError) as problem:
             raise PollError(
                 f"{self.name} answers in another way than Prometheus does ({type(problem).__name__}). "
-                "Cure: name the address of a Prometheus, such as http://127.0.0.1:9090."
+                "Fix: name the address of a Prometheus, such as http://127.0.0.1:9090."
             ) from None
 
 
@@ -149,6 +149,7 @@ def _firing(alert: Mapping[str, Any]) -> Firing:
         value=value if math.isfinite(value) else None,
         # To the second, in UTC: Python 3.10 reads no nanoseconds.
         since=datetime.fromisoformat(f"{alert['activeAt'][:19]}+00:00").timestamp(),
+        labels=frozenset(labels.items()),
     )
 
 
@@ -157,7 +158,7 @@ def _urgency(alert: Firing) -> tuple[int, str]:
 
 
 def _union(asked: Sequence[Asked]) -> str:
-    """All of them in one query, told apart by a label."""
+    """All of them in one query, distinguished by a label."""
     return " or ".join(
         f'label_replace({each.promql}, "{_CURVE}", "{index}", "", "")' for index, each in enumerate(asked)
     )

@@ -1,4 +1,4 @@
-"""What is told of runs: curves with their limits, how each core signal is, and the alerts.
+"""What is shown of runs: curves with their limits, how each core signal is, and the alerts.
 
 Steps are the trainer's, times are seconds since the epoch, values are in the unit of their panel.
 Nothing here changes any more once it was made: it may be shown in any thread.
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 State = Literal["ok", "warning", "critical", "unknown"]
-"""How a signal is. ``unknown``: it is not logged, or nobody knows a limit of it."""
+"""How a signal is. ``unknown``: it is not logged, or no one knows a limit of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,11 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """An alert that fires now, as Prometheus tells of it; ``since`` is when it began."""
+    """An alert that fires now, by Prometheus.
+
+    ``since`` is when it began, ``silenced_until`` when its last silence in Alertmanager ends, both in
+    seconds since the epoch. ``labels`` are all of its labels, by which Alertmanager knows it.
+    """
 
     name: str
     severity: str
@@ -80,6 +84,8 @@ class Firing:
     dashboard: str
     value: float | None
     since: float | None
+    labels: frozenset[tuple[str, str]] = frozenset()
+    silenced_until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +132,7 @@ class RunSummary:
 class RunStory:
     """All of a run. Charts are in the order of the dashboard, those with a firing alert first.
 
-    ``lack`` says what Prometheus does not tell of its past, and why. ``candidates`` are signals that
+    ``lack`` says what Prometheus does not know of its past, and why. ``candidates`` are signals that
     the run does not have, with the keys that may carry them.
     """
 
@@ -140,7 +146,7 @@ class RunStory:
 
 @dataclass(frozen=True, slots=True)
 class SeriesLimit:
-    """A limit over the steps, told as JSON as it is: the value may not be beyond it on this ``side``.
+    """A limit over the steps, written as JSON as it is: the value may not be beyond it on this ``side``.
 
     ``name`` is what the dashboard calls it. Unless it stands ``alone`` the alert looks at more than this.
     """

@@ -1,4 +1,4 @@
-"""What is told of the runs: to be asked from any thread, and never waiting for disk or network."""
+"""What is shown of the runs: to be asked from any thread, and never waiting for disk or network."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from exporter.runs.history.shapes import (
     SeriesLimit,
     Unshown,
 )
+from exporter.runs.history.silences import Silences
 from exporter.runs.history.watchdog import Watchdog
 from exporter.runs.views import View
 
@@ -46,6 +47,7 @@ class Story:
         url: Of the Prometheus that watches them, if there is one.
         unshown: Gives what is not shown.
         watchdog: URL of the watchdog, if there is one.
+        alertmanager: URL of the Alertmanager that silences their alerts, if there is one.
     """
 
     def __init__(
@@ -54,29 +56,34 @@ class Story:
         file: PanelFile,
         url: str | None,
         unshown: Callable[[], Unshown] = Unshown,
+        *,
         watchdog: str | None = None,
+        alertmanager: str | None = None,
     ) -> None:
         self._views, self._file, self._unshown = views, file, unshown
         self._prometheus = Prometheus(url, lambda: file.panels.asked, self._spans)
         self._watchdog = Watchdog(watchdog)
+        self._silences = Silences(alertmanager)
         self._glances: dict[int, tuple[object, Glance]] = {}
         self._narrowed: tuple[Panels, dict[str, Panels]] = (BARE, {})
 
     def start(self) -> None:
-        """Begin to ask Prometheus and the watchdog, and to look for other panels, in the background."""
+        """Begin to ask the other parts, and to look for other panels, in the background."""
         self._prometheus.start()
         self._watchdog.start()
+        self._silences.start()
         self._file.start()
 
     def stop(self) -> None:
         """Ask and look no more."""
         self._prometheus.stop()
         self._watchdog.stop()
+        self._silences.stop()
         self._file.stop()
 
     @property
     def prometheus(self) -> str:
-        """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
+        """What keeps Prometheus from reporting alerts, in words; empty if nothing does."""
         return self._prometheus.said.trouble(time.time())
 
     @property
@@ -108,7 +115,7 @@ class Story:
 
     def others(self) -> tuple[Firing, ...]:
         """Critical alerts and warnings about no run: servers, GPUs, machines, and the stack itself."""
-        found = self._prometheus.said.firing.get("", ())
+        found = self._silences.mark(self._prometheus.said.firing.get("", ()))
         return tuple(alert for alert in found if alert.severity in ("critical", "warning"))
 
     def run(self, name: str) -> RunStory | None:
@@ -120,7 +127,7 @@ class Story:
         said = self._prometheus.said
         episodes = _episodes(drawn.past, said.firing.get(name, ()), glance.step)
         own = healths(glance, drawn.panels, said, drawn.since)
-        summary = glance.summary(own, said.firing.get(name, ()))
+        summary = glance.summary(own, self._silences.mark(said.firing.get(name, ())))
         rows, lack = drawn.kept.rows, said.lack(name)
         return RunStory(summary, drawn.charts(episodes), episodes, rows, lack, glance.candidates)
 
@@ -145,10 +152,10 @@ class Story:
             return found[1].since(signal, smooth, limit) if found else None
 
         own = healths(glance, self._panels(glance.name), said, since)
-        return glance.summary(own, said.firing.get(glance.name, ()))
+        return glance.summary(own, self._silences.mark(said.firing.get(glance.name, ())))
 
     def _draughtsman(self, name: str) -> tuple[Glance, Draughtsman] | None:
-        """Who draws a run; its past is asked for the more often, the later somebody looked."""
+        """Who draws a run; its past is asked for the more often, the later someone looked."""
         found = self._drawn(name)
         return found and (found[0], replace(found[1], past=self._prometheus.look_at(name)))
 

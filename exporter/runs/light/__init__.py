@@ -12,7 +12,7 @@ class Story(Protocol):
 
     @property
     def prometheus(self) -> str:
-        """What keeps Prometheus from telling of alerts, in words; empty if nothing does."""
+        """What keeps Prometheus from reporting alerts, in words; empty if nothing does."""
 
     @property
     def faults(self) -> tuple[str, ...]:

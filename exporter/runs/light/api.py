@@ -111,6 +111,7 @@ def _alert(alert: Firing) -> Document:
         "dashboard": alert.dashboard,
         "value": alert.value,
         "since": alert.since,
+        "silenced_until": alert.silenced_until,
     }
 
 

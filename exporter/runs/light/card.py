@@ -15,7 +15,7 @@ ENDED_BADLY = {
     "vanished": ("critical", "Its process is gone before the end."),
     "stopped": ("warning", "It is silent, and nothing says how it ended."),
 }
-"""States that are bad whether or not Prometheus could tell of it: how bad, and why."""
+"""States that are bad whether or not Prometheus could report it: how bad, and why."""
 
 
 ALSO = " Also firing: "
@@ -31,13 +31,13 @@ class Card:
 
     @classmethod
     def of(cls, run: RunSummary) -> Card:
-        """The card of a run as it is told now."""
+        """The card of a run as it is now."""
         age = "" if run.age_seconds is None else words.span(run.age_seconds)
         return cls(replace(run, age_seconds=None), age)
 
     @property
     def calm(self) -> bool:
-        """Nobody need look at a run that came to its end."""
+        """No one need look at a run that came to its end."""
         return self.run.state == "finished"
 
     @property
@@ -45,15 +45,15 @@ class Card:
         """The worst that is to be said of it; empty if nothing is."""
         if self.calm:
             return ""
-        told = {alert.severity for alert in self.run.firing} | {health.state for health in self.run.healths}
-        told.add(ENDED_BADLY.get(self.run.state, ("", ""))[0])
-        return next((severity for severity in SEVERITIES if severity in told), "")
+        levels = {alert.severity for alert in self.run.firing} | {health.state for health in self.run.healths}
+        levels.add(ENDED_BADLY.get(self.run.state, ("", ""))[0])
+        return next((severity for severity in SEVERITIES if severity in levels), "")
 
     @property
     def ending(self) -> str:
-        """How it came to a bad end, in words; empty if it did not, or an alert tells of it."""
-        told = any(alert.name == f"Run{self.run.state.title()}" for alert in self.run.firing)
-        return "" if told else ENDED_BADLY.get(self.run.state, ("", ""))[1]
+        """How it came to a bad end, in words; empty if it did not, or an alert reports it."""
+        reported = any(alert.name == f"Run{self.run.state.title()}" for alert in self.run.firing)
+        return "" if reported else ENDED_BADLY.get(self.run.state, ("", ""))[1]
 
     @property
     def firing(self) -> list[Firing]:
@@ -61,8 +61,8 @@ class Card:
         news = (alert for alert in self.run.firing if not self.calm or alert.severity == "info")
         return sorted(news, key=lambda alert: (rank(alert.severity), alert.name))
 
-    def told(self, *, whole: bool) -> list[Firing]:
-        """Those told in full: the worst, or ``whole`` all that no worse one of their topic mutes."""
+    def detailed(self, *, whole: bool) -> list[Firing]:
+        """Those shown in full: the worst, or ``whole`` all that no worse one of their topic mutes."""
         if whole:
             return [alert for alert in self.firing if not self._is_muted(alert)]
         worst = min((rank(alert.severity) for alert in self.firing), default=0)
@@ -70,8 +70,10 @@ class Card:
 
     def named(self, *, whole: bool) -> str:
         """The names of all others."""
-        told = {alert.name for alert in self.told(whole=whole)}
-        return ", ".join(dict.fromkeys(alert.name for alert in self.firing if alert.name not in told))
+        detailed = {alert.name for alert in self.detailed(whole=whole)}
+        others = (alert for alert in self.firing if alert.name not in detailed)
+        silent = " (silenced)"
+        return ", ".join(dict.fromkeys(f"{each.name}{silent * bool(each.silenced_until)}" for each in others))
 
     def _is_muted(self, alert: Firing) -> bool:
         worse = (other for other in self.firing if rank(other.severity) < rank(alert.severity))
@@ -79,7 +81,7 @@ class Card:
 
     @property
     def diagnoses(self) -> list[Health]:
-        """Signals out of range that none of its alerts has told of."""
+        """Signals out of range that none of its alerts has reported."""
         bad = [health for health in self.run.healths if health.state in SEVERITIES and not self.calm]
         return sorted(
             (health for health in bad if not self._is_told(health)), key=lambda bad: rank(bad.state)
@@ -107,11 +109,11 @@ def _place(card: Card, age: float) -> tuple[bool, int, float, str]:
 
 def counted(cards: Iterable[Card]) -> str:
     """How many there are of each kind, in words."""
-    told = [("finished" if card.calm else card.severity) for card in cards]
+    levels = [("finished" if card.calm else card.severity) for card in cards]
     kinds = {
-        "critical": told.count("critical"),
-        "with a warning": told.count("warning"),
-        "fine": told.count("info") + told.count(""),
-        "finished": told.count("finished"),
+        "critical": levels.count("critical"),
+        "with a warning": levels.count("warning"),
+        "fine": levels.count("info") + levels.count(""),
+        "finished": levels.count("finished"),
     }
     return tally("run", kinds)

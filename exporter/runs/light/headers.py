@@ -1,4 +1,4 @@
-"""What browsers are told about our answers: nothing else may be fetched, run, kept or framed."""
+"""The headers of our answers to browsers: nothing else may be fetched, run, kept or framed."""
 
 from __future__ import annotations
 

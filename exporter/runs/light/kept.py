@@ -1,4 +1,4 @@
-"""Answers that are given again until what they tell of has changed."""
+"""Answers that are given again until what they report has changed."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Kept:
         return answer
 
 
-def digest(told: object) -> bytes:
+def digest(value: object) -> bytes:
     """Stands in a basis for what would take too much memory there: the charts of a run hold 1.4 MB.
 
     It may differ for equals, whose page is then made once more, and is never the same for others. Unlike
     ``hash`` it tells -1.0 from -2.0.
     """
-    return sha256(pickle.dumps(told)).digest()
+    return sha256(pickle.dumps(value)).digest()

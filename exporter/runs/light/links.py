@@ -27,7 +27,7 @@ def series(run: str, signal: str) -> str:
 
 
 def outside(link: str) -> str:
-    """A link that somebody else wrote, if a browser may follow it; else nothing."""
+    """A link that someone else wrote, if a browser may follow it; else nothing."""
     try:
         return link if urlsplit(link).scheme in ("http", "https") else ""
     except ValueError:

@@ -56,13 +56,13 @@ class Pages:
         *,
         faults: Sequence[str],
     ) -> bytes:
-        """All runs, and alerts about none; ``trouble`` is what keeps Prometheus from telling of alerts.
+        """All runs, and alerts about none; ``trouble`` is what keeps Prometheus from reporting alerts.
 
         ``faults`` are what the watchdog finds wrong with the stack, in words.
         ``as_of`` is the time in words, for a page that does not refresh itself.
         """
-        told = {"cards": cards, "others": others, "counted": counted(cards), "trouble": trouble}
-        return self._made("runs", "./", as_of=as_of, unshown=unshown, faults=faults, **told)
+        values = {"cards": cards, "others": others, "counted": counted(cards), "trouble": trouble}
+        return self._made("runs", "./", as_of=as_of, unshown=unshown, faults=faults, **values)
 
     def run(self, card: Card, story: RunStory, trouble: str, as_of: str, *, faults: Sequence[str]) -> bytes:
         """One run, with its curves."""
@@ -84,8 +84,8 @@ class Pages:
         """There is no run of that name, or not yet."""
         return self._made("unknown", "../", name=name, near=near, unshown=unshown)
 
-    def _made(self, template: str, root: str, **told: Any) -> bytes:
-        page = self._environment.get_template(f"{template}.html.j2").render(told, root=root)
+    def _made(self, template: str, root: str, **values: Any) -> bytes:
+        page = self._environment.get_template(f"{template}.html.j2").render(values, root=root)
         return page.encode("utf-8", "backslashreplace")
 
 
@@ -99,7 +99,7 @@ def drawable(chart: Chart) -> Chart:
 
 
 def signals(story: RunStory) -> list[str]:
-    """All that any of the last steps tells, what everybody looks at first."""
-    told = {signal for row in story.rows for signal in row.values}
-    first = [health.signal for health in story.summary.healths if health.signal in told]
-    return [*first, *sorted(told - set(first))]
+    """All that any of the last steps tells, what everyone looks at first."""
+    logged = {signal for row in story.rows for signal in row.values}
+    first = [health.signal for health in story.summary.healths if health.signal in logged]
+    return [*first, *sorted(logged - set(first))]

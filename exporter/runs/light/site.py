@@ -46,7 +46,7 @@ class Light:
 
     @cached_property
     def _pages(self) -> Pages:
-        # templates weigh 8 MB, which nobody need pay who looks at no page
+        # templates weigh 8 MB, which no one need pay who looks at no page
         made: Pages = import_module("exporter.runs.light.pages").Pages(self._watched)
         return made
 
@@ -74,21 +74,21 @@ class Light:
             page = self._pages.run(card, story, trouble, as_of, faults=faults)
             return self._html("200 OK", page, refreshed=not as_of)
 
-        told = trouble, faults, as_of
-        basis = card, digest(story.charts), story.episodes, story.rows, story.candidates, told
+        others = trouble, faults, as_of
+        basis = card, digest(story.charts), story.episodes, story.rows, story.candidates, others
         return self._kept.answer((name, not as_of), basis, make)
 
     def _unknown(self, name: str) -> Answer:
-        """It may come yet while logs are read, and whoever had its page open is to see it then."""
+        """It may come yet while logs are read, and an open page must show it then."""
         near, unshown = nearest(name, [run.name for run in self._story.runs()]), self._story.unshown
         status = "503 Service Unavailable" if unshown.reading else "404 Not Found"
         return self._html(status, self._pages.unknown(name, near, unshown), refreshed=unshown.reading)
 
     def _html(self, status: str, page: bytes, *, refreshed: bool) -> Answer:
-        told = headers(self._pages.style)
+        fields = headers(self._pages.style)
         if refreshed:
-            told = (*told, ("Refresh", str(self._pages.seconds)))
-        return Answer(status, "text/html; charset=utf-8", page, told)
+            fields = (*fields, ("Refresh", str(self._pages.seconds)))
+        return Answer(status, "text/html; charset=utf-8", page, fields)
 
 
 def _whole(request: Request) -> Answer:

@@ -12,7 +12,7 @@ class Target(Protocol):
 
     ``has_history``: the first poll brings all that was ever logged. ``is_trainer``: it is the trainer
     itself that answers, so that its silence means something. ``telling``: the runs that a trainer's
-    last answer told of. ``lacking``: why part of what was asked for is not in the last answer.
+    last answer reported. ``lacking``: why part of what was asked for is not in the last answer.
     """
 
     name: str

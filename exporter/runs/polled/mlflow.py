@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Followed:
-    """A run that was seen before, and the end that was told of it."""
+    """A run that was seen before, and the end that was reported."""
 
     name: str
     history: History
@@ -86,7 +86,7 @@ class Mlflow:
         except _SHAPE_FAULTS:
             raise PollError(
                 f"{self.name} answers with JSON of another form than MLflow's. "
-                "Cure: give the address of an MLflow server of version 2 or later."
+                "Fix: give the address of an MLflow server of version 2 or later."
             ) from None
         self._followed = {run.id: self._followed[run.id] for run in listed}
         events, self._events = self._events, []  # those of a poll that failed half-way as well

@@ -16,18 +16,18 @@ _ACCEPT = "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.9,text/plain;versio
 
 
 MOST_GONE = 10
-"""Runs that a page tells of no more and that are still known if they come back, as after a job's restart."""
+"""Runs that a page reports no more and that are still known if they come back, as after a job's restart."""
 
 
 @dataclass(slots=True)
 class _Seen:
     """What a page said of a run at its last step. ``totals``: ``None`` before the first look.
 
-    ``told``: the page counts the steps, not we.
+    ``counted``: the page counts the steps, not we.
     """
 
     step: int = 0
-    told: bool = False
+    counted: bool = False
     fingerprint: dict[str, str] = field(default_factory=dict)
     totals: dict[str, Total] | None = None
 
@@ -72,7 +72,7 @@ class Page:
         if runs and self._step and not any(found.counter(self._step) for found in runs.values()):
             raise PollError(
                 f"{self.name} has a trainer's metrics, but no {self._step!r}, which is to count the steps. "
-                "Cure: name a metric of that page, or none."
+                "Fix: name a metric of that page, or none."
             )
         self.telling = frozenset(runs)
         records = [self._record(run, found) for run, found in runs.items()]
@@ -95,7 +95,7 @@ class Page:
             kind = f" of type {answer.kind}" if answer.kind else ""
             raise PollError(
                 f"{self.name} is no page of metrics in Prometheus's text format: {problem}. "
-                f"It is an answer{kind}. Cure: give the address that ends in /metrics, as a rule."
+                f"It is an answer{kind}. Fix: give the address that ends in /metrics, as a rule."
             ) from None
 
     def _record(self, run: str, found: Found) -> Record | None:
@@ -104,10 +104,10 @@ class Page:
         step = self._counted(found, seen) if counter is None else _step(found.values.pop(counter))
         if seen.totals is None and not step:
             seen.totals = found.totals
-        if not step or (counter is not None and seen.told and step == seen.step):
+        if not step or (counter is not None and seen.counted and step == seen.step):
             return None
         values = found.values | _means(found.totals, seen.totals)
-        seen.step, seen.told, seen.totals = step, counter is not None, found.totals
+        seen.step, seen.counted, seen.totals = step, counter is not None, found.totals
         return Record(step, values, run=run)
 
     def _counted(self, found: Found, seen: _Seen) -> int:

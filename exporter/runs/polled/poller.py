@@ -1,4 +1,4 @@
-"""A thread that polls one target, so that a server that hangs holds up nobody else."""
+"""A thread that polls one target, so that a server that hangs holds up no one else."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Poller:
             self._hand_over(self.target.poll())
         except PollError as problem:
             self._failed(str(problem))
-        except Exception as fault:  # noqa: BLE001  (an answer that nobody thought of must not end the polls)
+        except Exception as fault:  # noqa: BLE001  (an answer that no one thought of must not end the polls)
             self._failed(f"{self.target.name}: {type(fault).__name__}, which is a fault of Stepwatch")
 
     def _hand_over(self, events: list[Event]) -> None:

@@ -1,4 +1,4 @@
-"""What stands on a page of metrics, sorted by run: a trainer's numbers, and nothing of anybody else's."""
+"""What stands on a page of metrics, sorted by run: a trainer's numbers, and nothing of anyone else's."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Tracking:
             if refusal.status != 404:
                 raise
             raise MissingError(
-                f"{self.name} has no experiment {name!r}. Cure: name one as the server's page lists it."
+                f"{self.name} has no experiment {name!r}. Fix: name one as the server's page lists it."
             ) from None
         return str(answer["experiment"]["experiment_id"])
 
@@ -104,7 +104,7 @@ class Tracking:
             if refusal.status != 404:
                 raise
             raise MissingError(
-                f"{self.name} has no run {run_id!r}. Cure: copy the id from the run's page."
+                f"{self.name} has no run {run_id!r}. Fix: copy the id from the run's page."
             ) from None
 
     def runs(self, experiments: Sequence[str], condition: str) -> Iterator[TrackedRun]:
@@ -138,7 +138,7 @@ class Tracking:
         except RefusedError as refusal:
             if refusal.status not in (401, 403):
                 raise
-            raise PollError(f"{refusal} Cure: put a valid token into the token file.") from None
+            raise PollError(f"{refusal} Fix: put a valid token into the token file.") from None
         return self._read(answer.body)
 
     def _read(self, body: bytes) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Tracking:
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
-            raise PollError(f"{self.name} does not answer as MLflow does. Cure: give the server's address.")
+            raise PollError(f"{self.name} does not answer as MLflow does. Fix: give the server's address.")
         return document
 
     def _headers(self) -> dict[str, str]:

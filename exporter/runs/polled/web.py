@@ -118,7 +118,7 @@ def _is_loopback(host: str | None) -> bool:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a server within itself: elsewhere a token must not go, and nobody asked for that page."""
+    """Follows a server within itself: elsewhere a token must not go, and no one asked for that page."""
 
     def redirect_request(  # noqa: PLR0917  (the base class's)
         self,
@@ -143,7 +143,7 @@ def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
 def _elsewhere(url: str, new: str) -> NoReturn:
     raise PollError(
         f"{masked_url(url)} sends the exporter on to {masked_url(new)}, which is another server. "
-        "Cure: give that address, if it is meant."
+        "Fix: give that address, if it is meant."
     )
 
 

@@ -1,4 +1,4 @@
-"""Read a compressed log, once: nobody appends to it."""
+"""Read a compressed log, once: no one appends to it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from exporter.runs.readers.follow import status_of, version
 MAGIC = b"SQLite format 3\0"
 ROWS = 1000
 BYTES = 1024 * 1024
-"""Of one look: rows may be large, and whoever reads them keeps a snapshot of the database."""
+"""Of one look: rows may be large, and anyone who reads them keeps a snapshot of the database."""
 
 LONGEST = 4 * 1024 * 1024
 """Characters of one row's metrics; longer ones hold no numbers of a step."""
@@ -178,7 +178,7 @@ def _config(database: sqlite3.Connection, run: Any) -> Any:
 
 
 def _connection(path: Path) -> sqlite3.Connection:
-    """A connection that can only read, and waits for nobody.
+    """A connection that can only read, and waits for no one.
 
     Raises:
         _BusyError: what is in the file may be half of a transaction.

@@ -16,7 +16,7 @@ class Document:
     """The newest of several versions of a document, whenever it changed.
 
     The versions lie in files of their own where each checkpoint has one. ``offset`` never falls, so
-    that what comes later is told from what was there.
+    that what comes later is distinguished from what was there.
     """
 
     head = b""

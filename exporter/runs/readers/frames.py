@@ -15,7 +15,7 @@ from struct import Struct
 from google_crc32c import value as crc32c
 
 LIMIT = 4 * 1024 * 1024
-"""Frames of that many bytes and more hold images, audio or text: nobody reads them."""
+"""Frames of that many bytes and more hold images, audio or text: no one reads them."""
 
 HEADER = 12
 FOOTER = 4
@@ -50,7 +50,7 @@ def split(data: bytes) -> Frames:
 
     A torn frame waits for its rest. So does a damaged one until something follows it: over NFS, what
     was appended last may read as zeros for a moment. ``LIMIT`` bytes without a right length are given
-    up, so whoever reads that many at a time always gets on.
+    up, so anyone who reads that many at a time always gets on.
     """
     frames = Frames()
     while True:

@@ -101,7 +101,7 @@ class Api:
 
 
 def _require_program(headers: Mapping[str, str]) -> None:
-    """No page of a browser may register: any site that somebody visits could."""
+    """No page of a browser may register: any site that someone visits could."""
     if "origin" in headers:
         raise RefusedError("origin", "403 Forbidden", "No page of a browser may ask for this.")
     if headers.get("content-type", "").partition(";")[0].strip().lower() != KIND:

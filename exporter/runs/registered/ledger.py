@@ -82,7 +82,7 @@ class Ledger:
 
     def _tell_that_nothing_is_kept(self) -> None:
         if not self._told:
-            self._say("Registrations are kept in memory only. Cure: name a folder with --state-dir.")
+            self._say("Registrations are kept in memory only. Fix: name a folder with --state-dir.")
         self._told = True
 
     def _allowed_ones(self, kept: list[dict[str, Any]]) -> Iterator[Registration]:
@@ -106,7 +106,7 @@ class Ledger:
             aside = folder / NAME
         self._failed(
             f"{folder / NAME} is not as Stepwatch wrote it. It is kept as {aside}, "
-            "and registrations begin anew. Cure: none is needed for jobs that start from now on."
+            "and registrations begin anew. Fix: none is needed for jobs that start from now on."
         )
 
     def _failed(self, words: str) -> None:

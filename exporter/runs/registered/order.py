@@ -69,13 +69,13 @@ def _job(found: Any) -> str:
 
 
 def _server(item: Any, where: str, usual: dict[str, str], allowed: Allowed) -> Server:
-    told = usual
+    checked = usual
     if isinstance(item, dict):
-        told = labels.checked(item.get("labels"), f"{where}.labels", usual)
+        checked = labels.checked(item.get("labels"), f"{where}.labels", usual)
         item, where = item.get("target"), f"{where}.target"
     if not isinstance(item, str):
         raise malformed(f'{where} is no server. Expected: one such as "10.0.0.7:8000".')
     try:
-        return Server(allowed.checked(item), told)
+        return Server(allowed.checked(item), checked)
     except AddressError as problem:
         raise RefusedError("address", "400 Bad Request", f"{where}: {problem}.") from None

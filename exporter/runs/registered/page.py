@@ -20,7 +20,7 @@ VALIDATION = ("val_", "val-")
 class MonitorPage(Page):
     """Read again until it stands still whenever it changed, so that no step is half another's.
 
-    What was validated counts once. A page with nothing but that tells of no step: verl validates
+    What was validated counts once. A page with nothing but that reports no step: verl validates
     before it trains, and after a resume that is no first step.
     """
 

@@ -25,7 +25,7 @@ TEND_SECONDS = 60.0
 class Registry:
     """A source of targets. Each method may be called from any thread.
 
-    ``silence`` says which servers are gone; until somebody knows, none is.
+    ``silence`` says which servers are gone; until someone knows, none is.
     """
 
     name = "registered"

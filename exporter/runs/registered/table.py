@@ -12,7 +12,7 @@ MOST = 2000
 MOST_OF_JOB = 1000
 
 Silence = Callable[[str], float]
-"""For how many seconds an address has taken no connection; 0 for one that nobody has tried."""
+"""For how many seconds an address has taken no connection; 0 for one that no one has tried."""
 
 GONE_SECONDS = 600.0
 """A server that is silent for that long makes room for another, if there is no other room."""

@@ -20,7 +20,7 @@ class Token:
     """The one in a file, which is read at each request: a new one holds at once.
 
     A client shows it as ``Authorization: Bearer``, or as the password of ``Basic``, which is what
-    becomes of ``http://any:TOKEN@host``. Without a file everybody is let in.
+    becomes of ``http://any:TOKEN@host``. Without a file everyone is let in.
     """
 
     def __init__(self, path: Path | None, say: Say) -> None:
@@ -43,9 +43,7 @@ class Token:
             token = self._thread.call(lambda: tokenfile.read(path))
         except (TokenFileError, HungError) as problem:
             self._tell(str(problem))
-            words = (
-                "The file with the token cannot be used. Cure: the run exporter's log says what to change."
-            )
+            words = "The file with the token cannot be used. Fix: the run exporter's log says what to change."
             raise RefusedError("token_file", "503 Service Unavailable", words) from None
         if not hmac.compare_digest(_shown(headers.get("authorization", "")), token.encode()):
             words = "A token is asked for. Expected: http://any:TOKEN@host:port as the server's address."

@@ -26,7 +26,7 @@ MOST_PAGES = 32
 
 
 class _Page:
-    """A page that is polled; ``names`` are the runs that it tells of, as they are called here."""
+    """A page that is polled; ``names`` are the runs that it reports, as they are called here."""
 
     def __init__(
         self, address: str, target: Target, interval: float, take: Callable[[_Page, list[Event]], None]
@@ -39,8 +39,8 @@ class _Page:
 class Trainers:
     """One roster for all pages: a run that goes on at another address is the same run.
 
-    While two pages at once tell of runs with one name, the later one's has its address behind the
-    name. ``heed`` says which pages there are, again and again. A run that no page told of for
+    While two pages at once report runs with one name, the later one's has its address behind the
+    name. ``heed`` says which pages there are, again and again. A run that no page reported for
     ``forget_after`` seconds is forgotten. ``left_out`` counts pages that are not polled, since there
     are too many.
     """
@@ -63,7 +63,7 @@ class Trainers:
         self._interval, self._lock, self._forget_after, self._make = interval, lock, forget_after, make
         self._pages: dict[str, _Page] = {}
         self._owners: dict[str, str] = {}
-        """The address of the page that tells of each run."""
+        """The address of the page that reports each run."""
         self._presence = Presence()
         self._remembered = Remembered(self.place, self.name, options, states, limit, anew=False)
         self.roster = self._remembered.roster
@@ -84,7 +84,7 @@ class Trainers:
         self._forget()
 
     def shown(self, views: Iterable[View]) -> dict[str, View]:
-        """The run of each page, by its address, as it is shown; of pages that tell of one run only."""
+        """The run of each page, by its address, as it is shown; of pages that report one run only."""
         of_run = {run.serial: view for view in views for run in (view.run, *view.twins)}
         found = {page.address: self._only(page) for page in self._pages.values()}
         return {address: of_run[run.serial] for address, run in found.items() if run and run.serial in of_run}
@@ -113,19 +113,19 @@ class Trainers:
             self._note({run: name for run, name in names.items() if name in self.roster.runs}, page, clock)
 
     def _called(self, run: str, address: str, now: float) -> str:
-        """The run's name; with the page's address if another page tells of a run with that name."""
+        """The run's name; with the page's address if another page reports a run with that name."""
         owner = self._owners.get(run, address)
         if owner != address and self._presence.missed(run, now) < AWAY_SECONDS:
             return f"{run} ({address})"
         return run
 
     def _note(self, names: Mapping[str, str], page: _Page, clock: Clock) -> None:
-        """The page tells of these runs; of no others, since names may change at each poll for ever."""
+        """The page reports these runs; of no others, since names may change at each poll for ever."""
         for run, name in names.items():
             self.roster.runs[name].times.caught_up(clock.wall)
             if run == name:
                 self._owners[run] = page.address
-        self._presence.told(names.values(), clock.steady)
+        self._presence.reported(names.values(), clock.steady)
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
         """Signs of life: a page goes with the trainer that serves it."""

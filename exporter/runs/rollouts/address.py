@@ -55,7 +55,7 @@ class Allowed:
         if not any(host in network and not _holds_metadata(network, host) for network in self._networks):
             raise AddressError(
                 f"{text} lies in none of the allowed networks. "
-                "Cure: add its network to discovery.allow in config.yaml, if it is yours"
+                "Fix: add its network to discovery.allow in config.yaml, if it is yours"
             )
         return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 

@@ -1,4 +1,4 @@
-"""All targets that any source tells of: each address once, and whether it is to be served."""
+"""All targets that any source reports: each address once, and whether it is to be served."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ A busy one may answer anything else, or not in time.
 
 @dataclass(slots=True)
 class Entry:
-    """A target as all its sources together tell of it; times in seconds of the steady clock.
+    """A target as all its sources together report it; times in seconds of the steady clock.
 
-    ``since`` is when it was first told of, ``accepted`` when it last took a connection, and ``answers``
-    whether it did the last time. ``page``: it has a page of metrics. ``None`` is what nobody knows yet.
+    ``since`` is when it was first reported, ``accepted`` when it last took a connection, and ``answers``
+    whether it did the last time. ``page``: it has a page of metrics. ``None`` is what no one knows yet.
     """
 
     address: str
@@ -40,12 +40,12 @@ class Entry:
     answers: bool | None = None
     page: bool | None = None
 
-    def tell(self, told: list[Target]) -> None:
+    def tell(self, targets: list[Target]) -> None:
         """Heed what the sources say: of labels the last one counts, of the end who knows the run."""
-        self.labels = {name: value for one in told for name, value in one.labels.items()}
-        self.path = next((one.path for one in reversed(told) if one.path != METRICS_PATH), METRICS_PATH)
-        self.sources = tuple(dict.fromkeys(one.source for one in told))
-        self.over = all(one.over for one in [one for one in told if "run" in one.labels] or told)
+        self.labels = {name: value for one in targets for name, value in one.labels.items()}
+        self.path = next((one.path for one in reversed(targets) if one.path != METRICS_PATH), METRICS_PATH)
+        self.sources = tuple(dict.fromkeys(one.source for one in targets))
+        self.over = all(one.over for one in [one for one in targets if "run" in one.labels] or targets)
 
     def is_served(self, now: float, forget_after: float) -> bool:
         """Is Prometheus to read it? A server without a page is alive, and would seem to be lost."""
@@ -68,24 +68,26 @@ class Book:
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
 
-    def take(self, told: Iterable[Target], now: float) -> None:
-        """Take all that the sources tell now; what none of them tells of any more is gone."""
+    def take(self, targets: Iterable[Target], now: float) -> None:
+        """Take all that the sources tell now; what none of them reports any more is gone."""
         by_address: dict[str, list[Target]] = {}
-        for target in told:
+        for target in targets:
             by_address.setdefault(target.address, []).append(target)
         for address in self._entries.keys() - by_address.keys():
             del self._entries[address]
-        for address, targets in by_address.items():
-            self._enter(address, targets, now)
+        for address, same in by_address.items():
+            self._enter(address, same, now)
 
-    def _enter(self, address: str, told: list[Target], now: float) -> None:
+    def _enter(self, address: str, targets: list[Target], now: float) -> None:
         entry = self._entries.get(address)
         if entry is None:
             if len(self._entries) >= MOST:
-                self._gate.note(told[0].source, "too_many", f"targets beyond the first {MOST} are left out")
+                self._gate.note(
+                    targets[0].source, "too_many", f"targets beyond the first {MOST} are left out"
+                )
                 return
             entry = self._entries[address] = Entry(address, now)
-        entry.tell(told)
+        entry.tell(targets)
 
     def path(self, address: str) -> str:
         """The page that is to be asked for; empty once it is known to be there."""
@@ -106,7 +108,7 @@ class Book:
             self._gate.note(entry.sources[0], "no_page", f"{_pageless(entry)} (HTTP {outcome.status})")
 
     def silence(self, address: str, now: float) -> float:
-        """Seconds since one last took a connection, or was first told of; 0 if nobody tells of it."""
+        """Seconds since one last took a connection, or was first reported; 0 if no one reports it."""
         entry = self._entries.get(address)
         if entry is None or entry.answers:
             return 0.0
@@ -120,6 +122,6 @@ class Book:
 def _pageless(entry: Entry) -> str:
     whose = entry.labels.get("run") or entry.address
     return (
-        f"servers of {whose} have no page {entry.path}, so Prometheus is not sent there. Cure: under verl, "
+        f"servers of {whose} have no page {entry.path}, so Prometheus is not sent there. Fix: under verl, "
         "rollout.disable_log_stats=False for vLLM, rollout.prometheus.enable=True for SGLang"
     )

@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class _Call:
-    """A call under way: ``request`` is what to ask for, ``taken`` says that somebody is at the other end."""
+    """A call under way: ``request`` is what to ask for, ``taken`` says that someone is at the other end."""
 
     name: str
     until: float
@@ -109,7 +109,7 @@ class Callers:
 
 
 def _is_taken(sock: socket.socket) -> bool:
-    """Is somebody else at the other end? A call to a free port of this machine may reach itself."""
+    """Is someone else at the other end? A call to a free port of this machine may reach itself."""
     with suppress(OSError):
         return bool(sock.getpeername() != sock.getsockname())
     return False

@@ -41,7 +41,7 @@ _READ = Family("stepwatch_discovery_read_timestamp_seconds", "gauge", "When a so
 
 
 class Discovery:
-    """The targets of all ``sources``; where two tell of one address, the later one's labels count.
+    """The targets of all ``sources``; where two report one address, the later one's labels count.
 
     ``forget_after`` in seconds. Until ``ready`` says true no answer is given: Prometheus keeps the targets
     that it has then, and would drop those of logs that are still being read.
@@ -106,7 +106,7 @@ class Discovery:
     def _try_turn(self) -> None:
         try:
             self.turn()
-        except Exception as fault:  # noqa: BLE001  (one that nobody thought of must not freeze the targets)
+        except Exception as fault:  # noqa: BLE001  (one that no one thought of must not freeze the targets)
             self._gate.note(NAME, "fault", f"{type(fault).__name__}, which is a fault of Stepwatch")
             self._stop.wait(TURN_SECONDS)
 
@@ -122,11 +122,11 @@ class Discovery:
             self._book.tried(outcome, now)
 
     def _look(self, now: float) -> None:
-        told = list(self._all_told())
-        changed = told != self._heard
+        targets = list(self._all_targets())
+        changed = targets != self._heard
         if changed:
-            self._heard = told
-            self._book.take(told, now)
+            self._heard = targets
+            self._book.take(targets, now)
             self._rounds.meet({entry.address for entry in self._book}, now)
         self._serve(self._book.served(now), changed=changed)
 
@@ -140,11 +140,11 @@ class Discovery:
             self._served = addresses
             self._page = json.dumps(list(self._groups(served))).encode()
 
-    def _all_told(self) -> Iterator[Target]:
+    def _all_targets(self) -> Iterator[Target]:
         for source in self._sources:
             try:
                 self._told[source.name] = list(source.targets())
-            except Exception as fault:  # noqa: BLE001  (one that nobody thought of must not cost the others' targets)
+            except Exception as fault:  # noqa: BLE001  (one that no one thought of must not cost the others' targets)
                 words = f"{type(fault).__name__}, which is a fault of Stepwatch; what was known still holds"
                 self._gate.note(source.name, "fault", words)
             yield from self._told.get(source.name, ())

@@ -1,4 +1,4 @@
-"""Lets pass what may become a target. What goes wrong in finding servers is counted, and told once."""
+"""Lets pass what may become a target. What goes wrong in finding servers is counted, and logged once."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ class Gate:
                 self.note(source, "address", f"{place}: {problem}")
 
     def note(self, source: str, reason: str, words: str) -> None:
-        """Count it; ``words`` say where, what, and the cure."""
+        """Count it; ``words`` say where, what, and the fix."""
         self.counts[source, reason] += 1
         self._tell((source, reason), f"{source}: {words}.")

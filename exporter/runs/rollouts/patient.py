@@ -9,7 +9,7 @@ from exporter.runs.rollouts.target import Source, Target
 
 
 class Patient:
-    """The targets of a source; those that it told last while its files cannot be read."""
+    """The targets of a source; those that it named last while its files cannot be read."""
 
     def __init__(self, source: Source) -> None:
         self.name = source.name

@@ -1,4 +1,4 @@
-"""What Prometheus is to read, and who tells of it."""
+"""What Prometheus is to read, and who reports it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol
 METRICS_PATH = "/metrics"
 
 ROLLOUT, RAY, TRAINER = "rollout", "ray", "trainer"
-"""Roles: what a server is for. EngineGone tells of a lost rollout server, RayNodeLost of a part of Ray."""
+"""Roles: what a server is for. EngineGone reports a lost rollout server, RayNodeLost a part of Ray."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server with a page of metrics, as one source tells of it.
+    """A server with a page of metrics, as one source reports it.
 
     ``address`` is as ``Gate`` let it pass. ``labels`` hold ``job`` and ``role``, and ``run`` where it is
     known. ``over``: the source knows that its time is over, so that it leaves once it takes no connection.
@@ -28,7 +28,7 @@ class Target:
 
 
 class Source(Protocol):
-    """Tells of targets; ``name`` is its label in metrics."""
+    """Reports targets; ``name`` is its label in metrics."""
 
     name: str
 

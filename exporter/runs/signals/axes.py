@@ -79,9 +79,9 @@ def step(raw: Any) -> int:
 
 def seconds(stamp: Any) -> float | None:
     """Seconds since the epoch, from a number or an ISO 8601 text."""
-    told = number(stamp)
-    if told is not None:
-        return told if math.isfinite(told) else None
+    value = number(stamp)
+    if value is not None:
+        return value if math.isfinite(value) else None
     try:
         return datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):
@@ -90,7 +90,7 @@ def seconds(stamp: Any) -> float | None:
 
 def sensible_seconds(stamp: Any) -> float | None:
     """Seconds since the epoch of a column that is only thought to hold a time."""
-    told = seconds(stamp)
-    if told is not None and told >= 1000 * _SENSIBLE[0]:
-        told /= 1000
-    return told if told is not None and _SENSIBLE[0] <= told < _SENSIBLE[1] else None
+    value = seconds(stamp)
+    if value is not None and value >= 1000 * _SENSIBLE[0]:
+        value /= 1000
+    return value if value is not None and _SENSIBLE[0] <= value < _SENSIBLE[1] else None

@@ -113,8 +113,8 @@ def carried(framework: str, keys: Iterable[str], additions: Additions = ()) -> f
 def measurements(keys: tuple[str, ...]) -> int:
     """How many signals that are measured some framework finds among these keys.
 
-    One, if none does but a key looks like a reward, a KL divergence or an entropy: whoever watches the
-    run is told how to name it.
+    One, if none does but a key looks like a reward, a KL divergence or an entropy: anyone who watches the
+    run learns how to name it.
     """
     found = 0
     if any(_may_be_known(key) for key in keys):

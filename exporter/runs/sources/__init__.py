@@ -1,4 +1,4 @@
-"""Sources: one file for each format that trainers write. Told apart by content, not by name."""
+"""Sources: one file for each format that trainers write. Distinguished by content, not by name."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ class Header:
         self.width = len(cells)
         columns = _columns(cells)
         keys = [column.key for column in columns]
-        self.told = step_key(keys)
+        self.step_name = step_key(keys)
         stamp = time_key(keys)
-        self.step = next((column.place for column in columns if column.key == self.told), None)
+        self.step = next((column.place for column in columns if column.key == self.step_name), None)
         self.time = next((column.place for column in columns if column.key == stamp), None)
         self.values = [column for column in columns if normal(column.key) not in AXES]
 
@@ -49,9 +49,9 @@ class Header:
         """Does it name measurements: one beside the step, or two in single words?"""
         keys = tuple(dict.fromkeys(column.key for column in self.values))
         # a sentence may list measurements as well
-        if self.told is None and any(" " in key for key in keys):
+        if self.step_name is None and any(" " in key for key in keys):
             return False
-        return measurements(keys) >= (2 if self.told is None else 1)
+        return measurements(keys) >= (2 if self.step_name is None else 1)
 
 
 class CsvTable(Whole):

@@ -10,7 +10,7 @@ _TROUBLE = rb"Traceback \(most recent|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[
 """Caught errors and programs that a reward runs in a sandbox say that as well."""
 
 HINTS = rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit|" + _TROUBLE
-"""A pattern: only lines with a match can tell of an end."""
+"""A pattern: only lines with a match can report an end."""
 
 _WORTH_A_LOOK = re.compile(HINTS)
 _FINISHED = re.compile(rb"Job 'raysubmit_\w+' succeeded")

@@ -46,13 +46,13 @@ def flattened(logged: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_record(logged: Any) -> bool:
-    """Are these measurements: one of a told step, or two?"""
+    """Are these measurements: one with a step, or two?"""
     if not isinstance(logged, dict) or len(logged) > _MOST_KEYS or is_sample(logged):
         return False
     values = flattened(logged)
     if _is_nameless(values):
-        told = [number(values[key]) for key in ("min", "mean", "max")]
-        return step_key(values) is not None and all(abs(x or 0.0) <= _LARGEST_SCORE for x in told)
+        scores = [number(values[key]) for key in ("min", "mean", "max")]
+        return step_key(values) is not None and all(abs(x or 0.0) <= _LARGEST_SCORE for x in scores)
     numeric = _numeric(values)
     told_step = PROGRESS in values or step_key(numeric) is not None
     return measurements(numeric) >= (1 if told_step else 2)
@@ -71,7 +71,7 @@ def _is_nameless(values: Mapping[str, Any]) -> bool:
     """Are these mean, smallest and largest of something that has no name?
 
     In a loop of reinforcement learning that is the score of the step's responses: all else that it
-    logs has to be told from that. Lengths and times, which may be logged so as well, are larger.
+    logs has to be distinguished from that. Lengths and times, which may be logged so as well, are larger.
     """
     if "mean" not in values or not {"min", "max"} <= values.keys():
         return False
@@ -88,7 +88,7 @@ def is_sample(logged: Mapping[str, Any]) -> bool:
 
 
 class FlatRecords:
-    """Makes records of the dictionaries of one log; counts steps where none is told.
+    """Makes records of the dictionaries of one log; counts steps where none is logged.
 
     Lines before the first with a signal say nothing. A line without a step belongs to the step before;
     where no line has one, so does a line that by itself would be none of a trainer's. W&B's own counter

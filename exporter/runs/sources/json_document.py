@@ -118,7 +118,7 @@ def _alike(before: list[Any], now: list[Any]) -> int:
 
 
 def _since(first: int, history: list[Any]) -> Iterator[Event]:
-    """What the entries from the first one on say. Steps that are not told are counted from the start."""
+    """What the entries from the first one on say. Steps that are not logged are counted from the start."""
     records = FlatRecords()
     for index, entry in enumerate(history):
         with suppress(ValueError):  # one bad entry must not end the document

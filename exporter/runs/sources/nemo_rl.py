@@ -111,9 +111,9 @@ class NemoRl:
         """The newer controller prints a dict a step; without a step near it, it tells nothing."""
         for before, values in self._dicts.read(piece):
             if before.endswith(_METRICS):
-                told = _STEP_BEFORE.findall(before)
-                if told or self._steps.step:
-                    step = int(told[-1]) if told else self._steps.step
+                found = _STEP_BEFORE.findall(before)
+                if found or self._steps.step:
+                    step = int(found[-1]) if found else self._steps.step
                     yield Record(step, {_key(name): value for name, value in values.items()})
 
 

@@ -29,13 +29,13 @@ _UNCAUGHT = re.compile(
     rb"Traceback \(most recent call last\)"
 )
 """At the start of a line, but for what Ray and PyTorch put before it, or behind a progress bar. What
-programs print that a reward runs, and what pip tells of a build, is quoted or indented."""
+programs print that a reward runs, and what pip reports of a build, is quoted or indented."""
 
 
 def preamble(line: bytes) -> Iterator[Event]:
     """What the line tells; an ``Ended`` that is not certain is an exception that may have been caught."""
-    if told := servers(line):
-        yield told
+    if found := servers(line):
+        yield found
     if not any(hint in line for hint in _HINTS):
         return
     if total := _TOTAL.search(line):

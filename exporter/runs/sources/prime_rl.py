@@ -75,8 +75,8 @@ class PrimeRl(Whole):
             yield ended
 
 
-def _record(step: int, time: str, told: str) -> Iterator[Record]:
-    fields = list(filter(None, map(_FIELD.match, told.split(" | "))))
+def _record(step: int, time: str, text: str) -> Iterator[Record]:
+    fields = list(filter(None, map(_FIELD.match, text.split(" | "))))
     stream = "orchestrator" if any(field[1] == "Reward" for field in fields) else "trainer"
     keys = _ORCHESTRATOR if stream == "orchestrator" else _TRAINER
     values = {keys[field[1]]: _value(keys[field[1]], field) for field in fields if field[1] in keys}
@@ -86,5 +86,5 @@ def _record(step: int, time: str, told: str) -> Iterator[Record]:
 
 
 def _value(key: str, field: re.Match[str]) -> float:
-    """Shares are told in percent; prime-rl logs the utilisation of FLOPs in percent elsewhere, too."""
+    """Shares are logged in percent; prime-rl logs the utilisation of FLOPs in percent elsewhere, too."""
     return float(field[2]) / (100 if field[3] and key != "perf/mfu" else 1)

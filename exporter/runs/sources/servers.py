@@ -13,7 +13,7 @@ import re
 from exporter.runs.record import Servers
 
 _HINTS = (b"ServerManager: [", b"LoopManager: [", b"LoopManager Hybrid: [", b"outer launched at ")
-"""Only lines with one of these can tell of servers; to look for them takes a tenth of a pattern's time."""
+"""Only lines with one of these can report servers; to look for them takes a tenth of a pattern's time."""
 
 ENGINES_PATH = "/engine_metrics"
 """Of slime's router: the metrics of all its engines. Its other port has only what the router itself does."""
@@ -27,11 +27,11 @@ _ROUTER = re.compile(_BEFORE + rb"(?:SGLang r|R)outer launched at ([0-9A-Fa-f.:\
 
 
 def servers(line: bytes) -> Servers | None:
-    """The servers that a line tells of, if any. Of a list that was cut, those that are whole."""
+    """The servers that a line reports, if any. Of a list that was cut, those that are whole."""
     if not any(hint in line for hint in _HINTS):
         return None
-    if told := _LIST.search(line):
-        return Servers(tuple(_ITEM.findall(told[1].decode("utf-8", "replace"))))
-    if told := _ROUTER.search(line):
-        return Servers((told[1].decode(),), ENGINES_PATH)
+    if found := _LIST.search(line):
+        return Servers(tuple(_ITEM.findall(found[1].decode("utf-8", "replace"))))
+    if found := _ROUTER.search(line):
+        return Servers((found[1].decode(),), ENGINES_PATH)
     return None

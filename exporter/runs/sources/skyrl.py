@@ -55,7 +55,7 @@ class SkyRl(Whole):
                 yield Record(self._step, values)
             self._step = None
         if self._step is not None and not self._dicts.is_open:
-            self._step = None  # no dict followed: somebody else's line
+            self._step = None  # no dict followed: someone else's line
         if piece.endswith(_DONE):
             yield Ended("finished")
 

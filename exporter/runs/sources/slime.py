@@ -45,8 +45,8 @@ class Slime(Whole):
                 found = _LINE.search(before)
                 if found and any(key.startswith(_KEYS) for key in values):
                     yield self._record(found[1], int(found[2]), values)
-        if told := servers(line):
-            yield told
+        if mention := servers(line):
+            yield mention
         if ended := ending(line):
             yield ended
 
@@ -59,7 +59,7 @@ class Slime(Whole):
 
 
 def _stream(kind: str, values: Values) -> str:
-    """Two processes log ``perf`` lines, and one may be a rollout ahead: they are told apart by keys."""
+    """Two processes log ``perf`` lines, and one may be a rollout ahead: they are distinguished by keys."""
     if kind == "perf" and any(key.startswith(("rollout/", "perf/rollout")) for key in values):
         return "perf of rollout"
     return kind

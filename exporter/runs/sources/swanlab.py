@@ -31,7 +31,7 @@ _double = Struct("<d").unpack
 
 
 class SwanLab:
-    """The scalars of one run, gathered by step; its end is told."""
+    """The scalars of one run, gathered by step; its end is logged."""
 
     name = "swanlab"
     framework = ""

@@ -27,7 +27,7 @@ _SHORT = 8
 
 
 class Trackio(Whole):
-    """The runs of one project. A second run of the same name is told apart by the start of its id."""
+    """The runs of one project. A second run of the same name is distinguished by the start of its id."""
 
     name = "trackio"
     framework = ""
@@ -61,9 +61,9 @@ class Trackio(Whole):
 
 def _record(run: str, step: int, metrics: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[Record]:
     values = _measured(metrics)
-    told = values.pop(_OF_TRANSFORMERS, None)
+    logged = values.pop(_OF_TRANSFORMERS, None)
     if values:
-        yield Record(told if is_step(told) else step, values, seconds(row.get("time")), run=run)
+        yield Record(logged if is_step(logged) else step, values, seconds(row.get("time")), run=run)
 
 
 def _measured(metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,9 +107,9 @@ class TrlConsole(Whole):
             yield from self._record(values, evaluation=False)
 
     def _record(self, values: Values, *, evaluation: bool) -> Iterator[Event]:
-        told = _PROGRESS.fullmatch(values.get(PROGRESS) or "")
-        if told:
-            step, total = self._steps.told(int(told[1])), int(told[2])
+        progress = _PROGRESS.fullmatch(values.get(PROGRESS) or "")
+        if progress:
+            step, total = self._steps.logged(int(progress[1])), int(progress[2])
         else:
             step = self._steps.of_evaluation() if evaluation else self._steps.of_training(values)
             total = self._steps.bars.total or 0
@@ -145,7 +145,7 @@ def _of_trainer(line: bytes) -> re.Match[bytes] | None:
 
 
 def _is_alone(before: str) -> bool:
-    """A dict in a list, in an assignment or behind a word and a colon is somebody's print."""
+    """A dict in a list, in an assignment or behind a word and a colon is someone's print."""
     before = before.rstrip()
     return not before.endswith((":", "=", ",", "[", "(", "{")) or before.endswith("]:")
 

@@ -59,8 +59,8 @@ class Steps:
             self.last = shown or 0
         return self.last
 
-    def told(self, step: int) -> int:
-        """The record itself told its step."""
+    def logged(self, step: int) -> int:
+        """The record itself holds its step."""
         self.last = step
         return step
 

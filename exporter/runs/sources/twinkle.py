@@ -2,7 +2,7 @@
 
 Each part of the trainer tells what it did: a group of responses was generated, its advantages were
 computed, the policy was trained on a partition of groups. Only the last of these is a step. What was
-told of the groups of its partition belongs to it; some of that is written after it, but before the
+logged about the groups of its partition belongs to it; some of that is written after it, but before the
 partition is done. Each context (a tenant's adapter) is a run.
 
 Source: ``JSONLMetricsRecorder`` of ModelScope's Twinkle (2026-08), and ``cookbook/rl`` there.
@@ -33,14 +33,14 @@ _LARGEST = ("_max", "_latency_s")
 
 
 class Groups:
-    """What was told of the groups of a partition: means over all samples, and the largest of maxima."""
+    """What was logged about the groups of a partition: means over all samples, and the largest of maxima."""
 
     def __init__(self) -> None:
         self._sums: dict[str, tuple[float, float]] = {}
         self._largest: dict[str, float] = {}
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Take what an event tells of one or more groups."""
+        """Take what an event reports about one or more groups."""
         samples = number(metrics.get(_SAMPLES, 1)) or 1.0
         for key, raw in metrics.items():
             value = number(raw)
@@ -82,8 +82,8 @@ class TwinkleEvents(Whole):
         if event in _OF_A_GROUP:
             self._gathered(partition).add(metrics)
         elif event == _STEP:
-            told = metrics.get("optimizer_step")
-            self._steps[run] = told if is_step(told) else self._steps.get(run, 0) + 1
+            logged = metrics.get("optimizer_step")
+            self._steps[run] = logged if is_step(logged) else self._steps.get(run, 0) + 1
             yield self._record(run, metrics, found)
         elif event == _DONE:
             groups = self._partitions.pop(partition, Groups())

@@ -51,8 +51,8 @@ class VerlConsole(Whole):
             line = line[: found.start()] + line[end:]
         if _WORTH_A_LOOK.search(line):
             yield from _said(line)
-        if told := servers(line):
-            yield told
+        if mention := servers(line):
+            yield mention
 
 
 def _end(found: re.Match[bytes]) -> int:

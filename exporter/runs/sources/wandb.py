@@ -80,8 +80,8 @@ class WandbFile(Whole):
             self._bars[int(bar[2])] = int(bar[1])
             if len(self._bars) > MOST_BARS:
                 del self._bars[next(iter(self._bars))]
-        if told := servers(text):
-            yield told
+        if mention := servers(text):
+            yield mention
         if ended := ending(text):
             yield ended
 

@@ -9,7 +9,7 @@ from stepwatch.config.ways import Mail, Slack, Way, Webhook
 _ANY = (Webhook, Mail, Slack)
 _HTTP = (Webhook, Slack)
 
-_CURES: tuple[tuple[str, tuple[type, ...], str], ...] = (
+_FIXES: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("connection refused", _ANY, "nothing listens there: check host and port, and that the receiver runs"),
     ("no such host|server misbehaving", _ANY, "no such host is known: check its name"),
     (
@@ -55,9 +55,9 @@ _CURES: tuple[tuple[str, tuple[type, ...], str], ...] = (
 )
 
 
-def cure(error: str, way: Way) -> str | None:
+def fix(error: str, way: Way) -> str | None:
     """What to do about an error, ``None`` if nothing is known."""
-    for sign, ways, words in _CURES:
+    for sign, ways, words in _FIXES:
         if isinstance(way, ways) and re.search(sign, error):
             return words
     return None
