@@ -22,6 +22,7 @@ from stepwatch.config.section import default
 HOST = "cluster, instance"
 GPU = f"{HOST}, gpu, uuid"
 DISK = f"{HOST}, mountpoint"
+MOUNT = f"{HOST}, mount"
 SERVER = "cluster, job, instance"
 RAY_NODE = "cluster, job, node"
 

@@ -74,6 +74,7 @@ SUBJECTS = {
     "gpu_host": Subject(("instance",), _HERE, "stepwatch-gpu", "instance"),
     "host": Subject(("instance",), _HERE),
     "disk": Subject(("instance", "mountpoint"), "{{$labels.mountpoint}} at {{$labels.instance}}"),
+    "mount": Subject(("instance", "mount"), "{{$labels.mount}} at {{$labels.instance}}"),
     "server": Subject(("job", "instance"), _SERVER),
     "ray_node": Subject(("job", "node"), "{{$labels.job}} at {{$labels.node}}"),
     "source": Subject(("name",), "{{$labels.name}}"),
@@ -122,10 +123,36 @@ def message(
         "summary": alert.summary,
         "description": description,
         "action": _action(alert, subject),
-        "runbook_url": f"{config.links.runbook}#{alert.name.lower()}",
-        "dashboard_url": _dashboard_url(config, deployment, subject),
+        "runbook_url": runbook_url(config, alert.name),
+        "dashboard_url": dashboard_url(config, deployment, alert.subject),
         "silence_url": _silence_url(config, alert.name, subject),
     }
+
+
+def runbook_url(config: Config, alert: str) -> str:
+    """Return the address of the runbook's entry on an alert."""
+    return f"{config.links.runbook}#{alert.lower()}"
+
+
+def has_grafana(config: Config, deployment: Deployment) -> bool:
+    """Whether there is a Grafana that links can lead to: the stack's own, or one that config.yaml names."""
+    return config.links.grafana is not None or deployment.runs("grafana")
+
+
+def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
+    """Return the address of the dashboard that shows why; without Grafana, of the run exporter's page.
+
+    Args:
+        config: The configuration.
+        deployment: Where the parts run.
+        subject: What the alert is about, by its name in ``SUBJECTS``.
+    """
+    shown = SUBJECTS[subject]
+    name = shown.variable
+    label = f"{{{{$labels.{name} | {_IN_A_URL}}}}}"
+    if not has_grafana(config, deployment):
+        return f"{config.link('exporter')}/{f'run/{label}' if name == 'run' else ''}"
+    return f"{config.link('grafana')}/d/{shown.dashboard}{f'?var-{name}={label}' if name else ''}"
 
 
 def _about_run(alert: Alert, severity: str) -> str:
@@ -235,15 +262,6 @@ def _action(alert: Alert, subject: Subject) -> str:
     expression, arguments = _meaning(alert.codes, subject)
     text = f'{{{{.|first|label "action"|reReplaceAll "{{gpu}}" ({_GPU})}}}}'
     return f'{{{{with query (printf "{expression}" {arguments})}}}}{text}{{{{else}}}}{fallback}{{{{end}}}}'
-
-
-def _dashboard_url(config: Config, deployment: Deployment, subject: Subject) -> str:
-    """The dashboard that shows why; without Grafana, the run exporter's page."""
-    name = subject.variable
-    label = f"{{{{$labels.{name} | {_IN_A_URL}}}}}"
-    if config.links.grafana is None and not deployment.runs("grafana"):
-        return f"{config.link('exporter')}/{f'run/{label}' if name == 'run' else ''}"
-    return f"{config.link('grafana')}/d/{subject.dashboard}{f'?var-{name}={label}' if name else ''}"
 
 
 def _silence_url(config: Config, alert: str, subject: Subject) -> str:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from exporter.gpu.demo.profiles import H200
 from stepwatch.annotations import LOST
 from stepwatch.xid import UNKNOWN, XIDS
+
+from exporter.gpu.demo.profiles import H200
 from tests.rules import boxes, cards, gpu, idle, rendered, xids
 from tests.rules import promtool as unit
 from tests.rules.cards import CARD, HERE, OTHER_BOX, TARGET
