@@ -10,6 +10,7 @@ from typing import Any, TextIO
 from stepwatch import check, output, promql
 from stepwatch.alerts import codes, messages
 from stepwatch.alerts import files as rule_files
+from stepwatch.alerts.limits import served_overrides
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
 from stepwatch.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
@@ -152,6 +153,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "promql": promql,
         "messages": messages,
         "codes": codes,
+        "served_overrides": served_overrides,
     }
 
 

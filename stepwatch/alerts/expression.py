@@ -134,7 +134,7 @@ class Series(Expression):
     metric: str
     labels: Mapping[str, str] = field(default_factory=dict)
     over: tuple[str, str] | None = None
-    by: str = "run"
+    by: str = "cluster, run"
 
     def promql(self, scope: Scope) -> str:
         inside = [f'{name}="{value}"' for name, value in self.labels.items()]

@@ -48,7 +48,7 @@ NON_FINITE = tuple(
         ),
         style=WHOLE,
         facts=(
-            Fact("sort_desc(max by(signal)(rl_nonfinite_streak_steps{run=%q})>0)", "; {{.Labels.signal}}"),
+            Fact("sort_desc(max by(signal)(rl_nonfinite_streak_steps{%s})>0)", "; {{.Labels.signal}}"),
             STEP,
         ),
         others=False,

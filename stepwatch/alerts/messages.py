@@ -27,6 +27,9 @@ PASSED = "rl_limit_passed"
 CODE_INFO = "alert_code_info"
 """The meaning of a code, and what to do first, as labels; always 1."""
 
+FIRING = "rl_firing"
+"""What fires for a run, by ``name``, each once whatever its severity; always 1."""
+
 _IN_A_URL = r"urlquery | reReplaceAll `\+` `%20`"
 """Escaped for a query; the pages that read it take a plus for a plus, not for a space."""
 
@@ -163,20 +166,26 @@ def _about_run(alert: Alert, severity: str) -> str:
     said = "".join(_each_of_run(fact.query, fact.text) for fact in alert.facts)
     measured = alert.ways[0].measured
     if alert.style:
+        basis = "{{.Labels.basis}}" if alert.unit or any(way.basis for way in alert.ways) else ""
         measured = _each_of_run(
-            f"{PASSED}{{rule='{alert.name}-{severity}',run=%q}}",
-            f"{{{{.Labels.measured}}}} {_shown(alert, '$value')},"
-            f" limit {_shown(alert, '.Value')}{{{{.Labels.basis}}}}",
+            f"{PASSED}{{rule='{alert.name}-{severity}',%s}}",
+            f"{{{{.Labels.measured}}}} {_value_and_limit(alert)}{basis}",
         )
     if alert.others:
-        others = f"ALERTS{{alertname!='{alert.name}',run=%q}}"
-        said += _each_of_run(others, "; {{.Labels.alertname}} fires")
-    return f"{{{{$r:=$labels.run}}}}{measured}{said}."
+        said += _each_of_run(f"{FIRING}{{name!='{alert.name}',%s}}", "; {{.Labels.name}} fires")
+    return f'{{{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}}}{measured}{said}.'
 
 
 def _each_of_run(query: str, text: str) -> str:
-    """A text for each series that a query about the run finds."""
+    """A text for each series that a query about the run finds, ``%s`` in which selects the run."""
     return f'{{{{range printf "{query}" $r|query}}}}{text}{{{{end}}}}'
+
+
+def _value_and_limit(alert: Alert) -> str:
+    """The value of an alert, and of the recorded limit."""
+    if alert.style.startswith("%"):
+        return f'{{{{printf "{alert.style}, limit {alert.style}" $value .Value}}}}'
+    return f"{_shown(alert, '$value')}, limit {_shown(alert, '.Value')}"
 
 
 def _compared(alert: Alert, severity: str, comparison: Comparison, subject: Subject) -> str:

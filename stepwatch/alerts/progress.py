@@ -144,12 +144,12 @@ class RunFinished(Block):
 
 
 _LAST_STEP = Fact(STEP.query, f"{STEP.text}{{{{else}}}} before the first step")
-_SINCE = Fact("time()-max(rl_last_step_timestamp_seconds{run=%q})", ", {{humanizeDuration .Value}} ago")
+_SINCE = Fact("time()-max(rl_last_step_timestamp_seconds{%s})", ", {{humanizeDuration .Value}} ago")
 _TOOK = Fact(
-    "max(rl_last_step_timestamp_seconds{run=%[1]q})-max(rl_run_start_timestamp_seconds{run=%[1]q})",
+    "max(rl_last_step_timestamp_seconds{%[1]s})-max(rl_run_start_timestamp_seconds{%[1]s})",
     " after {{humanizeDuration .Value}}",
 )
-_BEST = Fact("max(rl_best{signal='reward',run=%q})", '; best reward {{printf "%.3g" .Value}}')
+_BEST = Fact("max(rl_best{signal='reward',%s})", '; best reward {{printf "%.3g" .Value}}')
 
 
 def _ended(
@@ -192,7 +192,7 @@ RUN_VANISHED = _ended(
     RunVanished,
     "vanished",
     "Run vanished before its last step",
-    "the log breaks off, its writer is gone",
+    "its writer is gone",
     "`dmesg` for the out-of-memory killer; the scheduler; then resume from the last checkpoint",
 )
 
@@ -200,7 +200,7 @@ RUN_STOPPED = _ended(
     RunStopped,
     "stopped",
     "Run stopped for an unknown reason",
-    "the log breaks off, its writer is gone or silent",
+    "its writer is gone or silent",
     "see whether the run was done; if not, resume from the last checkpoint",
     sparing=was_in("stopped").while_(_alive).unless(last("rl_run_writer_present").equals(0)),
 )
@@ -358,6 +358,7 @@ GPU_IDLE_WHILE_RUNNING = Alert(
     .while_(_watched)
     .while_(_memory > _in_use),
     style=DURATION,
+    others=False,
 )
 
 ALERTS = (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stepwatch.alerts.limits import overriding
+from exporter.runs import arguments
+from stepwatch.alerts.limits import overriding, served_overrides
 from stepwatch.config.models import Config
 from tests import real
 from tests.alerts import configured
@@ -32,12 +34,10 @@ def _promtool(request: pytest.FixtureRequest) -> Path:
 
 
 def _served(config: Config, run: str) -> dict[Series, float]:
-    """What the exporter says of a run: what the first override that fits it changes in each block."""
+    """What the run exporter serves of a run with the settings that are rendered for it."""
+    overrides = arguments.overrides(json.dumps(served_overrides(config)))
     return {
-        Series("rl_limit_override", (("limit", f"{block}.{key}"),)): value
-        for block in configured.BLOCKS
-        if (found := config.override(block, run))
-        for key, value in overriding(config, found[0])[block].items()
+        Series("rl_limit_override", tuple(labels.items())): value for labels, value in overrides.samples(run)
     }
 
 
