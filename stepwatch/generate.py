@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
 
 from stepwatch import check, output, promql
-from stepwatch.alerts import codes, messages
+from stepwatch.alerts import codes, incidents, messages
 from stepwatch.alerts import files as rule_files
 from stepwatch.alerts.limits import served_overrides
 from stepwatch.compose import dotenv, variables
@@ -152,6 +152,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "deployment": place(config),
         "promql": promql,
         "messages": messages,
+        "incidents": incidents,
         "codes": codes,
         "served_overrides": served_overrides,
     }

@@ -34,8 +34,8 @@ class Options:
     """What holds for all runs.
 
     ``hold``: for how many seconds extremes are held. ``keys``: more keys by signal, the first first.
-    ``raw``: which numbers are shown that no signal uses. ``detail``: how fine curves are. ``overrides``: limits
-    that some runs have.
+    ``raw``: which numbers are shown that no signal uses. ``detail``: how fine curves are.
+    ``overrides``: limits that some runs have.
     """
 
     hold: float = 15.0
