@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from exporter.runs import arguments
 from stepwatch.alerts import rules as table_rules
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
+from stepwatch.alerts.limits import served_overrides
 from stepwatch.config.models import Config
 from stepwatch.deployment import InContainers
+from tests.rules.series import Series
 
-__all__ = ["BLOCKS", "TABLE", "config", "rules"]
+__all__ = ["BLOCKS", "TABLE", "config", "rules", "served"]
 
 
 def config(settings: Mapping[str, Any] | None = None) -> Config:
@@ -21,3 +25,11 @@ def config(settings: Mapping[str, Any] | None = None) -> Config:
 def rules(settings: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """The rules of the table for these settings, records and alerts."""
     return table_rules.rules(config(settings), InContainers(), TABLE)
+
+
+def served(configured: Config, run: str) -> dict[Series, float]:
+    """What the run exporter serves of a run with the settings that are rendered for it."""
+    overrides = arguments.overrides(json.dumps(served_overrides(configured)))
+    return {
+        Series("rl_limit_override", tuple(labels.items())): value for labels, value in overrides.samples(run)
+    }

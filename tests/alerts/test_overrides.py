@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from exporter.runs import arguments
-from stepwatch.alerts.limits import overriding, served_overrides
-from stepwatch.config.models import Config
+from stepwatch.alerts.limits import overriding
 from tests import real
 from tests.alerts import configured
 from tests.rules import healthy as h
@@ -20,7 +17,6 @@ from tests.rules import promtool as unit
 from tests.rules.cases import Values
 from tests.rules.healthy import HEALTHY
 from tests.rules.promtool import Group, Moment
-from tests.rules.series import Series
 from tests.rules.variations import STALE, Phase
 
 LOOK = 17
@@ -31,14 +27,6 @@ OWN, OTHER = "own/a", "other/a"
 @pytest.fixture(name="promtool", params=["2.42", "3.13"])
 def _promtool(request: pytest.FixtureRequest) -> Path:
     return real.prometheus(request.param).tool
-
-
-def _served(config: Config, run: str) -> dict[Series, float]:
-    """What the run exporter serves of a run with the settings that are rendered for it."""
-    overrides = arguments.overrides(json.dumps(served_overrides(config)))
-    return {
-        Series("rl_limit_override", tuple(labels.items())): value for labels, value in overrides.samples(run)
-    }
 
 
 def _own(alerts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -57,7 +45,7 @@ def _check(
     """Each of these alerts, by name and severity, fires for just these runs."""
     config, series = configured.config(settings), dict[str, str]()
     for run, values in runs.items():
-        served = _served(config, run)
+        served = configured.served(config, run)
         phases = values if isinstance(values, tuple) else (Phase(0, values),)
         whole = tuple(phase._replace(values={**phase.values, **served}) for phase in phases)
         series |= variations.samples(run, whole, [*HEALTHY, *served], until=look)
@@ -194,7 +182,7 @@ def test_an_override_of_idle_gpus_is_for_its_runs_alone(promtool: Path, tmp_path
     series = {
         name.replace(idle.RUN, run): values for run in (OWN, OTHER) for name, values in idle.IDLE.items()
     }
-    series |= {limit.of(OWN): f"{value}+0x300" for limit, value in _served(config, OWN).items()}
+    series |= {limit.of(OWN): f"{value}+0x300" for limit, value in configured.served(config, OWN).items()}
     group = Group("idle", series, [Moment(602, {rule["alert"]: [{"run": OWN, **rule["labels"]}]})])
     unit.check(promtool, unit.write(tmp_path, "idle", unit.silently([rule]), [group]))
 
