@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from exporter.exposition import Sample
+
+MOST_KNOWN = 1024
+"""Runs whose samples are remembered: a run is rendered at each of its steps."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,15 @@ class Overrides:
 
     def __init__(self, overrides: Sequence[Override] = ()) -> None:
         self._overrides = tuple(overrides)
-        self.samples = lru_cache(1024)(self._samples)
+        self._known: dict[str, list[Sample]] = {}
+
+    def samples(self, run: str) -> list[Sample]:
         """Return the samples of ``rl_limit_override`` of a run, by its name."""
+        if run not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[run] = self._samples(run)
+        return self._known[run]
 
     def _samples(self, run: str) -> list[Sample]:
         found: dict[str, Mapping[str, float]] = {}
@@ -60,6 +69,6 @@ class Overrides:
                 found = {**override.limits, **found}
         return [
             ({"limit": f"{block}.{key}"}, value)
-            for block, keys in found.items()
-            for key, value in keys.items()
+            for block, limits in found.items()
+            for key, value in limits.items()
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, Series, any_of, larger
-from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step, was_in
+from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step
 from stepwatch.alerts.table import DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way
 from stepwatch.config import scalars
 from stepwatch.config.block import Block
@@ -202,7 +202,9 @@ RUN_STOPPED = _ended(
     "Run stopped for an unknown reason",
     "its writer is gone or silent",
     "see whether the run was done; if not, resume from the last checkpoint",
-    sparing=was_in("stopped").while_(_alive).unless(last("rl_run_writer_present").equals(0)),
+    sparing=last("rl_run_state", state="stopped")
+    .while_(_alive)
+    .unless(last("rl_run_writer_present").equals(0)),
 )
 
 RUN_FINISHED = _ended(

@@ -9,6 +9,7 @@ from stepwatch.alerts.expression import Expression, Limit, Number, Raw, smaller
 from stepwatch.alerts.gpu_health import WAS_SIMULATED
 from stepwatch.alerts.host import HOLDS_CHECKPOINTS
 from stepwatch.alerts.infrastructure import (
+    DISK,
     EVENT_WINDOW,
     HOST,
     LAST_KNOWN,
@@ -434,9 +435,10 @@ class StateDiskLow(WarningBlock):
 
 
 def _state_disks(metric: str) -> Expression:
-    """The file systems of the state, of any kind, but those that our node_exporter shows."""
-    shown = f'node_filesystem_avail_bytes{{job="node",{HOLDS_CHECKPOINTS}}}'
-    return disks(f"stepwatch_state_filesystem_{metric} unless on (device) {shown}")
+    return disks(f"stepwatch_state_filesystem_{metric}")
+
+
+_shown = f'node_filesystem_avail_bytes{{job="node",{HOLDS_CHECKPOINTS}}}'
 
 
 STATE_DISK_LOW = Alert(
@@ -462,6 +464,8 @@ STATE_DISK_LOW = Alert(
             "from all inodes",
         ),
     ),
+    # Of any kind, tmpfs and overlay too, but not those for which DiskLow fires.
+    sparing=On(DISK, Formula(f"stepwatch_state_filesystem_free_bytes and on (device) {_shown}")),
     about="disk",
     style=BYTES,
     keep=False,

@@ -53,7 +53,8 @@ def test_a_bad_file_is_refused_with_line_key_value_expectation_and_cure(write, t
 
 def test_all_problems_are_reported_at_once_in_the_order_of_the_file(write):
     text = (
-        "ports: {grafana: on}\nrunz: {}\nalerts:\n  KL: {warning: {stddevs: -1}}\n  NonFinite: {warning: {steps: x}}\n"
+        "ports: {grafana: on}\nrunz: {}\nalerts:\n"
+        "  KL: {warning: {stddevs: -1}}\n  NonFinite: {warning: {steps: x}}\n"
     )
 
     lines = refusal(write(text)).splitlines()
