@@ -187,13 +187,13 @@ def test_an_override_of_idle_gpus_is_for_its_runs_alone(promtool: Path, tmp_path
     unit.check(promtool, unit.write(tmp_path, "idle", unit.silently([rule]), [group]))
 
 
-def test_rules_are_as_large_for_fifty_overrides_as_for_one() -> None:
+def test_rules_are_as_large_for_two_hundred_overrides_as_for_one() -> None:
     own = {"KL": {"warning": {"above": 16}}, "Reward": {"critical": None}, "Stalled": {"silence": "1m"}}
-    one, fifty = (
+    one, fifty, many = (
         configured.rules({"overrides": [{"runs": f"{number}-*", "alerts": own} for number in range(count)]})
-        for count in (1, 50)
+        for count in (1, 50, 200)
     )
-    assert fifty == one
+    assert many == fifty == one
 
 
 def test_of_a_level_that_is_switched_off_nothing_else_is_served() -> None:
