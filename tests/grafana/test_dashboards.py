@@ -8,11 +8,11 @@ from typing import Any
 
 import promql_parser
 import pytest
-from stepwatch.xid import XIDS
 
 from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
 from exporter.runs.contract import RUN_FAMILIES, STATISTICS
 from exporter.runs.signals import SIGNALS
+from stepwatch.alerts.codes import XIDS
 from tests.grafana.conftest import Json
 from tests.grafana.queries import dashboard_queries, fill_in, selectors
 
