@@ -20,14 +20,17 @@ MEASURED_SECONDS = 60.0
 TAKEN = "sum(prometheus_rule_evaluation_duration_seconds_sum)"
 """Seconds that Prometheus has spent on judging rules, one after the other."""
 
-OVERRIDES = 50
+OVERRIDES = (0, 1, 50, 200)
 
 
 def run() -> Iterator[str]:
-    yield "| Prometheus | live runs | series a run | overrides | rules, of a core | Prometheus, of a core |"
-    yield "|---|---|---|---|---|---|"
+    yield (
+        "| Prometheus | live runs | series a run | overrides | rules, kB | rules, of a core "
+        "| Prometheus, of a core |"
+    )
+    yield "|---|---|---|---|---|---|---|"
     for versions in PAIRS:
-        for overrides in (0, OVERRIDES):
+        for overrides in OVERRIDES:
             with tempfile.TemporaryDirectory() as folder:
                 yield _measure(versions, overrides, Path(folder))
 
@@ -40,13 +43,20 @@ def _measure(versions: tuple[str, str], overrides: int, folder: Path) -> str:
         with idle.Trainers(growing):
             time.sleep(WARM_SECONDS)
             rules, whole = _shares(stack)
+        size = sum(file.stat().st_size for file in folder.rglob("generated/rules/*.yml"))
         series = len(stack.query('{__name__=~"rl_.+",run="run-0"}'))
-    return f"| {versions[0]} | {RUNS} | {series} | {overrides} | {100 * rules:.1f} % | {100 * whole:.1f} % |"
+    shares = f"{100 * rules:.1f} % | {100 * whole:.1f} %"
+    return f"| {versions[0]} | {RUNS} | {series} | {overrides} | {size / 1000:.0f} | {shares} |"
 
 
 def _override(number: int) -> dict[str, Any]:
-    """Other limits on KL, each its own, for one run in a hundred: two rules more."""
-    return {"runs": f"run-{number}", "alerts": {"KL": {"critical": {"above_start": 2 + number / 100}}}}
+    """Other limits in three blocks, each its own, for one run in a hundred."""
+    own = {
+        "KL": {"critical": {"above_start": 2 + number / 100}},
+        "Reward": {"warning": {"stddevs": 3 + number / 1000}},
+        "Stalled": {"intervals": 6 + number},
+    }
+    return {"runs": f"run-{number}", "alerts": own}
 
 
 def _shares(stack: Stack) -> tuple[float, float]:

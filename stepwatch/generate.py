@@ -3,13 +3,14 @@
 import argparse
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
 
-from stepwatch import annotations, check, dcgm, origin, output, promql
-from stepwatch.backtest.expression import PromqlError
+from stepwatch import check, output, promql
+from stepwatch.alerts import codes, incidents, messages
+from stepwatch.alerts import files as rule_files
+from stepwatch.alerts.limits import served_overrides
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
 from stepwatch.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
@@ -100,7 +101,7 @@ def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Plac
     files = _rendered(templates, context)
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
-        checks = _check(staging.rendered(), templates, context)
+        checks = check.check(staging.rendered())
         output.replace(out, staging, changes)
     return Outcome(settings, len(files), changes, checks)
 
@@ -137,11 +138,12 @@ def render_all(
 def _rendered(
     templates: Path, context: Mapping[str, Any], services: Collection[str] = SERVICES
 ) -> dict[PurePosixPath, bytes]:
-    """Every file of the services, and the one that is made of other files."""
+    """Every file of the services: of templates, of the table of alerts, and the one made of other files."""
     files = render(templates, context, services)
+    if "prometheus" in services:
+        files |= rule_files.files(context["config"], context["deployment"])
     if "exporter" in services and TRAINING in files:
-        with suppress(PromqlError):  # promtool reports a rule that is no PromQL, by template and line
-            files[document.PANELS] = document.document(files)
+        files[document.PANELS] = document.document(files)
     return files
 
 
@@ -150,18 +152,11 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "config": config,
         "deployment": place(config),
         "promql": promql,
-        "annotations": annotations,
-        "dcgm": dcgm,
+        "messages": messages,
+        "incidents": incidents,
+        "codes": codes,
+        "served_overrides": served_overrides,
     }
-
-
-def _check(folders: Mapping[str, Path], templates: Path, context: Mapping[str, Any]) -> tuple[str, ...]:
-    """Have the tools judge the rendered files; a refused rule is named by its template too."""
-    try:
-        return check.check(folders)
-    except check.CheckError as error:
-        written = origin.of_refused_rules(str(error), templates, context)
-        raise check.CheckError("\n".join([str(error), *written])) from error
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from tests.real import tools as real
 CHECKOUT = Path(__file__).parents[1]
 TEMPLATES = {
     "prometheus/templates/prometheus.yml.j2": "interval: <%= config.intervals.runs %>\n",
-    "prometheus/templates/rules/rl.yml.j2": "above: <%= config.alerts.GradNormHigh.warning %>\n",
+    "prometheus/templates/rules/rl.yml.j2": "above: <%= config.alerts.GradNormHigh.warning.times_level %>\n",
     "alertmanager/templates/alertmanager.yml.j2": "wait: <%= config.notify.critical.group_wait %>\n",
 }
 
@@ -34,6 +34,7 @@ def _site(tmp_path, monkeypatch):
     for tool in ("promtool", "amtool"):
         monkeypatch.setenv(f"STEPWATCH_{tool.upper()}", "/bin/true")
     monkeypatch.setattr(command, "CHECKOUT", tmp_path / "site")
+    monkeypatch.setattr(command.rule_files, "files", lambda *_: {})
     return tmp_path / "site"
 
 
@@ -78,7 +79,7 @@ def test_an_edit_changes_only_the_files_that_it_concerns(site, run, capsys):
     run()
     before = generated(site)
     capsys.readouterr()
-    (site / "config.yaml").write_text("alerts: {GradNormHigh: {warning: 6}}")
+    (site / "config.yaml").write_text("alerts: {GradNormHigh: {warning: {times_level: 6}}}")
 
     assert run() == 0
     assert capsys.readouterr().out.splitlines()[0] == "changed prometheus/generated/rules/rl.yml"
@@ -110,7 +111,7 @@ def test_check_is_silent_when_all_is_up_to_date(run, capsys):
 
 def test_check_names_each_stale_file_and_writes_nothing(site, run, capsys):
     run()
-    (site / "config.yaml").write_text("alerts: {GradNormHigh: {warning: 6}}")
+    (site / "config.yaml").write_text("alerts: {GradNormHigh: {warning: {times_level: 6}}}")
     (site / "prometheus/generated/prometheus.yml").unlink()
     (site / "prometheus/generated/rules/old.yml").write_text("mine")
     before = generated(site)
@@ -136,13 +137,13 @@ def test_a_bad_configuration_is_refused_and_nothing_is_written(site, run, capsys
     run()
     before = generated(site)
     capsys.readouterr()
-    (site / "config.yaml").write_text("alerts:\n  GradNormHigh: {warning: many}\n")
+    (site / "config.yaml").write_text("alerts:\n  GradNormHigh: {warning: {times_level: many}}\n")
 
     assert run(*check) == 2
     assert capsys.readouterr() == (
         "",
         (
-            f'{site}/config.yaml:2: alerts.GradNormHigh.warning: "many" is no number. '
+            f'{site}/config.yaml:2: alerts.GradNormHigh.warning.times_level: "many" is no number. '
             "Expected: a number of 0 or more. Fix: write a number without quotes.\n"
         ),
     )
@@ -249,14 +250,16 @@ def test_a_thousand_targets_and_two_hundred_overrides_are_rendered(tmp_path, mon
         for n in range(100)
     )
     overrides = "".join(
-        f"  - {{runs: 'team{n}/*', alerts: {{KL: {{warning: {{noises: 4}}}}}}}}\n" for n in range(200)
+        f"  - {{runs: 'team{n}/*', alerts: {{KL: {{warning: {{stddevs: 4}}}}}}}}\n" for n in range(200)
     )
     (tmp_path / "config.yaml").write_text(f"scrape:\n{jobs}overrides:\n{overrides}")
 
     generate(tmp_path / "config.yaml", tmp_path / "out")
 
     assert (tmp_path / "out/prometheus/generated/prometheus.yml").read_text().count('"10.0.') == 1000
-    assert (tmp_path / "out/prometheus/generated/rules/rl.yml").read_text().count("alert: KLHigh") == 201
+    assert (tmp_path / "out/prometheus/generated/rules/rl.yml").read_text().count("alert: KLHigh") == 1
+    served = (tmp_path / "out/exporter/generated").iterdir()
+    assert sum(file.read_text().count('{"runs": "team') for file in served) == 200
 
 
 def shim(*arguments, python=sys.executable, **options):

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch import annotations, dcgm, promql
 from stepwatch.config import Duration, load
 from stepwatch.deployment import InContainers, OnThisMachine
-from stepwatch.render import render
+from stepwatch.generate import render_all
 
 CHECKOUT = Path(__file__).parents[1]
 OWN_JOBS = ("runs", "prometheus", "alertmanager", "door", "watchdog", "gpu", "node")
@@ -23,16 +22,9 @@ def _rendered(tmp_path):
     def rendered(text="", place=OnThisMachine):
         (tmp_path / "config.yaml").write_text(text)
         config = load(tmp_path / "config.yaml")
-        context = {
-            "config": config,
-            "deployment": place(config),
-            "promql": promql,
-            "annotations": annotations,
-            "dcgm": dcgm,
-        }
         return {
             str(path.relative_to("prometheus/generated")): content.decode()
-            for path, content in render(CHECKOUT, context).items()
+            for path, content in render_all(config, CHECKOUT, place).items()
             if path.parts[0] == "prometheus"
         }
 

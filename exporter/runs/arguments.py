@@ -7,6 +7,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from exporter.runs.overrides import Override, Overrides
 from exporter.runs.polled.mlflow import Mlflow
 from exporter.runs.polled.page import Page
 from exporter.runs.polled.web import is_usable
@@ -37,6 +38,18 @@ def patterns(text: str) -> tuple[str, ...]:
         ArgumentTypeError: it is no list of texts.
     """
     return _texts(_json(text, list, "a list of patterns"))
+
+
+def overrides(text: str) -> Overrides:
+    """Limits that some runs have.
+
+    Raises:
+        ArgumentTypeError: it is no list of overrides.
+    """
+    try:
+        return Overrides([Override.read(each) for each in _json(text, list, "a list of overrides")])
+    except ValueError as problem:
+        raise ArgumentTypeError(str(problem)) from problem
 
 
 def networks(text: str) -> Allowed:

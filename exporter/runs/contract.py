@@ -183,6 +183,7 @@ RUN_FAMILIES: tuple[Family, ...] = (
     Family("rl_run_unread_since_timestamp_seconds", "gauge", "Since when the run's log cannot be read."),
     Family("rl_run_start_timestamp_seconds", "gauge", "When the first step was logged."),
     Family("rl_step_interval_typical_seconds", "gauge", "Usual time between steps, long ones weighed in."),
+    Family("rl_limit_override", "gauge", "A limit that an override sets for the run; NaN takes it away."),
     Family("rl_nonfinite_steps_total", "counter", "Logged steps in which the signal was NaN or Inf."),
 )
 

@@ -110,6 +110,7 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_unread_since_timestamp_seconds", _maybe(view.unread)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
+    yield "rl_limit_override", run.options.overrides.samples(view.name)
 
 
 def _others(run: Run, room: int) -> Iterable[tuple[str, list[Sample]]]:

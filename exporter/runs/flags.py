@@ -9,6 +9,7 @@ from pathlib import Path
 from exporter.options import Flags, hosts, port, positive
 from exporter.runs import arguments
 from exporter.runs.history import panelfile
+from exporter.runs.overrides import Overrides
 from exporter.runs.rollouts.address import Allowed
 
 
@@ -41,6 +42,7 @@ def parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
 def _add_meanings(flags: Flags) -> None:
     flags.add("signals", arguments.signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
     flags.add("raw-allow", arguments.patterns, ("*",), "keys that may be shown as they are, as JSON")
+    flags.add("overrides", arguments.overrides, Overrides(), "limits that some runs have, as JSON")
     flags.add("raw-limit", arguments.count, 40, "how many of them a run may have")
 
 

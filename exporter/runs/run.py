@@ -15,6 +15,7 @@ from exporter.runs.history.extremes import Detail
 from exporter.runs.history.history import History
 from exporter.runs.lifecycle import Pace
 from exporter.runs.marks import Mark, Marks, Place
+from exporter.runs.overrides import Overrides
 from exporter.runs.owners import Owners
 from exporter.runs.raw import RawKeys, RawRule
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
@@ -34,12 +35,14 @@ class Options:
 
     ``hold``: for how many seconds extremes are held. ``keys``: more keys by signal, the first first.
     ``raw``: which numbers are shown that no signal uses. ``detail``: how fine curves are.
+    ``overrides``: limits that some runs have.
     """
 
     hold: float = 15.0
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     raw: RawRule = field(default_factory=RawRule)
     detail: Detail = field(default_factory=Detail)
+    overrides: Overrides = field(default_factory=Overrides)
 
 
 @dataclass(slots=True)

@@ -100,7 +100,12 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
         state_folder=options.state_dir,
         forget_after=options.forget_after,
         silence=Silence(options.silence, options.silence_intervals),
-        options=Options(options.hold, options.signals, RawRule(options.raw_allow, options.raw_limit)),
+        options=Options(
+            options.hold,
+            options.signals,
+            RawRule(options.raw_allow, options.raw_limit),
+            overrides=options.overrides,
+        ),
         targets=(*options.pages, *options.mlflow),
         trainers=registry.trainers,
         reached=Way(options.loopback).of_prometheus,

@@ -82,7 +82,7 @@ ENGINE_GONE = Alert(
 class EngineQueue(WarningBlock):
     """Requests wait for a rollout server, and for 10 minutes it counted no token: it hangs.
 
-    Many waiting requests are no fault: a trainer sends its whole batch at once.
+    Many waiting requests are not a fault: a trainer sends its whole batch at once.
     """
 
     for_: Span = hold(

@@ -250,7 +250,7 @@ class GPUsMissing(WarningBlock):
 
     within: PositiveSpan = default(
         Duration.parse("1d"),
-        "Expected are as many as the GPU exporter is told to expect, or has seen, within this time: a"
+        "Expected are as many as the GPU exporter is configured to expect, or has seen, within this time: a"
         " reboot, and the night after it. A GPU that was taken out counts as missing until then.",
     )
     for_: Span = hold("5m", "Drivers may take minutes to start all GPUs of a machine.")

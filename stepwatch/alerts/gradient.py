@@ -48,7 +48,7 @@ NON_FINITE = tuple(
         ),
         style=WHOLE,
         facts=(
-            Fact("sort_desc(max by(signal)(rl_nonfinite_streak_steps{run=%q})>0)", "; {{.Labels.signal}}"),
+            Fact("sort_desc(max by(signal)(rl_nonfinite_streak_steps{%s})>0)", "; {{.Labels.signal}}"),
             STEP,
         ),
         others=False,
@@ -165,7 +165,7 @@ class PolicyLossPositive(Block):
     """The loss of the policy is above 0 in each of 20 steps."""
 
     enabled: scalars.Switch = default(False, "Off: on 10 of 19 healthy runs the loss was above 0.")
-    severity: scalars.Severity = default("info", "For pages only: it is no fault by itself.")
+    severity: scalars.Severity = default("info", "For pages only: it is not a fault by itself.")
 
 
 POLICY_LOSS_POSITIVE = Alert(

@@ -104,13 +104,13 @@ class DiskLow(InfrastructureBlock):
     for_: Span = hold("5m", "Old checkpoints are often deleted just after the new one is written.")
 
 
-_HOLDS_CHECKPOINTS = (
+HOLDS_CHECKPOINTS = (
     'fstype!~"tmpfs|ramfs|devtmpfs|overlay|squashfs|erofs|iso9660|udf|fuse.lxcfs",'
     'mountpoint!~"/boot(/.*)?|/run/.*|/snap/.*"'
 )
 """No memory, no image, no layer of a container, nothing that belongs to the system's start."""
 
-_free = disks(f"node_filesystem_avail_bytes{{{_HOLDS_CHECKPOINTS}}}")
+_free = disks(f"node_filesystem_avail_bytes{{{HOLDS_CHECKPOINTS}}}")
 
 
 def _written(offset: str = "") -> Expression:

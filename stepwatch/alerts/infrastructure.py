@@ -22,6 +22,7 @@ from stepwatch.config.section import default
 HOST = "cluster, instance"
 GPU = f"{HOST}, gpu, uuid"
 DISK = f"{HOST}, mountpoint"
+MOUNT = f"{HOST}, mount"
 SERVER = "cluster, job, instance"
 RAY_NODE = "cluster, job, node"
 
@@ -147,7 +148,7 @@ def events(counter: str) -> str:
     """
     return (
         f"\n  increase({counter}[{EVENT_WINDOW}]) > 0\n"
-        f"  or {counter} > 0\n"
+        f"  or {counter}\n"
         f"    and count_over_time({counter}[{EVENT_WINDOW}])\n"
         f"      < on ({SERVER}) group_left () max by ({SERVER}) (sum_over_time(up[{EVENT_WINDOW}]))\n"
         f"    unless present_over_time({counter}[{EVENT_WINDOW}] offset {EVENT_WINDOW})\n"

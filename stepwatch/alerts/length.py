@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stepwatch.alerts.expression import Expression, Limit, larger
 from stepwatch.alerts.statistics import lost, over, peak, start, suffers
-from stepwatch.alerts.table import RATIO, WHOLE, Alert, Way
+from stepwatch.alerts.table import WHOLE, Alert, Way
 from stepwatch.config import scalars
 from stepwatch.config.block import Block
 from stepwatch.config.section import Section, default
@@ -156,7 +156,7 @@ class TruncationWarning(Section):
 
     mean_rise_ratio: scalars.Ratio = default(
         0.3,
-        "Rise over the start, mean of 10 steps. A high level is no fault: runs that start at 0.84 end at"
+        "Rise over the start, mean of 10 steps. A high level is not a fault: runs that start at 0.84 end at"
         " 0.03.",
     )
     always_above_ratio: scalars.Ratio = default(
@@ -192,7 +192,7 @@ TRUNCATION = (
         action="read truncated samples; raise the length limit, or penalize length",
         ways=(
             Way(
-                "truncated responses, mean of 10 steps,",
+                "share of truncated responses, mean of 10 steps,",
                 over("mean", TRUNCATED, 10),
                 ">",
                 start(TRUNCATED) + Limit("warning.mean_rise_ratio"),
@@ -200,14 +200,13 @@ TRUNCATION = (
                 signal=TRUNCATED,
             ),
             Way(
-                "truncated responses, lowest of 10 steps,",
+                "share of truncated responses, lowest of 10 steps,",
                 over("min", TRUNCATED, 10),
                 ">=",
                 Limit("warning.always_above_ratio"),
                 signal=TRUNCATED,
             ),
         ),
-        style=RATIO,
     ),
     Alert(
         "Truncation",
@@ -219,7 +218,7 @@ TRUNCATION = (
         action="stop the run; raise the length limit or penalize length, and resume from before the rise",
         ways=(
             Way(
-                "truncated responses, lowest of 3 steps,",
+                "share of truncated responses, lowest of 3 steps,",
                 over("min", TRUNCATED, 3),
                 ">",
                 larger(start(TRUNCATED) + Limit("critical.rise_ratio"), Limit("critical.above_ratio")),
@@ -228,7 +227,6 @@ TRUNCATION = (
                 TRUNCATED,
             ),
         ),
-        style=RATIO,
     ),
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from typing import Any
 
 from stepwatch.alerts.expression import Expression, Scope, bracketed, number
@@ -16,6 +17,7 @@ from stepwatch.alerts.statistics import last, metric
 from stepwatch.config.block import Block
 from stepwatch.config.models import Config
 from stepwatch.config.quantities import Duration, Size
+from stepwatch.globs import to_re2
 
 SEVERITIES = ("info", "warning", "critical")
 """In the order of the numbers that stand for them in ``rl_limit_override``."""
@@ -107,6 +109,20 @@ def overriding(config: Config, index: int) -> dict[str, dict[str, float]]:
             if own.get(key) != base.get(key) and own.get(key.rpartition(".")[0]) != OFF
         }
     return found
+
+
+def served_overrides(config: Config) -> list[dict[str, Any]]:
+    """Return what the run exporter is to serve, as JSON: null for a limit that is taken away."""
+    return [
+        {
+            "runs": to_re2(override.runs),
+            "limits": {
+                block: {key: None if isnan(value) else value for key, value in limits.items()}
+                for block, limits in overriding(config, index).items()
+            },
+        }
+        for index, override in enumerate(config.overrides)
+    ]
 
 
 def flat(block: Block) -> dict[str, float]:

@@ -27,6 +27,9 @@ PASSED = "rl_limit_passed"
 CODE_INFO = "alert_code_info"
 """The meaning of a code, and what to do first, as labels; always 1."""
 
+FIRING = "rl_firing"
+"""What fires for a run, by ``name``, each once whatever its severity; always 1."""
+
 _IN_A_URL = r"urlquery | reReplaceAll `\+` `%20`"
 """Escaped for a query; the pages that read it take a plus for a plus, not for a space."""
 
@@ -42,7 +45,7 @@ class Subject(NamedTuple):
         who: How a description names it.
         unique: What tells its recorded limit from others'; ``labels`` and the cluster if empty.
         dashboard: What shows it.
-        variable: The label by which the dashboard is told what to show, if it has such a variable.
+        variable: The label that chooses what the dashboard shows, if it has such a variable.
     """
 
     labels: tuple[str, ...]
@@ -74,6 +77,7 @@ SUBJECTS = {
     "gpu_host": Subject(("instance",), _HERE, "stepwatch-gpu", "instance"),
     "host": Subject(("instance",), _HERE),
     "disk": Subject(("instance", "mountpoint"), "{{$labels.mountpoint}} at {{$labels.instance}}"),
+    "mount": Subject(("instance", "mount"), "{{$labels.mount}} at {{$labels.instance}}"),
     "server": Subject(("job", "instance"), _SERVER),
     "ray_node": Subject(("job", "node"), "{{$labels.job}} at {{$labels.node}}"),
     "source": Subject(("name",), "{{$labels.name}}"),
@@ -122,10 +126,36 @@ def message(
         "summary": alert.summary,
         "description": description,
         "action": _action(alert, subject),
-        "runbook_url": f"{config.links.runbook}#{alert.name.lower()}",
-        "dashboard_url": _dashboard_url(config, deployment, subject),
+        "runbook_url": runbook_url(config, alert.name),
+        "dashboard_url": dashboard_url(config, deployment, alert.subject),
         "silence_url": _silence_url(config, alert.name, subject),
     }
+
+
+def runbook_url(config: Config, alert: str) -> str:
+    """Return the address of the runbook's entry on an alert."""
+    return f"{config.links.runbook}#{alert.lower()}"
+
+
+def has_grafana(config: Config, deployment: Deployment) -> bool:
+    """Whether there is a Grafana that links can lead to: the stack's own, or one that config.yaml names."""
+    return config.links.grafana is not None or deployment.runs("grafana")
+
+
+def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
+    """Return the address of the dashboard that shows why; without Grafana, of the run exporter's page.
+
+    Args:
+        config: The configuration.
+        deployment: Where the parts run.
+        subject: What the alert is about, by its name in ``SUBJECTS``.
+    """
+    shown = SUBJECTS[subject]
+    name = shown.variable
+    label = f"{{{{$labels.{name} | {_IN_A_URL}}}}}"
+    if not has_grafana(config, deployment):
+        return f"{config.link('exporter')}/{f'run/{label}' if name == 'run' else ''}"
+    return f"{config.link('grafana')}/d/{shown.dashboard}{f'?var-{name}={label}' if name else ''}"
 
 
 def _about_run(alert: Alert, severity: str) -> str:
@@ -136,20 +166,26 @@ def _about_run(alert: Alert, severity: str) -> str:
     said = "".join(_each_of_run(fact.query, fact.text) for fact in alert.facts)
     measured = alert.ways[0].measured
     if alert.style:
+        basis = "{{.Labels.basis}}" if alert.unit or any(way.basis for way in alert.ways) else ""
         measured = _each_of_run(
-            f"{PASSED}{{rule='{alert.name}-{severity}',run=%q}}",
-            f"{{{{.Labels.measured}}}} {_shown(alert, '$value')},"
-            f" limit {_shown(alert, '.Value')}{{{{.Labels.basis}}}}",
+            f"{PASSED}{{rule='{alert.name}-{severity}',%s}}",
+            f"{{{{.Labels.measured}}}} {_value_and_limit(alert)}{basis}",
         )
     if alert.others:
-        others = f"ALERTS{{alertname!='{alert.name}',run=%q}}"
-        said += _each_of_run(others, "; {{.Labels.alertname}} fires")
-    return f"{{{{$r:=$labels.run}}}}{measured}{said}."
+        said += _each_of_run(f"{FIRING}{{name!='{alert.name}',%s}}", "; {{.Labels.name}} fires")
+    return f'{{{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}}}{measured}{said}.'
 
 
 def _each_of_run(query: str, text: str) -> str:
-    """A text for each series that a query about the run finds."""
+    """A text for each series that a query about the run finds, ``%s`` in which selects the run."""
     return f'{{{{range printf "{query}" $r|query}}}}{text}{{{{end}}}}'
+
+
+def _value_and_limit(alert: Alert) -> str:
+    """The value of an alert, and of the recorded limit."""
+    if alert.style.startswith("%"):
+        return f'{{{{printf "{alert.style}, limit {alert.style}" $value .Value}}}}'
+    return f"{_shown(alert, '$value')}, limit {_shown(alert, '.Value')}"
 
 
 def _compared(alert: Alert, severity: str, comparison: Comparison, subject: Subject) -> str:
@@ -235,15 +271,6 @@ def _action(alert: Alert, subject: Subject) -> str:
     expression, arguments = _meaning(alert.codes, subject)
     text = f'{{{{.|first|label "action"|reReplaceAll "{{gpu}}" ({_GPU})}}}}'
     return f'{{{{with query (printf "{expression}" {arguments})}}}}{text}{{{{else}}}}{fallback}{{{{end}}}}'
-
-
-def _dashboard_url(config: Config, deployment: Deployment, subject: Subject) -> str:
-    """The dashboard that shows why; without Grafana, the run exporter's page."""
-    name = subject.variable
-    label = f"{{{{$labels.{name} | {_IN_A_URL}}}}}"
-    if config.links.grafana is None and not deployment.runs("grafana"):
-        return f"{config.link('exporter')}/{f'run/{label}' if name == 'run' else ''}"
-    return f"{config.link('grafana')}/d/{subject.dashboard}{f'?var-{name}={label}' if name else ''}"
 
 
 def _silence_url(config: Config, alert: str, subject: Subject) -> str:

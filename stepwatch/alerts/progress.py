@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, Series, any_of, larger
-from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step, was_in
+from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step
 from stepwatch.alerts.table import DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way
 from stepwatch.config import scalars
 from stepwatch.config.block import Block
@@ -60,7 +60,7 @@ STALLED = Alert(
 
 
 class SlowStepsWarning(Section):
-    """Slow for each token; longer responses alone are no fault."""
+    """Slow for each token; longer responses alone are not a fault."""
 
     median_ratio: scalars.Ratio = default(
         0.5,
@@ -137,19 +137,19 @@ class RunStopped(Block):
 class RunFinished(Block):
     """The run is done."""
 
-    enabled: scalars.Switch = default(False, "Off: it is no fault.")
+    enabled: scalars.Switch = default(False, "Off: a run that is done needs nothing.")
     severity: scalars.Severity = default(
         "info", "For pages only; `warning` is sent like any other notification."
     )
 
 
 _LAST_STEP = Fact(STEP.query, f"{STEP.text}{{{{else}}}} before the first step")
-_SINCE = Fact("time()-max(rl_last_step_timestamp_seconds{run=%q})", ", {{humanizeDuration .Value}} ago")
+_SINCE = Fact("time()-max(rl_last_step_timestamp_seconds{%s})", ", {{humanizeDuration .Value}} ago")
 _TOOK = Fact(
-    "max(rl_last_step_timestamp_seconds{run=%[1]q})-max(rl_run_start_timestamp_seconds{run=%[1]q})",
+    "max(rl_last_step_timestamp_seconds{%[1]s})-max(rl_run_start_timestamp_seconds{%[1]s})",
     " after {{humanizeDuration .Value}}",
 )
-_BEST = Fact("max(rl_best{signal='reward',run=%q})", '; best reward {{printf "%.3g" .Value}}')
+_BEST = Fact("max(rl_best{signal='reward',%s})", '; best reward {{printf "%.3g" .Value}}')
 
 
 def _ended(
@@ -192,7 +192,7 @@ RUN_VANISHED = _ended(
     RunVanished,
     "vanished",
     "Run vanished before its last step",
-    "the log breaks off, its writer is gone",
+    "its writer is gone",
     "`dmesg` for the out-of-memory killer; the scheduler; then resume from the last checkpoint",
 )
 
@@ -200,9 +200,11 @@ RUN_STOPPED = _ended(
     RunStopped,
     "stopped",
     "Run stopped for an unknown reason",
-    "the log breaks off, its writer is gone or silent",
+    "its writer is gone or silent",
     "see whether the run was done; if not, resume from the last checkpoint",
-    sparing=was_in("stopped").while_(_alive).unless(last("rl_run_writer_present").equals(0)),
+    sparing=last("rl_run_state", state="stopped")
+    .while_(_alive)
+    .unless(last("rl_run_writer_present").equals(0)),
 )
 
 RUN_FINISHED = _ended(
@@ -261,7 +263,7 @@ class Restarting(Block):
         "Pages: it costs GPU hours and may look well from outside, since after each start there are steps.",
     )
     restarts: scalars.Count = default(
-        3, "Starts within an hour, beside the first. One or two are somebody at work."
+        3, "Starts within an hour, beside the first. One or two are someone at work."
     )
 
 
@@ -358,6 +360,7 @@ GPU_IDLE_WHILE_RUNNING = Alert(
     .while_(_watched)
     .while_(_memory > _in_use),
     style=DURATION,
+    others=False,
 )
 
 ALERTS = (

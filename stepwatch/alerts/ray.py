@@ -98,7 +98,7 @@ class RayObjectStoreSpilling(WarningBlock):
         "Bytes on the disk of one node. At Ray's own example of 500 MB/s, 10GB take 20 s to write, and as"
         " long to read, in each step.",
     )
-    for_: Span = hold("5m", "One step that spills is no fault. Judged.")
+    for_: Span = hold("5m", "One step that spills is not a fault. Judged.")
 
 
 RAY_OBJECT_STORE_SPILLING = Alert(

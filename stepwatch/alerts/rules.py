@@ -137,7 +137,15 @@ def _severities(alert: Alert, limits: Limits) -> tuple[str, ...]:
 
 def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> list[dict[str, Any]]:
     """Return the rules of a table, as a rule file has them."""
-    return [rule for found in in_force(config, table) for rule in _rules(found, config, deployment)]
+    found = [rule for each in in_force(config, table) for rule in _rules(each, config, deployment)]
+    if any(alert.subject == "run" and alert.others for alert in table):
+        found.append({"record": messages.FIRING, "expr": _FIRING})
+    return found
+
+
+_FIRING = """group by (cluster, run, name) (
+  label_replace(ALERTS{alertstate="firing",run!=""}, "name", "$1", "alertname", "(.+)")
+)"""
 
 
 def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:

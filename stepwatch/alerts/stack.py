@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from stepwatch.alerts.expression import Limit, Number
+from stepwatch.alerts.expression import Expression, Limit, Number, Raw, smaller
 from stepwatch.alerts.gpu_health import WAS_SIMULATED
+from stepwatch.alerts.host import HOLDS_CHECKPOINTS
 from stepwatch.alerts.infrastructure import (
+    DISK,
     EVENT_WINDOW,
     HOST,
     LAST_KNOWN,
+    MOUNT,
     CriticalBlock,
     Formula,
     InfrastructureBlock,
     On,
     WarningBlock,
+    disks,
     hold,
     hosts,
     servers,
 )
-from stepwatch.alerts.table import DURATION, NOTHING, RATIO, WHOLE, Alert, Way
+from stepwatch.alerts.table import BYTES, DURATION, NOTHING, RATIO, WHOLE, Alert, Way
 from stepwatch.config import scalars
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import PositiveSpan, Span
+from stepwatch.config.quantities import Duration, Size
+from stepwatch.config.scalars import PositiveSpan, Span, StorageSize
 from stepwatch.config.section import default
 
 
@@ -163,7 +167,7 @@ GPU_EXPORTER_STALE = Alert(
 
 
 class SeriesLimit(WarningBlock):
-    """Stepwatch drops runs, targets or keys because there are too many."""
+    """Stepwatch drops runs, targets, files or keys because there are too many."""
 
     raw_keys: scalars.Count = default(
         1000,
@@ -171,6 +175,10 @@ class SeriesLimit(WarningBlock):
         " 49: only a trainer that makes up new keys all the time fires.",
     )
     for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
+
+
+def _dropped(measured: str, value: str) -> Way:
+    return Way(measured, servers(value), ">", Number(0))
 
 
 SERIES_LIMIT = Alert(
@@ -181,7 +189,7 @@ SERIES_LIMIT = Alert(
     summary="Series limit reached; some data is dropped",
     action="find what makes up new runs, keys or series, and filter it in config.yaml",
     ways=(
-        # A raw key too many is no fault; many hundreds are made up at each step.
+        # A raw key too many is not a fault; many hundreds are made up at each step.
         Way(
             "raw keys dropped:",
             Formula("max by (cluster, run) (rl_raw_keys_refused_total)"),
@@ -189,21 +197,51 @@ SERIES_LIMIT = Alert(
             Limit("raw_keys"),
             sparing=Formula('max by (cluster, run) (rl_run_state{state="finished"}) == 1'),
         ),
-        Way(
+        _dropped(
             "records dropped within 1 h, of runs beyond the 200th of a log:",
-            servers(f"increase(stepwatch_events_refused_total[{EVENT_WINDOW}])"),
-            ">",
-            Number(0),
+            f"increase(stepwatch_events_refused_total[{EVENT_WINDOW}])",
         ),
-        Way(
+        _dropped("files without a record, beyond the newest 5000:", 'stepwatch_files{kind="left_out"}'),
+        _dropped("live runs beyond the 400th:", 'stepwatch_left_out_runs{state="running"}'),
+        _dropped(
             "scrapes dropped within 1 h, of targets with too many series:",
-            servers(f"increase(prometheus_target_scrapes_exceeded_sample_limit_total[{EVENT_WINDOW}])"),
-            ">",
-            Number(0),
+            f"increase(prometheus_target_scrapes_exceeded_sample_limit_total[{EVENT_WINDOW}])",
         ),
     ),
     about="series",
     style=WHOLE,
+    keep=False,
+)
+
+
+class MountHung(WarningBlock):
+    """A file system does not answer the run exporter, as with a dead NFS server: its logs are not read.
+
+    Its runs keep their last values, and no other alert takes them for silent.
+    """
+
+    silence: PositiveSpan = default(
+        Duration.parse("1m"), "No answer for at least this long: file servers that fail over take up to 1m."
+    )
+
+
+MOUNT_HUNG = Alert(
+    "MountHung",
+    None,
+    MountHung,
+    topic="stack",
+    summary="File system hangs: its runs are not monitored",
+    action="`ls` of the mount in a shell of its own; the file server; `dmesg`",
+    ways=(
+        Way(
+            "no answer for",
+            Raw("time()") - Formula(f"max by ({MOUNT}) (stepwatch_mount_hung_since_timestamp_seconds)"),
+            ">",
+            Limit("silence"),
+        ),
+    ),
+    about="mount",
+    style=DURATION,
     keep=False,
 )
 
@@ -279,7 +317,7 @@ NOTIFICATION_FAILURES = Alert(
     ways=tuple(
         Way("notifications failed in 5 min:", failed, ">", Number(0), given=given)
         for failed, given in (
-            # Whoever runs test-alert sees its failure; Alertmanager names receivers from 0.27 on.
+            # The user of test-alert sees its failure; Alertmanager names receivers from 0.27 on.
             (
                 Formula(
                     f"max by ({_receivers}) "
@@ -364,6 +402,76 @@ TSDB_NEAR_LIMIT = Alert(
 )
 
 
+class AlertingBroken(CriticalBlock):
+    """Prometheus cannot store, evaluate or notify, as when its disk is full.
+
+    The watchdog finds it and notifies Alertmanager itself, within a minute; no rule is involved. Resolved a
+    minute after the fault.
+    """
+
+
+ALERTING_BROKEN = Alert(
+    "AlertingBroken",
+    None,
+    AlertingBroken,
+    topic="stack",
+    summary="Alerting is broken",
+    action="see the runbook",
+    ways=(),
+    about="stack",
+    style=NOTHING,
+    keep=False,
+)
+
+
+class StateDiskLow(WarningBlock):
+    """A disk with Stepwatch's own state is nearly full. For one that node_exporter shows, DiskLow fires."""
+
+    free_ratio: scalars.Ratio = default(0.1, "Share of the disk that is free, of its inodes as well. Judged.")
+    enough: StorageSize = default(
+        Size.parse("5GB"), "This much is enough on any disk: Prometheus writes less than that in a week."
+    )
+    for_: Span = hold("1m", "A file that is deleted at once needs no alert. Judged.")
+
+
+def _state_disks(metric: str) -> Expression:
+    return disks(f"stepwatch_state_filesystem_{metric}")
+
+
+_shown = f'node_filesystem_avail_bytes{{job="node",{HOLDS_CHECKPOINTS}}}'
+
+
+STATE_DISK_LOW = Alert(
+    "StateDiskLow",
+    None,
+    StateDiskLow,
+    topic="stack",
+    summary="Disk with Stepwatch's own state is nearly full",
+    action="free space there; a full disk stops all alerts about runs",
+    ways=(
+        Way(
+            "free bytes:",
+            _state_disks("free_bytes"),
+            "<",
+            smaller(Limit("free_ratio") * _state_disks("size_bytes"), Limit("enough")),
+            "from its size",
+        ),
+        Way(
+            "free inodes:",
+            _state_disks("files_free"),
+            "<",
+            Limit("free_ratio") * _state_disks("files"),
+            "from all inodes",
+        ),
+    ),
+    # Of any kind, tmpfs and overlay too, but not those for which DiskLow fires.
+    sparing=On(DISK, Formula(f"stepwatch_state_filesystem_free_bytes and on (device) {_shown}")),
+    about="disk",
+    style=BYTES,
+    keep=False,
+)
+
+
 class TSDBFailures(WarningBlock):
     """Prometheus fails to write its data, or found them damaged at its start. Fires for an hour.
 
@@ -424,12 +532,15 @@ ALERTS = (
     TARGET_DOWN,
     SOURCE_DOWN,
     GPU_EXPORTER_STALE,
+    MOUNT_HUNG,
     SERIES_LIMIT,
     CLOCK_SKEW,
     RULE_FAILURES,
     NOTIFICATION_FAILURES,
     CONFIG_RELOAD_FAILED,
     TSDB_NEAR_LIMIT,
+    ALERTING_BROKEN,
+    STATE_DISK_LOW,
     TSDB_FAILURES,
     WATCHDOG,
 )

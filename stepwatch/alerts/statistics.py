@@ -96,8 +96,3 @@ def solved(ratio: str) -> Expression:
 def is_in(*states: str) -> Expression:
     """Return where the run is in one of these states."""
     return any_of(metric("rl_run_state", state=state).equals(1) for state in states)
-
-
-def was_in(state: str) -> Expression:
-    """Return where the run was in this state when last heard of."""
-    return last("rl_run_state", state=state).equals(1)

@@ -65,7 +65,7 @@ class Fact:
     """What a message says beside value and limit, where Prometheus knows it.
 
     Attributes:
-        query: PromQL; ``%[1]q`` stands for what tells the alert from others of its name, its run.
+        query: PromQL; ``%s`` selects the run.
         text: What is said of each series of the answer: a template in which ``.`` is the series.
     """
 
@@ -73,7 +73,7 @@ class Fact:
     text: str
 
 
-STEP = Fact("max(rl_step{run=%q})", "; step {{.Value}}")
+STEP = Fact("max(rl_step{%s})", "; step {{.Value}}")
 
 NUMBER = "%.4g"
 WHOLE = "%.0f"

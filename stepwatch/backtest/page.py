@@ -12,7 +12,7 @@ from exporter.drawing import pages
 from exporter.drawing.chart import Chart, by_alert
 from exporter.drawing.severity import SEVERITIES
 from exporter.drawing.tally import tally
-from stepwatch.annotations import runbook_url
+from stepwatch.alerts.messages import runbook_url
 from stepwatch.backtest import advice
 from stepwatch.backtest.report import Report
 from stepwatch.backtest.results import Alert, Judged, Unjudged

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError, model_validator
 
 from exporter.runs.signals.key import normal
+from stepwatch.alerts.engines import EngineGone
 from stepwatch.config import explain
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.discovery import Discovery
@@ -285,7 +286,7 @@ def _unseen_readings(config: Config) -> Iterator[Fault]:
 
 def _untold_losses(config: Config) -> Iterator[Fault]:
     """Yield a fault if lost servers leave before EngineGone has reported them."""
-    gone = config.alerts.EngineGone
+    gone = config.alerts.of(EngineGone)
     if gone.enabled and config.discovery.forget_after <= gone.for_:
         yield Fault(
             f"is not longer than alerts.EngineGone.for, {gone.for_}",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
+from stepwatch.alerts.incidents import PAIRS
+from stepwatch.backtest.episodes import inhibitions
 from tests.alertmanager.conftest import Render
 from tests.alertmanager.route import HOST, QUICK, Labels, Route, alert, told
 from tests.real import AlertmanagerServer, WebhookSink
@@ -72,7 +76,6 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         of_gpu("its errors", "GPUECCUncorrectable", "critical", "1"),
         of_gpu("its memory", "GPURowRemapFailed", "warning", "1"),
         of_gpu("its links", "NVLinkErrors", "warning", "1"),
-        of_gpu("its reset", "GPURecoveryNeeded", "critical", "1"),
         of_gpu("its neighbour's", "GPUECCUncorrectable", "critical", "2"),
         of_gpu("a program's", "GPUXid", "warning", "3"),
         of_gpu("not by a program", "NVLinkErrors", "warning", "3"),
@@ -120,13 +123,108 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         ("HostMemory", "of the machine n1:1"),
         ("GradNormHigh", "on that machine"),
         ("GPUXid", "reported n3:1"),
-        ("GPURecoveryNeeded", "its reset n3:1"),
         ("GPUECCUncorrectable", "its neighbour's n3:1"),
         ("GPUXid", "a program's n3:1"),
         ("NVLinkErrors", "not by a program n3:1"),
         ("GPUThermalThrottle", "slow n3:1"),
         ("GPUHot", "hot alone n3:1"),
     }
+
+
+def _of_run(name: str, severity: str, topic: str) -> Labels:
+    return {"alertname": name, "severity": severity, "topic": topic, "run": "?"}
+
+
+def _gpu(name: str, severity: str = "warning", **more: str) -> Labels:
+    return {"alertname": name, "severity": severity, "topic": "gpu", "gpu": "0", "instance": "?:1", **more}
+
+
+def _xid(code: str, severity: str) -> Labels:
+    return _gpu("GPUXid", severity, xid=code)
+
+
+def _server(name: str, severity: str = "warning") -> Labels:
+    return {"alertname": name, "severity": severity, "topic": "rollout", "job": "vllm", "instance": "?:1"}
+
+
+def _host(name: str, severity: str = "warning", **more: str) -> Labels:
+    return {"alertname": name, "severity": severity, "topic": "stack", "instance": "?:1", **more}
+
+
+ONE_INCIDENT: list[tuple[Labels, Labels]] = [
+    (_of_run("RunFailed", "critical", "progress"), _of_run("KLExplosion", "critical", "kl")),
+    (_of_run("RunStopped", "warning", "progress"), _of_run("Stalled", "critical", "progress")),
+    (_of_run("Stalled", "critical", "progress"), _of_run("RewardCollapse", "critical", "reward")),
+    (_of_run("RewardCollapse", "critical", "reward"), _of_run("RewardDrop", "warning", "reward")),
+    (_of_run("LengthCollapse", "warning", "length"), _of_run("SlowSteps", "warning", "progress")),
+    (_of_run("LengthCollapse", "critical", "length"), _of_run("SlowSteps", "warning", "progress")),
+    (_host("DiskLow", "critical", mountpoint="/data"), _host("DiskLow", mountpoint="/data")),
+    *(
+        (_xid("79", "critical"), effect)
+        for effect in (
+            _xid("94", "warning"),
+            _gpu("GPULost", "critical"),
+            _gpu("GPURecoveryNeeded", "critical"),
+            _gpu("GPURowRemapPending"),
+            _gpu("GPURowRemapFailed"),
+            _gpu("FabricDown", "critical"),
+            _gpu("GPUECCUncorrectable", "critical"),
+            _gpu("NVLinkErrors"),
+        )
+    ),
+    *((_xid(code, "warning"), _gpu("GPURowRemapPending")) for code in ("63", "92", "94")),
+    (_gpu("GPURecoveryNeeded", "critical"), _gpu("GPURecoveryNeeded")),
+    (_gpu("GPULost", "critical"), _gpu("GPURecoveryNeeded", "critical")),
+    (_gpu("GPUECCUncorrectable", "critical"), _gpu("GPURowRemapPending")),
+    *((_gpu("GPUECCUncorrectable", "critical"), _xid(code, "warning")) for code in ("63", "94")),
+    (_gpu("GPURecoveryNeeded"), _gpu("GPURowRemapPending")),
+    (_gpu("GPUThermalThrottle"), _gpu("GPUHot")),
+    (_server("EnginePreemptions"), _server("EngineKVCacheFull")),
+    (_server("ExporterDown", "critical"), _server("TargetDown")),
+    (_host("RuleFailures", "critical"), _host("TSDBFailures")),
+]
+"""A cause, and what is not notified of beside it."""
+
+TWO_INCIDENTS: list[tuple[Labels, Labels]] = [
+    (_gpu("GPUThermalThrottle"), _gpu("GPUHot", "critical")),  # a warning keeps no page back
+    (_xid("31", "warning"), _gpu("GPURowRemapPending")),
+    (_gpu("GPUECCUncorrectable", "critical"), _xid("31", "warning")),
+    *(({**cause, "severity": "info"}, effect) for cause, effect in ONE_INCIDENT),
+]
+"""Both are notified of, unless the first one is for pages only."""
+
+
+def _posted(pairs: list[tuple[Labels, Labels]], outcome: str) -> list[Labels]:
+    """The alerts of pairs, each pair about a run or a machine of its own."""
+    return [
+        {name: value.replace("?", f"{outcome}{number}") for name, value in labels.items()}
+        | {"is": f"{outcome} {number} {role}"}
+        for number, pair in enumerate(pairs)
+        for role, labels in zip(("cause", "effect"), pair, strict=True)
+    ]
+
+
+def test_of_one_incident_only_the_cause_is_notified_of(route: Route) -> None:
+    one, two = _posted(ONE_INCIDENT, "one"), _posted(TWO_INCIDENTS, "two")
+    apart = _posted([(effect, effect) for _, effect in ONE_INCIDENT], "apart")[::2]  # without its cause
+
+    route.settle(*one, *two, *apart)
+
+    sent = {each["labels"]["is"] for message in route.sink.received for each in message.alerts}
+    expected = [alert for alert in (*one[::2], *two, *apart) if alert["severity"] != "info"]
+    assert sent == {alert["is"] for alert in expected}
+
+
+def test_every_rule_of_inhibition_has_an_incident_that_it_is_for() -> None:
+    rules = inhibitions([rule for pair in PAIRS if pair.same for rule in pair.rules])
+    of_any_severity = [
+        ({**cause, "severity": of_cause}, {**effect, "severity": of_effect})
+        for cause, effect in ONE_INCIDENT
+        for of_cause, of_effect in product(("critical", "warning"), repeat=2)
+    ]
+
+    without = [rule for rule in rules if not any(rule.holds_back(*pair) for pair in of_any_severity)]
+    assert without == []
 
 
 def test_alerts_of_one_name_run_and_severity_come_as_one_message_and_others_apart(route: Route) -> None:

@@ -200,6 +200,13 @@ def test_one_text_stands_in_for_the_other_when_it_is_missing(say: Say) -> None:
     assert say(TITLE, only_description) == "KLExplosion  ppo/gsm8k"
 
 
+def test_what_to_do_first_is_said_while_the_alert_fires(say: Say) -> None:
+    notes = {"description": "KL 1.62.", "action": "stop the run"}
+
+    assert say(TEXT, alert(annotations=notes)).startswith("KL 1.62.\nFirst: stop the run.\nCritical since")
+    assert say(TEXT, resolved(annotations=notes)).startswith("KL 1.62.\nWas critical")
+
+
 def test_long_texts_are_cut_at_characters_and_marked(say: Say) -> None:
     long = alert(annotations={"summary": "摘" * 5000, "description": "要" * 5000})
 

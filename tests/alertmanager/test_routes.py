@@ -117,7 +117,7 @@ def test_routes_have_the_timing_of_their_severity(render: Render) -> None:
 
 
 def test_alerts_of_one_name_run_and_severity_are_one_message(render: Render) -> None:
-    assert read(render())["route"]["group_by"] == ["alertname", "run", "severity"]
+    assert read(render())["route"]["group_by"] == ["alertname", "cluster", "run", "severity"]
 
 
 def test_a_test_alert_is_sent_to_its_receiver_alone_and_at_once(tool: Tool, render: Render) -> None:

@@ -125,4 +125,4 @@ def test_a_scope_selects_the_series_of_its_subject_and_no_others(url: str) -> No
 @pytest.mark.parametrize(("value", "text"), [(1, "1"), (0.5, "0.5"), (1e-05, "1e-05"), (-2.0, "-2")])
 def test_numbers_are_as_short_as_can_be(value: float, text: str) -> None:
     assert number(value) == text
-    assert larger(A, value).promql(Scope()) == f"clamp_min(max by (run) (a), {text})"
+    assert larger(A, value).promql(Scope()) == f"clamp_min(max by (cluster, run) (a), {text})"

@@ -56,7 +56,7 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "Truncation",
         {h.TRUNCATED_MEAN_10: 0.75},
-        ["truncated responses, mean of 10 steps, 75%, limit 42.5% (from the start); step 640."],
+        ["share of truncated responses, mean of 10 steps, 0.75, limit 0.425 (from the start); step 640."],
     ),
     (
         "Stalled",
@@ -81,7 +81,7 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "RunVanished",
         {h.STATE: "vanished", h.LAST_STEP_AT: AGO, h.POLICY_KL_MIN: 1},
-        ["the log breaks off, its writer is gone; step 640, 17m 15s ago; PolicyKLHigh fires."],
+        ["its writer is gone; step 640, 17m 15s ago; PolicyKLHigh fires."],
     ),
     (
         "RunFinished",

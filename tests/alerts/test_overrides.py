@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from stepwatch.alerts.limits import overriding
-from stepwatch.config.models import Config
 from tests import real
 from tests.alerts import configured
 from tests.rules import healthy as h
@@ -18,7 +17,6 @@ from tests.rules import promtool as unit
 from tests.rules.cases import Values
 from tests.rules.healthy import HEALTHY
 from tests.rules.promtool import Group, Moment
-from tests.rules.series import Series
 from tests.rules.variations import STALE, Phase
 
 LOOK = 17
@@ -29,16 +27,6 @@ OWN, OTHER = "own/a", "other/a"
 @pytest.fixture(name="promtool", params=["2.42", "3.13"])
 def _promtool(request: pytest.FixtureRequest) -> Path:
     return real.prometheus(request.param).tool
-
-
-def _served(config: Config, run: str) -> dict[Series, float]:
-    """What the exporter says of a run: what the first override that fits it changes in each block."""
-    return {
-        Series("rl_limit_override", (("limit", f"{block}.{key}"),)): value
-        for block in configured.BLOCKS
-        if (found := config.override(block, run))
-        for key, value in overriding(config, found[0])[block].items()
-    }
 
 
 def _own(alerts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -57,7 +45,7 @@ def _check(
     """Each of these alerts, by name and severity, fires for just these runs."""
     config, series = configured.config(settings), dict[str, str]()
     for run, values in runs.items():
-        served = _served(config, run)
+        served = configured.served(config, run)
         phases = values if isinstance(values, tuple) else (Phase(0, values),)
         whole = tuple(phase._replace(values={**phase.values, **served}) for phase in phases)
         series |= variations.samples(run, whole, [*HEALTHY, *served], until=look)
@@ -194,18 +182,18 @@ def test_an_override_of_idle_gpus_is_for_its_runs_alone(promtool: Path, tmp_path
     series = {
         name.replace(idle.RUN, run): values for run in (OWN, OTHER) for name, values in idle.IDLE.items()
     }
-    series |= {limit.of(OWN): f"{value}+0x300" for limit, value in _served(config, OWN).items()}
+    series |= {limit.of(OWN): f"{value}+0x300" for limit, value in configured.served(config, OWN).items()}
     group = Group("idle", series, [Moment(602, {rule["alert"]: [{"run": OWN, **rule["labels"]}]})])
     unit.check(promtool, unit.write(tmp_path, "idle", unit.silently([rule]), [group]))
 
 
-def test_rules_are_as_large_for_fifty_overrides_as_for_one() -> None:
+def test_rules_are_as_large_for_two_hundred_overrides_as_for_one() -> None:
     own = {"KL": {"warning": {"above": 16}}, "Reward": {"critical": None}, "Stalled": {"silence": "1m"}}
-    one, fifty = (
+    one, fifty, many = (
         configured.rules({"overrides": [{"runs": f"{number}-*", "alerts": own} for number in range(count)]})
-        for count in (1, 50)
+        for count in (1, 50, 200)
     )
-    assert fifty == one
+    assert many == fifty == one
 
 
 def test_of_a_level_that_is_switched_off_nothing_else_is_served() -> None:

@@ -48,8 +48,8 @@ def test_all_runs_stand_on_top_the_worst_first_and_what_was_not_judged_last(
 
 
 def test_tells_what_was_tried_and_what_was_left_out(shown: Shown, tmp_path: Path) -> None:
-    page = shown(log(tmp_path / "a.jsonl", HEALTHY), "--set", "alerts.KL.warning.noises=2")
-    assert "alerts.KL.warning.noises=2" in page.words
+    page = shown(log(tmp_path / "a.jsonl", HEALTHY), "--set", "alerts.KL.warning.stddevs=2")
+    assert "alerts.KL.warning.stddevs=2" in page.words
     assert any(words.startswith("Left out") and "Stalled" in words for words in page.words)
 
 
@@ -205,13 +205,13 @@ def test_a_run_of_one_record_is_a_dot_and_one_of_none_has_no_picture(shown: Show
 
 def test_a_report_is_kept_in_a_folder_beside_what_is_said(backtest: Backtest, tmp_path: Path) -> None:
     path, folder = log(tmp_path / "a.jsonl", exploding_kl()), tmp_path / "new" / "report"
-    code, out, _ = backtest(path, "--report", folder, "--set", "alerts.KL.warning.noises=4")
+    code, out, _ = backtest(path, "--report", folder, "--set", "alerts.KL.warning.stddevs=4")
 
     assert (code, out.splitlines()[0]) == (0, "a: 30 records, steps 1 to 30, flat_jsonl")
     assert Page((folder / "index.html").read_text()).titles == ["KL", "Reward"]
     kept = json.loads((folder / "backtest.json").read_text())
     assert [run["run"] for run in kept["runs"]] == ["a"]
-    assert kept["tried"] == ["alerts.KL.warning.noises=4"]
+    assert kept["tried"] == ["alerts.KL.warning.stddevs=4"]
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_work(

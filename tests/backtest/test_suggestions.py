@@ -189,5 +189,5 @@ def test_values_go_outward_in_two_digits_as_far_as_they_may(
 def test_alerts_that_are_off_have_no_limits_to_try() -> None:
     config = Config.model_validate({"alerts": {"KL": {"enabled": False}, "Reward": {"critical": None}}})
     keys = {limit.key for limit in limits(config)}
-    assert "alerts.Reward.warning.noises" in keys
+    assert "alerts.Reward.warning.stddevs" in keys
     assert not [key for key in keys if key.startswith(("alerts.KL.", "alerts.Reward.critical"))]

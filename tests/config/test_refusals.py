@@ -53,7 +53,8 @@ def test_a_bad_file_is_refused_with_line_key_value_expectation_and_fix(write, tm
 
 def test_all_problems_are_reported_at_once_in_the_order_of_the_file(write):
     text = (
-        "ports: {grafana: on}\nrunz: {}\nalerts:\n  KL: {warning: {noises: -1}}\n  NonFinite: {warning: x}\n"
+        "ports: {grafana: on}\nrunz: {}\nalerts:\n"
+        "  KL: {warning: {stddevs: -1}}\n  NonFinite: {warning: {steps: x}}\n"
     )
 
     lines = refusal(write(text)).splitlines()
@@ -61,8 +62,8 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_file(write):
     assert [line.split(": ")[:2] for line in lines] == [
         [":1", "ports.grafana"],
         [":2", "runz"],
-        [":4", "alerts.KL.warning.noises"],
-        [":5", "alerts.NonFinite.warning"],
+        [":4", "alerts.KL.warning.stddevs"],
+        [":5", "alerts.NonFinite.warning.steps"],
     ]
 
 

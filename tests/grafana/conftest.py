@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from stepwatch import annotations, dcgm, promql
 from stepwatch.config import load
 from stepwatch.deployment import InContainers
-from stepwatch.generate import CHECKOUT
-from stepwatch.render import render as render_templates
+from stepwatch.generate import CHECKOUT, render_all
 
 Json = dict[str, Any]
 Render = Callable[..., dict[PurePosixPath, bytes]]
@@ -30,14 +28,7 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
     def rendered(text: str = "") -> dict[PurePosixPath, bytes]:
         path: Path = folder / "config.yaml"
         path.write_text(text)
-        context = {
-            "config": load(path),
-            "deployment": InContainers(),
-            "promql": promql,
-            "annotations": annotations,
-            "dcgm": dcgm,
-        }
-        return render_templates(CHECKOUT, context)
+        return render_all(load(path), CHECKOUT, lambda _: InContainers())
 
     return rendered
 

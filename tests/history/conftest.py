@@ -22,8 +22,8 @@ Values = Mapping[str, float]
 EVERY_LIMIT = (
     "alerts.KL.warning.above=0.1",
     "alerts.KL.critical.above=15",
-    "alerts.Reward.warning.below_mean=0.2",
-    "alerts.Reward.critical.below_mean=0.4",
+    "alerts.Reward.warning.below_mean_ratio=0.2",
+    "alerts.Reward.critical.below_mean_ratio=0.4",
     "alerts.GradNormHigh.above=10",
     "alerts.LengthRunaway.warning.above=4000",
 )

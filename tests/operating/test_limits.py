@@ -20,12 +20,12 @@ from tests.rules import rendered
 SETTINGS: dict[str, Any] = {
     "alerts": {
         "KL": {"warning": {"above_start": 0.25}, "critical": None},
-        "Reward": {"warning": {"noises": 2.5}},
+        "Reward": {"warning": {"stddevs": 2.5}},
         "NonFinite": {"warning": 2},
         "GradNormHigh": {"enabled": False},
     },
     "overrides": [
-        {"runs": "sft-*", "alerts": {"KL": {"warning": None, "critical": {"noises": 9}}}},
+        {"runs": "sft-*", "alerts": {"KL": {"warning": None, "critical": {"stddevs": 9}}}},
         {
             "runs": "*-long",
             "alerts": {"KL": {"enabled": False}, "Stalled": {"silence": "1h", "severity": "info"}},
@@ -72,10 +72,10 @@ def test_a_limit_is_from_an_override_or_the_file_or_is_the_default() -> None:
     base, sft, long = told(None), told("sft-a"), told("ppo-long")
 
     assert limit(base["KLHigh", "warning"], "KL.warning.above_start") == ("0.25", "config.yaml")
-    assert limit(base["KLHigh", "warning"], "KL.warning.noises") == ("3", "default")
-    assert limit(base["RewardDrop", "warning"], "Reward.warning.noises") == ("2.5", "default")
+    assert limit(base["KLHigh", "warning"], "KL.warning.stddevs") == ("3", "default")
+    assert limit(base["RewardDrop", "warning"], "Reward.warning.stddevs") == ("2.5", "default")
     assert limit(base["NonFinite", "warning"], "NonFinite.warning") == ("2", "config.yaml")
-    assert limit(sft["KLExplosion", "critical"], "KL.critical.noises") == ("9", "overrides[0] `sft-*`")
+    assert limit(sft["KLExplosion", "critical"], "KL.critical.stddevs") == ("9", "overrides[0] `sft-*`")
     assert limit(sft["KLExplosion", "critical"], "KL.critical.above_start") == ("1", "default")
     assert limit(sft["NonFinite", "warning"], "NonFinite.warning") == ("2", "config.yaml")
     assert limit(long["Stalled", "info"], "Stalled.silence") == ("1h", "overrides[1] `*-long`")

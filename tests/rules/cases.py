@@ -52,7 +52,6 @@ class Way:
         needs: The rule is silent if any of these series is missing, or NaN.
         once: The rule is silent until these are there, whatever their values.
         spares: The rule fires although any of these series is missing.
-        says: What the message must hold: the values that count, and their limits.
     """
 
     name: str
@@ -61,7 +60,6 @@ class Way:
     needs: tuple[Series, ...] = ()
     once: tuple[Series, ...] = ()
     spares: tuple[Series, ...] = ()
-    says: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ def rules() -> dict[str, JsonObject]:
 def groups(rule: JsonObject) -> list[Group]:
     """The cases of a rule, those first that are soon over; none if nobody has written any."""
     of_runs = (group for each in RULES if str(each) == named(rule) for group in _about_runs(each, rule))
-    scenarios = _scenarios().get(named(rule), ())
-    of_others = (scenario.group(rule["alert"], rule["labels"]) for scenario in scenarios)
+    others = scenarios().get(named(rule), ())
+    of_others = (scenario.group(rule["alert"], rule["labels"]) for scenario in others)
     return sorted([*of_runs, *of_others], key=lambda group: group.evaluations)
 
 
@@ -46,11 +46,11 @@ def _about_runs(rule: Rule, rendered: JsonObject) -> Iterator[Group]:
 
 def cases() -> set[str]:
     """The names of the rules that cases are about."""
-    return {*map(str, RULES), *_scenarios()}
+    return {*map(str, RULES), *scenarios()}
 
 
 @functools.cache
-def _scenarios() -> dict[str, tuple[Scenario, ...]]:
+def scenarios() -> dict[str, tuple[Scenario, ...]]:
     """The scenarios of every module beside this one that has some, by the name of their rule."""
     severities = {rule["alert"]: rule["labels"]["severity"] for rule in rules().values()}
     return {

@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from stepwatch import annotations, dcgm, promql, render
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.models import Config
 from stepwatch.deployment import InContainers
+from stepwatch.generate import render_all
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -22,11 +22,11 @@ RULES = PurePosixPath("prometheus/generated/rules")
 EVERYTHING: dict[str, Any] = {
     "alerts": {
         **{name: {"enabled": True} for name, _ in Alerts()},
-        "Reward": {"warning": {"below_mean": 0.25}, "critical": {"below_mean": 0.5}},
+        "Reward": {"warning": {"below_mean_ratio": 0.25}, "critical": {"below_mean_ratio": 0.5}},
         "KL": {"warning": {"above": 16}, "critical": {"above": 32}},
         "KLSequence": {"warning": {"above": 1024}},
         "LengthRunaway": {"warning": {"above": 2048}},
-        "GradNormHigh": {"above": 64},
+        "GradNormHigh": {"warning": {"above": 64}},
     }
 }
 """The default configuration with what is off by default switched on."""
@@ -39,14 +39,7 @@ def config(settings: Mapping[str, Any] = EVERYTHING) -> Config:
 
 @functools.cache
 def _files(settings: str) -> dict[PurePosixPath, bytes]:
-    context = {
-        "config": config(json.loads(settings)),
-        "deployment": InContainers(),
-        "promql": promql,
-        "annotations": annotations,
-        "dcgm": dcgm,
-    }
-    return render.render(CHECKOUT, context)
+    return render_all(config(json.loads(settings)), CHECKOUT, lambda _: InContainers())
 
 
 @functools.cache

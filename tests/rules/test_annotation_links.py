@@ -19,7 +19,9 @@ def dashboards(parts: frozenset[str]) -> set[str]:
 
     files = render_all(Config(), CHECKOUT, place, services=["prometheus"])
     groups = yaml.safe_load(files[RULES])["groups"]
-    return {rule["annotations"]["dashboard_url"] for group in groups for rule in group["rules"]}
+    return {
+        rule["annotations"]["dashboard_url"] for group in groups for rule in group["rules"] if "alert" in rule
+    }
 
 
 def test_alerts_on_runs_lead_to_grafana_or_where_there_is_none_to_the_exporters_page() -> None:
@@ -27,5 +29,5 @@ def test_alerts_on_runs_lead_to_grafana_or_where_there_is_none_to_the_exporters_
     page, overview = sorted(dashboards(frozenset()), key=len, reverse=True)
 
     assert shown == {f"http://127.0.0.1:3000/d/stepwatch-{name}" for name in ("training", "runs")}
-    assert page.startswith("http://127.0.0.1:9410/run/{{ $labels.run | urlquery")
+    assert page.startswith("http://127.0.0.1:9410/run/{{$labels.run | urlquery")
     assert overview == "http://127.0.0.1:9410/"

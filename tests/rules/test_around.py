@@ -59,7 +59,8 @@ def _written(promtool: Path, folder: Path, rule: tuple[str, str, str]) -> list[A
             look = Group(
                 scenario.name, scenario.series, [Moment(at, {alert: []})], interval=scenario.interval
             )
-            files.append(unit.write(folder, f"{len(files)}", [rendered.rule(alert, severity, group)], [look]))
+            found = [*rendered.recorded(group), rendered.rule(alert, severity, group)]
+            files.append(unit.write(folder, f"{len(files)}", found, [look]))
     return unit.seen(promtool, *files)
 
 
@@ -82,33 +83,6 @@ def test_message_names_what_it_is_about_and_its_link_silences_that_alone(
         silenced = urllib.parse.unquote(alert.annotations["silence_url"].partition("?filter=")[2])
         wanted = [f'{name}="{value}"' for name, value in who.items()]
         assert rule[1] == "SeriesLimit" or [each for each in wanted if each not in silenced] == []
-
-
-@pytest.mark.parametrize(
-    ("scenario", "says"),
-    [
-        ("healthy", None),
-        (
-            "just below its share, until somebody tidies up",
-            "995B free of 9.766kiB, limits 10 % of it (at most 1TB)",
-        ),
-        (
-            "checkpoints come again, and there is no room for more",
-            "3.905kiB free of 9.766kiB, limits 10 % of it (at most 1TB) and 2 times a checkpoint's 1.953kiB",
-        ),
-    ],
-)
-def test_message_about_a_disk_names_what_a_checkpoint_takes_where_that_is_known(
-    scenario: str, says: str | None, promtool: Path, tmp_path: Path
-) -> None:
-    (found,) = [each for each in host.low(share=0.1, times=2) if each.name == scenario]
-    at = max(found.alerts, key=lambda moment: len(found.alerts[moment]))
-    group = Group(scenario, found.series, [Moment(at, {"DiskLow": []})], interval=found.interval)
-    rule = rendered.rule("DiskLow", "warning", "host")
-    written = unit.seen(promtool, unit.write(tmp_path, "disk", [rule], [group]))
-    assert [
-        alert.annotations["description"].partition(": ")[2].partition(", for ")[0] for alert in written
-    ] == ([] if says is None else [says])
 
 
 def test_where_there_are_no_engines_no_ray_and_no_machines_nothing_fires(

@@ -17,7 +17,7 @@ from tests.rules.gpu import SCENARIOS
 def test_fires_when_a_gpu_fails_or_is_not_made_use_of(
     rule: tuple[str, str], promtool: Path, tmp_path: Path
 ) -> None:
-    found = rendered.rule(*rule, group="gpu")
+    found = rendered.rule(*rule, group="rl" if rule[0] == "GPUIdleWhileRunning" else "gpu")
     every = attrgetter("interval")
     files = [
         unit.write(

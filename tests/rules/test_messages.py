@@ -1,4 +1,4 @@
-"""What the person who is paged reads: what happened to which run at which step, against which limit."""
+"""Messages about runs have no holes where a trainer logs little, and lead to their run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.rules.catalogue import RULES
 from tests.rules.healthy import HEALTHY
 from tests.rules.promtool import Alert, Group, Moment
 from tests.rules.series import Series
-from tests.rules.stack import SCENARIOS
 from tests.rules.variations import Phase
 
 AWKWARD = '实验/a b"c'
@@ -56,7 +55,8 @@ def _written(
         series = variations.samples(AWKWARD, (Phase(0, values),), list(HEALTHY), until=LOOK)
         group = Group("message", series, [Moment(LOOK, {rule.alert: []})])
         name = f"{len(files)}"
-        files.append(unit.write(folder, name, [rendered.rule(rule.alert, rule.severity)], [group]))
+        found = [*rendered.recorded("rl"), rendered.rule(rule.alert, rule.severity)]
+        files.append(unit.write(folder, name, found, [group]))
     return unit.seen(promtool, *files)
 
 
@@ -65,43 +65,11 @@ def _holes(alert: Alert) -> list[str]:
     return [hole for hole in HOLES if hole in text]
 
 
-def test_messages_name_step_values_and_limits_in_a_few_words(promtool: Path, tmp_path: Path) -> None:
-    alerts = _written(promtool, tmp_path, WAYS)
-    assert [alert.labels["alertname"] for alert in alerts] == [rule.alert for rule, _ in WAYS]
-    for alert, (_, way) in zip(alerts, WAYS, strict=True):
-        description = alert.annotations["description"]
-        assert description.startswith("step 640")
-        assert way.says
-        assert [words for words in way.says if words not in description] == [], description
-        assert not _holes(alert), description
-        assert len(alert.annotations["summary"]) <= 80
-        assert len(description) <= 300
-
-
-@pytest.mark.parametrize("alert", ["RolloutMismatch", "SlowSteps"])
-def test_of_measures_any_of_which_is_enough_only_those_beyond_are_told(
-    alert: str, promtool: Path, tmp_path: Path
-) -> None:
-    ways = [(rule, way) for rule, way in WAYS if rule.alert == alert]
-    for written, (_, way) in zip(_written(promtool, tmp_path, ways), ways, strict=True):
-        assert written.annotations["description"].count("limit") == len(way.limits) == 1
-
-
 @pytest.mark.parametrize("alert", OPTIONAL)
 def test_message_leaves_out_what_the_trainer_does_not_log(alert: str, promtool: Path, tmp_path: Path) -> None:
     first = [next((rule, rule.ways[0]) for rule in RULES if rule.alert == alert)]
     (written,) = _written(promtool, tmp_path, first, OPTIONAL[alert])
     assert not _holes(written), written.annotations["description"]
-
-
-@pytest.mark.parametrize("alert", ["RunFailed", "RunVanished", "RunStopped"])
-def test_message_about_a_run_that_ended_before_its_first_step_says_so(
-    alert: str, promtool: Path, tmp_path: Path
-) -> None:
-    first = [next((rule, rule.ways[0]) for rule in RULES if rule.alert == alert)]
-    (written,) = _written(promtool, tmp_path, first, (h.STEP, h.LAST_STEP_AT, h.TOTAL_STEPS))
-    assert written.annotations["description"].startswith("before the first step")
-    assert not _holes(written)
 
 
 def test_links_lead_to_the_run_whatever_its_name(promtool: Path, tmp_path: Path) -> None:
@@ -116,34 +84,3 @@ def test_links_lead_to_the_run_whatever_its_name(promtool: Path, tmp_path: Path)
         for url in (notes["dashboard_url"], notes["silence_url"]):
             assert url.isascii()
             assert not set(' +"') & set(url)
-
-
-def test_message_says_what_else_fires_for_the_run(promtool: Path, tmp_path: Path) -> None:
-    sick = {**h.HEALTHY, h.KL_MIN: 2, h.ENTROPY_MIN: 4, h.STATE: "failed"}
-    series = {
-        **variations.samples(AWKWARD, (Phase(0, sick),), list(HEALTHY), until=LOOK),
-        **variations.samples("other", (Phase(0, {h.POLICY_KL_MIN: 1}),), list(HEALTHY), until=LOOK),
-    }
-    group = Group("message", series, [Moment(LOOK, {"KLExplosion": []})])
-    (alert,) = unit.seen(promtool, unit.write(tmp_path, "also", rendered.rules("rl"), [group]))
-    said = alert.annotations["description"].partition(" Also firing: ")[2]
-    assert sorted(said.removesuffix(".").split(", ")) == ["EntropyExplosion", "KLHigh"]
-
-
-@pytest.mark.parametrize("alert", SCENARIOS)
-def test_message_about_the_stack_names_the_part(alert: str, promtool: Path, tmp_path: Path) -> None:
-    (rule,) = [rule for rule in rendered.rules("stack") if rule["alert"] == alert]
-    files, expected = [], 0
-    for scenario in SCENARIOS[alert]:
-        at, fired = max(scenario.alerts.items(), key=lambda moment: len(moment[1]))
-        group = Group(scenario.name, scenario.series, [Moment(at, {alert: []})])
-        files.append(unit.write(tmp_path, f"{len(files)}", [rule], [group]))
-        expected += len(fired)
-    written = unit.seen(promtool, *files)
-    assert len(written) == expected > 0
-    for one in written:
-        description = one.annotations["description"]
-        assert one.labels.get("instance", "") in description
-        assert one.labels.get("integration", "") in description
-        assert not _holes(one)
-        assert len(description) <= 300

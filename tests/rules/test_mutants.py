@@ -84,21 +84,21 @@ def test_an_equivalent_that_is_none_is_a_fault(part: str, says: str, monkeypatch
     assert any(says in fault for fault in faults), faults
 
 
-@pytest.mark.parametrize(("reasons", "code"), [({"vector( [1] )": "always"}, 0), ({}, 1)])
+@pytest.mark.parametrize(("reasons", "code"), [({"> [0]  -> 0.01": "whole"}, 0), ({}, 1)])
 def test_the_command_fails_for_a_change_that_is_not_noticed(
     reasons: dict[str, str],
     code: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    watchdog = {name: rule for name, rule in proofs.rules().items() if rule["alert"] == "Watchdog"}
-    monkeypatch.setattr(proofs, "rules", lambda: watchdog)
-    monkeypatch.setattr(proofs, "cases", watchdog.keys)
-    monkeypatch.setattr(mutation, "EQUIVALENTS", {"Watchdog-info": reasons})
+    rule = {name: each for name, each in proofs.rules().items() if each["alert"] == "TSDBFailures"}
+    monkeypatch.setattr(proofs, "rules", lambda: rule)
+    monkeypatch.setattr(proofs, "cases", rule.keys)
+    monkeypatch.setattr(mutation, "EQUIVALENTS", {"TSDBFailures-warning": reasons})
 
     assert command.main() == code
     said = capsys.readouterr().out
     assert said.startswith(
-        "rule           mutants  killed  equivalent  unnoticed\nWatchdog-info        3       0"
+        "rule                  mutants  killed  equivalent  unnoticed\nTSDBFailures-warning       28      24"
     )
-    assert ("Watchdog-info: unnoticed: vector( [1] ) -> 2" in said) == bool(code)
+    assert ("TSDBFailures-warning: unnoticed: " in said) == bool(code)

@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
+from tests.alerts import configured
 from tests.rules import healthy as h
-from tests.rules import idle, rendered, variations
 from tests.rules import promtool as unit
+from tests.rules import rendered, variations
 from tests.rules.cases import Values
 from tests.rules.catalogue import RULES
 from tests.rules.healthy import HEALTHY
@@ -18,6 +19,12 @@ from tests.rules.promtool import Group, Moment
 from tests.rules.variations import Phase
 
 LOOK = 17
+
+
+def _served(settings: Mapping[str, Any], run: str, values: Values, *, until: float = LOOK) -> dict[str, str]:
+    """What the run exporter serves of a run with these values, limits of overrides included."""
+    own = configured.served(rendered.config(settings), run)
+    return variations.samples(run, (Phase(0, {**values, **own}),), [*HEALTHY, *own], until=until)
 
 
 def _check(
@@ -32,7 +39,7 @@ def _check(
     labels = {rule["alert"]: rule["labels"] for rule in rules}
     series: dict[str, str] = {}
     for run, values in runs.items():
-        series |= variations.samples(run, (Phase(0, values),), list(HEALTHY), until=LOOK)
+        series |= _served(settings, run, values)
     expected = {alert: [{"run": run, **labels[alert]} for run in of] for alert, of in fired.items()}
     group = Group("overrides", series, [Moment(LOOK, expected)])
     unit.check(promtool, unit.write(folder, "overrides", unit.silently(rules), [group]))
@@ -42,13 +49,14 @@ def test_an_alert_that_an_override_switches_off_is_off_for_its_runs_alone(
     promtool: Path, tmp_path: Path
 ) -> None:
     off = {"runs": "quiet/*", "alerts": {rule.block: {"enabled": False} for rule in RULES}}
-    rules = rendered.rules("rl", {**rendered.EVERYTHING, "overrides": [off]})
+    settings = {**rendered.EVERYTHING, "overrides": [off]}
+    rules = rendered.rules("rl", settings)
     files = []
     for rule in RULES:
         left = rendered.named(rules, rule.alert, rule.severity)
         series: dict[str, str] = {}
         for run in ("quiet/a", "loud/quiet"):
-            series |= variations.samples(run, (Phase(0, rule.ways[0].sick),), list(HEALTHY), until=LOOK)
+            series |= _served(settings, run, rule.ways[0].sick)
         fired = [{"run": "loud/quiet", **each["labels"]} for each in left]
         group = Group("off", series, [Moment(LOOK, {rule.alert: fired})])
         files.append(unit.write(tmp_path, str(rule), unit.silently(left), [group]))
@@ -74,7 +82,7 @@ def test_the_first_override_that_fits_judges_a_run(promtool: Path, tmp_path: Pat
 
 
 def test_an_override_leaves_the_limits_that_it_does_not_name(promtool: Path, tmp_path: Path) -> None:
-    override = {"runs": "noisy", "alerts": {"Reward": {"critical": {"noises": 8}}}}
+    override = {"runs": "noisy", "alerts": {"Reward": {"critical": {"stddevs": 8}}}}
     fall = {h.REWARD_DRAWDOWN_5: 1.5}  # 6 noises, and 75 % of the best
     small = {h.REWARD_DRAWDOWN_5: 0.5, h.REWARD_NOISE: 0.03125}  # 16 noises, but 25 % of the best
     runs = {"noisy": fall, "other": fall}
@@ -87,7 +95,7 @@ def test_an_alert_has_the_same_labels_by_the_limits_of_an_override(promtool: Pat
     rules = rendered.rules("rl", {"overrides": [override]})
     series: dict[str, str] = {}
     for run in ("{{a}}-1", "b"):
-        series |= variations.samples(run, (Phase(0, {h.KL_MIN: 1}),), list(HEALTHY), until=LOOK)
+        series |= _served({"overrides": [override]}, run, {h.KL_MIN: 1})
     fired = [{"run": run, "severity": "warning", "topic": "kl"} for run in ("{{a}}-1", "b")]
     group = Group("override", series, [Moment(LOOK, {"KLHigh": fired})])
     unit.check(promtool, unit.write(tmp_path, "override", unit.silently(rules), [group]))
@@ -127,23 +135,6 @@ def test_a_level_that_is_off_leaves_the_other(promtool: Path, tmp_path: Path) ->
     _check(promtool, tmp_path, settings, runs, {"NonFinite": ["three"], "RewardDrop": ["falls"]})
 
 
-def _idle_fires_for(promtool: Path, folder: Path, settings: Mapping[str, Any], *runs: str) -> None:
-    """The alert about idle GPUs fires for just these of two runs when rendered with these settings."""
-    rules = [rule for rule in rendered.rules("gpu", settings) if rule["alert"] == "GPUIdleWhileRunning"]
-    series = {name.replace(idle.RUN, "agents/a"): values for name, values in idle.IDLE.items()}
-    fired = [{"run": run, "severity": "warning", "topic": "gpu"} for run in runs]
-    group = Group("idle", {**series, **idle.IDLE}, [Moment(602, {"GPUIdleWhileRunning": fired})])
-    unit.check(promtool, unit.write(folder, "idle", unit.silently(rules), [group]))
-
-
-def test_an_override_of_idle_gpus_is_for_its_runs_alone(promtool: Path, tmp_path: Path) -> None:
-    off = {"runs": "agents/*", "alerts": {"GPUIdleWhileRunning": {"enabled": False}}}
-    stricter = {"runs": "agents/*", "alerts": {"GPUIdleWhileRunning": {"below": 0.05}}}
-    nearly_never = {"GPUIdleWhileRunning": {"below": 0.001}}
-    _idle_fires_for(promtool, tmp_path, {"overrides": [off]}, idle.RUN)
-    _idle_fires_for(promtool, tmp_path, {"alerts": nearly_never, "overrides": [stricter]}, "agents/a")
-
-
 def test_as_shipped_a_run_of_the_demo_stalls_after_a_minute_and_others_after_ten(
     promtool: Path, tmp_path: Path
 ) -> None:
@@ -152,7 +143,7 @@ def test_as_shipped_a_run_of_the_demo_stalls_after_a_minute_and_others_after_ten
     until, hangs = 1000, {h.LAST_STEP_AT: 0, h.STEP_INTERVAL: 0.3}
     series: dict[str, str] = {}
     for run in ("demo/hangs", "ppo/demo/hangs"):
-        series |= variations.samples(run, (Phase(0, hangs),), list(HEALTHY), until=until)
+        series |= _served({"overrides": shipped["overrides"]}, run, hangs, until=until)
     stalled = {"severity": "critical", "topic": "progress"}
     demo, other = ({"run": run, **stalled} for run in ("demo/hangs", "ppo/demo/hangs"))
     moments = {77: [], 82: [demo], 617: [demo], 622: [demo, other]}

@@ -18,13 +18,6 @@ RULES = (
                 limits=(Limit(h.ENTROPY_MAX, BELOW, 0.01), *NOT_SOLVED),
                 needs=(h.ENTROPY_MAX,),
                 spares=(h.ENTROPY_PEAK, h.REWARD_LOST, h.RECORDS_SINCE_BEST, *UNKNOWN_CEILING),
-                says=(
-                    "entropy 0.5 nats/token",
-                    "limits 0.01, or 0.05 (5 % of its peak) and 0.02",
-                    "or 0.1 (10 % of its peak) and 0.05",
-                    "with 10 % of the reward and 0.5 (2 times its noise) lost",
-                    "reward 1.75, best 2",
-                ),
             ),
             Way(
                 "little of the peak",
@@ -36,7 +29,6 @@ RULES = (
                 ),
                 needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK),
                 spares=(h.REWARD_LOST, h.RECORDS_SINCE_BEST),
-                says=("at most 0.0156 for 10 steps", "0.05 (5 %"),
             ),
             Way(
                 "less while reward is lost",
@@ -48,7 +40,6 @@ RULES = (
                 ),
                 needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK, h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
                 spares=(h.RECORDS_SINCE_BEST, h.RECORDS_SEEN),
-                says=("at most 0.0312 for 10 steps", "0.1 (10 %"),
             ),
             Way(
                 "less without a new best",
@@ -60,7 +51,6 @@ RULES = (
                 ),
                 needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK, h.RECORDS_SINCE_BEST, h.RECORDS_SEEN),
                 spares=(h.REWARD_LOST,),
-                says=("at most 0.0312 for 10 steps", "0.1 (10 %", "or no new best for half of the run"),
             ),
         ),
         silent={
@@ -83,12 +73,6 @@ RULES = (
                     Limit(h.ENTROPY_MIN, ABOVE, 0.25 + 0.5, {h.ENTROPY_START: 0.25}),
                 ),
                 needs=(h.ENTROPY_MIN, h.ENTROPY_START),
-                says=(
-                    "at least 4 nats/token for 3 steps",
-                    "started at 1",
-                    "limits 2 (2 times",
-                    "1.5 (0.5 more)",
-                ),
             ),
         ),
     ),
@@ -106,10 +90,6 @@ RULES = (
                     *suffers(h.REWARD_LOST_FAST, 0.3),
                 ),
                 needs=(h.ENTROPY_MIN, h.ENTROPY_START, h.REWARD_LOST_FAST, h.REWARD_BEST, h.REWARD_NOISE),
-                says=(
-                    "at least 4 nats/token for 3 steps",
-                    "reward 1.75, best 2, limits 30 % of the reward and 0.5 (2 times its noise) lost",
-                ),
             ),
         ),
     ),

@@ -17,7 +17,6 @@ RULES = (
                     {streak: 5},
                     limits=(Limit(streak, FROM, limit),),
                     needs=(streak,),
-                    says=(dict(streak.labels)["signal"], f"in a row: 5, limit {limit}"),
                 )
                 for streak in h.STREAKS
             ),
@@ -38,7 +37,6 @@ RULES = (
                     Limit(h.GRAD_NORM_MEDIAN, ABOVE, 1 + 4 * 2, {h.GRAD_NORM_SPREAD: 2}),
                 ),
                 needs=(h.GRAD_NORM_MEDIAN, h.GRAD_NORM_LEVEL, h.GRAD_NORM_SPREAD),
-                says=("gradient norm 8", "limits 4 (4 times", "and 2 (4 times its noise above that)"),
             ),
             Way(
                 "above a fixed limit",
@@ -46,7 +44,6 @@ RULES = (
                 limits=(Limit(h.GRAD_NORM_MEDIAN, ABOVE, 64),),
                 needs=(h.GRAD_NORM_MEDIAN,),
                 spares=(h.GRAD_NORM_LEVEL, h.GRAD_NORM_SPREAD),
-                says=("gradient norm 128", "or 64"),
             ),
         ),
         silent={"no gradient at all": {h.GRAD_NORM_MEDIAN: 0, h.GRAD_NORM_LEVEL: 0}},
@@ -61,7 +58,6 @@ RULES = (
                 {h.CLIPPED_MIN: 0.75},
                 limits=(Limit(h.CLIPPED_MIN, ABOVE, 0.5),),
                 needs=(h.CLIPPED_MIN,),
-                says=("at least 75 % of tokens clipped for 5 steps, limit 50 %",),
             ),
         ),
     ),
@@ -75,7 +71,6 @@ RULES = (
                 {h.POLICY_LOSS_MIN: 0.5},
                 limits=(Limit(h.POLICY_LOSS_MIN, ABOVE, 0),),
                 needs=(h.POLICY_LOSS_MIN,),
-                says=("policy loss at least 0.5 for 20 steps, limit 0",),
             ),
         ),
     ),
@@ -90,7 +85,6 @@ RULES = (
                 limits=(Limit(h.EXPLAINED_MAX, BELOW, 0), Limit(h.RECORDS, FROM, 50)),
                 needs=(h.EXPLAINED_MAX, h.RECORDS),
                 spares=(h.VALUE_LOSS, h.VALUE_LOSS_USUAL),
-                says=("explained variance at most -0.5 for 20 steps, limit 0",),
             ),
             Way(
                 "its loss leaps",
@@ -101,7 +95,6 @@ RULES = (
                 ),
                 needs=(h.VALUE_LOSS, h.VALUE_LOSS_USUAL, h.RECORDS),
                 spares=(h.EXPLAINED_MAX,),
-                says=("value loss 2 (median of 5 steps), limit 1.25 (5 times",),
             ),
         ),
         silent={"a critic warms up": {h.EXPLAINED_MAX: -0.5, h.VALUE_LOSS: 2, h.RECORDS: 49}},

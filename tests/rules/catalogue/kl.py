@@ -15,7 +15,6 @@ def _above(limit: float) -> Way:
         limits=(Limit(h.KL_MIN, ABOVE, limit),),
         needs=(h.KL_MIN,),
         spares=(h.KL_START, h.KL_NOISE),
-        says=("KL at least 64 nats/token for 3 steps", f", limit {limit}"),
     )
 
 
@@ -33,11 +32,6 @@ RULES = (
                     Limit(h.KL_MIN, ABOVE, 0.125 + 3 * 1, {h.KL_NOISE: 1}),
                 ),
                 needs=(h.KL_MIN, h.KL_START, h.KL_NOISE),
-                says=(
-                    "KL at least 1 nats/token for 3 steps",
-                    "start 0.125 by 0.875",
-                    "limits 0.5 and 0.188 (3 times",
-                ),
             ),
             _above(16),
         ),
@@ -56,11 +50,6 @@ RULES = (
                     Limit(h.KL_MIN, ABOVE, 0.125 + 6 * 1, {h.KL_NOISE: 1}),
                 ),
                 needs=(h.KL_MIN, h.KL_START, h.KL_NOISE),
-                says=(
-                    "KL at least 2 nats/token for 3 steps",
-                    "start 0.125 by 1.88",
-                    "limits 1 and 0.375 (6 times",
-                ),
             ),
             Way(
                 "above the start while reward is lost",
@@ -71,11 +60,6 @@ RULES = (
                     *suffers(h.REWARD_LOST_FAST, 0.3),
                 ),
                 needs=(h.KL_MIN, h.KL_START, h.KL_NOISE, h.REWARD_LOST_FAST, h.REWARD_BEST, h.REWARD_NOISE),
-                says=(
-                    "start 0.125 by 0.875",
-                    "or 0.5 and 0.188 (3 times",
-                    "with 30 % of the reward and 0.5 (2 times its noise) lost; reward 1.75, best 2",
-                ),
             ),
             _above(32),
         ),
@@ -100,11 +84,6 @@ RULES = (
                     h.LENGTH_MEAN_3,
                     h.LENGTH_START,
                 ),
-                says=(
-                    "KL at least 512 nats/response for 3 steps, limit 1024",
-                    "1 nats/token, start 0.125",
-                    "limits 0.5 and 0.0469 (3 times",
-                ),
             ),
             Way(
                 "above a fixed limit",
@@ -112,7 +91,6 @@ RULES = (
                 limits=(Limit(h.KL_SEQUENCE_MIN, ABOVE, 1024, {h.LENGTH_MEAN_3: None}),),
                 needs=(h.KL_SEQUENCE_MIN,),
                 spares=(h.KL_SEQUENCE_START, h.KL_SEQUENCE_NOISE, h.LENGTH_MEAN_3, h.LENGTH_START),
-                says=("at least 2048 nats/response", "limit 1024"),
             ),
         ),
         silent={"responses grow, and the KL with them": {h.KL_SEQUENCE_MIN: 512, h.LENGTH_MEAN_3: 4096}},
@@ -130,7 +108,6 @@ RULES = (
                     Limit(h.KL_TEACHER_MIN, ABOVE, 2 + 6 * 1, {h.KL_TEACHER_NOISE: 1}),
                 ),
                 needs=(h.KL_TEACHER_MIN, h.KL_TEACHER_START, h.KL_TEACHER_NOISE),
-                says=("at least 4 nats/token for 3 steps", "start 2 by 2", "limits 1 and 0.75 (6 times"),
             ),
         ),
         silent={"as far from the start": {h.KL_TEACHER_MIN: 8, h.KL_TEACHER_START: 8}},
@@ -149,7 +126,6 @@ RULES = (
                     Limit(h.POLICY_KL_MIN, ABOVE, 5 * 0.0625, {h.POLICY_KL_START: -0.0625}),
                 ),
                 needs=(h.POLICY_KL_MIN, h.POLICY_KL_START),
-                says=("at least 0.5 nats/token for 5 steps", "limits 0.1 and 0.0391 (5 times"),
             ),
         ),
     ),

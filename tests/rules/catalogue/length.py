@@ -18,10 +18,6 @@ RULES = (
                 limits=(Limit(h.LENGTH_MIN, ABOVE, 2 * 300), *suffers(h.REWARD_LOST, 0.1)),
                 needs=(h.LENGTH_MIN, h.LENGTH_START, h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
                 spares=(h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
-                says=(
-                    "limit 600 (2 times",
-                    "reward 1.75, best 2, limits 10 % of the reward and 0.5 (2 times its noise) lost",
-                ),
             ),
             Way(
                 "growth into the limit",
@@ -32,12 +28,6 @@ RULES = (
                 ),
                 needs=(h.LENGTH_MIN, h.LENGTH_START, h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
                 spares=(h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
-                says=(
-                    "at least 1000 tokens for 5 steps",
-                    "limit 600 (2 times",
-                    "50 % of them cut",
-                    "limit 27.5 % (start 12.5 % + 15 %)",
-                ),
             ),
             Way(
                 "above a fixed limit",
@@ -45,7 +35,6 @@ RULES = (
                 limits=(Limit(h.LENGTH_MIN, ABOVE, 2048),),
                 needs=(h.LENGTH_MIN,),
                 spares=(h.LENGTH_START, h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
-                says=("at least 4096 tokens for 5 steps", "limit 2048"),
             ),
         ),
         silent={
@@ -73,7 +62,6 @@ RULES = (
                 limits=(Limit(h.LENGTH_MEDIAN_5, BELOW, 0.25 * 400),),
                 needs=(h.LENGTH_MEDIAN_5, h.LENGTH_MEDIAN_64),
                 spares=(h.LENGTH_PEAK, h.REWARD_LOST, h.REWARD_BEST),
-                says=("responses of 50 tokens", "limits 100 (25 %", "reward 1.75, best 2"),
             ),
             Way(
                 "slow while reward is lost",
@@ -85,7 +73,6 @@ RULES = (
                 ),
                 needs=(h.LENGTH_MEDIAN_5, h.LENGTH_PEAK, h.REWARD_LOST, h.REWARD_BEST),
                 spares=(h.LENGTH_MEDIAN_64,),
-                says=("responses of 40 tokens", "or 50 (10 % of their peak) with 10 % of the reward lost"),
             ),
         ),
         silent={"short by success": {h.LENGTH_MEDIAN_5: 40, h.LENGTH_MEDIAN_64: 60}},
@@ -110,11 +97,6 @@ RULES = (
                     h.REWARD_NOISE,
                 ),
                 spares=(h.LENGTH_PEAK, h.REWARD_LOST),
-                says=(
-                    "responses of 50 tokens",
-                    "limits 100 (25 %",
-                    "best 2, limits 30 % of the reward and 0.5",
-                ),
             ),
             Way(
                 "slow",
@@ -132,11 +114,6 @@ RULES = (
                 ),
                 needs=(h.LENGTH_MEDIAN_5, h.LENGTH_PEAK, h.REWARD_LOST, h.REWARD_LOST_FAST, h.REWARD_BEST),
                 spares=(h.LENGTH_MEDIAN_64,),
-                says=(
-                    "responses of 40 tokens",
-                    "or 50 (10 % of their peak)",
-                    "limits 30 % of the reward and 0.5",
-                ),
             ),
         ),
     ),
@@ -154,7 +131,6 @@ RULES = (
                 ),
                 needs=(h.TRUNCATED_MEAN_10, h.TRUNCATED_START),
                 spares=(h.TRUNCATED_MIN_10,),
-                says=("75 % of responses cut over 10 steps", "limit 42.5 % (start 12.5 % + 30 %)"),
             ),
             Way(
                 "nothing ever finishes",
@@ -162,7 +138,6 @@ RULES = (
                 limits=(Limit(h.TRUNCATED_MIN_10, FROM, 0.9),),
                 needs=(h.TRUNCATED_MIN_10,),
                 spares=(h.TRUNCATED_MEAN_10, h.TRUNCATED_START),
-                says=("cut over 10 steps; in each of them at least 95 %, limit 90 %",),
             ),
         ),
         silent={"high from the start": {h.TRUNCATED_MEAN_10: 0.84, h.TRUNCATED_START: 0.75}},
@@ -186,11 +161,6 @@ RULES = (
                     h.REWARD_LOST_FAST,
                     h.REWARD_BEST,
                     h.REWARD_NOISE,
-                ),
-                says=(
-                    "at least 75 % of responses cut for 3 steps",
-                    "limit 50 %, limit 42.5 % (start 12.5 % + 30 %)",
-                    "reward 1.75, best 2, limits 30 % of the reward and 0.5",
                 ),
             ),
         ),

@@ -16,7 +16,6 @@ RULES = (
                 {h.LAST_STEP_AT: -1000},
                 needs=(h.LAST_STEP_AT, h.STATE),
                 spares=(h.STEP_INTERVAL, h.WRITER_PRESENT),
-                says=("640 of 1000", "17m 15s ago", "limits 10 min and 2m 30s (5 usual"),
             ),
         ),
         silent={
@@ -36,7 +35,6 @@ RULES = (
                 limits=(Limit(h.GPU_SPEED, BELOW, 0.5 * 512),),
                 needs=(h.GPU_SPEED, h.GPU_SPEED_USUAL),
                 spares=(h.SPEED, h.SPEED_USUAL, h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
-                says=("640 of 1000", "at most 128 tokens/s per GPU for 5 steps, limit 256 (50 %"),
             ),
             Way(
                 "few tokens",
@@ -44,7 +42,6 @@ RULES = (
                 limits=(Limit(h.SPEED, BELOW, 0.5 * 4096),),
                 needs=(h.SPEED, h.SPEED_USUAL),
                 spares=(h.GPU_SPEED, h.GPU_SPEED_USUAL, h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
-                says=("at most 512 tokens/s for 5 steps, limit 2048 (50 %",),
             ),
             Way(
                 "slow generation",
@@ -52,7 +49,6 @@ RULES = (
                 limits=(Limit(h.SECONDS_PER_TOKEN, ABOVE, 3 * 0.25),),
                 needs=(h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
                 spares=(h.SPEED, h.SPEED_USUAL, h.GPU_SPEED, h.GPU_SPEED_USUAL),
-                says=("generation at least 1 s/token for 3 steps, limit 0.75 (3 times",),
             ),
         ),
     ),
@@ -61,7 +57,14 @@ RULES = (
             f"Run{state.capitalize()}",
             severity,
             f"Run{state.capitalize()}",
-            ways=(Way(state, {h.STATE: state}, needs=(h.STATE,), spares=(h.LAST_STEP_AT,), says=(says,)),),
+            ways=(
+                Way(
+                    state,
+                    {h.STATE: state},
+                    needs=(h.STATE,),
+                    spares=(h.LAST_STEP_AT,),
+                ),
+            ),
             keep=0,
             of_ended=state == "finished",
         )

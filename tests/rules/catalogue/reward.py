@@ -18,7 +18,6 @@ def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Way:
         limits=(Limit(highest, UNTIL, 0), Limit(spread, EQUAL, 0)),
         needs=(highest, spread),
         spares=(h.REWARD_BEST, h.REWARD_NOISE),
-        says=(says,),
     )
 
 
@@ -41,11 +40,6 @@ def _quick(fall: float, noises: float, share: float, gain_lost: float | None = N
             *([h.REWARD_START] if gain_lost else []),
         ),
         spares=(h.REWARD_DRAWDOWN_5, h.REWARD_DRAWDOWN_20),
-        says=(
-            f"smoothed less, by at least {fall:.3g} for 3",
-            f"limits {noises * 0.25:.3g} ({noises:g} times",
-            f"{share * 2:.3g} ({100 * share:g} %",
-        ),
     )
 
 
@@ -60,10 +54,6 @@ def _below_mean(share: float) -> Way:
         ),
         needs=(h.REWARD_MAX_5, h.REWARD_MEAN_32),
         spares=(h.REWARD_BEST, h.REWARD_NOISE, h.REWARD_DRAWDOWN_5),
-        says=(
-            "at most 0.125 for 5 steps",
-            f"limit {1.75 - share * 1.75:.3g} ({100 * share:g} % below the mean of 32)",
-        ),
     )
 
 
@@ -83,12 +73,6 @@ RULES = (
                 ),
                 needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
                 spares=(h.REWARD_DRAWDOWN_20,),
-                says=(
-                    "reward 1.75",
-                    "best 2 by at least 0.75 for 5 steps",
-                    "limits 0.625 (2.5 times",
-                    "0.2 (10 %",
-                ),
             ),
             Way(
                 "slow fall",
@@ -99,7 +83,6 @@ RULES = (
                     Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.1 * 2, h.NEGATIVE_BEST),
                 ),
                 needs=(h.REWARD_DRAWDOWN_20, h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
-                says=("by at least 0.75 for 20", "limit 0.5 (2 times"),
             ),
             _quick(1.5, 3.5, 0.25),
             _below_mean(0.25),
@@ -121,13 +104,6 @@ RULES = (
                 ),
                 needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST, h.REWARD_START),
                 spares=(h.REWARD_MAX_20, h.HIGHEST_20),
-                says=(
-                    "reward 1.75",
-                    "best 2 by at least 1.5 for 5 steps",
-                    "limits 1 (4 times",
-                    "0.6 (30 %",
-                    "0.525 (60 % of its gain)",
-                ),
             ),
             _quick(1.5, 4, 0.5, 0.6),
             _dead(
@@ -176,7 +152,6 @@ RULES = (
                 needs=(h.STEPS_SINCE_BEST, h.STEPS_SEEN, h.RECORDS_SEEN),
                 once=(h.REWARD_MEAN_20,),
                 spares=(h.REWARD_STD, h.REWARD_BEST, *UNKNOWN_CEILING),
-                says=("reward 1.75", "no new best for 400 steps", "limits 300 and 320 (50 %"),
             ),
         ),
         silent={
@@ -203,7 +178,6 @@ RULES = (
                 ),
                 needs=(h.REWARD_RANGE_20,),
                 spares=(h.REWARD_LOST, h.REWARD_STD, h.SAMPLES_RANGE_20, h.ZERO_STD),
-                says=("reward 1.75", "the same in each of 20 steps, limit some spread"),
             ),
             Way(
                 "the same below its best",
@@ -214,7 +188,6 @@ RULES = (
                 ),
                 needs=(h.REWARD_RANGE_20, h.REWARD_LOST, h.REWARD_BEST),
                 spares=(h.REWARD_START, h.REWARD_STD, h.SAMPLES_RANGE_20),
-                says=("the same in each of 20 steps",),
             ),
             Way(
                 "stuck at a floor",
@@ -224,7 +197,6 @@ RULES = (
                     Limit(h.REWARD_RANGE_32, UNTIL, 0.1 * 0.5),
                 ),
                 needs=(h.REWARD_MAX_32, h.REWARD_RANGE_32, h.REWARD_MEDIAN_32),
-                says=("in 32 steps -0.25 and 0.0312, limits 0 and 0.05",),
             ),
             Way(
                 "groups without spread",
@@ -235,7 +207,6 @@ RULES = (
                     Limit(h.REWARD_LOST, ABOVE, 0.1 * 2, h.NEGATIVE_BEST),
                 ),
                 needs=(h.ZERO_STD, h.REWARD_LOST, h.REWARD_BEST),
-                says=("groups without spread 97 %, limit 95 % with the reward 10 % below",),
             ),
         ),
         silent={

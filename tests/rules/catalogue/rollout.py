@@ -16,7 +16,6 @@ def _beyond(name: str, limit: Limit, value: float, says: str) -> Way:
         limits=(limit,),
         needs=(limit.series,),
         spares=tuple(sorted(MEASURES - {limit.series})),
-        says=(says,),
     )
 
 
@@ -56,7 +55,6 @@ RULES = (
                 {h.STALENESS: 16},
                 limits=(Limit(h.STALENESS, ABOVE, 8),),
                 needs=(h.STALENESS,),
-                says=("16 weight versions old (mean of 20 steps), limit 8",),
             ),
         ),
     ),

@@ -18,7 +18,6 @@ def _fell(drop: float, noises: float, noise: str) -> Way:
             Limit(h.VALIDATION_MAX, BELOW, 0.125 - noises * 0.03125, NOISY),
         ),
         needs=(h.VALIDATION_MAX, h.VALIDATION_BEST, h.VALIDATION_NOISE),
-        says=("at most -0.25, best confirmed one 0.125", f"limits {drop:g} and {noise} ({noises:g} times"),
     )
 
 
@@ -45,10 +44,6 @@ RULES = (
                 ),
                 needs=(h.GAIN, h.TRUE_GAIN, h.REWARD_NOISE),
                 spares=(h.VALIDATION_MAX, h.VALIDATION_BEST, h.VALIDATION_NOISE),
-                says=(
-                    "reward smoothed 0.75 above its start, limits 0.05 and 0.5 (2 times",
-                    "the true reward 0.0625, limit 0.15 (20 %",
-                ),
             ),
             Way(
                 "validation falls, and no part is named",
@@ -59,10 +54,6 @@ RULES = (
                     Limit(h.GAIN, ABOVE, 2 * 0.25),
                 ),
                 needs=(h.GAIN, h.VALIDATION_MAX, h.VALIDATION_BEST, h.VALIDATION_NOISE),
-                says=(
-                    "validation in the last two evaluations at most -0.25",
-                    "limits 0.03 and 0.0195 (5 times",
-                ),
             ),
         ),
         silent={

@@ -1,0 +1,46 @@
+"""All alerts: the entries of every topic, in the order of documents and of config.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stepwatch.alerts import (
+    engines,
+    entropy,
+    gpu_health,
+    gpu_load,
+    gradient,
+    host,
+    kl,
+    length,
+    progress,
+    ray,
+    reward,
+    rollouts,
+    stack,
+)
+from stepwatch.alerts.table import Alert
+from stepwatch.config.block import Block
+
+GROUPS: Mapping[str, tuple[Alert, ...]] = {
+    "rl": (
+        *reward.ALERTS,
+        *kl.ALERTS,
+        *entropy.ALERTS,
+        *length.ALERTS,
+        *gradient.ALERTS,
+        *rollouts.ALERTS,
+        *progress.ALERTS,
+    ),
+    "gpu": (*gpu_health.ALERTS, *gpu_load.ALERTS),
+    "rollout": engines.ALERTS,
+    "ray": ray.ALERTS,
+    "host": host.ALERTS,
+    "stack": stack.ALERTS,
+}
+"""By the group of Prometheus that evaluates their rules, which has a file of that name."""
+
+TABLE: tuple[Alert, ...] = tuple(alert for alerts in GROUPS.values() for alert in alerts)
+
+BLOCKS: Mapping[str, type[Block]] = {alert.block.__name__: alert.block for alert in TABLE}
+"""The limits of each alert, or pair of alerts, by their key below ``alerts``."""
