@@ -9,7 +9,7 @@ import pytest
 from stepwatch.alerts import expression, lines
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.alerts.rules import rules
-from stepwatch.alerts.table import Alert
+from stepwatch.alerts.table import Alert, Way
 from stepwatch.backtest.limits import Limit, limits
 from stepwatch.backtest.rules import catalogue
 from stepwatch.config import Config
@@ -23,6 +23,13 @@ LIMITS = {limit.key: limit for limit in limits(ON)}
 def keys(drawn: expression.Expression) -> frozenset[str]:
     """The limits that a line depends on, by key within their block."""
     return frozenset(each.key for each in drawn.parts() if isinstance(each, expression.Limit))
+
+
+def bound(way: Way) -> expression.Expression:
+    """What the line of a way must follow: its limit, if the way measures the signal of the panel."""
+    series = (part for part in way.value.parts() if isinstance(part, expression.Series))
+    about = any(part.labels.get("signal") == way.signal for part in series)
+    return way.limit if about or way.line is None else way.line
 
 
 def reading(limit: Limit) -> Iterator[Alert]:
@@ -81,12 +88,7 @@ def test_a_limit_is_changed_in_one_place_for_rule_line_backtest_and_command(key:
     assert {name for (name, _), text in rules_now.items() if text != rules_before[name, _]} == names
     moved = {name for (name, _), text in judged_now.items() if text != judged_before[name, _]}
     assert moved == {alert.name for alert in about if alert.from_records}
-    lined = {
-        alert.name
-        for alert in about
-        for way in alert.ways
-        if way.signal and own in keys(way.line or way.limit)
-    }
+    lined = {alert.name for alert in about for way in alert.ways if way.signal and own in keys(bound(way))}
     assert {name for name, _ in drawn_now ^ drawn_before} == lined
     changes = {name: each for name, each in told_now.items() if each != told_before[name]}
     assert changes == {key.removeprefix("alerts."): value}
