@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 VENV = Path(__file__).resolve().parent / ".venv"
-NEEDED = ("jinja2", "orjson", "promql_parser", "pydantic", "yaml")
+NEEDED = ("jinja2", "orjson", "pydantic", "yaml")
 
 
 def run() -> int:

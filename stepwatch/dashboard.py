@@ -1,15 +1,19 @@
 """Dashboards as their templates write them, turned into the classic JSON that Grafana 10 to 13 loads.
 
 A template says what a panel asks and how it looks. What follows from that is worked out here:
-panel ids, places on the grid, datasources, query letters, threshold steps, table columns.
+panel ids, places on the grid, datasources, query letters, threshold steps, table columns. The limits of the
+signals that a panel shows come from the table of alerts.
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from stepwatch.alerts.lines import Line
 from stepwatch.config.errors import Refused
 
 Json = dict[str, Any]
@@ -18,7 +22,7 @@ GRID_COLUMNS = 24
 SCHEMA_VERSION = 38  # of Grafana 10.0; later ones migrate it on loading
 PROMETHEUS: Json = {"type": "prometheus", "uid": "stepwatch-prometheus"}
 MARK_COLOUR = "blue"
-SEVERITY_COLOURS = {"critical": "red", "warning": "orange"}
+SEVERITY_COLOURS = {"critical": "red", "warning": "orange", "info": "blue"}
 INSTANT_FORMATS = {"stat": "time_series", "table": "table"}
 
 # A template's own words. What else a panel holds is Grafana's and goes through as it is.
@@ -26,12 +30,13 @@ _PANEL_WORDS = {"look", "width", "unit", "field", "queries", "limits", "columns"
 _DASHBOARD_WORDS = {"rows", "variables", "annotations"}
 
 
-def assemble(document: Json) -> Json:
+def assemble(document: Json, lines: Sequence[Line] = ()) -> Json:
     """Return the classic JSON of a dashboard template.
 
     Args:
         document: The parsed template: Grafana's own keys, and `rows` of `panels`, `variables`
-            and `annotations` in short form.
+            and `annotations` in short form. A query with a `curve` shows the `signal` that this names.
+        lines: The limits of alerts, of which each panel shows those of its signals.
 
     Raises:
         Refused: A row is wider than the grid, or a panel lacks a part it cannot do without.
@@ -44,7 +49,7 @@ def assemble(document: Json) -> Json:
         **{key: value for key, value in document.items() if key not in _DASHBOARD_WORDS},
         "templating": {"list": [_variable(each) for each in document.get("variables", [])]},
         "annotations": {"list": [_annotation(each) for each in document.get("annotations", [])]},
-        "panels": list(_panels(document["uid"], document["rows"])),
+        "panels": list(_panels(document["uid"], document["rows"], lines)),
     }
 
 
@@ -96,14 +101,14 @@ def _annotation(short: Json) -> Json:
     }
 
 
-def _panels(dashboard: str, rows: list[Json]) -> Iterator[Json]:
+def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line]) -> Iterator[Json]:
     number, y = 0, 0
     for row in rows:
         x = 0
         for panel, width in zip(row["panels"], _widths(dashboard, row["panels"]), strict=True):
             number += 1
             place = {"x": x, "y": y, "w": width, "h": row["height"]}
-            yield {"id": number, "gridPos": place, **_panel(dashboard, panel)}
+            yield {"id": number, "gridPos": place, **_panel(dashboard, panel, lines)}
             x += width
         y += row["height"]
 
@@ -125,10 +130,11 @@ def _shares(columns: int, panels: int) -> list[int]:
     return [(columns + index) // panels for index in reversed(range(panels))]
 
 
-def _panel(dashboard: str, panel: Json) -> Json:
+def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     _demand(panel, ("title", "description", "unit", "look", "queries"), f"{dashboard}: a panel")
     look = panel["look"]
-    queries = _lettered([*panel["queries"], *_drawn_limits(panel)])
+    limits = [*panel.get("limits", []), *(_limit(line, look) for line in shown(panel, lines))]
+    queries = _lettered([*panel["queries"], *_drawn_limits(limits)])
     return {
         "type": look["type"],
         "datasource": PROMETHEUS,
@@ -136,7 +142,7 @@ def _panel(dashboard: str, panel: Json) -> Json:
         "options": look["options"],
         "targets": [_target(letter, query, look["type"]) for letter, query in queries],
         "fieldConfig": {
-            "defaults": _defaults(panel),
+            "defaults": _defaults(panel, limits),
             "overrides": [*_query_overrides(queries), *_column_overrides(panel.get("columns", {}))],
         },
         "transformations": _column_transformations(panel.get("columns", {}), queries),
@@ -163,9 +169,30 @@ def _target(letter: str, query: Json, panel_type: str) -> Json:
     }
 
 
-def _drawn_limits(panel: Json) -> Iterator[Json]:
-    """Yield the limits that differ from run to run: queries drawn as dashed lines."""
-    for limit in panel.get("limits", []):
+def shown(panel: Json, lines: Sequence[Line]) -> tuple[Line, ...]:
+    """Return the lines of the signals that a panel shows, named after the curve too where names are alike."""
+    curves = (query for query in panel["queries"] if "curve" in query)
+    legends = {query["curve"]["signal"]: query["legend"] for query in reversed(list(curves))}
+    found = [line for line in lines if line.signal in legends]
+    alike = Counter((line.name, line.severity) for line in found)
+    return tuple(
+        replace(line, name=f"{line.name}, {legends[line.signal]}")
+        if alike[line.name, line.severity] > 1
+        else line
+        for line in found
+    )
+
+
+def _limit(line: Line, look: Json) -> Json:
+    """A line with a name; in a panel without lines, a number that colours the value."""
+    if look["type"] != "timeseries" and line.number is not None:
+        return {"severity": line.severity, "value": line.number}
+    return {"severity": line.severity, "legend": line.name, "expr": line.promql}
+
+
+def _drawn_limits(limits: Iterable[Json]) -> Iterator[Json]:
+    """Yield the limits that are queries, drawn as dashed lines."""
+    for limit in limits:
         if "expr" in limit:
             yield {**limit, "as": _dashed(SEVERITY_COLOURS[limit["severity"]])}
 
@@ -179,17 +206,17 @@ def _dashed(colour: str) -> Json:
     }
 
 
-def _defaults(panel: Json) -> Json:
+def _defaults(panel: Json, limits: Iterable[Json]) -> Json:
     base = panel["look"]["field"]
-    own = {"unit": panel["unit"], "thresholds": _thresholds(panel)}
+    own = {"unit": panel["unit"], "thresholds": _thresholds(limits)}
     return {**base, **own, **panel.get("field", {})}
 
 
-def _thresholds(panel: Json) -> Json:
-    limits = [limit for limit in panel.get("limits", []) if "value" in limit]
+def _thresholds(limits: Iterable[Json]) -> Json:
+    numbers = [limit for limit in limits if "value" in limit]
     steps = [
         {"color": SEVERITY_COLOURS[limit["severity"]], "value": limit["value"]}
-        for limit in sorted(limits, key=lambda limit: limit["value"])
+        for limit in sorted(numbers, key=lambda limit: limit["value"])
     ]
     return {"mode": "absolute", "steps": [{"color": "green" if steps else "text", "value": None}, *steps]}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from exporter.gpu.dcgm.names import TWINS, Twin
-from stepwatch.promql import gpus, number
+from stepwatch.alerts.expression import number
 
 SHOWN = (
     "DCGM_FI_DEV_GPU_TEMP",
@@ -41,7 +41,8 @@ def _recorded(name: str, twin: Twin) -> str:
     What is scraped has a job, and what is recorded here has none.
     """
     matchers = ",".join(f'{label}="{value}"' for label, value in twin.labels.items())
-    value = gpus(f"{twin.metric}{{{matchers}}}" if matchers else twin.metric)
+    selector = f"{twin.metric}{{{matchers}}}" if matchers else twin.metric
+    value = f"max by (instance, gpu, uuid) ({selector})"
     return (
         "max by (instance, gpu, UUID, device, modelName, pci_bus_id) (\n"
         f"  {_NAMED}\n"

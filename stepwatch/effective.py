@@ -10,23 +10,25 @@ from typing import Any, NamedTuple
 
 from exporter.runs.marking import unknown
 from stepwatch import runs
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import Alert as Entry
 from stepwatch.config import Config, Duration, Size, load
 from stepwatch.config.block import Block
 from stepwatch.config.errors import KeyPath, spell
 from stepwatch.environment import CHECKOUT
 from stepwatch.tables import Say, table
 
-HEADINGS = ("alert", "severity", "limit", "value", "from")
+HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
 DEFAULT = "default"
 OFF = "off"
-SEVERITIES = ("warning", "critical", "info")
 
 
 class Limit(NamedTuple):
-    """A key below `alerts`, its value, and which of three places it is from."""
+    """A key below `alerts`, its value and unit, and which of three places it is from."""
 
     key: str
     value: Any
+    unit: str
     origin: str
 
 
@@ -90,34 +92,39 @@ def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
 
 def effective(config: Config, run: str | None, file: str) -> Iterator[Alert]:
     """Yield each alert with the limits that hold; ``file`` is what the configuration is called."""
-    for name, base in config.alerts:
+    for alert in TABLE:
+        name = alert.block.__name__
+        base = config.alerts.block(name)
         found = config.override(name, run) if run is not None and base.about_runs else None
         if found is not None:
             number, override = found
             origins = Origins(file, f"overrides[{number}] `{override.runs}`", _leaves(override.alerts[name]))
-            yield from _of_block(name, override.over(name, base), origins)
+            yield _in_force(alert, override.over(name, base), origins)
         elif run is None or base.about_runs:
-            yield from _of_block(name, base, Origins(file))
+            yield _in_force(alert, base, Origins(file))
 
 
-def _of_block(name: str, block: Block, origins: Origins) -> Iterator[Alert]:
-    values, defaults = _leaves(block.plain()), _leaves(type(block)().plain())
-    levels = [level for level in SEVERITIES if level in block.names or level in block.plain()]
-    for level in levels or [values["severity",]]:
-        off = _switch(level, values)
-        mine = [key for key in values if key[0] == level or key[0] not in (*levels, "enabled")]
-        shown = [off] if off else mine or [("enabled",)]
-        limits = [
-            Limit(spell((name, *key)), values[key], origins.of(key, values[key], defaults)) for key in shown
-        ]
-        yield Alert(block.names.get(level, name), level, not off, tuple(limits))
+def _in_force(alert: Entry, block: Block, origins: Origins) -> Alert:
+    name, values, defaults = alert.block.__name__, _leaves(block.plain()), _leaves(alert.block().plain())
+    off = _switch(alert, values)
+    own = [key for key in values if spell(key) in alert.keys or key in (("severity",), ("for",))]
+    limits = (
+        Limit(
+            spell((name, *key)),
+            values[key],
+            alert.unit_of(spell(key)),
+            origins.of(key, values[key], defaults),
+        )
+        for key in ([off] if off else own or [("enabled",)])
+    )
+    return Alert(alert.name, alert.severity or values["severity",], not off, tuple(limits))
 
 
-def _switch(level: str, values: dict[KeyPath, Any]) -> KeyPath | None:
-    """The key that switches a level off, if one does."""
+def _switch(alert: Entry, values: dict[KeyPath, Any]) -> KeyPath | None:
+    """The key that switches the alert off, if one does."""
     if not values["enabled",]:
         return ("enabled",)
-    return (level,) if values.get((level,), "") is None else None
+    return next(((key,) for key in alert.switches if values.get((key,), "") is None), None)
 
 
 def _leaves(plain: dict[str, Any], above: KeyPath = ()) -> dict[KeyPath, Any]:
@@ -132,7 +139,8 @@ def _leaves(plain: dict[str, Any], above: KeyPath = ()) -> dict[KeyPath, Any]:
 def _rows(alert: Alert) -> Iterator[tuple[str, ...]]:
     for limit in alert.limits:
         value = _written(limit.value) if alert.enabled else OFF
-        yield alert.name, alert.severity, limit.key, value, limit.origin
+        unit = limit.unit if alert.enabled else ""
+        yield alert.name, alert.severity, limit.key, value, unit, limit.origin
 
 
 def _json(value: Any) -> Any:
@@ -150,6 +158,7 @@ def _plain(alert: Alert) -> dict[str, Any]:
     limits = {
         limit.key: {
             "value": _json(limit.value),
+            "unit": limit.unit,
             "from": limit.origin,
         }
         for limit in alert.limits

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
 
-from stepwatch import check, output, promql
-from stepwatch.alerts import codes, incidents, messages
+from stepwatch import check, output, panels, promql
+from stepwatch.alerts import codes, incidents, lines, messages
 from stepwatch.alerts import files as rule_files
+from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.limits import served_overrides
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
+from stepwatch.dashboard import Json
 from stepwatch.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.discovery.command import discover
 from stepwatch.discovery.targets import Found
 from stepwatch.native.state import State
-from stepwatch.panels import document
-from stepwatch.panels.dashboard import TRAINING
 from stepwatch.reload import reload
-from stepwatch.render import SERVICES, render
+from stepwatch.render import SERVICES, render, template
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -135,15 +135,22 @@ def render_all(
     return _rendered(templates, _context(config, place), services)
 
 
+def training(config: Config, templates: Path, place: Place) -> Json:
+    """Return the template of the Training dashboard, as rendered.
+
+    Raises:
+        Refused: The template fails.
+    """
+    return template(templates, _context(config, place), panels.TEMPLATE)
+
+
 def _rendered(
     templates: Path, context: Mapping[str, Any], services: Collection[str] = SERVICES
 ) -> dict[PurePosixPath, bytes]:
-    """Every file of the services: of templates, of the table of alerts, and the one made of other files."""
+    """Every file of the services: of templates, and of the table of alerts."""
     files = render(templates, context, services)
     if "prometheus" in services:
         files |= rule_files.files(context["config"], context["deployment"])
-    if "exporter" in services and TRAINING in files:
-        files[document.PANELS] = document.document(files)
     return files
 
 
@@ -152,6 +159,9 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "config": config,
         "deployment": place(config),
         "promql": promql,
+        "lines": lines.lines(config, TABLE),
+        "subjects": lines.subjects(TABLE),
+        "run_shown": lines.RUN,
         "messages": messages,
         "incidents": incidents,
         "codes": codes,

@@ -50,7 +50,7 @@ RUN_METRICS = served.PAGE.partition("\n## The door\n")[0]
 
 def _dashboards() -> Iterator[dict[str, Any]]:
     for path, content in rendered.files().items():
-        if path.suffix == ".json":
+        if path.parts[0] == "grafana" and path.suffix == ".json":
             yield json.loads(content)
 
 

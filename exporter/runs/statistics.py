@@ -64,6 +64,9 @@ T = TypeVar("T", bound=Tracker)
 _NONE = array("d")
 """The values of all signals that have none."""
 
+SMOOTH = "0.1"
+"""The weight of a new value in the mean that people see beside a noisy curve."""
+
 Function = Callable[[list[float]], float | None]
 """Of the values of a window; ``None`` where they do not tell."""
 
@@ -95,6 +98,7 @@ class SignalStatistics:
 
     __slots__ = (
         "_adders",
+        "_mean",
         "_readers",
         "_trackers",
         "_wanted",
@@ -117,6 +121,7 @@ class SignalStatistics:
         self._wanted = tuple(wanted)
         self._trackers: dict[str, Tracker] = {}
         self._readers: Sequence[tuple[Statistic, Read]] = ()
+        self._mean: Read | None = None
         self._adders: Sequence[Callable[[float, int], None]] = ()
 
     @property
@@ -129,7 +134,13 @@ class SignalStatistics:
     def _begin(self) -> None:
         self.begun, self.values = True, array("d")
         self._readers = [(each, self._reader(each)) for each in self._wanted]
+        means = (read for each, read in self._readers if (each.name, each.alpha) == ("ewma", SMOOTH))
+        self._mean = next(means, None)
         self._adders = [tracker.add for tracker in self._trackers.values()]
+
+    def mean(self) -> float | None:
+        """Return the smoothed value, where the signal has one and its values have begun."""
+        return self._mean() if self._mean else None
 
     def add(self, value: float, step: int) -> None:
         """Take the value of one record; NaN and Inf move nothing but the streak."""

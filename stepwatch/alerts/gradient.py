@@ -44,6 +44,7 @@ NON_FINITE = tuple(
                 metric("rl_nonfinite_streak_steps"),
                 ">=",
                 Limit(f"{level}.steps"),
+                signal="nonfinite_streak_steps",
             ),
         ),
         style=WHOLE,

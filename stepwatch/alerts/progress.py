@@ -49,6 +49,7 @@ STALLED = Alert(
             ">",
             larger(Limit("intervals") * _interval, Limit("silence")),
             "by its usual steps",
+            signal="since_last_step",
         ),
         Way("no step for", since_last_step(), ">", Limit("silence"), sparing=_interval),
     ),
@@ -354,6 +355,8 @@ GPU_IDLE_WHILE_RUNNING = Alert(
             ">",
             Limit("intervals") * _interval,
             "by its usual steps",
+            signal="gpu_utilization_ratio",
+            line=Limit("below_ratio"),
         ),
     ),
     given=(_busiest.for_each(is_in("running")) < Limit("below_ratio"))

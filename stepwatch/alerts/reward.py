@@ -91,7 +91,13 @@ class Reward(Block):
 
 def _fall(fall: Expression, *limits: Expression, measured: str, given: Expression | None = None) -> Way:
     """The reward is below its best by more than all of the limits."""
-    return Way(measured, fall, ">", larger(*limits), "from its best", given, REWARD, best() - larger(*limits))
+    return Way(measured, fall, ">", larger(*limits), "from its best", given)
+
+
+def _long_fall(fall: Expression, *limits: Expression) -> Way:
+    """The same for 5 steps, of which the limit is drawn: those of other spans would hide the curve."""
+    way = _fall(fall, *limits, measured="reward below its best for 5 steps by")
+    return replace(way, signal=REWARD, line=best() - larger(*limits))
 
 
 def _below_mean(level: str) -> Way:
@@ -128,11 +134,10 @@ REWARD_DROP = Alert(
     summary="Reward dropped from its best",
     action="read samples of the last steps; compare KL, entropy and length on the dashboard",
     ways=(
-        _fall(
+        _long_fall(
             least_drawdown("0.3", 5),
             Limit("warning.stddevs") * stddev(),
             Limit("warning.drop_ratio") * size(best()),
-            measured="reward below its best for 5 steps by",
         ),
         _fall(
             least_drawdown("0.1", 20),
@@ -159,12 +164,11 @@ REWARD_COLLAPSE = Alert(
     summary="Reward collapsed",
     action="stop the run or resume from the best checkpoint; then read samples of the last steps",
     ways=(
-        _fall(
+        _long_fall(
             least_drawdown("0.3", 5),
             Limit("critical.stddevs") * stddev(),
             Limit("critical.drop_ratio") * size(best()),
             Limit("critical.gain_drop_ratio") * _gained,
-            measured="reward below its best for 5 steps by",
         ),
         _fall(
             least_drawdown("0.5", 3),
@@ -409,7 +413,7 @@ REWARD_HACK_SUSPECT = Alert(
             Limit("warning.followed_ratio") * _gain,
             "from the reward's",
         ),
-        replace(_hollow, sparing=_true_gain),
+        replace(_hollow, sparing=_true_gain, signal=""),
     ),
     given=(_gain > larger(Limit("warning.stddevs") * stddev(), Limit("warning.gain"))),
 )

@@ -51,6 +51,10 @@ class InForce:
             return way.condition.unless(Limit(way.unset) >= 0)  # an override may take the limit away: NaN
         return way.condition
 
+    def held(self, way: Way) -> Expression:
+        """Return where this way makes the alert fire."""
+        return self._guarded(self.condition(way))
+
     @property
     def expression(self) -> Expression:
         """Where the alert fires: the measured value of the first way that holds."""
@@ -62,11 +66,16 @@ class InForce:
             held = held & alert.given
         if alert.sparing:
             held = held.unless(alert.sparing)
-        for key in alert.switches:
-            held = self._switched(held, key, ON)
-        if not alert.severity:
-            held = self._switched(held, "severity", float(SEVERITIES.index(self.severity)))
+        held = self.switched(held)
         return held.unless(is_in("finished")) if alert.about == "run" else held
+
+    def switched(self, expression: Expression) -> Expression:
+        """Leave out the runs for which an override switches the alert off, or says another severity."""
+        for key in self.alert.switches:
+            expression = self._switched(expression, key, ON)
+        if self.alert.severity:
+            return expression
+        return self._switched(expression, "severity", float(SEVERITIES.index(self.severity)))
 
     def _switched(self, held: Expression, key: str, wanted: float) -> Expression:
         """Leave out the runs for which an override says otherwise, as last heard of if the alert asks so."""
@@ -105,7 +114,7 @@ class InForce:
         return _KEY.sub(lambda match: str(getattr(self.limits.settings, match[1])), text)
 
     def _passed(self, way: Way, scope: Scope) -> str:
-        alert, held = self.alert, bracketed(self._guarded(self.condition(way)).promql(scope))
+        alert, held = self.alert, bracketed(self.held(way).promql(scope))
         limit = way.limit.promql(scope)
         value = f"{limit} + 0 * {held}" if is_number(limit) else f"{limit}\nand {held}"
         for label, text in (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, all_of
+from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, Raw, Series, all_of
 from stepwatch.config.block import Block
 
 
@@ -24,7 +24,7 @@ class Way:
         sparing: Where it does not fire.
         unset: The key of a limit that replaces this way where it is set.
         signal: The signal in whose panel the limit is drawn; empty for none.
-        line: Where it is drawn there; the limit itself if that is left out.
+        line: Where it is drawn there, if the signal falls as the value rises; the limit itself if left out.
     """
 
     measured: str
@@ -164,6 +164,38 @@ class Alert:
         """The keys that must be on: of the block, and of each level whose limits it takes."""
         levels = {self.level, *(key.partition(".")[0] for way in self.ways for key in way.keys if "." in key)}
         return ("enabled", *sorted(filter(None, levels)))
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The limits that it compares with, by key within its block: ``warning.stddevs``."""
+        return frozenset(part.key for part in self._parts() if isinstance(part, Limit))
+
+    def _parts(self) -> Iterator[Expression]:
+        conditions = (*(way.condition for way in self.ways), *filter(None, (self.given, self.sparing)))
+        return (part for condition in conditions for part in condition.parts())
+
+    def unit_of(self, key: str) -> str:
+        """Return the unit of a limit by its name: of the alert, where that says nothing else."""
+        name = key.rpartition(".")[2]
+        if "stddevs" in name:
+            return "standard deviations"
+        if name.startswith("times_") or name == "intervals":
+            return "times"
+        if name in ("steps", "records", "restarts"):
+            return ""
+        return "share" if "ratio" in name else self.unit.strip()
+
+    @property
+    def from_records(self) -> bool:
+        """Whether the records of a run alone decide it: not the time, the past, or another target."""
+        parts = list(self._parts())
+        series = [part for part in parts if isinstance(part, Series)]
+        return (
+            self.subject == "run"
+            and not (self.wait or "for_" in self.block.model_fields)
+            and not any(isinstance(part, Raw) for part in parts)
+            and all(each.metric.startswith("rl_") and not each.over for each in series)
+        )
 
     @property
     def subject(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.drawing.chart import Band, Chart
@@ -11,15 +11,15 @@ from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Alert, Judged
 from stepwatch.backtest.server import Prometheus, side_by_side
 from stepwatch.backtest.tape import START, Replayed
-from stepwatch.panels.dashboard import Panel, Query
+from stepwatch.panels import Panel, of_run
 
 
 @dataclass(frozen=True)
 class Draughtsman:
-    """Asks for what the panels show. ``about``: the signals that each alert looks at."""
+    """Asks for what the panels of each run show. ``about``: the signals that each alert looks at."""
 
     prometheus: Prometheus
-    panels: Sequence[Panel]
+    panels: Callable[[str], Sequence[Panel]]
     about: Mapping[str, frozenset[str]]
 
     def charts(self, runs: Sequence[tuple[Replayed, Judged]], tick: Tick) -> list[tuple[Chart, ...]]:
@@ -30,7 +30,7 @@ class Draughtsman:
         """Panels without a curve are left out; those in which an alert is shaded come first."""
         if not run.steps:
             return ()
-        filled = [(panel, curves) for panel in self.panels if (curves := self._lines(panel.curves, run))]
+        filled = [(panel, curves) for panel in self.panels(run.run) if (curves := self._curves(panel, run))]
         shown = frozenset().union(*(panel.signals for panel, _ in filled))
         charts = [
             Chart(
@@ -42,20 +42,25 @@ class Draughtsman:
                 min(run.steps),
                 max(run.steps),
                 curves,
-                self._lines(panel.limits, run),
+                self._limits(panel, run),
                 tuple(_band(alert) for alert in judged.alerts if self._concerns(alert, panel, shown)),
             )
             for panel, curves in filled
         ]
         return tuple(sorted(charts, key=lambda chart: not chart.bands))
 
-    def _lines(self, queries: Sequence[Query], run: Replayed) -> tuple[Curve, ...]:
-        return tuple(line for query in queries if (line := self._line(query, run)).pieces)
+    def _curves(self, panel: Panel, run: Replayed) -> tuple[Curve, ...]:
+        found = (self._line(each.name, each.promql, run) for each in panel.curves if not each.asked)
+        return tuple(each for each in found if each.pieces)
 
-    def _line(self, query: Query, run: Replayed) -> Curve:
-        times = self.prometheus.over(query.of(run.run), START + 1, START + len(run.steps)).get(run.run, {})
-        values = {time - START: value for time, value in times.items()}
-        return curve(query.name, values, run.steps, query.severity)
+    def _limits(self, panel: Panel, run: Replayed) -> tuple[Curve, ...]:
+        found = (self._line(each.name, each.promql, run, each.severity) for each in panel.limits)
+        return tuple(each for each in found if each.pieces)
+
+    def _line(self, name: str, promql: str, run: Replayed, severity: str = "") -> Curve:
+        asked = of_run(promql, run.run)
+        times = self.prometheus.over(asked, START + 1, START + len(run.steps)).get(run.run, {})
+        return curve(name, {time - START: value for time, value in times.items()}, run.steps, severity)
 
     def _concerns(self, alert: Alert, panel: Panel, shown: frozenset[str]) -> bool:
         """Does the panel show what the alert looks at? One that no panel shows is shaded in all of them."""

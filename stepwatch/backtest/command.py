@@ -7,14 +7,13 @@ import os
 from pathlib import Path
 
 from stepwatch.backtest.page import page
-from stepwatch.backtest.panels import training
+from stepwatch.backtest.panels import Drawn
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.report import DOCUMENT, PAGE, Report, make, write
 from stepwatch.backtest.table import lines
 from stepwatch.backtest.work import prepared
 from stepwatch.config import Config
 from stepwatch.config.changes import load_changed
-from stepwatch.panels.dashboard import Panel
 from stepwatch.tables import Say
 
 FAILING = {"warning": ("warning", "critical"), "critical": ("critical",)}
@@ -50,7 +49,7 @@ def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
     """
     settings = load_changed(config, options.set)
     drawn = _drawn(options, settings)
-    metrics = frozenset().union(*(panel.metrics for panel in drawn))
+    metrics = drawn.metrics if drawn else frozenset[str]()
     progress = Progress()
     with prepared(options.places, settings, options.jobs, progress, metrics) as loaded:
         results = loaded.results(progress)
@@ -63,11 +62,11 @@ def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
     return int(bool(options.fail_on) and results.fired(*FAILING[options.fail_on]))
 
 
-def _drawn(options: argparse.Namespace, settings: Config) -> tuple[Panel, ...]:
+def _drawn(options: argparse.Namespace, settings: Config) -> Drawn | None:
     """The panels of the page, if there is to be one; a folder that it cannot go to is reported first."""
     if options.report:
         make(options.report)
-    return training(settings) if options.report or options.format == "html" else ()
+    return Drawn(settings) if options.report or options.format == "html" else None
 
 
 def _tell(options: argparse.Namespace, report: Report, html: str, say: Say) -> None:

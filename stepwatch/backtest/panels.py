@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.lines import lines
 from stepwatch.config import Config
+from stepwatch.dashboard import Json
 from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import CHECKOUT, render_all
-from stepwatch.panels.dashboard import Panel, panels
+from stepwatch.generate import CHECKOUT, training
+from stepwatch.panels import Panel, panels
 
 
-def training(config: Config) -> tuple[Panel, ...]:
-    """Those of the Training dashboard that a configuration renders to."""
-    return panels(render_all(config, CHECKOUT, OnThisMachine, services=["grafana"]))
+@dataclass(frozen=True)
+class Drawn:
+    """The panels of the Training dashboard, with the limits of each run: overrides are not replayed."""
+
+    config: Config
+
+    @cached_property
+    def _document(self) -> Json:
+        return training(self.config, CHECKOUT, OnThisMachine)
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """What must be loaded to draw them."""
+        drawn = panels(self._document, lines(self.config, TABLE))
+        return frozenset().union(*(panel.metrics for panel in drawn))
+
+    def of_run(self, run: str) -> tuple[Panel, ...]:
+        """Return the panels with the limits of a run."""
+        return panels(self._document, lines(self.config.of_run(run), TABLE))

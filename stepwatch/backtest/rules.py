@@ -1,86 +1,108 @@
-"""The generated rules, as far as an old log can tell whether they would have fired."""
+"""The rules of the table of alerts, as far as an old log can tell whether they would have fired."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Any
 
-import yaml
-
-from exporter.runs.exposition import FAMILIES
-from stepwatch.backtest.expression import counts_time, reads, signals, ways
-
-RULES = PurePosixPath("prometheus/generated/rules")
+from stepwatch.alerts.catalogue import GROUPS
+from stepwatch.alerts.expression import Series
+from stepwatch.alerts.rules import InForce, in_force
+from stepwatch.alerts.table import Alert
+from stepwatch.config import Config, Variant
+from stepwatch.globs import fits
 
 STATE = "rl_run_state"
 """Not replayed: every run is taken to go on, as it did when its records came."""
 
-_TOLD = frozenset(family.name for family in FAMILIES)
+
+@dataclass(frozen=True)
+class Way:
+    """One way for a rule to fire: its whole ``condition``, the ``value`` and its ``limit``, all PromQL."""
+
+    condition: str
+    value: str
+    limit: str
 
 
 @dataclass(frozen=True)
 class Rule:
-    """An alert rule about what a run logs."""
+    """An alert rule about what a run logs, with the limits of some runs.
+
+    Attributes:
+        alert: The alert.
+        severity: Its severity.
+        topic: Its topic.
+        expression: Where it holds.
+        ways: Its ways to fire, of which the first that holds is reported.
+        metrics: What it reads.
+        only: The pattern of the runs that it judges; None for all.
+        without: Patterns of runs that other limits judge.
+    """
 
     alert: str
     severity: str
     topic: str
     expression: str
+    ways: tuple[Way, ...] = ()
+    metrics: frozenset[str] = frozenset()
+    only: str | None = None
+    without: tuple[str, ...] = ()
 
     @property
     def labels(self) -> dict[str, str]:
         """The labels of its alerts but for the run, as routing sees them."""
         return {"alertname": self.alert, "severity": self.severity, "topic": self.topic}
 
+    def judges(self, run: str) -> bool:
+        """Return whether its limits are those of the run."""
+        mine = self.only is None or fits(self.only, run)
+        return mine and not any(fits(pattern, run) for pattern in self.without)
+
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The rules that can be judged, and the names of the alerts that cannot, in the order of the files."""
+    """The rules that can be judged, and the names of alerts that cannot, in the order of the rule files."""
 
     rules: tuple[Rule, ...]
     left_out: tuple[str, ...]
 
 
-def catalogue(files: Mapping[PurePosixPath, bytes]) -> Catalogue:
-    """The alert rules of rendered files."""
-    found = list(alerts(files))
-    judged = tuple(_rule(each) for each in found if _is_told(each))
-    names = {rule.alert for rule in judged}
-    left = dict.fromkeys(each["alert"] for each in found if each["alert"] not in names)
-    return Catalogue(judged, tuple(left))
+def catalogue(config: Config) -> Catalogue:
+    """Return the rules of a configuration."""
+    table = [alert for _, alerts in sorted(GROUPS.items()) for alert in alerts]
+    judged = tuple(rule for alert in table if alert.from_records for rule in _rules(config, alert))
+    named = {rule.alert for rule in judged}
+    on = (found.alert.name for found in in_force(config, tuple(table)))
+    return Catalogue(judged, tuple(dict.fromkeys(name for name in on if name not in named)))
 
 
-def alerts(files: Mapping[PurePosixPath, bytes]) -> Iterator[dict[str, Any]]:
-    """Every alert rule as its file has it."""
-    for path, content in sorted(files.items()):
-        if path.parent == RULES:
-            for group in yaml.load(content, Loader=yaml.CSafeLoader)["groups"]:
-                yield from (rule for rule in group["rules"] if "alert" in rule)
+def _rules(config: Config, alert: Alert) -> Iterator[Rule]:
+    """A rule for each set of limits."""
+    name = alert.block.__name__
+    for variant in config.variants(name):
+        alerts = config.alerts.model_copy(update={name: variant.limits})
+        its_own = config.model_copy(update={"alerts": alerts, "overrides": ()})
+        yield from (_rule(found, variant) for found in in_force(its_own, (alert,)))
 
 
-def _is_told(rule: Mapping[str, Any]) -> bool:
-    """Do the records of a run alone decide it?"""
-    expression = rule["expr"]
-    waits = "for" in rule or counts_time(expression)
-    return not waits and bool(metrics([expression])) and reads(expression) <= _TOLD
+def _rule(found: InForce, variant: Variant) -> Rule:
+    scope, whole = found.scope(), found.expression
+    return Rule(
+        found.alert.name,
+        found.severity,
+        found.alert.topic,
+        whole.promql(scope),
+        tuple(
+            Way(found.held(way).promql(scope), way.value.promql(scope), way.limit.promql(scope))
+            for way in found.ways
+        ),
+        frozenset(part.metric for part in whole.parts() if isinstance(part, Series)),
+        variant.only,
+        variant.without,
+    )
 
 
-def _rule(rule: Mapping[str, Any]) -> Rule:
-    labels = rule["labels"]
-    return Rule(rule["alert"], labels["severity"], labels["topic"], rule["expr"])
-
-
-def metrics(expressions: Iterable[str]) -> frozenset[str]:
-    """The metrics that must be replayed for these expressions."""
-    return frozenset().union(*map(reads, expressions)) - {STATE}
-
-
-def subjects(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
-    """The signals that each alert compares with a limit first, by its name."""
-    found: dict[str, frozenset[str]] = {}
-    for rule in rules:
-        compared = [signals(way.value) for way in ways(rule.expression)]
-        found[rule.alert] = found.get(rule.alert, frozenset()).union(*compared)
-    return found
+def metrics(rules: Iterable[Rule]) -> frozenset[str]:
+    """Return the metrics that must be replayed for these rules."""
+    return frozenset().union(*(rule.metrics for rule in rules)) - {STATE}

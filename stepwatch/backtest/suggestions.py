@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 
 from stepwatch.backtest.limits import Limit, Value
 from stepwatch.backtest.progress import Tick
-from stepwatch.backtest.rules import Rule
+from stepwatch.backtest.rules import Rule, catalogue
 from stepwatch.backtest.server import Prometheus, side_by_side
 from stepwatch.config import Config
 
 Runs = frozenset[str]
-RulesOf = Callable[[Config], Sequence[Rule]]
-"""The rules that a configuration renders to."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +59,11 @@ class _Alert(NamedTuple):
     severity: str
 
 
-ByAlert = dict[_Alert, tuple[str, ...]]
-"""The expressions of each alert: one for all runs, or one for each override and the rest."""
+ByAlert = dict[_Alert, tuple[Rule, ...]]
+"""The rules of each alert: one for all runs, or one for each override and the rest."""
 
-Rendered = Callable[[Value], ByAlert]
-"""Them with another value of a limit."""
+Tried = Callable[[Value], ByAlert]
+"""The rules with another value of a limit."""
 
 
 class Trial:
@@ -73,13 +71,12 @@ class Trial:
 
     Args:
         prometheus: Holds the runs.
-        rules: Those of the limits as they are.
-        rules_of: Renders a configuration with another limit.
+        config: The limits as they are.
     """
 
-    def __init__(self, prometheus: Prometheus, rules: Sequence[Rule], rules_of: RulesOf) -> None:
-        self._prometheus, self._rules_of = prometheus, rules_of
-        self._now = _by_alert(rules)
+    def __init__(self, prometheus: Prometheus, config: Config) -> None:
+        self._prometheus = prometheus
+        self._now = _by_alert(config)
         self._known: dict[str, Runs] = {}
 
     def suggestions(self, limits: Sequence[Limit], tick: Tick) -> Iterator[Suggestion]:
@@ -90,15 +87,15 @@ class Trial:
     def _of(self, limit: Limit) -> list[Suggestion]:
         @cache
         def rules(value: Value) -> ByAlert:
-            return _by_alert(self._rules_of(limit.changed(value)))
+            return _by_alert(limit.changed(value))
 
         lower, higher = limit.lower(), limit.higher()
         other = rules((lower or higher or [limit.now])[-1])
-        moved = [alert for alert, expressions in self._now.items() if other.get(alert) != expressions]
+        moved = [alert for alert, found in self._now.items() if other.get(alert) != found]
         return [self._suggestion(limit, alert, lower, higher, rules) for alert in moved]
 
     def _suggestion(
-        self, limit: Limit, alert: _Alert, lower: Sequence[Value], higher: Sequence[Value], rules: Rendered
+        self, limit: Limit, alert: _Alert, lower: Sequence[Value], higher: Sequence[Value], rules: Tried
     ) -> Suggestion:
         def fires(value: Value) -> Runs:
             return self._fires(rules(value).get(alert, ()))
@@ -116,9 +113,9 @@ class Trial:
             _change(fires, higher, now),
         )
 
-    def _fires(self, expressions: Sequence[str]) -> Runs:
+    def _fires(self, rules: Sequence[Rule]) -> Runs:
         """The runs on which one of them holds at all."""
-        return frozenset().union(*map(self._held, expressions))
+        return frozenset(run for rule in rules for run in self._held(rule.expression) if rule.judges(run))
 
     def _held(self, expression: str) -> Runs:
         if expression not in self._known:
@@ -136,9 +133,9 @@ def _change(fires: Callable[[Value], Runs], values: Sequence[Value], now: Runs) 
     return Change(first, tuple(sorted(runs - now)), tuple(sorted(now - runs)))
 
 
-def _by_alert(rules: Sequence[Rule]) -> ByAlert:
+def _by_alert(config: Config) -> ByAlert:
     found: ByAlert = {}
-    for rule in rules:
+    for rule in catalogue(config).rules:
         alert = _Alert(rule.alert, rule.severity)
-        found[alert] = (*found.get(alert, ()), rule.expression)
+        found[alert] = (*found.get(alert, ()), rule)
     return found

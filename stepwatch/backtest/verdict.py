@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stepwatch.backtest.episodes import Episode, Inhibition, episodes, inhibited
-from stepwatch.backtest.expression import Way, ways
 from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Alert, Judged
 from stepwatch.backtest.rules import Rule
@@ -27,7 +26,13 @@ class Judge:
         asked = (rule.expression for rule in self.rules)
         held = list(side_by_side(self.prometheus.records, asked, tick))
         for run in runs:
-            yield self._run(run, [found.get(run.run, {}) for found in held])
+            yield self._run(
+                run,
+                [
+                    found.get(run.run, {}) if rule.judges(run.run) else {}
+                    for rule, found in zip(self.rules, held, strict=True)
+                ],
+            )
 
     def _run(self, run: Replayed, held: Sequence[Iterable[int]]) -> Judged:
         """``held``: the records at which each rule holds."""
@@ -55,15 +60,10 @@ class Judge:
     def _measured(self, run: str, episode: Episode) -> tuple[float | None, float | None]:
         """What the rule looked at when it began to hold, and the limit that it passed."""
         time = START + episode.first
-        for way in ways(episode.rule.expression):
+        for way in episode.rule.ways:
             if run in self.prometheus.at(way.condition, time):
-                return self._at(way.value, run, time), self._limit(way, run, time)
+                return self._at(way.value, run, time), self._at(way.limit, run, time)
         return None, None
-
-    def _limit(self, way: Way, run: str, time: int) -> float | None:
-        """The one that was passed last."""
-        limits = [limit for text in way.limits if (limit := self._at(text, run, time)) is not None]
-        return (max if way.over else min)(limits, default=None)
 
     def _at(self, expression: str, run: str, time: int) -> float | None:
         found = self.prometheus.at(expression, time)

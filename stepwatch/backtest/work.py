@@ -14,14 +14,17 @@ from exporter.drawing.chart import Chart
 from exporter.runs.raw import RawRule
 from exporter.runs.run import Options
 from stepwatch import programs
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.lines import subjects
 from stepwatch.backtest import server
 from stepwatch.backtest.charts import Draughtsman
 from stepwatch.backtest.episodes import inhibitions
 from stepwatch.backtest.limits import limits
+from stepwatch.backtest.panels import Drawn
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.replay import SAMPLES, Recording, Replays, find, replay
 from stepwatch.backtest.results import Judged, Results, Unjudged
-from stepwatch.backtest.rules import Catalogue, Rule, catalogue, metrics, subjects
+from stepwatch.backtest.rules import Catalogue, catalogue, metrics
 from stepwatch.backtest.server import Prometheus
 from stepwatch.backtest.suggestions import Suggestion, Trial
 from stepwatch.backtest.tape import Replayed
@@ -29,7 +32,6 @@ from stepwatch.backtest.verdict import Judge
 from stepwatch.config import Config
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, render_all
-from stepwatch.panels.dashboard import Panel
 from stepwatch.programs import Program
 
 ROUTING = PurePosixPath("alertmanager/generated/alertmanager.yml")
@@ -64,19 +66,17 @@ class Backtest:
     def suggestions(self, progress: Progress) -> tuple[Suggestion, ...]:
         """With which limits an alert would have fired for other runs."""
         known = list(limits(self.config))
-        trial = Trial(self.prometheus, self.catalogue.rules, _rules)
+        trial = Trial(self.prometheus, self.config)
         with progress("trying other limits", len(known)) as tick:
             return tuple(trial.suggestions(known, tick))
 
-    def charts(
-        self, results: Results, panels: Sequence[Panel], progress: Progress
-    ) -> dict[str, tuple[Chart, ...]]:
+    def charts(self, results: Results, drawn: Drawn, progress: Progress) -> dict[str, tuple[Chart, ...]]:
         """What the panels show of each run, by its name."""
-        draughtsman = Draughtsman(self.prometheus, panels, subjects(self.catalogue.rules))
+        draughtsman = Draughtsman(self.prometheus, drawn.of_run, subjects(TABLE))
         judged = {run.run: run for run in results.runs if isinstance(run, Judged)}
         with progress("drawing", len(self.runs)) as tick:
-            drawn = draughtsman.charts([(run, judged[run.run]) for run in self.runs], tick)
-        return {run.run: charts for run, charts in zip(self.runs, drawn, strict=True)}
+            found = draughtsman.charts([(run, judged[run.run]) for run in self.runs], tick)
+        return {run.run: charts for run, charts in zip(self.runs, found, strict=True)}
 
     def _in_order(self, judged: Sequence[Judged]) -> Iterator[Judged | Unjudged]:
         verdicts = iter(judged)
@@ -100,10 +100,10 @@ def prepared(
     Raises:
         Refused: The configuration cannot be rendered, or Prometheus cannot be had.
     """
-    files = render_all(config, CHECKOUT, OnThisMachine)
-    rules = catalogue(files)
+    files = render_all(config, CHECKOUT, OnThisMachine, services=["alertmanager"])
+    rules = catalogue(config)
     prometheus, promtool = (_program(name, progress) for name in ("prometheus", "promtool"))
-    wanted = metrics(rule.expression for rule in rules.rules).union(also)
+    wanted = metrics(rules.rules).union(also)
     with tempfile.TemporaryDirectory(prefix="stepwatch-backtest-") as scratch:
         found = find(places, config.runs.path)
         recording = Recording(wanted, Options(keys=config.signals, raw=RawRule(limit=0)), Path(scratch))
@@ -117,10 +117,6 @@ def prepared(
 
 def _judged(logs: Iterable[Replays]) -> list[Replayed]:
     return [run for log in logs if not isinstance(log, Unjudged) for run in log]
-
-
-def _rules(config: Config) -> Sequence[Rule]:
-    return catalogue(render_all(config, CHECKOUT, OnThisMachine, services=["prometheus"])).rules
 
 
 def _program(name: str, progress: Progress) -> Program:

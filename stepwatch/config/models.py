@@ -198,6 +198,15 @@ class Config(Section):
         variants.append(Variant(base, None, globs))
         return tuple(variant for variant in variants if variant.limits.enabled)
 
+    def of_run(self, run: str) -> Config:
+        """Return the configuration with the limits of a run in place of overrides."""
+        own = {
+            name: found[1].over(name, block)
+            for name, block in self.alerts
+            if (found := self.override(name, run))
+        }
+        return self.model_copy(update={"alerts": self.alerts.model_copy(update=own), "overrides": ()})
+
     def override(self, block: str, run: str) -> tuple[int, Override] | None:
         """Return the override, with its number, that judges a run by this block; None for the base."""
         found = enumerate(self.overrides)

@@ -107,14 +107,14 @@ def test_a_value_that_the_configuration_refuses_is_not_suggested(told: Told) -> 
 
 
 def test_counts_are_tried_as_whole_numbers(told: Told) -> None:
-    found = told.of("alerts.NonFinite.critical", "critical")
+    found = told.of("alerts.NonFinite.critical.steps", "critical")
     assert found["fires_on"] == ["nan-5"]
     assert found["lower"] == {"value": 2, "also": ["nan-2"], "no_longer": []}
     assert found["higher"] == {"value": 6, "also": [], "no_longer": ["nan-5"]}
 
 
 def test_a_limit_of_two_alerts_is_told_for_each(told: Told) -> None:
-    limit = "alerts.LengthCollapse.warning.of_median"
+    limit = "alerts.LengthCollapse.warning.median_ratio"
     assert told.of(limit, "warning")["higher"] == {"value": 0.31, "also": ["short"], "no_longer": []}
     # the critical one wants a lost reward as well
     assert told.of(limit, "critical")["higher"] is None
@@ -170,10 +170,10 @@ def _limit(key: str) -> Limit:
 @pytest.mark.parametrize(
     ("key", "lower", "higher"),
     [
-        ("alerts.GradNormHigh.warning", [3.9, 0.5], [4.1, 32]),
-        ("alerts.NoLearningSignal.warning.zero_std", [0.94, 0.12], [0.96, 1]),
+        ("alerts.GradNormHigh.warning.times_level", [3.9, 0.5], [4.1, 32]),
+        ("alerts.NoLearningSignal.warning.zero_std_ratio", [0.94, 0.12], [0.96, 1]),
         ("alerts.RewardStagnation.warning.steps", [290, 38], [310, 2400]),
-        ("alerts.NonFinite.critical", [2, 1], [4, 24]),
+        ("alerts.NonFinite.critical.steps", [2, 1], [4, 24]),
     ],
 )
 def test_values_go_outward_in_two_digits_as_far_as_they_may(

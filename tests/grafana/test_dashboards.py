@@ -142,7 +142,7 @@ def test_xid_errors_are_put_into_words(default: dict[str, Json]) -> None:
     ((words,),) = [entry["value"] for entry in override["properties"] if entry["id"] == "mappings"]
 
     assert {int(code): entry["text"] for code, entry in words["options"].items()} == {
-        code: f"{code}: {meaning.means}" for code, meaning in XIDS.items()
+        code: f"{code}: {meaning.meaning}" for code, meaning in XIDS.items()
     }
 
 
@@ -243,7 +243,7 @@ def test_the_table_of_runs_joins_its_queries_by_run_and_names_each_column(defaul
         *("run", "state", "framework", "step", "of", "last step", "reward", "KL", "alerts")
     ]
     reward = next(field for field, name in names.items() if name == "reward")
-    assert letters[reward.removeprefix("Value #")] == "max by (run) (rl_reward)"
+    assert letters[reward.removeprefix("Value #")] == "max by (cluster, run) (rl_reward)"
     assert all(target["instant"] and target["format"] == "table" for target in table["targets"])
 
 

@@ -2,119 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from stepwatch.config.alerts import Alerts
+from stepwatch.alerts import lines as alert_lines
+from stepwatch.alerts.catalogue import BLOCKS, TABLE
+from stepwatch.config import Config
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import fill_in
 from tests.real import prometheus
-
-# Limits that no panel shows, and why.
-NOT_DRAWN = {
-    "lost": "a share of the reward that must be lost as well, beside the signal's own limit",
-    "steps": "the patience of RewardStagnation, which no curve counts",
-    "share_of_run": "the same",
-    "gain_lost": "a share of the gain that must be lost as well, beside the limits that are drawn",
-    "slow_noises": "the other window of RewardDrop, on a slower mean than is drawn",
-    "quick_noises": "the same, on a quicker one",
-    "quick_lost": "the same",
-    "above_start_when_losing": "what is enough while the reward is lost, on another curve",
-    "noises_when_losing": "the same",
-    "records": "how many records must have been logged before a rule speaks",
-    "solved": "when stagnation and little entropy are no fault",
-    "ceiling": "when a reward that is always the same is no fault",
-    "spread": "how alike rewards are that teach nothing",
-    "truncated_rise": "what makes growth a runaway, on another signal than the length",
-}
-NOT_SHOWN: dict[tuple[str, ...], str] = {
-    ("RewardHackSuspect",): "a gain over the start, where the panel shows levels",
-    ("KLSequence",): "per response, where the panel shows nats per token",
-    ("RolloutMismatch",): "several measures, of which a run logs one or two",
-    ("Staleness",): "no panel shows how old samples are",
-    ("CriticDiverged", "warning", "explained"): "no panel shows the explained variance",
-    ("SlowSteps", "warning", "times_median"): "no panel shows the time of a token",
-}
-DRAWN_ALTHOUGH_NAMED_SO = {("Reward", "warning", "lost"), ("Reward", "critical", "lost")}
-
-
-def limits() -> Iterator[tuple[str, ...]]:
-    """The path of every limit about a run's signals."""
-    for block, model in Alerts():
-        if not model.about_runs:
-            continue
-        for level in ("warning", "critical"):
-            at = getattr(model, level, None)
-            if at is not None:
-                keys = [(key,) for key, _ in at] if hasattr(at, "plain") else [()]
-                yield from ((block, level, *key) for key in keys)
-    yield from (("Stalled", "silence"), ("Stalled", "intervals"))
-
-
-def is_drawn(path: tuple[str, ...]) -> bool:
-    if any(path[: len(hidden)] == hidden for hidden in NOT_SHOWN):
-        return False
-    return path in DRAWN_ALTHOUGH_NAMED_SO or path[-1] not in NOT_DRAWN
-
-
-DRAWN = [path for path in limits() if is_drawn(path)]
-
-
-def default_of(path: tuple[str, ...]) -> Any:
-    value: Any = Alerts()
-    for key in path:
-        value = getattr(value, key)
-    return value
-
-
-def other(path: tuple[str, ...]) -> Any:
-    """Another value that the limit may have: a little less grave than a warning, more than critical."""
-    value = default_of(path)
-    if path == ("Stalled", "silence"):
-        return "777s"
-    if isinstance(value, int) and path[-1] != "above_start":
-        return value + 4 if path[1:2] == ("critical",) else max(1, value - 1) if value > 1 else 2
-    return 0.777 if value is None else round(value * (1.01 if "critical" in path else 0.99), 4)
-
-
-def configured(path: tuple[str, ...], value: Any) -> str:
-    for key in reversed(path):
-        value = {key: value}
-    return yaml.safe_dump({"alerts": value})
-
-
-def numbers(dashboards: dict[str, Json]) -> str:
-    """Everything in the dashboards that a limit can be in."""
-    panels = dashboards["stepwatch-training"]["panels"]
-    return json.dumps(
-        [(panel["targets"], panel["fieldConfig"]["defaults"]["thresholds"]) for panel in panels]
-    )
-
-
-@pytest.mark.parametrize("path", DRAWN, ids=".".join)
-def test_a_changed_limit_moves_its_line(
-    path: tuple[str, ...], dashboards: Dashboards, default: dict[str, Json]
-) -> None:
-    value = other(path)
-
-    moved = numbers(dashboards(configured(path, value)))
-
-    written = str(value).removesuffix("s")
-    assert moved.count(written) > numbers(default).count(written)
-
-
-@pytest.mark.parametrize("path", [path for path in limits() if not is_drawn(path)], ids=".".join)
-def test_limits_that_are_said_not_to_be_drawn_are_not(
-    path: tuple[str, ...], dashboards: Dashboards, default: dict[str, Json]
-) -> None:
-    assert dashboards(configured(path, other(path))) == default
 
 
 def panel(dashboards: dict[str, Json], title: str, of: str = "training") -> Json:
@@ -147,11 +47,39 @@ def test_a_limit_that_moves_with_the_run_is_a_dashed_line_in_the_colour_of_its_s
         assert lines[alert]["custom.lineStyle"]["fill"] == "dash"
 
 
-def test_a_limit_that_is_one_number_is_a_threshold_line(default: dict[str, Json]) -> None:
-    assert steps(default, "Entropy") == [("green", None), ("orange", 0.01)]
-    assert panel(default, "Entropy")["fieldConfig"]["defaults"]["custom"]["thresholdsStyle"] == {
-        "mode": "dashed"
-    }
+def test_each_panel_has_the_lines_of_the_signals_that_it_shows(default: dict[str, Json]) -> None:
+    expected = {line.promql for line in alert_lines.lines(Config(), TABLE)}
+    expressions = [
+        target["expr"] for each in default["stepwatch-training"]["panels"] for target in each["targets"]
+    ]
+    drawn = [expression for expression in expressions if expression in expected]
+
+    assert len(drawn) == len(set(drawn)) > 25
+    assert lines(default, "Since the last step", "Stalled")[0].startswith(
+        "clamp_min(5 * max by (cluster, run) ("
+    )
+
+
+def test_a_number_is_a_line_with_a_name_that_is_as_long_as_the_curve(default: dict[str, Json]) -> None:
+    (low,) = lines(default, "Entropy", "EntropyCollapse")
+
+    assert re.fullmatch(r"0\.01 \+ 0 \* max by \(.*\) \(rl_entropy\{run=.*\}\)", low)
+    assert steps(default, "Entropy") == [("text", None)]
+
+
+def test_an_alert_that_is_only_noted_has_a_line_too(dashboards: Dashboards) -> None:
+    noted = dashboards("alerts: {PolicyLossPositive: {enabled: true, severity: info}}")
+
+    assert len(lines(noted, "Actor loss", "PolicyLossPositive")) == 1
+
+
+def test_a_panel_without_lines_is_coloured_by_numbers(
+    default: dict[str, Json], dashboards: Dashboards
+) -> None:
+    other = dashboards("alerts: {NonFinite: {warning: {steps: 2}}}")
+
+    assert steps(default, "NaN or Inf in a row") == [("green", None), ("orange", 1), ("red", 3)]
+    assert steps(other, "NaN or Inf in a row") == [("green", None), ("orange", 2), ("red", 3)]
 
 
 def test_the_optional_absolute_limit_of_the_kl_is_drawn_once_it_is_set(
@@ -159,8 +87,9 @@ def test_the_optional_absolute_limit_of_the_kl_is_drawn_once_it_is_set(
 ) -> None:
     textbook = dashboards("alerts: {KL: {warning: {above: 10}, critical: {above: 15}}}")
 
-    assert steps(default, "KL") == [("text", None)]
-    assert steps(textbook, "KL") == [("green", None), ("orange", 10), ("red", 15)]
+    assert lines(default, "KL", "KLHigh from its start") == []
+    assert lines(textbook, "KL", "KLHigh from its start") == lines(default, "KL", "KLHigh")
+    assert lines(textbook, "KL", "KLExplosion")[0].startswith("15 + 0 * ")
 
 
 @pytest.mark.parametrize("off", ["{critical: null}", "{enabled: false}"])
@@ -172,7 +101,7 @@ def test_a_limit_that_is_off_is_not_drawn(dashboards: Dashboards, off: str) -> N
 
 
 def test_with_every_alert_off_the_dashboards_still_show_the_run(dashboards: Dashboards) -> None:
-    off = {name: {"enabled": False} for name, _ in Alerts()}
+    off = {name: {"enabled": False} for name in BLOCKS}
 
     bare = dashboards(yaml.safe_dump({"alerts": off}))
 
@@ -185,8 +114,8 @@ def test_limits_of_gpus_are_drawn_on_their_dashboard(
     dashboards: Dashboards, default: dict[str, Json]
 ) -> None:
     moved = dashboards(
-        "alerts: {GPUHot: {margin: 7.5}, GPUMemoryHigh: {enabled: true, above: 0.9},"
-        " GPUIdleWhileRunning: {below: 0.2}}"
+        "alerts: {GPUHot: {margin: 7.5}, GPUMemoryHigh: {enabled: true, used_ratio: 0.9},"
+        " GPUIdleWhileRunning: {below_ratio: 0.2}}"
     )
 
     assert lines(default, "Temperature", "GPUHot", "gpu")[0].endswith(") - 5")
@@ -204,36 +133,22 @@ def test_limits_of_gpus_that_are_off_are_not_drawn(dashboards: Dashboards) -> No
     assert steps(off, "Utilisation", "gpu") == [("text", None)]
 
 
-def test_idle_gpus_have_the_limit_of_most_runs_whatever_an_override_says(dashboards: Dashboards) -> None:
-    override = "overrides: [{runs: a, alerts: {GPUIdleWhileRunning: {below: 0.3}}}]"
-
-    assert steps(dashboards(override), "Utilisation", "gpu") == [("green", None), ("orange", 0.05)]
-
-
 OVERRIDES = """
 overrides:
 - runs: ppo/*
-  alerts: {KL: {critical: {above_start: 2, above: 3}}, Truncation: {warning: {always_above: 0.97}}}
+  alerts: {KL: {critical: {above_start: 2, above: 3}}}
 - {runs: 'sft?', alerts: {KL: {critical: null}}}
 - {runs: '*/quiet', alerts: {KL: {enabled: false}}}
 """
-
-
-def test_a_number_that_an_override_changes_is_a_line_for_it_differs_between_runs(
-    dashboards: Dashboards,
-) -> None:
-    title = "Truncated and signal-free shares"
-    overridden = dashboards(OVERRIDES)
-
-    assert steps(overridden, title) == [("green", None), ("orange", 0.95)], "NoLearningSignal is as it was"
-    assert len(lines(overridden, title, "Truncation")) == 2
 
 
 @pytest.mark.parametrize("version", ["2.42", "3.13"])
 def test_a_real_prometheus_draws_each_line_at_the_limit_of_the_run_on_show(
     version: str, dashboards: Dashboards, tmp_path: Path
 ) -> None:
-    relative, absolute = lines(dashboards(OVERRIDES), "KL", "KLExplosion")
+    overridden = dashboards(OVERRIDES)
+    (relative,) = lines(overridden, "KL", "KLExplosion from its start")
+    (absolute,) = lines(overridden, "KL", "KLExplosion")
     noise = {"other": 0.001, "noisy": 0.5, "ppo/a": 0.001, "sft1": 0.001, "x/quiet": 0.001}
     given = {
         f'rl_{name}{{run="{run}",instance="{instance}"{labels}}}': value
@@ -242,7 +157,17 @@ def test_a_real_prometheus_draws_each_line_at_the_limit_of_the_run_on_show(
         for name, labels, value in (
             ("start", ',signal="kl"', 0.25),
             ("noise", ',signal="kl"', noise[run]),
-            ("step", "", 7),
+            ("kl", "", 0.3),
+            ("run_state", ',state="running"', 1),
+        )
+    }
+    given |= {
+        f'rl_limit_override{{run="{run}",instance="a",limit="KL.{key}"}}': value
+        for run, key, value in (
+            ("ppo/a", "critical.above_start", 2),
+            ("ppo/a", "critical.above", 3),
+            ("sft1", "critical", 0),
+            ("x/quiet", "enabled", 0),
         )
     }
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.history.panels import Panels, read
+from exporter.runs.history.panels import Asked, Limit, Panels, read
 from exporter.runs.record import Record
 from exporter.runs.run import Clock, Options, Run
 from stepwatch.config import Config
 from stepwatch.config.changes import load_changed
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, render_all
-from stepwatch.panels.document import PANELS
+from stepwatch.panels import FILE
 
 Values = Mapping[str, float]
 
@@ -24,7 +24,7 @@ EVERY_LIMIT = (
     "alerts.KL.critical.above=15",
     "alerts.Reward.warning.below_mean_ratio=0.2",
     "alerts.Reward.critical.below_mean_ratio=0.4",
-    "alerts.GradNormHigh.above=10",
+    "alerts.GradNormHigh.warning.above=10",
     "alerts.LengthRunaway.warning.above=4000",
 )
 """Those that are off by default."""
@@ -48,12 +48,22 @@ def config(*changes: str) -> Config:
 @functools.cache
 def panels(*changes: str) -> Panels:
     """What the exporter draws by a configuration."""
-    return read(render_all(config(*changes), CHECKOUT, OnThisMachine)[PANELS])
+    return read(render_all(config(*changes), CHECKOUT, OnThisMachine)[FILE])
+
+
+def limit(name: str, severity: str = "") -> Limit:
+    """A limit of the default configuration."""
+    return next(each for each in panels().limits if each.name == name and severity in each.severity)
+
+
+def asked(name: str) -> Asked:
+    """A curve that only Prometheus knows."""
+    return next(each for each in panels().asked if each.name == name)
 
 
 @pytest.fixture
 def panel_file(tmp_path: Path) -> Path:
     """The file of panels of the default configuration."""
     path = tmp_path / "panels.json"
-    path.write_bytes(render_all(config(), CHECKOUT, OnThisMachine)[PANELS])
+    path.write_bytes(render_all(config(), CHECKOUT, OnThisMachine)[FILE])
     return path

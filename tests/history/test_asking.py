@@ -68,8 +68,8 @@ def test_an_answer_that_is_none_of_prometheus_is_an_error_in_words(body: str, re
         questions = Questions(url)
         asked: Mapping[str, Callable[[], object]] = {
             "alerts": questions.firing,
-            "now": lambda: questions.now([Asked("a", "up")]),
-            "past": lambda: questions.past(Span("x", 0.0, 60.0), [Asked("a", "up")]),
+            "now": lambda: questions.now([Asked("a", "up", "up")]),
+            "past": lambda: questions.past(Span("x", 0.0, 60.0), [Asked("a", "up", "up")]),
         }
         assert [name for name, ask in asked.items() if is_refused(ask, url)] == list(refused)
 
@@ -90,7 +90,7 @@ def test_a_server_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("exporter.runs.history.questions.SECONDS", 0.2)
     with answering(200, b"{}", delay=5) as url:
         told: list[str] = []
-        prometheus = Prometheus(url, lambda: (), lambda: [Span("x", 0.0, 1.0)], told.append)
+        prometheus = Prometheus(url, lambda: (), lambda: (), lambda: [Span("x", 0.0, 1.0)], told.append)
         prometheus.start()
         begun = time.monotonic()
         assert prometheus.look_at("x").episodes == ()
@@ -128,7 +128,7 @@ def test_a_past_that_is_not_told_is_a_lack_of_that_run_alone_and_is_told_once():
     spans = [Span(run, 0.0, 1.0) for run in ("large", "too large", "small")]
     told: list[str] = []
     with Serving() as server:
-        prometheus = Prometheus(server.url, lambda: (), lambda: spans, told.append)
+        prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans, told.append)
         for span in spans:
             prometheus.look_at(span.run)
         for _ in range(5):
@@ -141,7 +141,10 @@ def test_a_past_that_is_not_told_is_a_lack_of_that_run_alone_and_is_told_once():
     assert "small" in prometheus.said.pasts
     reason = f"{server.url}/api/v1/query_range answers 422 Unprocessable Entity."
     for run in ("large", "too large"):
-        assert prometheus.said.lack(run) == f"Past alerts and GPU curves of this run are missing. {reason}"
+        assert (
+            prometheus.said.lack(run)
+            == f"Past alerts, limits and GPU curves of this run are missing. {reason}"
+        )
     assert told == [f"{reason} Of the past of a run what was last known is shown, or nothing."]
 
 
@@ -149,7 +152,7 @@ def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monke
     monkeypatch.setattr("exporter.runs.history.prometheus.PAST_SECONDS", 0.1)
     spans = [Span(f"large {number}", 0.0, 1.0) for number in range(4)]
     with Serving(delay=0.15) as server:
-        prometheus = Prometheus(server.url, lambda: (), lambda: spans, lambda _: None)
+        prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans, lambda _: None)
         for span in spans:
             prometheus.look_at(span.run)
         lacking = []
@@ -162,7 +165,7 @@ def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monke
 
 def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_no_fault_and_is_not_lost():
     spans = {name: Span(name, 0.0, 1.0) for name in ("run 0", "run 1", "run 2")}
-    prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: ())
+    prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: ())
 
     class Moment(float):
         """That of a look; once its age is asked for, somebody looks at another run."""
@@ -179,7 +182,7 @@ def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_no_fault_and_is_not_
 
 def test_runs_that_are_looked_at_are_asked_about_each_time_and_the_others_in_turn():
     spans = [Span(f"run {number}", 0.0, 1.0) for number in range(5)]
-    prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: spans)
+    prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: spans)
     prometheus.look_at("run 3")
     by_name = {span.run: span for span in spans}
     asked: list[list[str]] = []

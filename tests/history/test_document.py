@@ -1,23 +1,23 @@
-"""The file of panels says what the dashboard and the rules say."""
+"""The file of panels has the panels of the dashboard, with the limits of the table of alerts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
-from exporter.runs.history.formula import Formula
-from exporter.runs.history.history import DRAWN
+from exporter.runs.history.history import DRAWN, SMOOTHED
 from exporter.runs.history.panels import Limit, Panels
-from exporter.runs.history.samples import SAMPLED
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.lines import lines
 from stepwatch.config.changes import load_changed
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, render_all, stale
-from stepwatch.panels import compiling, document
-from stepwatch.panels.dashboard import panels as of_dashboard
+from stepwatch.panels import FILE
 from tests.history.conftest import EVERY_LIMIT, config, panels
+
+DASHBOARD = PurePosixPath("grafana/generated/dashboards/training.json")
 
 
 def of(title: str, found: Panels | None = None) -> list[Limit]:
@@ -25,52 +25,45 @@ def of(title: str, found: Panels | None = None) -> list[Limit]:
     return [limit for panel in (found or panels()).panels if panel.title == title for limit in panel.limits]
 
 
-def leaves(formula: Formula) -> Iterator[str]:
-    if isinstance(formula, str):
-        yield formula
-    elif isinstance(formula, list):
-        for part in formula[1:]:
-            yield from leaves(part)
-
-
 def test_every_panel_of_the_dashboard_is_in_with_all_its_curves_and_limits():
-    files = render_all(config(*EVERY_LIMIT), CHECKOUT, OnThisMachine)
+    content = render_all(config(*EVERY_LIMIT), CHECKOUT, OnThisMachine)[DASHBOARD]
+    every = json.loads(content)["panels"]
+    shown = {each["title"]: each for each in every if each["type"] == "timeseries"}
     drawn = {panel.title: panel for panel in panels(*EVERY_LIMIT).panels}
 
-    assert list(drawn) == [
-        "Reward",
-        "KL",
-        "Entropy",
-        "Actor loss",
-        "Critic loss",
-        "Gradient norm",
-        "GPU utilisation",
-        "Rollout time",
-        "Response length",
-        "Throughput",
-        "Memory",
-        "Truncated and signal-free shares",
-    ]
-    for panel in of_dashboard(files):
-        mine = drawn[panel.title]
-        assert [line.name for line in mine.curves] == [query.name for query in panel.curves]
-        assert [asked.promql for asked in mine.asked] == [query.expression for query in panel.others]
-        own = [limit for limit in mine.limits if limit.signal in mine.signals]
-        assert [limit.severity for limit in own] == [query.severity for query in panel.limits]
-        assert [limit.name for limit in own if " " in limit.name] == [
-            query.name for query in panel.limits if " " in query.name
+    assert list(drawn) == list(shown)
+    for title, mine in drawn.items():
+        theirs = shown[title]
+        targets = [
+            (each["legendFormat"], each["expr"])
+            for each in theirs["targets"]
+            if each["legendFormat"] != "step" and "{{" not in each["legendFormat"]
         ]
-        assert mine.description == panel.description
-        assert (mine.unit, mine.low, mine.high) == (panel.unit, panel.low, panel.high)
+        curves = [name for name, _ in targets[: len(targets) - len(mine.limits)]]
+        assert sorted(curves) == sorted(each.name for each in (*mine.curves, *mine.asked))
+        assert {(each.name, each.promql) for each in mine.asked} <= set(targets)
+        assert [(each.name, each.promql) for each in mine.limits] == targets[len(curves) :]
+        assert mine.description == theirs["description"].strip()
+        assert mine.unit == theirs["fieldConfig"]["defaults"]["unit"]
+    assert {limit.alert for panel in drawn.values() for limit in panel.limits} >= {
+        "KLHigh", "RewardDrop", "GradNormHigh", "Truncation", "GPUIdleWhileRunning"
+    }  # fmt: skip
 
 
-def test_what_is_kept_of_a_run_is_exactly_what_the_panels_read():
+def test_every_line_of_a_signal_that_a_panel_shows_is_in_its_panel():
     found = panels(*EVERY_LIMIT).panels
-    formulas = [line.formula for panel in found for line in panel.curves if line.signal is None]
-    formulas += [limit.formula for panel in found for limit in panel.limits]
+    shown = {each.signal for panel in found for each in (*panel.curves, *panel.asked)}
 
-    assert {line.signal for panel in found for line in panel.curves if line.signal} == DRAWN
-    assert {leaf for formula in formulas for leaf in leaves(formula)} - {"rl_step"} == SAMPLED
+    for line in lines(config(*EVERY_LIMIT), TABLE):
+        there = [panel for panel in found if line.promql in {limit.promql for limit in panel.limits}]
+        assert bool(there) == (line.signal in shown), line.name
+
+
+def test_what_is_kept_of_a_run_is_exactly_what_the_panels_draw():
+    found = [line for panel in panels().panels for line in panel.curves]
+
+    assert {line.signal for line in found if not line.smoothed} == DRAWN
+    assert {line.signal for line in found if line.smoothed} == SMOOTHED
 
 
 @pytest.mark.parametrize(
@@ -81,17 +74,17 @@ def test_what_is_kept_of_a_run_is_exactly_what_the_panels_read():
         ("KL", "KLExplosion", "kl", "high", True),
         ("KL", "PolicyKLHigh", "policy_kl", "high", True),
         ("Entropy", "EntropyCollapse", "entropy", "low", False),
-        ("Entropy", "EntropyCollapse while the reward falls", "entropy", "low", False),
+        ("Entropy", "EntropyCollapse from its peak while the reward does not rise", "entropy", "low", False),
         ("Entropy", "EntropyExplosion", "entropy", "high", True),
         ("Gradient norm", "GradNormHigh", "grad_norm", "high", True),
         ("Response length", "LengthRunaway", "response_length", "high", False),
-        ("Response length", "LengthCollapse", "response_length", "low", True),
-        ("Throughput", "SlowSteps per GPU", "tokens_per_second_per_gpu", "low", True),
-        ("GPU utilisation", "GPUIdleWhileRunning", "mean of GPUs", "low", False),
+        ("Response length", "LengthCollapse from the median of 64", "response_length", "low", True),
+        ("Throughput", "SlowSteps, tokens/s per GPU", "tokens_per_second_per_gpu", "low", True),
+        ("GPU utilisation", "GPUIdleWhileRunning", "gpu_utilization_ratio", "low", False),
         ("Truncated and signal-free shares", "NoLearningSignal", "zero_std_ratio", "high", False),
     ],
 )
-def test_a_limit_knows_its_signal_its_side_and_whether_its_rule_looks_at_more(
+def test_a_limit_knows_its_signal_its_side_and_whether_its_alert_looks_at_more(
     title: str, name: str, signal: str, side: str, alone: bool
 ):
     limit = next(limit for limit in of(title) if limit.name == name)
@@ -99,42 +92,33 @@ def test_a_limit_knows_its_signal_its_side_and_whether_its_rule_looks_at_more(
     assert (limit.signal, limit.side, limit.alone) == (signal, side, alone)
 
 
-def test_a_threshold_without_a_name_has_that_of_the_alert_with_this_number():
-    named = {
-        limit.alert for limit in of("Truncated and signal-free shares") if "rl_step" in leaves(limit.formula)
-    }
-
-    assert named == {"Truncation", "NoLearningSignal"}
+def test_limits_of_one_panel_are_told_apart_by_name_and_severity():
+    for panel in panels(*EVERY_LIMIT).panels:
+        names = [(limit.name, limit.severity) for limit in panel.limits]
+        assert len(set(names)) == len(names), panel.title
 
 
-def test_an_override_gives_its_runs_limits_of_their_own(tmp_path: Path):
-    path = tmp_path / "config.yaml"
-    path.write_text(
-        "overrides:\n"
-        "  - {runs: 'wild/*', alerts: {KL: {warning: {above_start: 3}, critical: {above_start: 5}}}}\n"
-        "  - {runs: 'calm/*', alerts: {KL: {enabled: false}}}\n"
-    )
-    found = document.document(render_all(load_changed(path, []), CHECKOUT, OnThisMachine))
-    limits = next(panel for panel in json.loads(found)["panels"] if panel["title"] == "KL")["limits"]
-    high = next(limit for limit in limits if limit["name"] == "KLHigh")
+def test_overrides_cost_a_line_nothing_however_many_there_are(tmp_path: Path):
+    def kl(overrides: int) -> list[str]:
+        path = tmp_path / f"{overrides}.yaml"
+        path.write_text(
+            json.dumps(
+                {
+                    "overrides": [
+                        {"runs": f"wild-{number}/*", "alerts": {"KL": {"warning": {"above_start": 0.6}}}}
+                        for number in range(overrides)
+                    ]
+                }
+            )
+        )
+        files = render_all(load_changed(path, []), CHECKOUT, OnThisMachine)
+        return [limit["promql"] for panel in json.loads(files[FILE])["panels"] for limit in panel["limits"]]
 
-    assert [part[:2] for part in high["formula"][1:]] == [["=~", "wild/.*"], ["!~", "wild/.*|calm/.*"]]
-    assert high["side"] == "high"
-    assert high["alone"]
-
-
-def test_what_only_time_or_a_gpu_tells_is_not_compiled():
-    for promql in (
-        "time() - max by (run) (rl_last_step_timestamp_seconds)",
-        "max by (instance) (gpu_utilization_ratio)",
-        "rate(rl_step[5m])",
-        "max by (run) (rl_start{signal='kl'} offset 5m)",
-    ):
-        with pytest.raises(compiling.UncompiledError):
-            compiling.limit(promql)
+    assert kl(50) == kl(1)
+    assert sum("rl_limit_override" in promql for promql in kl(1)) == 1
 
 
 def test_the_file_is_checked_with_all_others(tmp_path: Path):
     changes = stale(CHECKOUT / "config.yaml", tmp_path)
 
-    assert document.PANELS in changes.missing
+    assert FILE in changes.missing

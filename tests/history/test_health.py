@@ -1,33 +1,54 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from exporter.runs.history.charts import Draughtsman
 from exporter.runs.history.glance import Glance
 from exporter.runs.history.health import GPU, healths
-from exporter.runs.history.panels import BARE, Panels
-from exporter.runs.history.prometheus import NOTHING, Said
+from exporter.runs.history.panels import BARE, Asked, Panels
+from exporter.runs.history.prometheus import Said
+from exporter.runs.history.questions import Past
 from exporter.runs.history.shapes import Firing, Health, Range
-from exporter.runs.run import Run
 from exporter.runs.views import View
 from tests.backtest.conftest import exploding_kl, wavering
-from tests.history.conftest import Values, panels, run
+from tests.history.conftest import Values, asked, limit, panels, run
+
+LIMITS = {
+    "RewardDrop": 0.45,
+    "RewardCollapse": 0.4,
+    "KLHigh": 0.549,
+    "KLExplosion": 1.049,
+    "LengthRunaway": 200.0,
+    "LengthCollapse from the median of 64": 25.0,
+}
+"""Where limits of the run lie at each step, as Prometheus says."""
 
 
 def health(
     signal: str, records: Iterable[Values], said: Said | None = None, drawn: Panels | None = None
 ) -> Health:
     """How a signal is after these records."""
-    return of_run(signal, run(records), said, drawn)
-
-
-def of_run(signal: str, made: Run, said: Said | None = None, drawn: Panels | None = None) -> Health:
-    found = (drawn or panels()).of_run("demo/x")
-    draughtsman = Draughtsman(made.history.kept("demo/x", made.statistics), found, NOTHING)
+    made = run(records)
+    past = Past(
+        (),
+        {
+            limit(name): ((made.progress.step - 20, at), (made.progress.step, at))
+            for name, at in LIMITS.items()
+        },
+    )
+    draughtsman = Draughtsman(made.history.kept(), drawn or panels(), past)
     glance = Glance.of(View("demo/x", made, "running", None))
-    told = healths(glance, found, said or Said(), draughtsman.since)
+    told = healths(glance, drawn or panels(), said or known(), draughtsman.since)
     return next(each for each in told if each.signal == signal)
+
+
+def known(firing: Mapping[str, tuple[Firing, ...]] | None = None, **gpus: float) -> Said:
+    """What Prometheus says of the run, of its limits and of GPUs."""
+    now: dict[Asked, dict[str, float]] = {limit(name): {"demo/x": at} for name, at in LIMITS.items()}
+    now |= {limit("GPUIdleWhileRunning"): {"demo/x": 0.05}}
+    now |= {asked("mean of GPUs"): {"": at} for at in gpus.values()}
+    return Said(firing=firing or {}, now=now, answered=1.0)
 
 
 def alert(name: str, severity: str, topic: str) -> Firing:
@@ -35,7 +56,7 @@ def alert(name: str, severity: str, topic: str) -> Firing:
 
 
 def firing(*alerts: Firing) -> Said:
-    return Said(firing={"demo/x": alerts}, answered=1.0)
+    return known(firing={"demo/x": alerts})
 
 
 def test_the_signals_of_the_tutorials_are_all_there_in_their_order():
@@ -56,7 +77,6 @@ def test_a_calm_signal_is_within_its_band():
     kl = health("kl", exploding_kl(calm=20, high=0))
 
     assert kl.state == "ok"
-    # start 0.05, and the greater of 0.5 and 3 noises, of 1 and 6 noises
     assert (kl.warning, kl.critical) == (Range(None, 0.549), Range(None, 1.049))
     assert kl.diagnosis == "Within the limits of KLHigh and KLExplosion."
     assert kl.since is None
@@ -146,13 +166,12 @@ def test_a_value_that_is_no_number_is_a_warning():
 
 def test_gpus_are_as_prometheus_knows_them():
     records = exploding_kl()
-    known = Said(now={"mean of GPUs": 0.8}, answered=1.0)
-    idle = Said(now={"mean of GPUs": 0.01}, answered=1.0)
+    busy, idle = known(gpus=0.8), known(gpus=0.01)
     told = firing(alert("GPUIdleWhileRunning", "warning", "gpu"))
 
-    assert health(GPU, records, known).value == 0.8
-    assert health(GPU, records, known).state == "ok"
-    assert health(GPU, records, known).warning == Range(0.05, None)
+    assert health(GPU, records, busy).value == 0.8
+    assert health(GPU, records, busy).state == "ok"
+    assert health(GPU, records, busy).warning == Range(0.05, None)
     assert health(GPU, records, idle).state == "ok", "a run that is between two phases needs no GPU"
     assert health(GPU, records, told).state == "warning"
     assert health(GPU, records).state == "unknown"
@@ -166,11 +185,16 @@ def test_without_a_file_of_panels_values_are_shown_without_a_judgement():
     assert kl.value is not None
 
 
-def test_after_a_mark_the_run_is_judged_by_its_new_level():
-    made = run(exploding_kl(calm=20, high=10))
-    made.mark(0.0, "a wanted change")
-    run([{"reward": 0.5, "kl": value} for value in wavering(2.05, 20, 0.001)], 31, into=made)
+def test_limits_that_prometheus_does_not_know_are_not_taken_for_none():
+    away = health("kl", exploding_kl(), Said(problem="It is away."))
+    early = health("kl", exploding_kl(), Said(answered=1.0))
 
-    assert of_run("kl", made).state == "ok"
-    assert of_run("kl", made).warning.high is not None
-    assert of_run("kl", made).warning.high > 2.5
+    assert (away.state, away.warning) == ("unknown", Range())
+    assert away.diagnosis.startswith("Its limits are not known. It is away. How far the policy is")
+    assert early.diagnosis.startswith("Its limits are not known yet. How far the policy is")
+
+
+def test_no_step_is_named_from_before_prometheus_knew_a_limit():
+    kl = health("kl", exploding_kl(calm=20, high=30))
+
+    assert kl.since == 30, "the limit is known from this step on"

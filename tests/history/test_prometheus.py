@@ -13,7 +13,8 @@ import yaml
 
 from exporter.runs.history.prometheus import Prometheus
 from exporter.runs.history.questions import Questions, Span
-from tests.history.conftest import panels
+from tests.history.conftest import asked as curve
+from tests.history.conftest import limit, panels
 from tests.real import PrometheusServer, eventually, free_port
 from tests.real.listening import Listening
 
@@ -22,10 +23,12 @@ SHOWN = 'ppo/强化 \\"7\\" it\'s & a\\\\b'
 
 
 def page(step: int) -> str:
-    """A run that steps on, whose KL is too high from step 40 to 89, beside two GPUs."""
+    """A run that steps on, whose KL is too high from step 40 to 89 and begins anew at 60, beside two GPUs."""
     return (
         f'rl_step{{run="{SHOWN}"}} {step}\n'
         f'rl_kl{{run="{SHOWN}"}} {5 * (40 <= step < 90)}\n'
+        f'rl_start{{run="{SHOWN}",signal="kl"}} {0.05 if step < 60 else 0.25}\n'
+        f'rl_noise{{run="{SHOWN}",signal="kl"}} 0.01\n'
         'gpu_utilization_ratio{gpu="0"} 0.5\ngpu_utilization_ratio{gpu="1"} 0.7\n'
         'gpu_memory_used_bytes{gpu="0"} 1e9\n'
     )
@@ -100,7 +103,8 @@ def test_a_real_prometheus_tells_of_alerts_their_steps_and_gpus(
     real: PrometheusServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("exporter.runs.history.questions.FINEST", 0.2)
-    questions, asked, begun = Questions(real.url), panels().asked, time.time() - 5
+    questions, begun = Questions(real.url), time.time() - 5
+    asked = (*panels().asked, *panels().limits)
     eventually(lambda: RUN in questions.firing())
     (alert,) = questions.firing()[RUN]
     (other,) = questions.firing()[""]
@@ -113,24 +117,32 @@ def test_a_real_prometheus_tells_of_alerts_their_steps_and_gpus(
     assert (alert.summary, alert.description, alert.runbook) == ("KL is high.", "KL 5.", "docs/x#kl")
     assert alert.since is not None
     assert abs(alert.since - time.time()) < 30
-    assert questions.now(asked) == {
-        "mean of GPUs": pytest.approx(0.6),
-        "in use, fullest GPU": pytest.approx(1e9),
+    now = {each: values for each, values in questions.now(asked).items() if values}
+    assert now == {
+        curve("mean of GPUs"): {"": pytest.approx(0.6)},
+        curve("in use, fullest GPU"): {"": pytest.approx(1e9)},
+        limit("KLHigh"): {RUN: pytest.approx(0.75)},
+        limit("KLExplosion"): {RUN: pytest.approx(1.25)},
+        limit("GPUIdleWhileRunning"): {RUN: 0.05},
     }
     (episode,) = past.episodes
     assert (episode.name, episode.severity, episode.firing) == ("KLHigh", "critical", False)
     # scraped, judged and asked about at most 0.2 s later each, ten steps a second, on a busy machine
     assert 40 <= episode.first_step <= 60
     assert 80 <= episode.last_step <= 110
-    steps = [step for step, _ in past.curves["mean of GPUs"]]
-    assert steps == sorted(steps)
+    gpus, high = past.curves[curve("mean of GPUs")], past.curves[limit("KLHigh")]
+    steps = [step for step, _ in gpus]
+    assert steps == sorted(set(steps)), "each step once"
     assert len(steps) > 5
-    assert all(value == pytest.approx(0.6) for _, value in past.curves["mean of GPUs"])
+    assert all(value == pytest.approx(0.6) for _, value in gpus)
+    assert [step for step, _ in high] == steps
+    assert all(value == pytest.approx(0.55 if step < 60 else 0.75) for step, value in high)
 
 
 @pytest.mark.e2e
 def test_a_run_that_prometheus_does_not_know_has_no_past(real: PrometheusServer):
-    past = Questions(real.url).past(Span('no "such', time.time() - 60, time.time()), panels().asked)
+    asked = (*panels().asked, *panels().limits)
+    past = Questions(real.url).past(Span('no "such', time.time() - 60, time.time()), asked)
 
     assert past.episodes == ()
     assert not any(past.curves.values())
@@ -146,15 +158,17 @@ def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_nobody_wai
     with watching("3.13", tmp_path, free_port()) as server:
         begun = time.time() - 60
         spans = lambda: [Span(RUN, begun, time.time())]  # noqa: E731
-        prometheus = Prometheus(server.url, lambda: panels().asked, spans, told.append)
+        judged = lambda: (*panels().asked, limit("KLHigh"))  # noqa: E731
+        prometheus = Prometheus(server.url, judged, lambda: panels().limits, spans, told.append)
         prometheus.start()
-        eventually(lambda: RUN in prometheus.said.firing and "mean of GPUs" in prometheus.said.now)
+        eventually(lambda: RUN in prometheus.said.firing and prometheus.said.now[curve("mean of GPUs")])
         assert prometheus.said.trouble(time.time()) == ""
         server.kill()
         eventually(lambda: prometheus.errors >= 3)
         said = prometheus.said
 
         assert [alert.name for alert in said.firing[RUN]] == ["KLHigh"]
+        assert said.now[limit("KLHigh")][RUN] in (pytest.approx(0.55), pytest.approx(0.75))
         assert said.trouble(time.time()).startswith(
             "Prometheus last answered less than a minute ago; alerts are as they were then. "
             f"{server.url}/api/v1/alerts gives no answer: Connection refused."

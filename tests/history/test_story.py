@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
 
@@ -14,12 +15,13 @@ from exporter.exposition import Family
 from exporter.runs import watch as watch_module
 from exporter.runs.history.panelfile import PanelFile
 from exporter.runs.history.prometheus import NOTHING, Said
+from exporter.runs.history.questions import Past
 from exporter.runs.history.story import Story
 from tests.backtest.conftest import exploding_kl, log, wavering
 from tests.exporter.conftest import Clock, Watched
 from tests.real import eventually
 
-FORMULA_OF_ANOTHER_KIND = json.dumps(
+LINE_WITHOUT_A_SIGNAL = json.dumps(
     {
         "about": {},
         "panels": [
@@ -29,7 +31,7 @@ FORMULA_OF_ANOTHER_KIND = json.dumps(
                 "unit": "short",
                 "low": None,
                 "high": None,
-                "curves": [{"name": "KL", "formula": ["eval", "rl_kl"]}],
+                "curves": [{"name": "KL", "signal": 3, "smoothed": False}],
                 "asked": [],
                 "limits": [],
             }
@@ -61,13 +63,27 @@ def story(watched: Watched, panels: PanelFile | None = None) -> Story:
     return Story(watched.watch.views, panels or PanelFile(Path("no-panels.json")), None)
 
 
+def limited(told: Story, limits: Mapping[str, float]) -> Story:
+    """The story, where Prometheus has known these limits of the run since step 7."""
+    lines = {each.name: each for each in told._file.panels.limits}
+    told._prometheus.said = Said(
+        now={lines[name]: {"ppo": at} for name, at in limits.items()},
+        pasts={"ppo": Past((), {lines[name]: ((7, at), (30, at)) for name, at in limits.items()})},
+        answered=1.0,
+    )
+    return told
+
+
+KL = {"KLHigh": 0.55, "KLExplosion": 1.05}
+
+
 def value(told: Story, name: str) -> list[float]:
     return [sample for family, samples in told.samples() if family.name == name for _, sample in samples]
 
 
 def test_a_run_is_told_of_in_a_line_and_in_full(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panels)
+    told = limited(story(watched, panels), KL)
     (summary,) = told.runs()
     whole = told.run("ppo")
 
@@ -81,7 +97,36 @@ def test_a_run_is_told_of_in_a_line_and_in_full(watched: Watched, panels: PanelF
     assert [limit.name for limit in kl.limits] == ["KLHigh", "KLExplosion"]
     assert [row.step for row in whole.rows] == list(range(11, 31))
     assert whole.rows[-1].values == {"reward": pytest.approx(0.51), "kl": pytest.approx(2.051)}
-    assert told.prometheus.startswith("No Prometheus is named (--prometheus-url)")
+    assert told.prometheus == ""
+
+
+def test_without_prometheus_there_are_curves_without_limits_and_it_says_so(
+    watched: Watched, panels: PanelFile
+):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    told = story(watched, panels)
+    whole, series = told.run("ppo"), told.series("ppo", "kl")
+
+    assert whole is not None
+    assert series is not None
+    assert all(chart.curves and not chart.limits for chart in whole.charts)
+    assert series.points
+    assert series.limits == ()
+    kl = {health.signal: health for health in whole.summary.healths}["kl"]
+    assert (kl.state, kl.warning.high) == ("unknown", None)
+    assert kl.diagnosis.startswith("Its limits are not known. No Prometheus is named (--prometheus-url)")
+    assert told.prometheus == kl.diagnosis.removeprefix("Its limits are not known. ").partition(" How")[0]
+
+
+def test_charts_carry_the_smoothed_reward(watched: Watched, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", [{"reward": reward} for reward in (0, 1) * 20])
+    whole = story(watched, panels).run("ppo")
+
+    assert whole is not None
+    raw, mean = whole.charts[0].curves
+    assert (raw.name, mean.name) == ("reward", "mean")
+    assert [step for piece in mean.pieces for step, _ in piece] == list(range(1, 41))
+    assert max(mean.values[10:]) - min(mean.values[10:]) < 0.3 < max(raw.values) - min(raw.values)
 
 
 def test_what_lacks_of_its_past_is_told_with_the_run(watched: Watched):
@@ -91,7 +136,9 @@ def test_what_lacks_of_its_past_is_told_with_the_run(watched: Watched):
     found = told.run("ppo")
 
     assert found is not None
-    assert found.lack.startswith("Past alerts and GPU curves of this run are as they were last known. It is")
+    assert found.lack.startswith(
+        "Past alerts, limits and GPU curves of this run are as they were last known. It is"
+    )
 
 
 def test_what_is_not_there_is_not_told(watched: Watched, panels: PanelFile):
@@ -106,25 +153,24 @@ def test_what_is_not_there_is_not_told(watched: Watched, panels: PanelFile):
 
 def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    series = story(watched, panels).series("ppo", "kl")
+    series = limited(story(watched, panels), KL).series("ppo", "kl")
 
     assert series is not None
     assert [step for step, _ in series.points] == list(range(1, 31))
     worst, other = series.limits
     assert (worst.alert, worst.severity, worst.side) == ("KLExplosion", "critical", "high")
     assert (other.alert, other.severity, other.side) == ("KLHigh", "warning", "high")
-    # known with the start, which takes five values, and the noise, which takes six differences
-    assert [step for step, _ in other.points] == list(range(7, 31))
+    assert other.points == ((7, 0.55), (30, 0.55)), "they begin when Prometheus did"
 
 
 def test_each_limit_of_an_alert_that_has_several_is_in_the_series(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", [{"truncated_ratio": ratio} for ratio in wavering(0.1, 40)])
-    series = story(watched, panels).series("ppo", "truncated_ratio")
+    limits = {"Truncation from the start": 0.4, "Truncation": 0.9}
+    series = limited(story(watched, panels), limits).series("ppo", "truncated_ratio")
 
     assert series is not None
-    assert [limit.alert for limit in series.limits] == ["Truncation"] * 3
-    assert len({limit.points[-1] for limit in series.limits}) == 3
-    assert [limit.severity for limit in series.limits].count("critical") == 1
+    assert [limit.alert for limit in series.limits] == ["Truncation"] * 2
+    assert {limit.points[-1][1] for limit in series.limits} == {0.4, 0.9}
 
 
 def test_where_nothing_is_finite_a_series_is_broken_and_not_denied(watched: Watched, panels: PanelFile):
@@ -144,7 +190,7 @@ def test_a_limit_that_is_only_noted_comes_after_one_that_warns(watched: Watched,
     log(watched.folder / "ppo.jsonl", exploding_kl())
     content = panel_file.read_text()
     panel_file.write_text(content.replace('"critical"', '"info"'))
-    told = story(watched, PanelFile(panel_file))
+    told = limited(story(watched, PanelFile(panel_file)), KL)
     series, (summary,) = told.series("ppo", "kl"), told.runs()
 
     assert content != panel_file.read_text()
@@ -175,22 +221,29 @@ def test_the_curve_breaks_where_the_run_was_resumed_and_begins_anew_with_the_run
     assert [(piece[0][0], piece[-1][0]) for piece in again.charts[0].curves[0].pieces] == [(1, 3)]
 
 
-def test_new_limits_hold_for_the_whole_past_at_once(watched: Watched, panel_file: Path, panels: PanelFile):
+def test_other_limits_are_asked_for_as_soon_as_the_file_has_them(
+    watched: Watched, panel_file: Path, panels: PanelFile
+):
     log(watched.folder / "ppo.jsonl", exploding_kl())
     told = story(watched, panels)
-    before = told.series("ppo", "kl")
-    changed = json.loads(panel_file.read_text().replace("0.5", "7.5"))
+    before = {limit.promql for limit in told._charted() if limit.name == "KLHigh"}
     fresh = panel_file.with_name("fresh")
-    fresh.write_text(json.dumps(changed))
+    fresh.write_text(panel_file.read_text().replace("0.5", "7.5"))
     fresh.replace(panel_file)
     panels.look()
-    after = told.series("ppo", "kl")
 
-    assert before is not None
-    assert after is not None
-    assert after.points == before.points
-    assert after.limits[-1].name == before.limits[-1].name == "KLHigh"
-    assert after.limits[-1].points[0][1] == pytest.approx(before.limits[-1].points[0][1] + 7)
+    assert {text.replace("0.5", "7.5") for text in before} == {
+        limit.promql for limit in told._charted() if limit.name == "KLHigh"
+    }
+
+
+def test_of_all_runs_only_the_limits_of_core_signals_are_asked_for(watched: Watched, panels: PanelFile):
+    told = story(watched, panels)
+
+    assert {asked.signal for asked in told._judged()} == {
+        "reward", "kl", "response_length", "entropy", "grad_norm",
+        "gpu_utilization_ratio", "gpu_memory_used_bytes",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -203,7 +256,7 @@ def test_new_limits_hold_for_the_whole_past_at_once(watched: Watched, panel_file
         '{"panels": [{}], "about": {}}',
         '{"panels": [], "about": []}',
         '{"panels": [], "about": {"KLHigh": 3}}',
-        FORMULA_OF_ANOTHER_KIND,
+        LINE_WITHOUT_A_SIGNAL,
         "[" * 5000 + "]" * 5000,
         " " * (5 * 1024 * 1024),
     ],
@@ -212,7 +265,7 @@ def test_a_file_that_is_none_leaves_the_last_good_one_is_told_once_and_counted(
     watched: Watched, panel_file: Path, panels: PanelFile, capfd: pytest.CaptureFixture[str], content: str
 ):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panels)
+    told = limited(story(watched, panels), KL)
     assert told.series("ppo", "kl") is not None
     panel_file.write_text(content)
     for _ in range(3):
@@ -245,14 +298,14 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
     assert capfd.readouterr().err.count("curves are shown without limits") == 1
     panel_file.write_bytes(content)
     panels.look()
-    found = told.run("ppo")
+    found = limited(told, KL).run("ppo")
     assert found is not None
     assert found.charts[1].limits, "a file that comes later is taken up"
 
 
 def test_a_file_that_goes_leaves_its_panels(watched: Watched, panel_file: Path, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panels)
+    told = limited(story(watched, panels), KL)
     panel_file.unlink()
     panels.look()
 
@@ -296,7 +349,6 @@ def test_a_long_run_keeps_its_shape_in_bounded_space(watched: Watched, panels: P
     assert series is not None
     assert (1235, 9.0) in series.points
     assert len(series.points) <= 1024
-    assert all(len(limit.points) <= 257 for limit in series.limits)
 
 
 def test_a_start_of_the_exporter_rebuilds_it_from_the_log(clock: Clock, watched: Watched, panels: PanelFile):

@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {
     "alerts": {
         "KL": {"warning": {"above_start": 0.25}, "critical": None},
         "Reward": {"warning": {"stddevs": 2.5}},
-        "NonFinite": {"warning": 2},
+        "NonFinite": {"warning": {"steps": 2}},
         "GradNormHigh": {"enabled": False},
     },
     "overrides": [
@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
             "runs": "*-long",
             "alerts": {"KL": {"enabled": False}, "Stalled": {"silence": "1h", "severity": "info"}},
         },
-        {"runs": "noisy", "alerts": {"GradNormHigh": {"enabled": True, "warning": 4}}},
+        {"runs": "noisy", "alerts": {"GradNormHigh": {"enabled": True, "warning": {"times_level": 5}}}},
     ],
 }
 
@@ -74,10 +74,10 @@ def test_a_limit_is_from_an_override_or_the_file_or_is_the_default() -> None:
     assert limit(base["KLHigh", "warning"], "KL.warning.above_start") == ("0.25", "config.yaml")
     assert limit(base["KLHigh", "warning"], "KL.warning.stddevs") == ("3", "default")
     assert limit(base["RewardDrop", "warning"], "Reward.warning.stddevs") == ("2.5", "default")
-    assert limit(base["NonFinite", "warning"], "NonFinite.warning") == ("2", "config.yaml")
+    assert limit(base["NonFinite", "warning"], "NonFinite.warning.steps") == ("2", "config.yaml")
     assert limit(sft["KLExplosion", "critical"], "KL.critical.stddevs") == ("9", "overrides[0] `sft-*`")
     assert limit(sft["KLExplosion", "critical"], "KL.critical.above_start") == ("1", "default")
-    assert limit(sft["NonFinite", "warning"], "NonFinite.warning") == ("2", "config.yaml")
+    assert limit(sft["NonFinite", "warning"], "NonFinite.warning.steps") == ("2", "config.yaml")
     assert limit(long["Stalled", "info"], "Stalled.silence") == ("1h", "overrides[1] `*-long`")
     assert limit(long["Stalled", "info"], "Stalled.intervals") == ("5", "default")
 
@@ -121,9 +121,9 @@ def _said(tmp_path: Path, capsys: pytest.CaptureFixture[str], *words: str) -> st
 def test_the_table_is_for_eyes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [line.split() for line in _said(tmp_path, capsys, "sft-a").splitlines()]
 
-    assert rows[0] == ["alert", "severity", "limit", "value", "from"]
+    assert rows[0] == ["alert", "severity", "limit", "value", "unit", "from"]
     assert ["KLHigh", "warning", "KL.warning", "off", "overrides[0]", "`sft-*`"] in rows
-    assert ["KLExplosion", "critical", "KL.critical.above", "null", "default"] in rows
+    assert ["KLExplosion", "critical", "KL.critical.above", "null", "nats/token", "default"] in rows
     assert ["Stalled", "critical", "Stalled.silence", "10m", "default"] in rows
 
 
@@ -134,6 +134,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert found["run"] == "ppo-long"
     assert by_name["Stalled", "info"]["limits"]["Stalled.silence"] == {
         "value": "1h",
+        "unit": "",
         "from": "overrides[1] `*-long`",
     }
     assert by_name["KLHigh", "warning"]["enabled"] is False

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 
 from exporter.drawing.chart import Band, Chart
 from exporter.drawing.curve import Curve, Point, curve
-from exporter.runs.history.formula import Formula, values
 from exporter.runs.history.history import Kept
-from exporter.runs.history.panels import Limit, Line, Panel, Panels
+from exporter.runs.history.panels import Asked, Limit, Line, Panel, Panels
 from exporter.runs.history.questions import Past
 from exporter.runs.history.shapes import Episode
 
 
 @dataclass(frozen=True)
 class Draughtsman:
-    """Draws one run: ``panels`` are those of the run."""
+    """Draws one run."""
 
     kept: Kept
     panels: Panels
@@ -48,36 +47,33 @@ class Draughtsman:
             first,
             last,
             curves,
-            self._limits(panel, {each.name for each in curves}),
+            self._limits(panel),
             tuple(bands),
         )
 
     def _curves(self, panel: Panel) -> tuple[Curve, ...]:
         own = (self._line(line) for line in panel.curves)
-        others = (_through(asked.name, self.past.curves.get(asked.name, ())) for asked in panel.asked)
+        others = (self._asked(asked) for asked in panel.asked)
         return tuple(each for each in (*own, *others) if each.pieces)
 
     def _line(self, line: Line) -> Curve:
-        if line.signal is None:
-            return self._sampled(line.name, line.formula)
-        logged = self.kept.curves.get(line.signal)
-        return Curve(line.name, logged.pieces() if logged else ())
+        kept = (self.kept.means if line.smoothed else self.kept.curves).get(line.signal)
+        return Curve(line.name, kept.pieces() if kept else ())
 
-    def _limits(self, panel: Panel, shown: Iterable[str]) -> tuple[Curve, ...]:
-        """Those of what the run logs, or Prometheus tells."""
-        there = {*self.kept.curves, *shown}
-        limits = (limit for limit in panel.limits if limit.signal in there)
-        drawn = (self._sampled(limit.name, limit.formula, limit.severity) for limit in limits)
+    def _limits(self, panel: Panel) -> tuple[Curve, ...]:
+        """Those of what the run logs, or Prometheus knows."""
+        there = {*self.kept.curves, *(asked.signal for asked in panel.asked if self.past.curves.get(asked))}
+        drawn = (self._asked(limit, limit.severity) for limit in panel.limits if limit.signal in there)
         return tuple(each for each in drawn if each.pieces)
 
-    def _sampled(self, name: str, formula: Formula, severity: str = "") -> Curve:
-        found = enumerate(values(formula, self.kept.table), 1)
-        there = {record: value for record, value in found if value is not None}
-        return curve(name, there, self.kept.table.steps, severity)
+    def _asked(self, asked: Asked, severity: str = "") -> Curve:
+        points = self.past.curves.get(asked, ())
+        found = {record: value for record, (_, value) in enumerate(points, 1)}
+        return curve(asked.name, found, [step for step, _ in points], severity)
 
     def limit_points(self, limit: Limit) -> tuple[Point, ...]:
-        """Where a limit was, by step."""
-        return _flat(self._sampled(limit.name, limit.formula, limit.severity))
+        """Return where a limit was, by step, since Prometheus watches the run."""
+        return self.past.curves.get(limit, ())
 
     def points(self, signal: str, smooth: Line | None = None) -> tuple[Point, ...]:
         """What a signal was, or its smoothed curve."""
@@ -92,10 +88,12 @@ class Draughtsman:
         return None if logged is None else tuple(logged.series())
 
     def since(self, signal: str, smooth: Line | None, limit: Limit) -> int | None:
-        """From which step on the signal is beyond the limit; ``None`` if it is not now."""
-        bounds, begun = self.limit_points(limit), None
+        """From which step on the signal is beyond the limit; ``None`` if it is not now, or none is known."""
+        bounds, begun = sorted(dict(self.limit_points(limit)).items()), None
         steps = [step for step, _ in bounds]
-        for step, value in reversed(self.points(signal, smooth) if bounds else ()):
+        for step, value in reversed(self.points(signal, smooth)):
+            if not steps or step < steps[0]:
+                break
             at = bounds[min(bisect_left(steps, step), len(bounds) - 1)][1]
             if not limit.is_passed(value, at):
                 break
@@ -112,9 +110,3 @@ class Draughtsman:
 
 def _flat(drawn: Curve) -> tuple[Point, ...]:
     return tuple(point for piece in drawn.pieces for point in piece)
-
-
-def _through(name: str, points: Sequence[Point]) -> Curve:
-    return curve(
-        name, {place: value for place, (_, value) in enumerate(points, 1)}, [step for step, _ in points]
-    )

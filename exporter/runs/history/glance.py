@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import NamedTuple
 
-from exporter.runs.history.samples import Table
+from exporter.runs.history.history import SMOOTHED
 from exporter.runs.history.shapes import Firing, Health, RunSummary
 from exporter.runs.run import Run
 from exporter.runs.signals.candidates import ENOUGH_RECORDS, Candidate
@@ -21,9 +21,9 @@ FEW = 3
 class Glance(NamedTuple):
     """What is shown of a run without its history.
 
-    ``latest`` are its last values and ``usual`` the medians of the last few, by signal. ``last`` is
-    when its last step was, ``start`` when the first was, in seconds since the epoch. ``candidates`` are
-    signals that it lacks, with the keys that may carry them.
+    ``latest`` are its last values, ``usual`` the medians of the last few and ``means`` the smoothed
+    ones, by signal. ``last`` is when its last step was, ``start`` when the first was, in seconds since the
+    epoch. ``candidates`` are signals that it lacks, with the keys that may carry them.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Glance(NamedTuple):
     resumes: int
     latest: Mapping[str, float]
     usual: Mapping[str, float]
-    table: Table
+    means: Mapping[str, float]
     candidates: tuple[Candidate, ...] = ()
 
     @classmethod
@@ -56,7 +56,7 @@ class Glance(NamedTuple):
             run.resumes,
             {name: value for name, value in run.latest.items() if is_measured(name, run.statistics)},
             _usual(run),
-            run.history.now(view.name, run.statistics),
+            _means(run),
             run.candidates() if run.records >= ENOUGH_RECORDS else (),
         )
 
@@ -78,4 +78,9 @@ class Glance(NamedTuple):
 
 def _usual(run: Run) -> dict[str, float]:
     found = ((name, of_signal.over(median, FEW, 1)) for name, of_signal in run.statistics.items())
+    return {name: value for name, value in found if value is not None and is_measured(name, run.statistics)}
+
+
+def _means(run: Run) -> dict[str, float]:
+    found = ((name, run.statistics[name].mean()) for name in SMOOTHED)
     return {name: value for name, value in found if value is not None and is_measured(name, run.statistics)}

@@ -1,7 +1,7 @@
 """How the core signals of a run are: within their limits, beyond them, or no one knows.
 
-What Prometheus says wins: its rules look at more than one value. Without it a smoothed value is held
-against the limits, since the rules ask for several steps as well.
+What Prometheus says wins: its rules look at more than one value. Where no alert fires, a smoothed value is
+held against the limits that Prometheus knows, since the rules ask for several steps as well.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from exporter.drawing import axis
 from exporter.drawing.severity import rank
-from exporter.runs.history.formula import values
 from exporter.runs.history.glance import Glance
 from exporter.runs.history.panels import Limit, Line, Panel, Panels
 from exporter.runs.history.prometheus import Said
@@ -66,6 +65,7 @@ class Patient(NamedTuple):
     bounds: tuple[Bound, ...]
     alerts: tuple[Firing, ...]
     absence: str
+    unlimited: str
 
     @property
     def passed(self) -> list[Bound]:
@@ -110,7 +110,7 @@ class Patient(NamedTuple):
         if self.passed:
             return f"{self._beyond(self.passed[0], since)} {self.advice}"
         if not self.bounds:
-            return f"No alert has a limit for it. {self.advice}"
+            return f"{self.unlimited} {self.advice}"
         names = " and ".join(dict.fromkeys(bound.limit.alert for bound in self.bounds))
         alone = any(bound.limit.alone for bound in self.bounds)
         return f"Within the limits of {names}." if alone else f"{names} looks at it together with more."
@@ -124,7 +124,7 @@ class Patient(NamedTuple):
 
 
 def healths(glance: Glance, panels: Panels, said: Said, since: Since) -> tuple[Health, ...]:
-    """How each core signal of a run is. ``panels`` are those of the run."""
+    """How each core signal of a run is."""
     alerts = said.firing.get(glance.name, ())
     return tuple(_health(_patient(core, glance, panels, said, alerts), since) for core in CORES)
 
@@ -153,20 +153,20 @@ def _patient(core: Core, glance: Glance, panels: Panels, said: Said, alerts: Seq
         return _of_gpus(core, glance, panels, said, about)
     panel = panels.of(core.signal)
     if panel is None:
-        return Patient(core, "short", "", None, None, None, (), about, "No panel shows it.")
-    smooth = next((line for line in panel.curves if line.is_mean_of(core.signal)), None)
-    mean = values(smooth.formula, glance.table)[-1:] if smooth else []
-    judged = next((value for value in mean if value is not None), glance.usual.get(core.signal))
+        return Patient(core, "short", "", None, None, None, (), about, "No panel shows it.", "")
+    smooth = next((line for line in panel.curves if line.smoothed and line.signal == core.signal), None)
+    judged = glance.means.get(core.signal) if smooth else None
     return Patient(
         core,
         panel.unit,
         panel.description,
         glance.latest.get(core.signal),
-        judged,
+        glance.usual.get(core.signal) if judged is None else judged,
         smooth,
-        _bounds(panel, core.signal, glance),
+        _bounds(panel, core.signal, glance.name, said),
         about,
         "The trainer does not log it.",
+        _unlimited(panel, core.signal, said),
     )
 
 
@@ -174,19 +174,34 @@ def _of_gpus(core: Core, glance: Glance, panels: Panels, said: Said, alerts: tup
     absence = said.problem or "Prometheus knows of no GPU."
     for panel in panels.panels:
         for asked in panel.asked:
-            if core.signal in asked.promql:
-                value = said.now.get(asked.name)
-                bounds = _bounds(panel, asked.name, glance)
+            if asked.signal == core.signal:
+                value = said.now.get(asked, {}).get("")
                 return Patient(
-                    core, panel.unit, panel.description, value, value, None, bounds, alerts, absence
+                    core,
+                    panel.unit,
+                    panel.description,
+                    value,
+                    value,
+                    None,
+                    _bounds(panel, core.signal, glance.name, said),
+                    alerts,
+                    absence,
+                    _unlimited(panel, core.signal, said),
                 )
-    return Patient(core, "percentunit", "", None, None, None, (), alerts, absence)
+    return Patient(core, "percentunit", "", None, None, None, (), alerts, absence, "")
 
 
-def _bounds(panel: Panel, signal: str, glance: Glance) -> tuple[Bound, ...]:
+def _bounds(panel: Panel, signal: str, run: str, said: Said) -> tuple[Bound, ...]:
     limits = [limit for limit in panel.limits if limit.signal == signal]
-    now = [(limit, values(limit.formula, glance.table)[-1:]) for limit in limits]
-    return tuple(Bound(limit, at[0]) for limit, at in now if at and at[0] is not None)
+    now = [(limit, said.now.get(limit, {}).get(run)) for limit in limits]
+    return tuple(Bound(limit, at) for limit, at in now if at is not None)
+
+
+def _unlimited(panel: Panel, signal: str, said: Said) -> str:
+    """Why no limit of the signal is known."""
+    if not any(limit.signal == signal for limit in panel.limits):
+        return "No alert has a limit for it."
+    return f"Its limits are not known. {said.problem}" if said.problem else "Its limits are not known yet."
 
 
 def _concerns(alert: Firing, core: Core, about: Mapping[str, frozenset[str]]) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from exporter.runs.history.extremes import Detail, Extremes
-from exporter.runs.history.samples import Samples, Table
 from exporter.runs.history.shapes import Row
 from exporter.runs.statistics import SignalStatistics, is_measured
 
@@ -42,24 +41,28 @@ ROWS = 20
 """Steps that are shown one by one."""
 
 
+SMOOTHED = frozenset({"reward"})
+"""The signals whose smoothed values are drawn as well."""
+
+
 class Kept(NamedTuple):
-    """The history of a run as it was at one moment."""
+    """The history of a run as it was at one moment: ``curves`` and ``means`` by signal."""
 
     curves: Mapping[str, Extremes]
-    table: Table
+    means: Mapping[str, Extremes]
     rows: tuple[Row, ...]
 
 
 class History:
-    """Curves, statistics over the steps, and the last steps. A mark changes nothing in them."""
+    """Curves, smoothed curves, and the last steps. A mark changes nothing in them."""
 
-    __slots__ = ("_adders", "_curves", "_detail", "_rows", "_samples")
+    __slots__ = ("_adders", "_curves", "_detail", "_means", "_rows")
 
     def __init__(self, detail: Detail) -> None:
         self._detail = detail
         self._curves: dict[str, Extremes] = {}
         self._adders: dict[str, Callable[[int, float], None]] = {}
-        self._samples = Samples(detail)
+        self._means: dict[str, Extremes] = {}
         self._rows: deque[tuple[int, float | None, Mapping[str, float]]] = deque(maxlen=ROWS)
 
     def note(
@@ -75,7 +78,8 @@ class History:
                 add(step, value)
             elif signal in DRAWN and (value or is_measured(signal, statistics)):
                 self._begin(signal)(step, value)
-        self._samples.note(step, statistics)
+            if signal in SMOOTHED and (mean := statistics[signal].mean()) is not None:
+                self._means.setdefault(signal, Extremes(self._detail)).add(step, mean)
         if self._rows and self._rows[-1][0] == step:
             new = {**self._rows.pop()[2], **new}
         self._rows.append((step, time, new))
@@ -87,18 +91,14 @@ class History:
 
     def resume(self) -> None:
         """Another attempt goes on from an earlier step."""
-        for curve in self._curves.values():
+        for curve in (*self._curves.values(), *self._means.values()):
             curve.breaks()
 
-    def now(self, run: str, statistics: Mapping[str, SignalStatistics]) -> Table:
-        """The statistics as they are now, a table of one row."""
-        return self._samples.now(run, statistics)
-
-    def kept(self, run: str, statistics: Mapping[str, SignalStatistics]) -> Kept:
-        """A copy, for the run that is shown under this name."""
+    def kept(self) -> Kept:
+        """Return a copy, which stays as it is."""
         return Kept(
             {signal: curve.copy() for signal, curve in self._curves.items()},
-            self._samples.table(run, statistics),
+            {signal: curve.copy() for signal, curve in self._means.items()},
             tuple(Row(step, time, self._shown(values)) for step, time, values in self._rows),
         )
 

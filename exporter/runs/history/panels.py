@@ -1,70 +1,66 @@
 """What is drawn of a run: the panels of the Training dashboard, as generate.py wrote them down.
 
 {"panels": [{"title": ..., "description": ..., "unit": ..., "low": null, "high": null,
-             "curves": [{"name": ..., "formula": ...}],
-             "asked": [{"name": ..., "promql": ...}],
+             "curves": [{"name": ..., "signal": ..., "smoothed": false}],
+             "asked": [{"name": ..., "signal": ..., "promql": ...}],
              "limits": [{"name": ..., "alert": ..., "severity": ..., "side": "low" or "high",
-                         "signal": ..., "alone": ..., "formula": ...}]}],
+                         "signal": ..., "alone": ..., "promql": ...}]}],
  "about": {<alert>: [<signal>, ...]}}
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import orjson
 
-from exporter.runs.history.formula import Formula, checked, of_run
+from exporter.exposition import escape
 from exporter.runs.history.history import DRAWN
 from exporter.runs.signals import SIGNALS
 
 SIDES = ("low", "high")
 
+RUN = "run=${run:doublequote}"
+"""Where PromQL selects a run, as the dashboard writes it."""
+
 
 @dataclass(frozen=True)
 class Line:
-    """A curve of a panel: its name, and what it shows."""
+    """A curve of a panel: a signal as it is logged, or its smoothed values."""
 
     name: str
-    formula: Formula
-
-    @property
-    def signal(self) -> str | None:
-        """The signal whose values it shows as they are, if it does that."""
-        name = self.formula.removeprefix("rl_") if isinstance(self.formula, str) else ""
-        return name if name in DRAWN else None
-
-    def is_mean_of(self, signal: str) -> bool:
-        """Does it show a statistic of the signal?"""
-        return isinstance(self.formula, str) and f'{{signal="{signal}"' in self.formula
+    signal: str
+    smoothed: bool = False
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A curve that only Prometheus knows, such as one of GPUs: one value at a time."""
+    """A curve that only Prometheus knows, such as one of GPUs: one value at a time, the same for all runs."""
 
     name: str
+    signal: str
     promql: str
+
+    def of(self, run: str | None = None) -> str:
+        """Return the PromQL for a run, or for all runs."""
+        return self.promql.replace(RUN, "" if run is None else f'run="{escape(run)}"')
 
 
 @dataclass(frozen=True)
-class Limit:
+class Limit(Asked):
     """A limit of an alert: the ``signal`` may not be beyond it on this ``side``.
 
     ``name`` is what the dashboard calls it, the alert's as a rule. Unless it stands ``alone`` the alert
     looks at something else as well, and says nothing where only this is passed.
     """
 
-    name: str
     alert: str
     severity: str
     side: str
-    signal: str
     alone: bool
-    formula: Formula
 
     def is_passed(self, value: float, limit: float) -> bool:
         """Is the value beyond the limit?"""
@@ -86,14 +82,8 @@ class Panel:
 
     @cached_property
     def signals(self) -> frozenset[str]:
-        """What it shows."""
-        return frozenset(line.signal for line in self.curves if line.signal)
-
-    def of_run(self, run: str) -> Panel:
-        """The panel with the limits that hold for one run."""
-        own = ((limit, of_run(limit.formula, run)) for limit in self.limits)
-        limits = (replace(limit, formula=formula) for limit, formula in own if formula is not None)
-        return replace(self, limits=tuple(limits))
+        """What it shows of a run."""
+        return frozenset(line.signal for line in self.curves)
 
 
 @dataclass(frozen=True)
@@ -104,7 +94,7 @@ class Panels:
     about: Mapping[str, frozenset[str]]
 
     def of(self, signal: str) -> Panel | None:
-        """The panel that shows a signal."""
+        """Return the panel that shows a signal."""
         return next((panel for panel in self.panels if signal in panel.signals), None)
 
     @property
@@ -112,14 +102,15 @@ class Panels:
         """The curves that only Prometheus knows."""
         return tuple(asked for panel in self.panels for asked in panel.asked)
 
-    def of_run(self, run: str) -> Panels:
-        """The panels with the limits that hold for one run."""
-        return replace(self, panels=tuple(panel.of_run(run) for panel in self.panels))
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits of all panels."""
+        return tuple(limit for panel in self.panels for limit in panel.limits)
 
 
 BARE = Panels(
     tuple(
-        Panel(signal.name, signal.help, "short", None, None, (Line(signal.name, f"rl_{signal.name}"),))
+        Panel(signal.name, signal.help, "short", None, None, (Line(signal.name, signal.name),))
         for signal in SIGNALS
         if signal.name in DRAWN
     ),
@@ -129,10 +120,10 @@ BARE = Panels(
 
 
 def read(content: bytes) -> Panels:
-    """The panels of a file.
+    """Return the panels of a file.
 
     Raises:
-        ValueError: it does not hold any.
+        ValueError: It does not hold any.
     """
     try:
         found = orjson.loads(content)
@@ -151,8 +142,11 @@ def _panel(found: Mapping[str, Any]) -> Panel:
         str(found["unit"]),
         _end(found["low"]),
         _end(found["high"]),
-        tuple(Line(str(line["name"]), checked(line["formula"])) for line in found["curves"]),
-        tuple(Asked(str(asked["name"]), str(asked["promql"])) for asked in found["asked"]),
+        tuple(
+            Line(**_texts(line, "name", "signal"), smoothed=bool(line["smoothed"]))
+            for line in found["curves"]
+        ),
+        tuple(Asked(**_texts(asked, "name", "signal", "promql")) for asked in found["asked"]),
         tuple(map(_limit, found["limits"])),
     )
 
@@ -162,7 +156,14 @@ def _end(found: Any) -> float | None:
 
 
 def _limit(found: Mapping[str, Any]) -> Limit:
-    words = {name: str(found[name]) for name in ("name", "alert", "severity", "side", "signal")}
-    if words["side"] not in SIDES:
-        raise ValueError(f"{words['side']!r} is no side of a limit")
-    return Limit(**words, alone=bool(found["alone"]), formula=checked(found["formula"]))
+    texts = _texts(found, "name", "signal", "promql", "alert", "severity", "side")
+    if texts["side"] not in SIDES:
+        raise ValueError(f"{texts['side']!r} is not a side of a limit")
+    return Limit(**texts, alone=bool(found["alone"]))
+
+
+def _texts(found: Mapping[str, Any], *names: str) -> dict[str, str]:
+    texts = {name: found[name] for name in names}
+    if wrong := [name for name, text in texts.items() if not isinstance(text, str)]:
+        raise ValueError(f"{wrong[0]!r} is not a text")
+    return texts

@@ -34,14 +34,14 @@ NOTHING = Past((), {})
 
 @dataclass(frozen=True)
 class Said:
-    """The last good answers, by run, and of curves that are of no run by name; and when they came.
+    """The last good answers, by run (``now`` by what was asked), and when they came.
 
     ``answered`` in seconds since the epoch, ``None`` before the first. ``problem`` says why the last
     question got no answer; why one about the past of a run got none stands in ``lacks``.
     """
 
     firing: Mapping[str, tuple[Firing, ...]] = field(default_factory=dict)
-    now: Mapping[str, float] = field(default_factory=dict)
+    now: Mapping[Asked, Mapping[str, float]] = field(default_factory=dict)
     pasts: Mapping[str, Past] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
     answered: float | None = None
@@ -60,10 +60,12 @@ class Said:
         if run not in self.lacks:
             return ""
         how = "as they were last known" if run in self.pasts else "missing"
-        return f"Past alerts and GPU curves of this run are {how}. {self.lacks[run]}"
+        return f"Past alerts, limits and GPU curves of this run are {how}. {self.lacks[run]}"
 
 
-UNASKED = Said(problem="No Prometheus is named (--prometheus-url): nothing is known of alerts and GPUs.")
+UNASKED = Said(
+    problem="No Prometheus is named (--prometheus-url): nothing is known of alerts, limits and GPUs."
+)
 
 
 class Prometheus:
@@ -71,7 +73,8 @@ class Prometheus:
 
     Args:
         url: Of the Prometheus; without one, nothing is ever asked.
-        asked: Gives the curves that only it knows.
+        judged: Gives the curves and limits whose values now are asked for, of all runs.
+        drawn: Gives those whose past is asked for, of one run after another.
         spans: Gives the runs that are shown, and since when they are.
         say: Gets a line when it stops answering, and one for each reason why it reports no past.
 
@@ -81,14 +84,15 @@ class Prometheus:
     def __init__(
         self,
         url: str | None,
-        asked: Callable[[], Sequence[Asked]],
+        judged: Callable[[], Sequence[Asked]],
+        drawn: Callable[[], Sequence[Asked]],
         spans: Callable[[], Sequence[Span]],
         say: Say = to_log,
     ) -> None:
         self.errors = 0
         self.said = Said() if url else UNASKED
         self._questions = Questions(url) if url else None
-        self._asked, self._spans, self._say = asked, spans, say
+        self._judged, self._drawn, self._spans, self._say = judged, drawn, spans, say
         self._tell = Once(say)
         self._looked: dict[str, float] = {}
         self._asked_at: dict[str, float] = {}
@@ -129,8 +133,8 @@ class Prometheus:
             self._pause = INTERVAL_SECONDS
 
     def _ask(self, questions: Questions) -> None:
-        asked, spans = self._asked(), {span.run: span for span in self._spans()}
-        firing, now = questions.firing(), questions.now(asked)
+        drawn, spans = self._drawn(), {span.run: span for span in self._spans()}
+        firing, now = questions.firing(), questions.now(self._judged())
         pasts = {run: past for run, past in self.said.pasts.items() if run in spans}
         lacks = {run: why for run, why in self.said.lacks.items() if run in spans}
         self._answer(firing=firing, now=now, pasts=pasts, lacks=lacks)
@@ -138,11 +142,11 @@ class Prometheus:
         for run in self._due(spans):
             if time.monotonic() < until:
                 self._asked_at[run] = time.monotonic()
-                self._ask_past(questions, spans[run], asked)
+                self._ask_past(questions, spans[run], drawn)
 
-    def _ask_past(self, questions: Questions, span: Span, asked: Sequence[Asked]) -> None:
+    def _ask_past(self, questions: Questions, span: Span, drawn: Sequence[Asked]) -> None:
         try:
-            past = questions.past(span, asked)
+            past = questions.past(span, drawn)
         except Exception as fault:  # noqa: BLE001  (one run's past must not keep those of others, and alerts)
             self._lack(span.run, _reason(questions, fault))
         else:

@@ -13,7 +13,7 @@ import orjson
 
 from exporter.drawing.severity import rank
 from exporter.exposition import escape
-from exporter.runs.history.panels import Asked
+from exporter.runs.history.panels import RUN, Asked
 from exporter.runs.history.shapes import Episode, Firing, Point
 from exporter.runs.polled import web
 from exporter.runs.polled.web import PollError
@@ -38,7 +38,8 @@ MOST_POINTS = 10_000
 """Prometheus answers at most 11,000 points a series."""
 
 _CURVE = "curve"
-_STEP = "step"
+
+STEPS = Asked("step", "step", f"max(rl_step{{{RUN}}})")
 
 
 class Span(NamedTuple):
@@ -54,10 +55,10 @@ class Span(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What Prometheus knows of a run's past: curves by name, by step."""
+    """What Prometheus knows of a run's past: alerts, and curves and limits by step."""
 
     episodes: tuple[Episode, ...]
-    curves: Mapping[str, tuple[Point, ...]]
+    curves: Mapping[Asked, tuple[Point, ...]]
 
 
 class Questions:
@@ -79,15 +80,18 @@ class Questions:
                     found.setdefault(alert["labels"].get("run", ""), []).append(_firing(alert))
         return {run: tuple(sorted(alerts, key=_urgency)) for run, alerts in found.items()}
 
-    def now(self, asked: Sequence[Asked]) -> dict[str, float]:
-        """The values of curves that only Prometheus knows, by name."""
+    def now(self, asked: Sequence[Asked]) -> dict[Asked, dict[str, float]]:
+        """The values of curves and limits by run; those of no run under the empty name."""
+        values: dict[Asked, dict[str, float]] = {each: {} for each in asked}
         with self._understood():
-            found = self._asked("query", {"query": _union(asked)})["result"] if asked else []
-            values = {each["metric"][_CURVE]: float(each["value"][1]) for each in found}
-            return {asked[int(index)].name: value for index, value in values.items() if math.isfinite(value)}
+            for each in self._asked("query", {"query": _union(asked)})["result"] if asked else ():
+                labels, value = each["metric"], float(each["value"][1])
+                if math.isfinite(value):
+                    values[asked[int(labels[_CURVE])]][labels.get("run", "")] = value
+        return values
 
     def past(self, span: Span, asked: Sequence[Asked]) -> Past:
-        """When alerts fired for a run, and what those curves were meanwhile, by its steps."""
+        """When alerts fired for a run, and what those curves and limits were meanwhile, by its steps."""
         with self._understood():
             return Past(tuple(self._episodes(span)), self._curves(span, asked) if asked else {})
 
@@ -102,14 +106,14 @@ class Questions:
             labels, values = series["metric"], _numbers(series["values"])
             yield from _split(labels["alertname"], labels["severity"], values, every, span.end)
 
-    def _curves(self, span: Span, asked: Sequence[Asked]) -> dict[str, tuple[Point, ...]]:
-        steps = Asked(_STEP, f'max (rl_step{{run="{escape(span.run)}"}})')
+    def _curves(self, span: Span, asked: Sequence[Asked]) -> dict[Asked, tuple[Point, ...]]:
+        query = _union([*asked, STEPS], span.run)
         found = {
             series["metric"][_CURVE]: dict(_numbers(series["values"]))
-            for series in self._over(_union([*asked, steps]), span, span.every(CURVE_POINTS))
+            for series in self._over(query, span, span.every(CURVE_POINTS))
         }
         at = found.pop(str(len(asked)), {})
-        return {asked[int(index)].name: _by_step(values, at) for index, values in found.items()}
+        return {asked[int(index)]: _by_step(values, at) for index, values in found.items()}
 
     def _over(self, promql: str, span: Span, every: float) -> list[Any]:
         # In whole milliseconds, and a whole number of looks, so that the last one is at the end.
@@ -157,10 +161,10 @@ def _urgency(alert: Firing) -> tuple[int, str]:
     return rank(alert.severity), alert.name
 
 
-def _union(asked: Sequence[Asked]) -> str:
+def _union(asked: Sequence[Asked], run: str | None = None) -> str:
     """All of them in one query, distinguished by a label."""
     return " or ".join(
-        f'label_replace({each.promql}, "{_CURVE}", "{index}", "", "")' for index, each in enumerate(asked)
+        f'label_replace({each.of(run)}, "{_CURVE}", "{index}", "", "")' for index, each in enumerate(asked)
     )
 
 
@@ -184,4 +188,11 @@ def _split(
 
 
 def _by_step(values: Mapping[float, float], steps: Mapping[float, float]) -> tuple[Point, ...]:
-    return tuple((int(steps[time]), value) for time, value in values.items() if time in steps)
+    """What was there at the last look at each step; a step may last for many looks."""
+    points: list[Point] = []
+    for time, value in values.items():
+        if time in steps:
+            if points and points[-1][0] == int(steps[time]):
+                points.pop()
+            points.append((int(steps[time]), value))
+    return tuple(points)

@@ -12,9 +12,9 @@ from exporter.drawing.severity import rank
 from exporter.exposition import Family, Sample
 from exporter.runs.history.charts import Draughtsman
 from exporter.runs.history.glance import Glance
-from exporter.runs.history.health import GPU, healths
+from exporter.runs.history.health import CORES, GPU, healths
 from exporter.runs.history.panelfile import PanelFile
-from exporter.runs.history.panels import BARE, Limit, Line, Panel, Panels
+from exporter.runs.history.panels import Asked, Limit, Line, Panel
 from exporter.runs.history.prometheus import NOTHING, Prometheus, Said
 from exporter.runs.history.questions import Past, Span
 from exporter.runs.history.shapes import (
@@ -61,11 +61,10 @@ class Story:
         alertmanager: str | None = None,
     ) -> None:
         self._views, self._file, self._unshown = views, file, unshown
-        self._prometheus = Prometheus(url, lambda: file.panels.asked, self._spans)
+        self._prometheus = Prometheus(url, self._judged, self._charted, self._spans)
         self._watchdog = Watchdog(watchdog)
         self._silences = Silences(alertmanager)
         self._glances: dict[int, tuple[object, Glance]] = {}
-        self._narrowed: tuple[Panels, dict[str, Panels]] = (BARE, {})
 
     def start(self) -> None:
         """Begin to ask the other parts, and to look for other panels, in the background."""
@@ -120,7 +119,7 @@ class Story:
 
     def run(self, name: str) -> RunStory | None:
         """One of them; ``None`` if there is none of that name."""
-        found = self._draughtsman(name)
+        found = self._looked_at(name)
         if found is None:
             return None
         glance, drawn = found
@@ -133,7 +132,7 @@ class Story:
 
     def series(self, name: str, signal: str) -> Series | None:
         """A signal of a run; ``None`` if there is no such run, or nothing is kept of the signal."""
-        found = self._draughtsman(name)
+        found = self._looked_at(name)
         if found is None:
             return None
         drawn = found[1]
@@ -145,26 +144,25 @@ class Story:
         return Series(signal, panel.unit if panel else "percentunit", points, tuple(limits))
 
     def _summary(self, glance: Glance, said: Said) -> RunSummary:
-        drawn = cache(lambda: self._drawn(glance.name))  # its whole history, and only where a limit is passed
+        # Its whole history, and only where a limit is passed.
+        drawn = cache(lambda: self._drawn(glance.name, said.pasts.get(glance.name, NOTHING)))
 
         def since(signal: str, smooth: Line | None, limit: Limit) -> int | None:
             found = drawn()
             return found[1].since(signal, smooth, limit) if found else None
 
-        own = healths(glance, self._panels(glance.name), said, since)
+        own = healths(glance, self._file.panels, said, since)
         return glance.summary(own, self._silences.mark(said.firing.get(glance.name, ())))
 
-    def _draughtsman(self, name: str) -> tuple[Glance, Draughtsman] | None:
-        """Who draws a run; its past is asked for the more often, the later someone looked."""
-        found = self._drawn(name)
-        return found and (found[0], replace(found[1], past=self._prometheus.look_at(name)))
+    def _looked_at(self, name: str) -> tuple[Glance, Draughtsman] | None:
+        """A run that is looked at; its past is asked for the more often, the later that was."""
+        return self._drawn(name, self._prometheus.look_at(name))
 
-    def _drawn(self, name: str) -> tuple[Glance, Draughtsman] | None:
+    def _drawn(self, name: str, past: Past) -> tuple[Glance, Draughtsman] | None:
         with self._views() as views:
             for view in views:
                 if view.name == name:
-                    kept = view.run.history.kept(name, view.run.statistics)
-                    return Glance.of(view), Draughtsman(kept, self._panels(name), NOTHING)
+                    return Glance.of(view), Draughtsman(view.run.history.kept(), self._file.panels, past)
         return None
 
     def _look(self) -> list[Glance]:
@@ -178,21 +176,19 @@ class Story:
         known = self._glances.get(view.run.serial)
         return known if known and known[0] == key else (key, Glance.of(view))
 
-    def _panels(self, run: str) -> Panels:
+    def _judged(self) -> tuple[Asked, ...]:
+        """What healths are made of: the limits of core signals, and the GPUs."""
+        panels, core = self._file.panels, {each.signal for each in CORES}
+        return (*panels.asked, *(limit for limit in panels.limits if limit.signal in core))
+
+    def _charted(self) -> tuple[Asked, ...]:
         panels = self._file.panels
-        if self._narrowed[0] is not panels or len(self._narrowed[1]) > MOST_KNOWN:
-            self._narrowed = panels, {}
-        known = self._narrowed[1]
-        return known.get(run) or known.setdefault(run, panels.of_run(run))
+        return (*panels.asked, *panels.limits)
 
     def _spans(self) -> list[Span]:
         now = time.time()
         begun = ((glance.name, glance.start) for glance in self._look())
         return [Span(name, max(start, now - MONTH), now) for name, start in begun if start is not None]
-
-
-MOST_KNOWN = 1000
-"""Names whose limits are remembered."""
 
 
 def _episodes(past: Past, firing: tuple[Firing, ...], step: int | None) -> tuple[Episode, ...]:
@@ -220,5 +216,5 @@ def _limits(drawn: Draughtsman, panel: Panel, signal: str) -> Iterator[SeriesLim
 
 
 def _of_gpus(drawn: Draughtsman) -> tuple[Point, ...]:
-    names = (asked.name for asked in drawn.panels.asked if GPU in asked.promql)
-    return next((drawn.past.curves.get(name, ()) for name in names), ())
+    found = (drawn.past.curves.get(asked, ()) for asked in drawn.panels.asked if asked.signal == GPU)
+    return next(found, ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -18,8 +19,8 @@ ENDED_BADLY = {
 """States that are bad whether or not Prometheus could report it: how bad, and why."""
 
 
-ALSO = " Also firing: "
-"""So begins what a message says at its end and a page shows itself: the run's other alerts."""
+_OTHERS = re.compile(r"; \w+ fires")
+"""What a message says of the run's other alerts, which a page shows itself."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Card:
 
 def description(alert: Firing) -> str:
     """What the alert says of itself."""
-    return alert.description.partition(ALSO)[0]
+    return _OTHERS.sub("", alert.description)
 
 
 def ordered(runs: Iterable[RunSummary]) -> list[Card]:

@@ -1,0 +1,109 @@
+"""Where the limits of alerts lie: lines in the panels of signals, on dashboards, pages and in backtests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from stepwatch.alerts.expression import Expression, Series, is_number
+from stepwatch.alerts.rules import InForce, in_force
+from stepwatch.alerts.statistics import metric
+from stepwatch.alerts.table import Alert, Way
+from stepwatch.config.models import Config
+
+RUN = "run=${run:doublequote}"
+"""What selects the run on show.
+
+Grafana's `doublequote` adds the quotes and escapes those within. Plain "$run" would leave a double quote as
+it is and garble a single one: what Grafana 10 to 13 does to a Prometheus variable of one value.
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A limit in the panel of its signal.
+
+    Attributes:
+        name: The alert; and what the limit follows from, where the alert has several for the signal.
+        alert: The alert.
+        severity: Its severity.
+        signal: The signal, ``kl``.
+        side: Where the signal is when the alert fires: ``high`` or ``low``.
+        alone: Whether the alert looks at nothing but the signal.
+        promql: The limit of the run that ``RUN`` selects.
+        number: The limit where it is one number for every run, else None.
+        metrics: What ``promql`` reads.
+    """
+
+    name: str
+    alert: str
+    severity: str
+    signal: str
+    side: str
+    alone: bool
+    promql: str
+    number: float | None
+    metrics: frozenset[str]
+
+
+def lines(config: Config, table: tuple[Alert, ...]) -> tuple[Line, ...]:
+    """Return the lines of the alerts that are on for any run, in the order of the table.
+
+    A limit that an alert has twice, with different conditions or for both severities, is one line.
+    """
+    found: dict[tuple[str, str, str], tuple[Line, str]] = {}
+    for each in in_force(config, table):
+        for way in each.ways:
+            if way.signal:
+                line = _line(each, way)
+                key = line.alert, line.signal, line.promql
+                if key not in found or (line.alone and not found[key][0].alone):
+                    found[key] = line, way.basis
+    several = Counter((line.alert, line.severity, line.signal) for line, _ in found.values())
+    return tuple(
+        replace(line, name=f"{line.alert} {basis}".strip())
+        if several[line.alert, line.severity, line.signal] > 1
+        else line
+        for line, basis in found.values()
+    )
+
+
+def subjects(table: tuple[Alert, ...]) -> dict[str, frozenset[str]]:
+    """Return the signals that each alert on the records of a run measures, by its name."""
+    found: dict[str, frozenset[str]] = {}
+    for alert in table:
+        if alert.from_records:
+            measured = frozenset(signal for way in alert.ways for signal in _signals(way.value))
+            found[alert.name] = found.get(alert.name, frozenset()) | measured
+    return found
+
+
+def _line(each: InForce, way: Way) -> Line:
+    alert, scope = each.alert, each.scope(RUN)
+    limit = way.line or way.limit
+    text = limit.promql(scope)
+    if not any(isinstance(part, Series) for part in limit.parts()):
+        # A number says nothing of runs; its line is as long as the curve of the run's signal.
+        limit = limit + 0 * metric(f"rl_{way.signal}" if way.signal in _signals(way.value) else "rl_step")
+    conditions = (way.condition, alert.given, alert.sparing)
+    seen = {signal for each in conditions if each for signal in _signals(each)}
+    drawn = each.switched(limit)
+    return Line(
+        alert.name,
+        alert.name,
+        each.severity,
+        way.signal,
+        "high" if way.operator.startswith(">") != (way.line is not None) else "low",
+        seen <= {way.signal},
+        drawn.promql(scope),
+        float(text) if is_number(text) else None,
+        frozenset(part.metric for part in drawn.parts() if isinstance(part, Series)),
+    )
+
+
+def _signals(expression: Expression) -> Iterator[str]:
+    """Yield what it is about: signals of statistics, and other metrics by their names without `rl_`."""
+    for part in expression.parts():
+        if isinstance(part, Series):
+            yield part.labels.get("signal", part.metric.removeprefix("rl_"))
