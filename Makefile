@@ -9,11 +9,11 @@ PYTHON ?= python3
 JOBS ?= 4
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG TO RUN NOTE FOR
+export RUNS CONFIG TO RUN NOTE FOR KEY
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
-.PHONY: help up down status demo-reset test-alert mark silence alerts discover gpu-release inspect gpu-check backtest generate test test-world trainer-logs check bench mutate formats judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence config alerts discover gpu-release inspect gpu-check backtest generate test test-world trainer-logs check bench mutate formats judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ mark: runtime ## Measure a run anew after a wanted change of level: make mark RU
 
 silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 	@$(STEPWATCH) silence $(WITH) $${FOR:+"--for=$$FOR"} $${NOTE:+"--note=$$NOTE"} -- "$${RUN:?name a run: make silence RUN=name}"
+
+config: runtime ## Print all keys of config.yaml with defaults and reasons, or one: make config KEY=alerts.KL
+	@$(STEPWATCH) config $(if $(KEY),--explain "$$KEY",--defaults)
 
 alerts: runtime ## Show the limits that hold, for all runs or one: make alerts RUN=name
 	@$(STEPWATCH) alerts $(WITH) $${RUN:+-- "$$RUN"}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from stepwatch.config import Config, Duration, Size, load
 from stepwatch.config.block import Block
 from stepwatch.config.errors import KeyPath, spell
+from stepwatch.config.overrides import DEMO
 from stepwatch.tables import Say, table
 
 HEADINGS = ("alert", "severity", "limit", "value", "from")
@@ -86,7 +87,8 @@ def effective(config: Config, run: str | None, file: str) -> Iterator[Alert]:
         found = config.override(name, run) if run is not None and base.about_runs else None
         if found is not None:
             number, override = found
-            origins = Origins(file, f"overrides[{number}] `{override.runs}`", _leaves(override.alerts[name]))
+            place = "the demo" if override in DEMO else f"overrides[{number}] `{override.runs}`"
+            origins = Origins(file, place, _leaves(override.alerts[name]))
             yield from _of_block(name, override.over(name, base), origins)
         elif run is None or base.about_runs:
             yield from _of_block(name, base, Origins(file))
