@@ -1,113 +1,192 @@
-"""What both exporters' command lines have in common: flags that are variables as well, and checks."""
+"""Options of the exporters: flags, for which a file may give other defaults, and checks of values.
+
+A check takes the text of a flag or the value of a JSON file. It raises ``ArgumentTypeError`` with the value
+and what was expected.
+"""
 
 from __future__ import annotations
 
 import argparse
-import os
 import signal
-from collections.abc import Callable, Mapping
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event
+from typing import Any
+
+from exporter.config_file import ConfigFile, ConfigFileError
+
+FILE_FLAG = "--config.file"
+
+Check = Callable[[Any], object]
 
 
-class Flags:
-    """Adds flags to a parser; each may also be given as a variable that starts with ``prefix``.
+class CommandLine:
+    """The options of a program: its flags', else its file's, else the defaults.
 
-    ``variables`` are the environment's, if no others are given.
+    Args:
+        prog: What users type.
+        description: What the program does, for ``--help``.
+        arguments: The flags; ``None`` for those of this process.
+        together: Checks options that depend on each other; raises ``ArgumentTypeError``.
     """
 
     def __init__(
-        self, parser: argparse.ArgumentParser, prefix: str, variables: Mapping[str, str] = os.environ
-    ) -> None:
-        self._parser = parser
-        self._prefix = prefix
-        self._variables = variables
-
-    def add(
         self,
-        name: str,
-        kind: Callable[[str], object],
-        default: object,
-        text: str,
-        *,
-        nargs: str | None = None,
+        prog: str,
+        description: str,
+        arguments: Sequence[str] | None = None,
+        together: Callable[[argparse.Namespace], None] = lambda _: None,
     ) -> None:
-        """A flag whose default comes from its variable; several paths are separated by ``:`` there."""
-        variable = f"{self._prefix}{name.replace('-', '_').upper()}"
-        value = self._variables.get(variable) or default
-        if isinstance(value, str):
-            try:
-                value = [kind(part) for part in value.split(os.pathsep) if part] if nargs else kind(value)
-            except argparse.ArgumentTypeError as problem:
-                self._parser.error(f"variable {variable}: {problem}")
+        text = f" {FILE_FLAG} names a file of settings, which is read again when it is replaced."
+        self._parser = argparse.ArgumentParser(prog=prog, description=description + text)
         self._parser.add_argument(
-            f"--{name}", type=kind, default=value, nargs=nargs, help=f"{text} (default: %(default)s)"
+            FILE_FLAG, dest="config_file", metavar="FILE", help='JSON: {"forget_after": 3600}; flags win'
         )
+        self._arguments = arguments
+        self._together = together
+        self._checks: dict[str, tuple[Check, bool]] = {}
+        self.file = self._named()
+
+    def add(self, name: str, check: Check, default: object, text: str, *, many: bool = False) -> None:
+        """Add the flag ``--name``; in the file its dashes are underscores, and ``many`` are a list."""
+        self._parser.add_argument(
+            f"--{name}",
+            type=check,
+            default=default,
+            nargs="+" if many else None,
+            help=f"{text} (default: %(default)s)",
+        )
+        self._checks[name.replace("-", "_")] = (check, many)
+
+    def options(self) -> argparse.Namespace:
+        """Return the options of a program that starts; ends it with code 2 where they cannot be used."""
+        try:
+            return self._options()
+        except ConfigFileError as problem:
+            sys.stderr.write(f"{problem}\n")
+            sys.exit(2)
+        except ArgumentTypeError as problem:
+            self._parser.error(str(problem))
+
+    def changed(self) -> bool:
+        """Whether the file was replaced since it was read."""
+        return self.file is not None and self.file.changed()
+
+    def renewed(self) -> argparse.Namespace | None:
+        """Return the options of a file that was replaced; ``None``, with an error printed, for a bad one."""
+        try:
+            return self._options()
+        except (ConfigFileError, ArgumentTypeError) as problem:
+            sys.stderr.write(f"{problem} The running settings stay in force.\n")
+            return None
+
+    def defaults(self) -> Mapping[str, object]:
+        """Return the default of each flag, by its name."""
+        return {name: self._parser.get_default(name) for name in self._checks}
+
+    def _named(self) -> ConfigFile | None:
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument(FILE_FLAG, dest="path")
+        path = parser.parse_known_args(self._arguments)[0].path
+        return ConfigFile(path) if path else None
+
+    def _options(self) -> argparse.Namespace:
+        # argparse leaves alone what the namespace has already, unless there is a flag.
+        options = self._parser.parse_args(self._arguments, argparse.Namespace(**self._from_file()))
+        self._together(options)
+        return options
+
+    def _from_file(self) -> dict[str, object]:
+        if self.file is None:
+            return {}
+        checked = {}
+        for key, value in self.file.values().items():
+            if key not in self._checks:
+                raise self.file.error(f"{key}: unknown key", f"one of {', '.join(sorted(self._checks))}")
+            if value is not None:  # null is the default
+                checked[key] = self._checked(self.file, key, value)
+        return checked
+
+    def _checked(self, file: ConfigFile, key: str, value: object) -> object:
+        check, many = self._checks[key]
+        if many and not isinstance(value, list):
+            raise file.error(f"{key}: {value!r} is not a list", "a list")
+        try:
+            return [check(each) for each in value] if many else check(value)  # type: ignore[attr-defined]
+        except ArgumentTypeError as problem:
+            says, _, expected = str(problem).partition(". Expected ")
+            raise file.error(f"{key}: {says.rstrip('.')}", expected.rstrip(".") or "another value") from None
+        except TypeError:  # of a check that is a type, such as Path
+            raise file.error(f"{key}: {value!r} is not text", "text in quotes") from None
 
 
-def port(text: str) -> int:
-    """A TCP port.
-
-    Raises:
-        ArgumentTypeError: it is none.
-    """
-    if not (text.isdecimal() and len(text) < 6 and 0 < int(text) < 65536):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port. Expected a number from 1 to 65535.")
-    return int(text)
+def text(value: object) -> str:
+    """Check a text."""
+    if isinstance(value, str):
+        return value
+    raise ArgumentTypeError(f"{value!r} is not text. Expected text in quotes.")
 
 
-def positive(text: str) -> float:
-    """A finite number above 0.
+def port(value: object) -> int:
+    """Check a TCP port."""
+    found = _whole(value)
+    if found is None or not 0 < found < 65536:
+        raise ArgumentTypeError(f"{value!r} is not a port. Expected a number from 1 to 65535.")
+    return found
 
-    Raises:
-        ArgumentTypeError: it is none.
-    """
+
+def positive(value: object) -> float:
+    """Check a finite number above 0."""
     try:
-        value = float(text)
+        found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
     except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number. Expected one such as 15 or 0.5.")
-    return value
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise ArgumentTypeError(f"{value!r} is not a positive number. Expected one such as 15 or 0.5.")
+    return found
 
 
-def number(text: str) -> int:
-    """A whole number from 0 on.
-
-    Raises:
-        ArgumentTypeError: it is none.
-    """
-    if not (text.isdecimal() and len(text) < 6):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number. Expected one such as 0 or 16.")
-    return int(text)
+def number(value: object) -> int:
+    """Check a whole number from 0 on."""
+    found = _whole(value)
+    if found is None or not 0 <= found < 10**6:
+        raise ArgumentTypeError(f"{value!r} is not a whole number. Expected one such as 0 or 16.")
+    return found
 
 
-def switch(text: str) -> bool:
-    """Yes or no.
-
-    Raises:
-        ArgumentTypeError: it is neither.
-    """
-    if text not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false.")
-    return text == "true"
+def switch(value: object) -> bool:
+    """Check true or false."""
+    if not isinstance(value, bool) and value not in ("true", "false"):
+        raise ArgumentTypeError(f"{value!r} is not a switch. Expected true or false.")
+    return value is True or value == "true"
 
 
-def hosts(text: str) -> tuple[str, ...]:
-    """Host names separated by commas, in lower case."""
-    return tuple(name.strip().lower() for name in text.split(",") if name.strip())
+def hosts(value: object) -> tuple[str, ...]:
+    """Check host names, separated by commas or in a list; returns them in lower case."""
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ArgumentTypeError(f'{value!r} is not a list of names. Expected one such as ["host"].')
+    return tuple(name.strip().lower() for name in names if name.strip())
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, str):
+        return int(value) if value.isdecimal() and len(value) < 7 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def cannot_listen(options: argparse.Namespace, error: OSError) -> str:
-    """What to say when the address of ``--listen`` and ``--port`` cannot be had."""
+    """Return the message for an address of ``--listen`` and ``--port`` that is not available."""
     return (
         f"--listen {options.listen} --port {options.port}: cannot listen there: {error.strerror}. "
         "Expected an address of this machine and a free port. "
-        "Fix: stop the program that has the port, or choose another one."
+        "Fix: stop the program that uses the port, or choose another one."
     )
 
 
 def stopped_by_signal() -> Event:
-    """An event that SIGTERM and SIGINT set from now on."""
+    """Return an event that SIGTERM and SIGINT set from now on."""
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -18,7 +18,8 @@ from typing import Any
 
 from stepwatch import choice
 from stepwatch.backtest.command import add_options, backtest
-from stepwatch.config import Refused, load
+from stepwatch.config import Config, Refused, load
+from stepwatch.config.reference import defaults, explain
 from stepwatch.effective import alerts
 from stepwatch.generate import CHECKOUT
 from stepwatch.gpucheck.command import gpu_check
@@ -54,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.command in ("inspect", "backtest", "gpu-check"):
-        return _without_stack(options, options.config or DEFAULT)
+    if options.command in ("config", "inspect", "backtest", "gpu-check"):
+        return _without_stack(options)
     place = State.chosen(CHECKOUT)
     if options.command == "up":
         file = options.config or DEFAULT
@@ -79,7 +80,11 @@ def _run(options: argparse.Namespace) -> int:
     return _status(stack, config, named=options.config is not None)
 
 
-def _without_stack(options: argparse.Namespace, config: Path) -> int:
+def _without_stack(options: argparse.Namespace) -> int:
+    if options.command == "config":
+        _say((defaults(Config) if options.defaults else explain(Config, options.explain)).rstrip())
+        return 0
+    config = options.config or DEFAULT
     if options.command == "gpu-check":
         return gpu_check(options.page, _say)
     if options.command == "inspect":
@@ -149,6 +154,10 @@ def _parser() -> argparse.ArgumentParser:
     judging = _command(commands, "alerts", "show each alert with its limits, and where these are from")
     judging.add_argument("run", nargs="?", help="a run's name; without it, what holds where no override fits")
     judging.add_argument("--format", choices=("table", "json"), default="table")
+    reference = commands.add_parser("config", help="print the keys of config.yaml with defaults and reasons")
+    which = reference.add_mutually_exclusive_group(required=True)
+    which.add_argument("--defaults", action="store_true", help="all of them, as YAML")
+    which.add_argument("--explain", metavar="KEY", help="one of them with all below it: alerts.KL")
     looking = _command(commands, "inspect", "show what is read of logs: which runs, which signals")
     # Texts: a path would take one of the slashes of an address away.
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
+from demo.limits import RUNS
 from stepwatch import pages
-
-RUNS = "demo/"
-"""How the names of its runs begin."""
 
 _PATIENCE = 60
 

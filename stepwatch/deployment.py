@@ -33,6 +33,9 @@ HOST = "host.docker.internal"
 HOST_FILES = "/host"
 """Below that the run exporter sees a folder of this machine as it is."""
 
+HOST_PROC = "/host/proc"
+"""Where compose.processes.yaml has the GPU exporter see the /proc of this machine."""
+
 TARGETS = "/etc/stepwatch/targets"
 """Where compose.yaml shows Prometheus the folder of target files."""
 

@@ -15,6 +15,7 @@ from stepwatch.alerts.table import Alert as Entry
 from stepwatch.config import Config, Duration, Size, load
 from stepwatch.config.block import Block
 from stepwatch.config.errors import KeyPath, spell
+from stepwatch.config.overrides import DEMO
 from stepwatch.environment import CHECKOUT
 from stepwatch.tables import Say, table
 
@@ -98,7 +99,8 @@ def effective(config: Config, run: str | None, file: str) -> Iterator[Alert]:
         found = config.override(name, run) if run is not None and base.about_runs else None
         if found is not None:
             number, override = found
-            origins = Origins(file, f"overrides[{number}] `{override.runs}`", _leaves(override.alerts[name]))
+            place = "the demo" if override in DEMO else f"overrides[{number}] `{override.runs}`"
+            origins = Origins(file, place, _leaves(override.alerts[name]))
             yield _in_force(alert, override.over(name, base), origins)
         elif run is None or base.about_runs:
             yield _in_force(alert, base, Origins(file))

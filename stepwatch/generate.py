@@ -5,26 +5,27 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from stepwatch import check, output, panels, promql
+from stepwatch import check, exporters, links, output, panels, promql
 from stepwatch.alerts import codes, incidents, lines, messages
 from stepwatch.alerts import files as rule_files
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.limits import served_overrides
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, Refused, load
 from stepwatch.dashboard import Json
 from stepwatch.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
-from stepwatch.discovery.command import discover
-from stepwatch.discovery.targets import Found
 from stepwatch.native.state import State
-from stepwatch.reload import reload
 from stepwatch.render import SERVICES, render, template
+
+if TYPE_CHECKING:
+    from stepwatch.discovery.targets import Found
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 Place = Callable[[Config], Deployment]
+
+ALL_SERVICES = (*SERVICES, "exporter")
 
 DONE, STALE, REFUSED = 0, 1, 2
 LEFT_OUT = 1
@@ -43,12 +44,14 @@ class Outcome:
         files: How many files there are now.
         changes: Which of them are new or changed, and which others were deleted.
         checks: What the tools of Prometheus and Alertmanager said, a line each.
+        warning: What will work, but hardly as intended; ``None`` if there is nothing.
     """
 
     config: Config
     files: int
     changes: output.Changes
     checks: tuple[str, ...]
+    warning: str | None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.discover:
+            from stepwatch.discovery.command import discover  # noqa: PLC0415  (a client of Docker: rendering needs none)
+
             return _report_found(*discover(State.chosen(CHECKOUT)))
         if options.check:
             return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
@@ -103,7 +108,7 @@ def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Plac
         changes = output.compare(out, files)
         checks = check.check(staging.rendered())
         output.replace(out, staging, changes)
-    return Outcome(settings, len(files), changes, checks)
+    return Outcome(settings, len(files), changes, checks, links.remark(settings, context["deployment"]))
 
 
 def stale(config: Path, out: Path, *, templates: Path = CHECKOUT) -> output.Changes:
@@ -125,7 +130,7 @@ def rendered(config: Path, templates: Path, place: Place) -> dict[PurePosixPath,
 
 
 def render_all(
-    config: Config, templates: Path, place: Place, services: Collection[str] = SERVICES
+    config: Config, templates: Path, place: Place, services: Collection[str] = ALL_SERVICES
 ) -> dict[PurePosixPath, bytes]:
     """Return every generated file of a configuration, or of these services, by path below the target folder.
 
@@ -145,12 +150,14 @@ def training(config: Config, templates: Path, place: Place) -> Json:
 
 
 def _rendered(
-    templates: Path, context: Mapping[str, Any], services: Collection[str] = SERVICES
+    templates: Path, context: Mapping[str, Any], services: Collection[str] = ALL_SERVICES
 ) -> dict[PurePosixPath, bytes]:
     """Every file of the services: of templates, and of the table of alerts."""
     files = render(templates, context, services)
     if "prometheus" in services:
         files |= rule_files.files(context["config"], context["deployment"])
+    if "exporter" in services:
+        files |= exporters.documents(context["config"], context["deployment"])
     return files
 
 
@@ -165,7 +172,6 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "messages": messages,
         "incidents": incidents,
         "codes": codes,
-        "served_overrides": served_overrides,
     }
 
 
@@ -205,6 +211,8 @@ def _report(outcome: Outcome) -> None:
         else f"{outcome.files} files, all up to date."
     )
     _say(sys.stdout, [*_few(lines), *outcome.checks, summary])
+    if outcome.warning:
+        _say(sys.stderr, [outcome.warning])
 
 
 def _tell_compose(options: argparse.Namespace, config: Config) -> None:
@@ -214,6 +222,8 @@ def _tell_compose(options: argparse.Namespace, config: Config) -> None:
 
 
 def _reload(options: argparse.Namespace, config: Config) -> str:
+    from stepwatch.reload import reload  # noqa: PLC0415  (an HTTP client, which takes its time to load)
+
     address = options.reload or f"http://{config.address('alertmanager')}"
     return reload(address, options.out / "alertmanager/generated/alertmanager.yml")
 
@@ -226,7 +236,7 @@ def _report_stale(changes: output.Changes) -> int:
     return STALE
 
 
-def _report_found(file: Path, found: Found) -> int:
+def _report_found(file: Path, found: "Found") -> int:
     _say(
         sys.stdout,
         [*_few([str(target) for target in found.targets]), f"{len(found.targets)} targets in {file}."],

@@ -10,7 +10,6 @@ import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepwatch import archive, download
 from stepwatch.packages import tools_folder
 from stepwatch.tables import Say
 
@@ -96,6 +95,8 @@ def _base(release: Release) -> str:
 
 def _fetch(release: Release, folder: Path, say: Say) -> Path:
     """Download the archive into a folder; nothing but what was published comes through."""
+    from stepwatch import download  # noqa: PLC0415  (an HTTP client: few commands download)
+
     base, name = _base(release), f"{release.stem}.tar.gz"
     published = _published(base, name)
     url = f"{base}/{name}"
@@ -122,6 +123,8 @@ def _published(base: str, name: str) -> str:
 
 
 def _sums(url: str) -> str:
+    from stepwatch import download  # noqa: PLC0415  (an HTTP client: few commands download)
+
     host = urllib.parse.urlsplit(url).netloc
     if host in _silent:
         raise _unreachable(host)
@@ -139,6 +142,8 @@ def _unreachable(host: str) -> ReleaseError:
 
 
 def _unpack(file: Path, release: Release) -> None:
+    from stepwatch import archive  # noqa: PLC0415  (as above)
+
     try:
         archive.unpack(file, file.parent, release.stem)
     except archive.ArchiveError as problem:

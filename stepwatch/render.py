@@ -8,10 +8,12 @@ Training dashboard also the file from which the run exporter draws. Jinja gives 
 from __future__ import annotations
 
 import json
+import sys
 import traceback
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import jinja2
 import yaml
@@ -25,13 +27,12 @@ from stepwatch.config.nodes import LOADER
 from stepwatch.dashboard import Json, assemble
 from stepwatch.globs import alternation
 
-SERVICES = ("prometheus", "alertmanager", "grafana", "exporter")
+SERVICES = ("prometheus", "alertmanager", "grafana")
 DASHBOARDS = PurePosixPath("grafana/templates/dashboards")
 
 _COMMENTS = {
     ".yml": "# {}\n",
     ".yaml": "# {}\n",
-    ".env": "# {}\n",
     ".tmpl": "{{{{- /* {} */ -}}}}\n",
 }
 
@@ -40,21 +41,27 @@ class RenderError(Refused):
     """Raised when a template cannot be rendered, or renders to what cannot be read back."""
 
 
-class _Compiled(jinja2.BytecodeCache):
-    """What templates were compiled to, which takes most of the time: `backtest` renders again and again."""
+class _Compiled(jinja2.FileSystemBytecodeCache):
+    """What templates were compiled to, kept as Python keeps its modules: compiling takes most of the time.
 
-    def __init__(self) -> None:
-        self._code: dict[tuple[str, str], bytes] = {}
+    In memory, too: `backtest` renders again and again, and the checkout may be read-only.
+    """
+
+    _code: ClassVar[dict[tuple[str, str], bytes]] = {}
 
     def load_bytecode(self, bucket: Bucket) -> None:
         if code := self._code.get((bucket.key, bucket.checksum)):
             bucket.bytecode_from_string(code)
+        else:
+            with suppress(OSError):
+                super().load_bytecode(bucket)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         self._code[bucket.key, bucket.checksum] = bucket.bytecode_to_string()
-
-
-_COMPILED = _Compiled()
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                Path(self.directory).mkdir(exist_ok=True)
+                super().dump_bytecode(bucket)
 
 
 def render(
@@ -127,7 +134,7 @@ def environment(root: Path, context: Mapping[str, Any]) -> jinja2.Environment:
         autoescape=False,  # noqa: S701  the output is YAML and JSON for servers, not HTML
         finalize=_written,
         loader=jinja2.FileSystemLoader(root),
-        bytecode_cache=_COMPILED,
+        bytecode_cache=_Compiled(str(root / "__pycache__")),
     )
     made.filters |= {"yaml": quoted, "re2": alternation, "json": json.dumps}
     made.globals.update(context)

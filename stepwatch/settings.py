@@ -59,18 +59,18 @@ def of_alertmanager(rendered: Path) -> Settings:
 
 def of_exporter(rendered: Path) -> Settings:
     """What the run exporter reads of it."""
-    return Settings(str(rendered / "exporter/generated"), ("runs.env",), itself=True)
+    return Settings(str(rendered / "exporter/generated"), ("runs.json",), itself=True)
 
 
 def of_gpu(rendered: Path) -> Settings:
     """What the GPU exporter reads of it."""
     folder = str(rendered / "exporter/generated")
-    return Settings(folder, ("gpu.env",), "gpu_exporter_config_last_reload", itself=True)
+    return Settings(folder, ("gpu.json",), "gpu_exporter_config_last_reload", itself=True)
 
 
 def of_watchdog(rendered: Path) -> Settings:
     """What the watchdog reads of it."""
-    return Settings(str(rendered / "exporter/generated"), ("watchdog.env",), itself=True)
+    return Settings(str(rendered / "exporter/generated"), ("watchdog.json",), itself=True)
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from exporter.runs.names import nearest
-from stepwatch import demo, pages, runs
+from stepwatch import pages, runs
 from stepwatch.config import Config
+from stepwatch.config.overrides import DEMO
 from stepwatch.globs import fits
 
 
 def unmatched(config: Config) -> list[str]:
     """What is to be said of such overrides, a line each; nothing while runs are not all known.
 
-    The override for the demo is part of the shipped file, and in force when the demo is not.
+    Those of the demo are in force when it does not run, too.
     """
     page = pages.read(f"http://{config.address('exporter')}/metrics")
     known = runs.on(page or "")
@@ -25,7 +26,7 @@ def unmatched(config: Config) -> list[str]:
 def _remarks(config: Config, known: list[str]) -> Iterator[str]:
     for number, override in enumerate(config.overrides):
         pattern = override.runs
-        if not pattern.startswith(demo.RUNS) and not any(fits(pattern, name) for name in known):
+        if override not in DEMO and not any(fits(pattern, name) for name in known):
             yield (
                 f"overrides[{number}].runs: {pattern} fits no run that there is. "
                 f"The nearest: {', '.join(nearest(pattern, known))}."

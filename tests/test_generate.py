@@ -17,6 +17,7 @@ from stepwatch.generate import generate, main, stale
 from tests.real import tools as real
 
 CHECKOUT = Path(__file__).parents[1]
+EXPORTERS = [f"exporter/generated/{name}.json" for name in ("door", "gpu", "runs", "watchdog")]
 TEMPLATES = {
     "prometheus/templates/prometheus.yml.j2": "interval: <%= config.intervals.runs %>\n",
     "prometheus/templates/rules/rl.yml.j2": "above: <%= config.alerts.GradNormHigh.warning.times_level %>\n",
@@ -56,11 +57,12 @@ def test_files_are_rendered_and_what_changed_is_told(site, run, capsys):
     assert run() == 0
     assert capsys.readouterr().out.splitlines() == [
         "new alertmanager/generated/alertmanager.yml",
+        *(f"new {path}" for path in EXPORTERS),
         "new prometheus/generated/prometheus.yml",
         "new prometheus/generated/rules/rl.yml",
         "/bin/true finds no fault in the files of prometheus.",
         "/bin/true finds no fault in the files of alertmanager.",
-        "3 files, 3 changed.",
+        "7 files, 7 changed.",
     ]
     assert (site / "prometheus/generated/rules/rl.yml").read_text().endswith("\nabove: 4\n")
 
@@ -72,7 +74,7 @@ def test_a_second_time_changes_nothing(site, run, capsys):
 
     assert run() == 0
     assert generated(site) == before
-    assert capsys.readouterr().out.endswith("3 files, all up to date.\n")
+    assert capsys.readouterr().out.endswith("7 files, all up to date.\n")
 
 
 def test_an_edit_changes_only_the_files_that_it_concerns(site, run, capsys):
@@ -94,11 +96,12 @@ def test_a_folder_of_its_own_is_made_and_the_checkout_left_alone(site, tmp_path)
     assert main(["--config", str(site / "config.yaml"), "--out", str(out)]) == 0
     assert sorted(generated(out)) == [
         "alertmanager/generated/alertmanager.yml",
+        *EXPORTERS,
         "prometheus/generated/prometheus.yml",
         "prometheus/generated/rules/rl.yml",
     ]
     assert generated(site) == {}
-    assert sorted(path.name for path in out.iterdir()) == ["alertmanager", "prometheus"]
+    assert sorted(path.name for path in out.iterdir()) == ["alertmanager", "exporter", "prometheus"]
 
 
 def test_check_is_silent_when_all_is_up_to_date(run, capsys):
@@ -190,7 +193,7 @@ def test_many_changes_are_told_in_few_lines(site, run, capsys):
 
     assert run() == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[12] == "... and 31 more"
+    assert lines[12] == "... and 35 more"
     assert len(lines) == 16
 
 
@@ -202,8 +205,8 @@ def test_a_place_that_cannot_be_written_is_refused_in_words(site, capsys):
 def test_callers_get_what_was_done(site):
     outcome = generate(site / "config.yaml", site, templates=site)
 
-    assert outcome.files == 3
-    assert [kind for kind, _ in outcome.changes] == ["missing"] * 3
+    assert outcome.files == 7
+    assert [kind for kind, _ in outcome.changes] == ["missing"] * 7
     assert len(outcome.checks) == 2
     assert not stale(site / "config.yaml", site, templates=site)
 
@@ -258,8 +261,8 @@ def test_a_thousand_targets_and_two_hundred_overrides_are_rendered(tmp_path, mon
 
     assert (tmp_path / "out/prometheus/generated/prometheus.yml").read_text().count('"10.0.') == 1000
     assert (tmp_path / "out/prometheus/generated/rules/rl.yml").read_text().count("alert: KLHigh") == 1
-    served = (tmp_path / "out/exporter/generated").iterdir()
-    assert sum(file.read_text().count('{"runs": "team') for file in served) == 200
+    served = (tmp_path / "out/exporter/generated/runs.json").read_text()
+    assert served.count('"runs": "team') == 200
 
 
 def shim(*arguments, python=sys.executable, **options):

@@ -17,8 +17,8 @@ def written(file: Path, at: float) -> None:
 
 
 def test_the_file_of_one_part_says_nothing_of_another_that_stands_beside_it(tmp_path: Path) -> None:
-    written(tmp_path / "exporter/generated/gpu.env", 100)
-    written(tmp_path / "exporter/generated/runs.env", 200)
+    written(tmp_path / "exporter/generated/gpu.json", 100)
+    written(tmp_path / "exporter/generated/runs.json", 200)
 
     assert settings.of_gpu(tmp_path).changed() == 100
     assert settings.of_exporter(tmp_path).changed() == 200

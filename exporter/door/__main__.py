@@ -9,7 +9,6 @@ if __name__ == "__main__":
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +24,9 @@ from exporter.door.proxy import Backend, Proxy, session
 from exporter.exposition import CONTENT_TYPE, Family, Sample, header, lines
 from exporter.lossy import lose_what_cannot_be_written
 from exporter.message import Answer, text
-from exporter.options import Flags, hosts, port
-from exporter.settings import VARIABLE, SettingsFile
+from exporter.options import CommandLine, hosts, port
+from exporter.options import text as text_option
 
-PREFIX = "STEPWATCH_DOOR_"
 HEALTHY, METRICS = "/-/door/healthy", "/-/door/metrics"
 """On both ports; below /-/door/ neither program has pages."""
 TICK_SECONDS = 0.5
@@ -38,10 +36,10 @@ LONGEST_HEAD = 1 << 16
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the door until SIGTERM or SIGINT. Returns the exit code."""
-    settings = SettingsFile.named()
-    options = _parse(arguments, settings)
+    settings = _command_line(arguments)
+    options = settings.options()
     try:
-        asyncio.run(_serve(options, settings, arguments))
+        asyncio.run(_serve(options, settings))
     except OSError as error:
         print(
             f"--listen {options.listen}: cannot listen on port {options.prometheus_port} or "
@@ -53,27 +51,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parse(arguments: Sequence[str] | None, settings: SettingsFile) -> argparse.Namespace:
-    found = argparse.ArgumentParser(
-        prog="python -m exporter.door",
-        description="Serve Prometheus and Alertmanager, and refuse requests of foreign web pages. Each flag "
-        f"is also a variable: {PREFIX}LISTEN, ... The file that {VARIABLE} names may give them as well, in "
-        "lines NAME=value; --origins counts at once when it changes.",
+def _command_line(arguments: Sequence[str] | None) -> CommandLine:
+    """Return the options; of new ones in the file the origins apply."""
+    flags = CommandLine(
+        "python -m exporter.door",
+        "Serve Prometheus and Alertmanager, and refuse requests of foreign web pages.",
+        arguments,
     )
-    flags = Flags(found, PREFIX, {**settings.values(), **os.environ})
-    flags.add("listen", str, "127.0.0.1", "address to serve on")
+    flags.add("listen", text_option, "127.0.0.1", "address to serve on")
     flags.add("prometheus-port", port, 9090, "port to serve Prometheus on")
     flags.add("alertmanager-port", port, 9093, "port to serve Alertmanager on")
-    flags.add("prometheus", str, "127.0.0.1:9490", "host:port of Prometheus behind the door")
-    flags.add("alertmanager", str, "127.0.0.1:9493", "host:port of Alertmanager behind the door")
+    flags.add("prometheus", text_option, "127.0.0.1:9490", "host:port of Prometheus behind the door")
+    flags.add("alertmanager", text_option, "127.0.0.1:9493", "host:port of Alertmanager behind the door")
     flags.add("password-file", Path, Path("password"), "file with the password of both")
-    flags.add("origins", hosts, (), "origins besides these addresses whose pages may ask, with commas")
-    return found.parse_args(arguments)
+    flags.add(
+        "origins", hosts, (), "origins besides these addresses whose pages may ask, separated by commas"
+    )
+    return flags
 
 
-async def _serve(
-    options: argparse.Namespace, settings: SettingsFile, arguments: Sequence[str] | None
-) -> None:
+async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
     check, clients = OriginCheck(options.origins), Clients()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,8 +90,8 @@ async def _serve(
                 f"http://{options.listen}:{at} passes requests on to {backend.title} at {address}", flush=True
             )
         while not stop.is_set():
-            if settings.changed():
-                check.origins = _parse(arguments, settings).origins
+            if settings.changed() and (renewed := settings.renewed()):
+                check.origins = renewed.origins
             clients.look([client for server in servers for client in server.connections])
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stop.wait(), TICK_SECONDS)

@@ -8,7 +8,6 @@ if __name__ == "__main__":
     interrupt.end_at_once()  # first of all: the modules below take their time
 
 import argparse
-import os
 import signal
 import sys
 import time
@@ -21,7 +20,7 @@ from exporter.gpu.child import Child
 from exporter.gpu.contract import FRESH, RELEASE_SECONDS
 from exporter.gpu.journal import Journal
 from exporter.gpu.keeper import Keeper, Limits
-from exporter.gpu.options import parse
+from exporter.gpu.options import command_line
 from exporter.gpu.outage import Outage
 from exporter.gpu.pace import Pace
 from exporter.gpu.pages import Pages
@@ -29,15 +28,14 @@ from exporter.host_check import HostCheck
 from exporter.lossy import lose_what_cannot_be_written
 from exporter.options import cannot_listen, stopped_by_signal
 from exporter.server import Server
-from exporter.settings import SettingsFile
 
 TICK_SECONDS = 0.25
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
-    settings = SettingsFile.named()
-    options = _options(settings, arguments)
+    settings = command_line(arguments)
+    options = settings.options()
     stop = stopped_by_signal()
     front = Front(options)
     signal.signal(signal.SIGUSR1, lambda *_: front.release.set())
@@ -50,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     while not (stop.is_set() or front.hopeless()):
         server.serve(TICK_SECONDS)
         if settings.changed():
-            front.take(_usable(settings, arguments))
+            front.take(settings.renewed())
         front.tick()
     server.close()
     front.keeper.stop()
@@ -105,19 +103,6 @@ class Front:
                 file=sys.stderr,
             )
         return over
-
-
-def _options(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace:
-    return parse(arguments, {**settings.values(), **os.environ})
-
-
-def _usable(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace | None:
-    """New options, ``None`` if they cannot be used: then the reason is logged, and the old ones stay."""
-    try:
-        return _options(settings, arguments)
-    except SystemExit:
-        print(f"{settings.path} cannot be used; the old settings stay.", file=sys.stderr)
-        return None
 
 
 def _limits(options: argparse.Namespace) -> Limits:

@@ -3,47 +3,42 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from exporter.gpu.backend import BACKENDS, COMPATS, PROFILES, Extras
-from exporter.options import Flags, hosts, number, port, positive, switch
-from exporter.settings import VARIABLE
+from exporter.options import CommandLine, hosts, number, port, positive, switch, text
 
-PREFIX = "STEPWATCH_GPU_"
 _USUAL = Extras()
 
 
-def parse(arguments: Sequence[str] | None, variables: Mapping[str, str]) -> argparse.Namespace:
-    """What the flags and variables say; ends the program where that cannot be."""
-    found = parser(variables)
-    options = found.parse_args(arguments)
+def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
+    """Return the options, of these flags or of those of this process; new ones apply but for the address."""
+    flags = CommandLine(
+        "python -m exporter.gpu",
+        "Serve what NVIDIA's driver says about the GPUs to Prometheus.",
+        arguments,
+        _sick_exists,
+    )
+    _add_service(flags)
+    _add_extras(flags)
+    return flags
+
+
+def _sick_exists(options: argparse.Namespace) -> None:
     there = PROFILES[options.profile]
     if options.sick is not None and options.sick >= there:
-        found.error(
+        raise argparse.ArgumentTypeError(
             f"--sick {options.sick}: there is no such GPU. "
             f"Expected a number from 0 to {there - 1}: --profile {options.profile} has {there} GPUs."
         )
-    return options
 
 
-def parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Knows all flags; each may be among the variables too."""
-    found = argparse.ArgumentParser(
-        prog="python -m exporter.gpu",
-        description="Serve what NVIDIA's driver says about the GPUs to Prometheus. "
-        f"Each flag is also a variable: {PREFIX}PORT, {PREFIX}BACKEND, ... The file that {VARIABLE} names "
-        "may give them as well, in lines NAME=value; all but the address are heeded again when it changes.",
-    )
-    flags = Flags(found, PREFIX, variables)
-    _add_service(flags)
-    _add_extras(flags)
-    return found
-
-
-def _add_service(flags: Flags) -> None:
+def _add_service(flags: CommandLine) -> None:
     flags.add("port", port, 9411, "port to serve on")
-    flags.add("listen", str, "127.0.0.1", "address to serve on")
-    flags.add("hosts", hosts, (), "names besides the machine's own that requests may use, with commas")
+    flags.add("listen", text, "127.0.0.1", "address to serve on")
+    flags.add(
+        "hosts", hosts, (), "names besides the machine's own that requests may use, separated by commas"
+    )
     flags.add("backend", _backend, "nvml", "where the GPUs are: nvml, or demo for simulated ones")
     flags.add("interval", positive, 1.0, "seconds between two readings")
     flags.add("idle", positive, 60.0, "seconds without a scrape until GPUs are read each 15 s only")
@@ -69,9 +64,9 @@ def _add_service(flags: Flags) -> None:
     )
 
 
-def _add_extras(flags: Flags) -> None:
+def _add_extras(flags: CommandLine) -> None:
     flags.add("processes", number, _USUAL.processes, "most processes of a GPU that are named; 0 for none")
-    flags.add("proc", str, _USUAL.proc, "the /proc that knows the processes' names, of the host's")
+    flags.add("proc", text, _USUAL.proc, "the /proc that knows the processes' names, of the host's")
     flags.add("serial", switch, _USUAL.serial, "tell the serial numbers of the boards: true or false")
     flags.add("links", switch, _USUAL.links, "count bytes and errors of each NVLink: true or false")
     flags.add("pcie", switch, _USUAL.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")
@@ -82,20 +77,20 @@ def _add_extras(flags: Flags) -> None:
     flags.add("sick", number, _USUAL.sick, "the number of the simulated GPU that fails")
 
 
-def _backend(text: str) -> str:
-    return _one_of(text, "backend", BACKENDS)
+def _backend(value: object) -> str:
+    return _one_of(value, "backend", BACKENDS)
 
 
-def _compat(text: str) -> str:
-    return _one_of(text, "set of names", COMPATS)
+def _compat(value: object) -> str:
+    return _one_of(value, "set of names", COMPATS)
 
 
-def _profile(text: str) -> str:
-    return _one_of(text, "profile", PROFILES)
+def _profile(value: object) -> str:
+    return _one_of(value, "profile", PROFILES)
 
 
-def _one_of(text: str, noun: str, known: Iterable[str]) -> str:
+def _one_of(value: object, noun: str, known: Iterable[str]) -> str:
     names = list(known)
-    if text not in names:
-        raise argparse.ArgumentTypeError(f"{text!r} is no {noun}. Expected {' or '.join(names)}.")
-    return text
+    if not isinstance(value, str) or value not in names:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a {noun}. Expected {' or '.join(names)}.")
+    return value

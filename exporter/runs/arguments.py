@@ -1,4 +1,4 @@
-"""Arguments of the run exporter that are lists and tables, as JSON."""
+"""Checks of options of the run exporter that are lists and tables: JSON as text, or from a file."""
 
 from __future__ import annotations
 
@@ -18,113 +18,105 @@ from exporter.secret_shapes import masked, masked_url
 T = TypeVar("T")
 
 
-def signals(text: str) -> Mapping[str, tuple[str, ...]]:
+def signals(value: object) -> Mapping[str, tuple[str, ...]]:
     """More keys by signal.
 
     Raises:
         ArgumentTypeError: it is no such table.
     """
-    table = _json(text, dict, "a table of signals and keys")
+    table = _json(value, dict, "a table of signals and keys")
     unknown = [name for name in table if name not in NAMES]
     if unknown:
-        raise ArgumentTypeError(f"{unknown[0]!r} is no signal. Expected one that docs/metrics.md lists.")
+        raise ArgumentTypeError(f"{unknown[0]!r} is not a signal. Expected one that docs/metrics.md lists.")
     return {name: _texts(keys) for name, keys in table.items()}
 
 
-def patterns(text: str) -> tuple[str, ...]:
+def patterns(value: object) -> tuple[str, ...]:
     """Patterns of keys.
 
     Raises:
-        ArgumentTypeError: it is no list of texts.
+        ArgumentTypeError: it is not a list of texts.
     """
-    return _texts(_json(text, list, "a list of patterns"))
+    return _texts(_json(value, list, "a list of patterns"))
 
 
-def overrides(text: str) -> Overrides:
+def overrides(value: object) -> Overrides:
     """Limits that some runs have.
 
     Raises:
         ArgumentTypeError: it is no list of overrides.
     """
     try:
-        return Overrides([Override.read(each) for each in _json(text, list, "a list of overrides")])
+        return Overrides([Override.read(each) for each in _json(value, list, "a list of overrides")])
     except ValueError as problem:
         raise ArgumentTypeError(str(problem)) from problem
 
 
-def networks(text: str) -> Allowed:
+def networks(value: object) -> Allowed:
     """The networks that targets may lie in.
 
     Raises:
         ArgumentTypeError: it is no list of networks.
     """
     try:
-        return Allowed(_texts(_json(text, list, "a list of networks")))
+        return Allowed(_texts(_json(value, list, "a list of networks")))
     except ValueError as problem:
-        raise ArgumentTypeError(f"{text!r}: {problem}") from problem
+        raise ArgumentTypeError(f"{value!r}: {problem}") from problem
 
 
-def count(text: str) -> int:
-    """A whole number of 0 or more.
-
-    Raises:
-        ArgumentTypeError: it is none.
-    """
-    if not (text.isdecimal() and len(text) < 7):
-        raise ArgumentTypeError(f"{text!r} is no number of series. Expected one such as 40.")
-    return int(text)
-
-
-def pages(text: str) -> tuple[Page, ...]:
+def pages(value: object) -> tuple[Page, ...]:
     """Pages to poll.
 
     Raises:
         ArgumentTypeError: it is no list of pages.
     """
-    return _targets(text, Page)
+    return _targets(value, Page)
 
 
-def servers(text: str) -> tuple[Mlflow, ...]:
+def servers(value: object) -> tuple[Mlflow, ...]:
     """Tracking servers to poll.
 
     Raises:
         ArgumentTypeError: it is no list of servers.
     """
-    return _targets(text, Mlflow)
+    return _targets(value, Mlflow)
 
 
-def address(text: str) -> str:
+def address(value: object) -> str:
     """The address of a server.
 
     Raises:
         ArgumentTypeError: it is none, or holds a user name.
     """
-    if not is_usable(text):
+    if not (isinstance(value, str) and is_usable(value)):
         raise ArgumentTypeError(
-            f"{masked_url(text)} is no address. "
+            f"{masked_url(str(value))} is not an address. "
             "Expected one such as http://127.0.0.1:9090, without a user name."
         )
-    return text
+    return value
 
 
-def _targets(text: str, make: Callable[..., T]) -> tuple[T, ...]:
+def _targets(value: object, make: Callable[..., T]) -> tuple[T, ...]:
     try:
-        return tuple(make(**fields) for fields in _json(text, list, "a list of tables"))
+        return tuple(make(**fields) for fields in _json(value, list, "a list of tables"))
     except (TypeError, ValueError) as problem:
-        raise ArgumentTypeError(f"{masked(text)!r}: {masked(str(problem))}") from problem
+        raise ArgumentTypeError(f"{masked(str(value))!r}: {masked(str(problem))}") from problem
 
 
 def _texts(found: Any) -> tuple[str, ...]:
     if isinstance(found, list) and all(isinstance(text, str) for text in found):
         return tuple(found)
-    raise ArgumentTypeError(f'{found!r} is no list of texts. Expected one such as ["my/score"].')
+    raise ArgumentTypeError(f'{found!r} is not a list of texts. Expected one such as ["my/score"].')
 
 
-def _json(text: str, kind: type[T], expected: str) -> T:
+def _json(value: object, kind: type[T], expected: str) -> T:
+    """Return the value of a flag's text, or of a file; it must be of this kind."""
     try:
-        found = json.loads(text)
+        found = json.loads(value) if isinstance(value, str) else value
     except ValueError as problem:
-        raise ArgumentTypeError(f"{masked(text)!r} is no JSON: {problem}. Expected {expected}.") from problem
+        raise ArgumentTypeError(
+            f"{masked(str(value))!r} is not JSON: {problem}. Expected {expected}."
+        ) from problem
     if not isinstance(found, kind):
-        raise ArgumentTypeError(f"{masked(text)!r} is not {expected}.")
+        raise ArgumentTypeError(f"{masked(str(value))!r} is not {expected}. Expected {expected}.")
     return found

@@ -1,31 +1,28 @@
-"""All options of the run exporter: flags, which are variables and settings, too."""
+"""The options of the run exporter."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
-from exporter.options import Flags, hosts, port, positive
+from exporter.options import CommandLine, hosts, number, port, positive, text
 from exporter.runs import arguments
 from exporter.runs.history import panelfile
 from exporter.runs.overrides import Overrides
 from exporter.runs.rollouts.address import Allowed
 
 
-def parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
-    """The parser, with the defaults that variables give."""
-    made = argparse.ArgumentParser(
-        prog="python -m exporter.runs",
-        description="Serve statistics over training steps to Prometheus. "
-        "Each flag is also a variable: STEPWATCH_PATH, STEPWATCH_PORT, ... The file that STEPWATCH_SETTINGS "
-        "names may give them as well, in lines NAME=value; it is heeded again when it changes.",
+def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
+    """Return the options, of these flags or of those of this process."""
+    flags = CommandLine(
+        "python -m exporter.runs", "Serve statistics over training steps to Prometheus.", arguments
     )
-    flags = Flags(made, "STEPWATCH_", variables)
-    flags.add("path", str, "./runs", "run folders, log files or globs to read", nargs="+")
+    flags.add("path", text, ("./runs",), "run folders, log files or globs to read", many=True)
     flags.add("port", port, 9410, "port to serve on")
-    flags.add("listen", str, "127.0.0.1", "address to serve on")
-    flags.add("hosts", hosts, (), "names besides the machine's own that requests may use, with commas")
+    flags.add("listen", text, "127.0.0.1", "address to serve on")
+    flags.add(
+        "hosts", hosts, (), "names besides the machine's own that requests may use, separated by commas"
+    )
     flags.add("state-dir", Path, None, "folder that keeps what a restart could not rebuild")
     flags.add("hold", positive, 15.0, "seconds for which extremes are held: three scrape intervals")
     flags.add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")
@@ -36,17 +33,17 @@ def parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     _add_pages(flags)
     flags.add("silence", positive, 600.0, "least seconds without a step that count as silence")
     flags.add("silence-intervals", positive, 5.0, "typical step intervals that count as silence")
-    return made
+    return flags
 
 
-def _add_meanings(flags: Flags) -> None:
+def _add_meanings(flags: CommandLine) -> None:
     flags.add("signals", arguments.signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
     flags.add("raw-allow", arguments.patterns, ("*",), "keys that may be shown as they are, as JSON")
     flags.add("overrides", arguments.overrides, Overrides(), "limits that some runs have, as JSON")
-    flags.add("raw-limit", arguments.count, 40, "how many of them a run may have")
+    flags.add("raw-limit", number, 40, "how many of them a run may have")
 
 
-def _add_targets(flags: Flags) -> None:
+def _add_targets(flags: CommandLine) -> None:
     page = '[{"url": "http://host:9092/metrics"}]'
     server = '[{"url": "http://host:5000", "experiments": ["ppo"]}]'
     flags.add("poll", positive, 5.0, "seconds between two looks at pages and servers")
@@ -54,22 +51,22 @@ def _add_targets(flags: Flags) -> None:
     flags.add("mlflow", arguments.servers, (), f"tracking servers, as JSON: {server}")
 
 
-def _add_discovery(flags: Flags) -> None:
+def _add_discovery(flags: CommandLine) -> None:
     flags.add("discovery-allow", arguments.networks, Allowed(), "networks that servers may lie in, as JSON")
     flags.add("discovery-ray", Path, None, "Ray's folder, such as /tmp/ray")
     flags.add("discovery-files", arguments.patterns, (), "files or globs of what verl writes, as JSON")
     flags.add("discovery-root", Path, Path("/"), "where the file system is seen that links in those are of")
     flags.add("discovery-forget-after", positive, 600.0, "seconds after which a lost server leaves")
-    flags.add("loopback", str, "", "the name by which containers reach the machine that they run on")
+    flags.add("loopback", text, "", "the name by which containers reach the machine that they run on")
 
 
-def _add_registrations(flags: Flags) -> None:
+def _add_registrations(flags: CommandLine) -> None:
     flags.add("token-file", Path, None, "file with the token that clients must show to register servers")
     flags.add("prometheus-port", port, None, "port of Prometheus, which clients may ask for")
     flags.add("grafana-port", port, None, "port of Grafana, which clients may ask for")
 
 
-def _add_pages(flags: Flags) -> None:
+def _add_pages(flags: CommandLine) -> None:
     flags.add("prometheus-url", arguments.address, None, "the Prometheus that watches the runs")
     flags.add("alertmanager-url", arguments.address, None, "the Alertmanager, whose silences the pages show")
     flags.add("watchdog-url", arguments.address, None, "the watchdog, whose findings the pages show")

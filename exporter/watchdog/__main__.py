@@ -12,15 +12,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from threading import Thread
 from typing import Any
 
 from exporter.host_check import HostCheck
 from exporter.lossy import lose_what_cannot_be_written
-from exporter.options import Flags, cannot_listen, hosts, port, positive, stopped_by_signal
+from exporter.options import CommandLine, cannot_listen, hosts, port, positive, stopped_by_signal, text
 from exporter.server import Server
-from exporter.settings import VARIABLE, SettingsFile
 from exporter.watchdog import disks
 from exporter.watchdog.client import Client
 from exporter.watchdog.disks import Folder
@@ -29,7 +28,6 @@ from exporter.watchdog.pages import Pages
 from exporter.watchdog.servers import Alertmanager, Prometheus
 from exporter.watchdog.supervisor import Supervisor
 
-PREFIX = "STEPWATCH_WATCHDOG_"
 LOOK_SECONDS = 10.0
 """Between two looks. With what each of them needs to be sure, a fault is reported within a minute."""
 TICK_SECONDS = 0.5
@@ -37,8 +35,8 @@ TICK_SECONDS = 0.5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the watchdog until SIGTERM or SIGINT. Returns the exit code."""
-    settings = SettingsFile.named()
-    options = _options(settings, arguments)
+    settings = command_line(arguments)
+    options = settings.options()
     stop = stopped_by_signal()
     watchdog = Watchdog(options)
     pages = Pages(watchdog.findings, lambda: watchdog.looked, lambda: disks.samples(watchdog.folders))
@@ -51,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     watchdog.start()
     while not stop.is_set():
         server.serve(TICK_SECONDS)
-        if settings.changed() and _usable(settings, arguments):
+        if settings.changed() and settings.renewed():
             server.close()
             os.execv(sys.executable, [sys.executable, "-m", "exporter.watchdog", *sys.argv[1:]])  # noqa: S606
     server.close()
@@ -118,57 +116,44 @@ def _log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _options(settings: SettingsFile, arguments: Sequence[str] | None) -> argparse.Namespace:
-    return parser({**settings.values(), **os.environ}).parse_args(arguments)
-
-
-def _usable(settings: SettingsFile, arguments: Sequence[str] | None) -> bool:
-    try:
-        _options(settings, arguments)
-    except SystemExit:
-        print(f"{settings.path} cannot be used; the old settings stay.", file=sys.stderr)
-        return False
-    return True
-
-
-def parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
-    """The parser, with the defaults that variables give."""
-    made = argparse.ArgumentParser(
-        prog="python -m exporter.watchdog",
-        description="Report faults that keep Prometheus from storing, judging and alerting. "
-        f"Each flag is also a variable: {PREFIX}PORT, {PREFIX}STATE, ... The file that {VARIABLE} names may "
-        "give them as well, in lines NAME=value; the watchdog starts again when that file changes.",
+def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
+    """Return the options, of these flags or of those of this process."""
+    flags = CommandLine(
+        "python -m exporter.watchdog",
+        "Send an alert about faults that keep Prometheus from storing, evaluating and alerting.",
+        arguments,
     )
-    flags = Flags(made, PREFIX, variables)
     flags.add("port", port, 9412, "port to serve on")
-    flags.add("listen", str, "127.0.0.1", "address to serve on")
-    flags.add("hosts", hosts, (), "names besides the machine's own that requests may use, with commas")
-    flags.add("state", _state, (), "state folders of parts, each PART=FOLDER", nargs="+")
-    flags.add("prometheus", str, "http://127.0.0.1:9090", "URL of Prometheus")
-    flags.add("alertmanager", str, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("password-file", str, None, "file with the password that both ask the user stepwatch for")
-    flags.add("supervisor", str, None, "socket of the supervisord that runs the parts, if there is one")
+    flags.add("listen", text, "127.0.0.1", "address to serve on")
+    flags.add(
+        "hosts", hosts, (), "names besides the machine's own that requests may use, separated by commas"
+    )
+    flags.add("state", _state, (), "state folders of parts, each PART=FOLDER", many=True)
+    flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
+    flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")
+    flags.add("password-file", text, None, "file with the password that both ask the user stepwatch for")
+    flags.add("supervisor", text, None, "socket of the supervisord that runs the parts, if there is one")
     flags.add("scrape-interval", positive, 5.0, "seconds between two scrapes of the run exporter")
     flags.add("rules-interval", positive, 5.0, "seconds between two evaluations of the rules about runs")
-    flags.add("alert", _alert, _alert("{}"), "severity, annotations and link of the alert, as JSON")
-    return made
+    flags.add("alert", _alert, _alert({}), "severity, annotations and link of the alert, as JSON")
+    return flags
 
 
-def _state(text: str) -> tuple[str, str]:
-    part, _, path = text.partition("=")
+def _state(value: object) -> tuple[str, str]:
+    part, _, path = text(value).partition("=")
     if not part or not path.startswith("/"):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not PART=FOLDER. Expected e.g. prometheus=/prometheus."
+            f"{value!r} is not PART=FOLDER. Expected e.g. prometheus=/prometheus."
         )
     return part, path
 
 
-def _alert(text: str) -> dict[str, Any]:
+def _alert(value: object) -> dict[str, Any]:
     usual: dict[str, Any] = {"enabled": True, "severity": "critical", "annotations": {}, "generator": ""}
     try:
-        return {**usual, **json.loads(text)}
+        return {**usual, **(json.loads(value) if isinstance(value, str) else value)}  # type: ignore[dict-item]
     except (ValueError, TypeError):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object.") from None
+        raise argparse.ArgumentTypeError(f"{value!r} is not an alert. Expected a JSON mapping.") from None
 
 
 if __name__ == "__main__":

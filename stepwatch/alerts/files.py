@@ -52,7 +52,10 @@ class _Code(str):
     __slots__ = ()
 
 
-class _Dumper(yaml.SafeDumper):
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, ten times as fast
+
+
+class _Dumper(_DUMPER):  # type: ignore[misc]
     """Writes PromQL as it reads."""
 
 

@@ -16,6 +16,7 @@ from stepwatch.alerts.expression import Expression, Scope, bracketed, number
 from stepwatch.alerts.statistics import last, metric
 from stepwatch.config.block import Block
 from stepwatch.config.models import Config
+from stepwatch.config.overrides import Override
 from stepwatch.config.quantities import Duration, Size
 from stepwatch.globs import to_re2
 
@@ -58,10 +59,8 @@ class Limits:
     @cached_property
     def overridden(self) -> frozenset[str]:
         """The keys that an override changes."""
-        changes = (
-            overriding(self.config, index).get(self.block, {}) for index in range(len(self.config.overrides))
-        )
-        return frozenset().union(*changes)
+        naming = (override for override in self.config.overrides if self.block in override.alerts)
+        return frozenset().union(*(_changed(self.config, override, self.block) for override in naming))
 
     def known(self, key: str) -> bool:
         """Whether a limit is set for any run."""
@@ -99,16 +98,18 @@ def overriding(config: Config, index: int) -> dict[str, dict[str, float]]:
     Of a level that it switches off nothing else is said.
     """
     written = config.overrides[index]
-    found = {}
-    for name in written.alerts:
-        base = flat(config.alerts.block(name))
-        own = flat(written.over(name, config.alerts.block(name)))
-        found[name] = {
-            key: own.get(key, float("nan"))
-            for key in sorted({*base, *own})
-            if own.get(key) != base.get(key) and own.get(key.rpartition(".")[0]) != OFF
-        }
-    return found
+    return {name: _changed(config, written, name) for name in written.alerts}
+
+
+def _changed(config: Config, written: Override, name: str) -> dict[str, float]:
+    """Return what an override changes of a block that it names."""
+    base = flat(config.alerts.block(name))
+    own = flat(written.over(name, config.alerts.block(name)))
+    return {
+        key: own.get(key, float("nan"))
+        for key in sorted({*base, *own})
+        if own.get(key) != base.get(key) and own.get(key.rpartition(".")[0]) != OFF
+    }
 
 
 def served_overrides(config: Config) -> list[dict[str, Any]]:

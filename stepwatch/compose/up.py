@@ -62,11 +62,13 @@ def _up(config: Path, runs: Path | None, place: State, say: Say, *, demo: bool, 
     folder, remembered = _run_folder(settings, runs, place, say)
     _require_ports(settings)
     made = runfolder.make(folder)
-    generate(config, out)
+    outcome = generate(config, out)
     place.remember(config, runs, settings.runs.path, say)
     say(f"Reading runs from {folder}{runfolder.remark(made=made, remembered=remembered)}")
     if demo:
         say("Reading simulated runs from the Docker volume demo-runs")
+    if outcome.warning:
+        say(outcome.warning)
     project = _project(settings, folder, out)
     left = not demo and remove_demo(project)
     wanted = project if demo else replace(project, profiles=())

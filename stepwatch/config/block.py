@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from stepwatch.config.errors import Fault, Faults, quoted
 from stepwatch.config.scalars import Switch
-from stepwatch.config.section import Section
+from stepwatch.config.section import Section, default
 
 
 class Level(Section):
@@ -25,7 +25,7 @@ class Block(Section):
     names: ClassVar[Mapping[str, str]] = {}
     """What the alert of a level is called, where that is not the block's own name."""
 
-    enabled: Switch = True
+    enabled: Switch = default(True, "false switches the block off.")
 
     @model_validator(mode="after")
     def _warn_before_critical(self) -> Block:

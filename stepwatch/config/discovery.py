@@ -6,7 +6,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator
+from pydantic import Field
 
 from exporter.runs.rollouts.address import USUAL
 from stepwatch.config.errors import Fault
@@ -14,7 +14,7 @@ from stepwatch.config.places import FolderOrGlob
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan
 from stepwatch.config.secret import SecretFile
-from stepwatch.config.section import Section, default
+from stepwatch.config.section import Checked, Section, default
 
 
 def _network(value: Any) -> str:
@@ -28,7 +28,7 @@ def _network(value: Any) -> str:
         ) from error
 
 
-Network = Annotated[str, PlainValidator(_network)]
+Network = Annotated[str, Checked(_network)]
 
 
 class Discovery(Section):

@@ -12,6 +12,7 @@ from stepwatch.config import explain, leaks
 from stepwatch.config.document import UNREADABLE, Document, parse
 from stepwatch.config.errors import NOTHING, ConfigError, Fault, Problem, SecretFault, refusal
 from stepwatch.config.models import Config
+from stepwatch.config.overrides import DEMO
 from stepwatch.config.source import read
 
 
@@ -56,13 +57,14 @@ def written(path: Path) -> Document:
 
 
 def validated(values: dict[str, Any], path: Path) -> Config:
-    """Return the configuration that a file's values are.
+    """Return the configuration that a file's values are, with the demo's overrides after its own.
 
     Raises:
         pydantic.ValidationError: They are none.
     """
     # The section is named although it may be missing: its default path is relative, too.
-    return Config.model_validate({"runs": {}, **values}, context={"folder": path.absolute().parent})
+    config = Config.model_validate({"runs": {}, **values}, context={"folder": path.absolute().parent})
+    return config.model_copy(update={"overrides": (*config.overrides, *DEMO)})
 
 
 def _leaks(document: Document) -> Iterator[Problem]:

@@ -37,15 +37,21 @@ _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 class Ports(Section):
     """Ports of the parts, all different."""
 
-    exporter: Port = 9410
-    gpu: Port = 9411
-    watchdog: Port = 9412
-    node: Port = 9100
-    prometheus: Port = 9090
-    alertmanager: Port = 9093
-    grafana: Port = 3000
-    prometheus_backend: Port = 9490
-    alertmanager_backend: Port = 9493
+    exporter: Port = default(9410, "The run exporter and its page.")
+    gpu: Port = default(9411, "The GPU exporter.")
+    watchdog: Port = default(9412, "The watchdog, which alerts when Prometheus cannot.")
+    node: Port = default(9100, "node_exporter.")
+    prometheus: Port = default(
+        9090, "Where people, Grafana and commands reach Prometheus: the door listens here."
+    )
+    alertmanager: Port = default(9093, "The same for Alertmanager.")
+    grafana: Port = default(3000, "Grafana.")
+    prometheus_backend: Port = default(
+        9490,
+        "Where Prometheus itself listens behind the door, on 127.0.0.1 and with a password that "
+        "only Stepwatch knows. Unused in containers.",
+    )
+    alertmanager_backend: Port = default(9493, "The same for Alertmanager.")
 
     @model_validator(mode="after")
     def _distinct(self) -> Ports:
@@ -168,7 +174,9 @@ class Config(Section):
     links: Links = default(
         Links(),
         "Where the links in notifications and pages lead. null: http://<listen>:<port>. Set "
-        "what people reach through a proxy or by a host name.",
+        "what people reach through a proxy or by a host name. Requests are answered only by "
+        "localhost, IP addresses, the machine's own name and the host names of these URLs, so that "
+        "no page of another site can read or change anything through a browser.",
     )
 
     @model_validator(mode="after")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import PlainValidator
-
 from stepwatch.config.errors import Fault
+from stepwatch.config.section import Checked
 from stepwatch.globs import to_re2
 
 OWN_JOBS = ("runs", "rollouts", "gpu", "node", "prometheus", "alertmanager", "docker")
@@ -72,8 +71,8 @@ def _glob(value: Any) -> str:
     return value
 
 
-JobName = Annotated[str, PlainValidator(_job)]
-ReceiverName = Annotated[str, PlainValidator(_name)]
-LabelName = Annotated[str, PlainValidator(_label)]
-LabelValue = Annotated[str, PlainValidator(_label_value)]
-RunGlob = Annotated[str, PlainValidator(_glob)]
+JobName = Annotated[str, Checked(_job)]
+ReceiverName = Annotated[str, Checked(_name)]
+LabelName = Annotated[str, Checked(_label)]
+LabelValue = Annotated[str, Checked(_label_value)]
+RunGlob = Annotated[str, Checked(_glob)]

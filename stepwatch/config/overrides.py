@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from demo.limits import OVERRIDES
 from stepwatch.config.block import Block
 from stepwatch.config.names import RunGlob
-from stepwatch.config.section import Section
+from stepwatch.config.section import Section, needed
 
 
 class Override(Section):
@@ -17,8 +18,13 @@ class Override(Section):
     The limits are kept as written: only over the base do they make a whole block.
     """
 
-    runs: RunGlob
-    alerts: dict[str, dict[str, Any]]
+    runs: RunGlob = needed(
+        "A pattern of run names: * any text, ? any character, [ab] one of these, [!ab] any other."
+    )
+    alerts: dict[str, dict[str, Any]] = needed(
+        "As alerts, with only what differs. Alerts about GPUs (but GPUIdleWhileRunning) and about the stack "
+        "cannot be overridden."
+    )
 
     def over(self, name: str, base: Block) -> Block:
         """Return the base block with this override's limits over it.
@@ -27,6 +33,10 @@ class Override(Section):
             pydantic.ValidationError: Together they are no valid block.
         """
         return type(base).model_validate(_merge(base.plain(), self.alerts[name]))
+
+
+DEMO = tuple(Override.model_validate(override) for override in OVERRIDES)
+"""Those of the demo, which are in force after the user's: containers start it without a new rendering."""
 
 
 def _merge(base: Any, partial: Any) -> Any:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import PlainValidator, ValidationInfo
+from pydantic import ValidationInfo
 
 from exporter import secret_shapes
 from stepwatch.config.errors import Fault, SecretFault
+from stepwatch.config.section import Checked
 
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,5})")
 # Alertmanager takes addresses and channels for templates: no braces.
@@ -152,20 +153,20 @@ def _secret_in_url(what: str, fix: str) -> Fault:
     )
 
 
-FolderOrGlob = Annotated[Path, PlainValidator(to_path)]
-TargetFiles = Annotated[Path, PlainValidator(_target_files)]
-ListenAddress = Annotated[str, PlainValidator(_listen)]
-Target = Annotated[str, PlainValidator(_target)]
-MailServer = Annotated[str, PlainValidator(_mail_server)]
-MailAddress = Annotated[str, PlainValidator(_mail_address)]
-Channel = Annotated[str, PlainValidator(_channel)]
-MetricsPath = Annotated[str, PlainValidator(_metrics_path)]
-Link = Annotated[str, PlainValidator(_link)]
-Page = Annotated[str, PlainValidator(_page)]
+FolderOrGlob = Annotated[Path, Checked(to_path, located=True)]
+TargetFiles = Annotated[Path, Checked(_target_files, located=True)]
+ListenAddress = Annotated[str, Checked(_listen)]
+Target = Annotated[str, Checked(_target)]
+MailServer = Annotated[str, Checked(_mail_server)]
+MailAddress = Annotated[str, Checked(_mail_address)]
+Channel = Annotated[str, Checked(_channel)]
+MetricsPath = Annotated[str, Checked(_metrics_path)]
+Link = Annotated[str, Checked(_link)]
+Page = Annotated[str, Checked(_page)]
 WebhookUrl = Annotated[
-    str, PlainValidator(_open_url("delete it; a receiver can name a file that holds its URL (url_file)"))
+    str, Checked(_open_url("delete it; a receiver can name a file that holds its URL (url_file)"))
 ]
-PageUrl = Annotated[str, PlainValidator(_open_url("delete it; pages are read without a login"))]
+PageUrl = Annotated[str, Checked(_open_url("delete it; pages are read without a login"))]
 ServerUrl = Annotated[
-    str, PlainValidator(_open_url("delete it; token_file can name a file that holds a bearer token"))
+    str, Checked(_open_url("delete it; token_file can name a file that holds a bearer token"))
 ]

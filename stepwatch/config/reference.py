@@ -1,4 +1,4 @@
-"""Every key of config.yaml with its default and the reason for it: as YAML, and as rows of a table."""
+"""Every key of config.yaml with its default and the reason for it: as YAML, and one by one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic_core import PydanticUndefined
+from pydantic.fields import FieldInfo
 
+from stepwatch.config.errors import Refused
 from stepwatch.config.keys import children
+from stepwatch.config.scalars import instead, one_of
 from stepwatch.config.section import Section
+
+REQUIRED = "required"
 
 _WIDTH = 100
 
 
 class Key(NamedTuple):
-    """A key: its path, ``alerts.KL.warning``; its default as YAML, empty if it needs a value; its reason."""
+    """A key: its path, ``alerts.KL.warning``; its default as YAML, empty for a section; its reason."""
 
     path: str
     default: str
@@ -26,34 +30,38 @@ class Key(NamedTuple):
 
 def keys(model: type[Section], above: str = "") -> Iterator[Key]:
     """Yield every key below a model, those of list items as ``scrape[].job``."""
-    for name, field in zip(children(model), model.model_fields.values(), strict=True):
-        value = field.get_default(call_default_factory=True)
-        below = children(model)[name]
-        if below is None or isinstance(value, tuple):
-            yield Key(
-                above + name, "" if value is PydanticUndefined else scalar(value), field.description or ""
-            )
-        else:
-            yield Key(above + name, "", field.description or below.__doc__ or "")
+    for name, field, below in _fields(model):
+        many = str(field.annotation).startswith("tuple")
+        section = below is not None and not many and not field.is_required() and _default(field) is not None
+        yield Key(above + name, "" if section else _written(field), _why(field, below))
         if below:
-            many = "[]" if isinstance(value, tuple) else ""
-            yield from keys(below, f"{above}{name}{many}.")
+            yield from keys(below, f"{above}{name}{'[]' if many else ''}.")
 
 
-def defaults(section: Section, indent: int = 0) -> str:
-    """Return a section as YAML, each key under the reason for its default."""
-    return "".join(_entry(section, name, indent) for name in children(type(section)))
+def defaults(model: type[Section], indent: int = 0) -> str:
+    """Return the keys of a model as YAML, each with its default under the reason for it."""
+    return "".join(_entry(name, field, below, indent) for name, field, below in _fields(model))
 
 
-def _entry(section: Section, name: str, indent: int) -> str:
-    fields = {field.alias or key: (key, field) for key, field in type(section).model_fields.items()}
-    attribute, field = fields[name]
-    value, margin = getattr(section, attribute), " " * indent
-    why = field.description or (type(value).__doc__ if isinstance(value, Section) else "") or ""
-    comment = "".join(f"{margin}# {line}\n" for line in textwrap.wrap(why, _WIDTH - indent - 2))
-    if isinstance(value, Section):
-        return f"{comment}{margin}{name}:\n{defaults(value, indent + 2)}"
-    return f"{comment}{margin}{name}: {scalar(value)}\n"
+def explain(model: type[Section], path: str) -> str:
+    """Return one key, and what is below it, as YAML that config.yaml may hold.
+
+    Raises:
+        Refused: There is no such key.
+    """
+    parts, above, at = path.replace("[]", "").split("."), "", model
+    for depth, part in enumerate(parts):
+        found = {name: (field, below) for name, field, below in _fields(at)}
+        if part not in found:
+            fix = instead(part, found, aliases=at.also_known_as())
+            raise Refused(f"{path}: {part}: unknown key. Expected: {one_of(found)}. Fix: {fix}")
+        field, below = found[part]
+        if below is None or depth == len(parts) - 1:
+            if part != parts[-1]:
+                raise Refused(f"{path}: {part} holds no keys. Expected: a value. Fix: leave the rest out")
+            return above + _entry(part, field, below, 2 * depth)
+        above, at = f"{above}{'  ' * depth}{part}:\n", below
+    raise AssertionError(path)  # split() returns one part at least
 
 
 def scalar(value: Any) -> str:
@@ -69,3 +77,35 @@ def scalar(value: Any) -> str:
             return str(value) if value.is_absolute() else f"./{value}"
     text = str(value)
     return text if text.replace("_", "").replace(".", "").isalnum() else json.dumps(text)
+
+
+def _fields(model: type[Section]) -> Iterator[tuple[str, FieldInfo, type[Section] | None]]:
+    for (name, below), field in zip(children(model).items(), model.model_fields.values(), strict=True):
+        yield name, field, below
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.get_default(call_default_factory=True)
+
+
+def _written(field: FieldInfo) -> str:
+    return REQUIRED if field.is_required() else scalar(_default(field))
+
+
+def _why(field: FieldInfo, below: type[Section] | None) -> str:
+    return field.description or (" ".join((below.__doc__ or "").split()) if below else "")
+
+
+def _entry(name: str, field: FieldInfo, below: type[Section] | None, indent: int) -> str:
+    margin = " " * indent
+    text = "".join(f"{margin}# {line}\n" for line in textwrap.wrap(_why(field, below), _WIDTH - indent - 2))
+    if below is None:
+        return f"{text}{margin}{name}: {_written(field)}\n"
+    if not field.is_required() and isinstance(_default(field), Section):
+        return f"{text}{margin}{name}:\n{defaults(below, indent + 2)}"
+    # None by default; in comments the keys of one.
+    inside = (
+        line.replace("#  ", "  ", 1) if line.lstrip().startswith("#  ") else line
+        for line in defaults(below).splitlines()
+    )
+    return f"{text}{margin}{name}: {_written(field)}\n" + "".join(f"{margin}#  {line}\n" for line in inside)

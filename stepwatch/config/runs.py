@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from exporter.runs.contract import JUDGED
 from exporter.runs.signals import NAMES
@@ -15,7 +15,7 @@ from stepwatch.config.places import FolderOrGlob, PageUrl, ServerUrl
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan, SeriesCount, instead
 from stepwatch.config.secret import SecretFile
-from stepwatch.config.section import Section, default, needed
+from stepwatch.config.section import Checked, Section, default, needed
 
 
 def _text(value: Any) -> str:
@@ -39,8 +39,8 @@ def _some(keys: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-LoggedName = Annotated[str, PlainValidator(_text)]
-SignalName = Annotated[str, PlainValidator(_signal)]
+LoggedName = Annotated[str, Checked(_text)]
+SignalName = Annotated[str, Checked(_signal)]
 Signals = dict[SignalName, Annotated[tuple[LoggedName, ...], AfterValidator(_some)]]
 """More keys of each signal, best first."""
 

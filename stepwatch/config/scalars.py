@@ -9,10 +9,9 @@ import difflib
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainValidator
-
 from stepwatch.config.errors import Fault
 from stepwatch.config.quantities import Duration, Size
+from stepwatch.config.section import Checked
 
 # Prometheus drops a series it has not seen for 5 minutes; two scrapes must fit well into that.
 MAX_INTERVAL = Duration.parse("2m")
@@ -129,25 +128,23 @@ def instead(
     )
 
 
-Switch = Annotated[bool, PlainValidator(_switch)]
-Limit = Annotated[float, PlainValidator(_number(0, 1e300, "a number of 0 or more"))]
-Ratio = Annotated[float, PlainValidator(_number(0, 1, "a share from 0 to 1 (5 % is 0.05)"))]
-Count = Annotated[int, PlainValidator(_whole(1, 10**15, "a whole number of 1 or more"))]
-SeriesCount = Annotated[int, PlainValidator(_whole(0, 1000, "a whole number from 0 to 1000"))]
-GpuCount = Annotated[int, PlainValidator(_whole(0, 64, "a whole number from 0 to 64"))]
-ProcessCount = Annotated[int, PlainValidator(_whole(0, 100, "a whole number from 0 to 100"))]
-Port = Annotated[int, PlainValidator(_whole(1, 65535, "a port from 1 to 65535"))]
-XidCode = Annotated[int, PlainValidator(_whole(1, 999, "an Xid code from 1 to 999"))]
-RecoveryAction = Annotated[int, PlainValidator(_whole(1, 99, "an action of the driver from 1 to 99"))]
-Span = Annotated[Duration, PlainValidator(_duration(positive=False))]
-PositiveSpan = Annotated[Duration, PlainValidator(_duration(positive=True))]
-Interval = Annotated[Duration, PlainValidator(_interval)]
-StorageSize = Annotated[Size, PlainValidator(_size)]
-Severity = Annotated[
-    Literal["critical", "warning", "info"], PlainValidator(_choice("critical", "warning", "info"))
-]
-SentSeverity = Annotated[Literal["critical", "warning"], PlainValidator(_choice("critical", "warning"))]
+Switch = Annotated[bool, Checked(_switch)]
+Limit = Annotated[float, Checked(_number(0, 1e300, "a number of 0 or more"))]
+Ratio = Annotated[float, Checked(_number(0, 1, "a share from 0 to 1 (5 % is 0.05)"))]
+Count = Annotated[int, Checked(_whole(1, 10**15, "a whole number of 1 or more"))]
+SeriesCount = Annotated[int, Checked(_whole(0, 1000, "a whole number from 0 to 1000"))]
+GpuCount = Annotated[int, Checked(_whole(0, 64, "a whole number from 0 to 64"))]
+ProcessCount = Annotated[int, Checked(_whole(0, 100, "a whole number from 0 to 100"))]
+Port = Annotated[int, Checked(_whole(1, 65535, "a port from 1 to 65535"))]
+XidCode = Annotated[int, Checked(_whole(1, 999, "an Xid code from 1 to 999"))]
+RecoveryAction = Annotated[int, Checked(_whole(1, 99, "an action of the driver from 1 to 99"))]
+Span = Annotated[Duration, Checked(_duration(positive=False))]
+PositiveSpan = Annotated[Duration, Checked(_duration(positive=True))]
+Interval = Annotated[Duration, Checked(_interval)]
+StorageSize = Annotated[Size, Checked(_size)]
+Severity = Annotated[Literal["critical", "warning", "info"], Checked(_choice("critical", "warning", "info"))]
+SentSeverity = Annotated[Literal["critical", "warning"], Checked(_choice("critical", "warning"))]
 Role = Annotated[
-    Literal["rollout", "gpu", "host", "other"], PlainValidator(_choice("rollout", "gpu", "host", "other"))
+    Literal["rollout", "gpu", "host", "other"], Checked(_choice("rollout", "gpu", "host", "other"))
 ]
-Scheme = Annotated[Literal["http", "https"], PlainValidator(_choice("http", "https"))]
+Scheme = Annotated[Literal["http", "https"], Checked(_choice("http", "https"))]

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import PlainValidator, ValidationInfo
+from pydantic import ValidationInfo
 
 from stepwatch.config.errors import Fault
 from stepwatch.config.places import to_path
+from stepwatch.config.section import Checked
 
 MAX_BYTES = 8192
 
@@ -69,5 +70,5 @@ def _is_url(content: str) -> bool:
     return url.scheme in ("http", "https") and bool(url.hostname) and " " not in content
 
 
-SecretFile = Annotated[Path, PlainValidator(_file("the secret", _line))]
-SecretUrlFile = Annotated[Path, PlainValidator(_file("the URL", _url))]
+SecretFile = Annotated[Path, Checked(_file("the secret", _line), located=True)]
+SecretUrlFile = Annotated[Path, Checked(_file("the URL", _url), located=True)]

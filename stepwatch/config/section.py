@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_plain_validator_function, with_info_plain_validator_function
+
+
+class Checked:
+    """The whole validation of a type, in ``Annotated``: what ``check`` returns.
+
+    pydantic's ``PlainValidator`` does the same, but inspects the function for each field and works out how
+    the type would be written as JSON, which nothing needs: a quarter of the time to build the models.
+
+    Args:
+        check: Takes the value, and with ``located`` a ``ValidationInfo``, too.
+        located: Whether it needs the folder of the file, which the context of the validation holds.
+    """
+
+    def __init__(self, check: Callable[..., Any], *, located: bool = False) -> None:
+        made = with_info_plain_validator_function if located else no_info_plain_validator_function
+        self._schema: CoreSchema = made(check)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return self._schema
 
 
 class Section(BaseModel):

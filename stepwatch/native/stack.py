@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter import backend_access
-from stepwatch import settings
+from stepwatch import exporters, settings
 from stepwatch.config import Config
 from stepwatch.deployment import BEHIND_DOOR
 from stepwatch.native import grafana
@@ -69,11 +69,11 @@ class Stack:
         paths = [str(self.runs), *([str(self.simulated)] if self.demo else [])]
         return self._part(
             "exporter",
-            (sys.executable, "-m", "exporter.runs", *flags, "--path", *paths),
+            (sys.executable, "-m", "exporter.runs", self._settings("runs"), *flags, "--path", *paths),
             ready="/-/healthy",
             page="/",
             shows=f"the runs in {' and '.join(paths)}",
-            environment=self._reading("runs.env"),
+            environment=self._ours,
             settings=settings.of_exporter(self.rendered),
         )
 
@@ -83,11 +83,11 @@ class Stack:
         flags += ["--backend=demo", "--sick=5", "--expected=0"] if self.demo else []
         return self._part(
             "gpu",
-            (sys.executable, "-m", "exporter.gpu", *flags),
+            (sys.executable, "-m", "exporter.gpu", self._settings("gpu"), *flags),
             ready="/-/healthy",
             page="/metrics",
             shows="simulated GPUs" if self.demo else "the GPUs of this machine",
-            environment=self._reading("gpu.env"),
+            environment=self._ours,
             settings=settings.of_gpu(self.rendered),
         )
 
@@ -172,10 +172,10 @@ class Stack:
         )
         return Part(
             "door",
-            (sys.executable, "-m", "exporter.door", *flags),
+            (sys.executable, "-m", "exporter.door", self._settings("door"), *flags),
             "Prometheus and Alertmanager to all but foreign web pages",
             web,
-            environment=self._reading("door.env"),
+            environment=self._ours,
         )
 
     def grafana(self, installed: Grafana) -> Part:
@@ -196,11 +196,19 @@ class Stack:
         folders = [f"{name}={self.place.data(name)}" for name in watched]
         return self._part(
             "watchdog",
-            (sys.executable, "-m", "exporter.watchdog", *flags, "--state", *folders),
+            (
+                sys.executable,
+                "-m",
+                "exporter.watchdog",
+                self._settings("watchdog"),
+                *flags,
+                "--state",
+                *folders,
+            ),
             ready="/-/healthy",
             page="/api/v1/findings",
             shows="what keeps the stack from alerting",
-            environment=self._reading("watchdog.env"),
+            environment=self._ours,
             settings=settings.of_watchdog(self.rendered),
         )
 
@@ -213,8 +221,8 @@ class Stack:
     def _ours(self) -> dict[str, str]:
         return {"PYTHONPATH": str(self.checkout)}
 
-    def _reading(self, file: str) -> dict[str, str]:
-        return {**self._ours, "STEPWATCH_SETTINGS": f"{self.rendered}/exporter/generated/{file}"}
+    def _settings(self, name: str) -> str:
+        return f"--config.file={self.rendered / exporters.FOLDER / name}.json"
 
     def _part(
         self, name: str, command: tuple[str, ...], *, ready: str, page: str = "", **others: Any

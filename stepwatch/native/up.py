@@ -64,13 +64,15 @@ def up(
         parts, targets = _parts(stack, say)
         supervision.require_ports(parts, place)
         made = runfolder.make(stack.runs)
-        generate(config, stack.rendered, place=partial(place.deployment, parts=targets))
+        outcome = generate(config, stack.rendered, place=partial(place.deployment, parts=targets))
         remark = runfolder.remark(made=made, remembered=bool(remembered))
         place.remember(config, runs, settings.runs.path, say)
         place.make_password()
         say(f"Reading runs from {stack.runs}{remark}")
         if demo:
             say(f"Reading simulated runs from {stack.simulated}/demo")
+        if outcome.warning:
+            say(outcome.warning)
         fresh = supervision.start(parts, place, say, as_service=as_service)
     if supervision.settle(parts, fresh, place, say, repair=repair):
         return 1  # the last line says which parts failed

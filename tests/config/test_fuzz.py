@@ -1,7 +1,6 @@
 """Whatever a file holds, it is loaded or refused in words."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -10,8 +9,9 @@ from hypothesis import strategies as st
 
 from stepwatch.config import Config, ConfigError, load
 from stepwatch.config.keys import every
+from stepwatch.config.reference import defaults
 
-SHIPPED = (Path(__file__).parents[2] / "config.yaml").read_bytes()
+ALL = defaults(Config).encode()
 NAMES = sorted({part.removesuffix("[]") for key in every(Config) for part in key.split(".")})
 WORDS = st.one_of(
     st.sampled_from([*NAMES, "on", "22:22", "5s", "90d", "http://h/", "a:1", "sft-*", "a[", "~", "critical"]),
@@ -63,6 +63,6 @@ def test_any_values_below_known_keys(path, values):
     loads_or_refuses(path, yaml.safe_dump(values).encode())
 
 
-@given(st.integers(0, len(SHIPPED)), st.integers(0, 12), st.binary(max_size=6))
+@given(st.integers(0, len(ALL)), st.integers(0, 12), st.binary(max_size=6))
 def test_the_shipped_file_with_a_piece_torn_out(path, start, length, patch):
-    loads_or_refuses(path, SHIPPED[:start] + patch + SHIPPED[start + length :])
+    loads_or_refuses(path, ALL[:start] + patch + ALL[start + length :])

@@ -7,39 +7,37 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch.config import Config, ConfigError, Duration, Size, load
-from stepwatch.config.document import parse
+from stepwatch.__main__ import main as stepwatch
+from stepwatch.config import Config, ConfigError, load
 from stepwatch.config.keys import children, every
+from stepwatch.config.overrides import DEMO
+from stepwatch.config.reference import defaults, explain, keys
 from stepwatch.config.section import Section
-from stepwatch.config.ways import WAYS
 from stepwatch.generate import main
+from tests.config import documentation
 
 CHECKOUT = Path(__file__).parents[2]
 SHIPPED = (CHECKOUT / "config.yaml").read_text()
-DOCS = (CHECKOUT / "docs" / "configuration.md").read_text()
+DOCS = documentation.PAGE.read_text()
+ALL = defaults(Config)
 LEAVES = [
     key
     for key in every(Config)
     if not any(other.startswith((f"{key}.", f"{key}[")) for other in every(Config))
 ]
-LISTS = ["runs.pages", "runs.mlflow", "scrape", "receivers", "overrides"]
-WAYS_OF_RECEIVERS = [f"receivers[].{way}" for way in WAYS]
 MALFORMED = ["&a [*a]", "!!int 5"]
 WRONG = ["[1]", "{a: 1}", "true", "-1", '"x y"', "on", "22:22", ".nan", "0777", '"\\0"', "", *MALFORMED]
 
 
 def with_examples():
     """The shipped file with its commented examples as settings."""
-    uncommented = re.sub(r"(?m)^( *)#(?=-|  )", r"\1", SHIPPED)
-    return re.sub(r"(?m)^( *(?:scrape|receivers|pages|mlflow|signals)): (?:\[\]|{})$", r"\1:", uncommented)
+    return re.sub(r"(?m)^( *)#(?=[a-z]|  )", r"\1", SHIPPED)
 
 
 @pytest.fixture(name="folder")
 def _folder(tmp_path):
     (tmp_path / "secrets").mkdir()
-    for name in ("bridge-url", "slack-url"):
-        (tmp_path / "secrets" / name).write_text("http://127.0.0.1/secret")
-    (tmp_path / "secrets" / "mail-password").write_text("secret")
+    (tmp_path / "secrets" / "slack-url").write_text("http://127.0.0.1/secret")
     return tmp_path
 
 
@@ -48,58 +46,89 @@ def load_text(folder, text):
     return load(folder / "config.yaml")
 
 
-def test_the_shipped_file_is_the_defaults_with_an_override_for_the_demo(folder):
-    demo = {"runs": "demo/*", "alerts": {"Stalled": {"silence": "1m"}, "Restarting": {"enabled": False}}}
-
-    assert load_text(folder, SHIPPED) == load_text(folder, json.dumps({"overrides": [demo]}))
-
-
-def test_the_shipped_file_names_every_key(folder):
-    lines = parse(with_examples(), "config.yaml").lines
-    named = {
-        re.sub(r"\.?\[\d+\]", "[]", ".".join(f"[{part}]" if isinstance(part, int) else part for part in path))
-        for path in lines
-    }
-
-    assert {key for key in every(Config) if key not in named} == {"scrape[].files"} - named
+def test_the_shipped_file_is_short_and_all_defaults(folder):
+    assert load_text(folder, SHIPPED) == load_text(folder, "")
+    assert len(SHIPPED.splitlines()) <= 60
 
 
 def test_the_examples_of_the_shipped_file_are_accepted(folder):
     config = load_text(folder, with_examples())
 
-    assert [job.job for job in config.scrape] == ["vllm", "ray"]
-    assert [receiver.name for receiver in config.receivers] == ["oncall", "bridge", "team", "chat"]
-    assert [override.runs for override in config.overrides] == ["demo/*", "sft-*"]
+    assert [job.job for job in config.scrape] == ["vllm"]
+    assert [receiver.name for receiver in config.receivers] == ["oncall", "chat", "team"]
+    assert [override.runs for override in config.overrides if override not in DEMO] == ["sft-*"]
+    assert not config.alerts.block("GradNormHigh").enabled
+    assert config.runs.pages
+    assert config.runs.mlflow
 
 
-def default(key):
-    """The default of a key as the documents write it."""
-    model = Config
-    *above, last = key.split(".")
-    for part in above:
-        model = children(model)[part.removesuffix("[]")]
-    field = next(field for name, field in model.model_fields.items() if (field.alias or name) == last)
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
-    if isinstance(value, Duration | Size):
-        return str(value)
-    if isinstance(value, Path):
-        return str(value) if value.is_absolute() else f"./{value}"
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(str, value))}]"
-    return value if isinstance(value, str) else json.dumps(value)
+def test_the_demo_hangs_within_minutes_unless_the_users_own_overrides_say_otherwise(folder):
+    own = [{"runs": "demo/*", "alerts": {"Stalled": {"silence": "1h"}}}]
+    shipped, changed = load_text(folder, SHIPPED), load_text(folder, json.dumps({"overrides": own}))
+
+    def silence(config, run):
+        number_and_override = config.override("Stalled", run)
+        base = config.alerts.block("Stalled")
+        return str((number_and_override[1].over("Stalled", base) if number_and_override else base).silence)
+
+    runs = ("demo/hangs", "demo/mine", "ppo")
+    assert [silence(shipped, run) for run in runs] == ["1m", "10m", "10m"]
+    assert [silence(changed, run) for run in runs] == ["1h", "1h", "10m"]
 
 
-def test_the_docs_name_every_key_with_its_default():
-    rows = {key: shown.strip("`") for key, shown in re.findall(r"(?m)^\| `([^`]+)` \| ([^|]+) \|", DOCS)}
-    wanted = {
-        key: default(key)
-        for key in [*LEAVES, *LISTS, *WAYS_OF_RECEIVERS]
-        if not key.endswith(".enabled") or key == "alerts.Watchdog.enabled"
-    }
+def test_defaults_are_printed_as_yaml_with_every_key_and_its_reason(folder, capsys):
+    assert stepwatch(["config", "--defaults"]) == 0
 
-    assert rows == wanted
+    said = capsys.readouterr().out
+    assert load_text(folder, said) == load_text(folder, "")
+    lines = [line.lstrip("# ") for line in said.splitlines()]
+    for key in keys(Config):
+        name = key.path.rpartition(".")[2]
+        shown = f"{name}: {key.default}".rstrip()
+        assert shown in lines, key.path
+        assert key.why, key.path
+        assert key.why[:40] in " ".join(lines), key.path
+
+
+@pytest.mark.parametrize("key", [key.path for key in keys(Config) if "[]" not in key.path])
+def test_any_key_is_explained_as_yaml_that_the_file_may_hold(folder, key):
+    said = explain(Config, key)
+
+    assert load_text(folder, said) == load_text(folder, "")
+    found = yaml.safe_load(said)
+    for part in key.split("."):
+        found = found[part]
+
+
+def test_a_key_of_a_list_is_explained_with_the_keys_below_it():
+    said = explain(Config, "receivers.mail")
+
+    assert said.startswith("receivers:\n  # Mail, through a mail server.\n  mail: null\n")
+    assert "\n  #  smarthost: required\n" in said
+    assert said == explain(Config, "receivers[].mail")
+
+
+@pytest.mark.parametrize(
+    ("key", "fix"),
+    [
+        ("alerts.KLHigh", "Fix: did you mean KL?"),
+        ("alert.KL", "Fix: did you mean alerts?"),
+        ("listen.port", "listen holds no keys. Expected: a value. Fix: leave the rest out"),
+        ("", "Fix: write one of these, or delete it"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_what_was_meant(key, fix, capsys):
+    assert stepwatch(["config", f"--explain={key}"]) == 2
+
+    assert fix in capsys.readouterr().err
+
+
+def test_the_docs_have_every_key_with_its_default_and_reason():
+    assert documentation.page(DOCS) == DOCS, "stale: run python -m tests.config.documentation"
+    assert sorted(documentation.sections(DOCS)) == sorted(Config.model_fields)
+    rows = re.findall(r"(?m)^\| `([^`]+)` \|", DOCS)
+    switches = {key.path for key in keys(Config) if key.path.endswith(".enabled") and key.default == "true"}
+    assert {key.path for key in keys(Config)} - switches == set(rows)
 
 
 def test_every_alert_is_on_by_default_but_those_that_the_docs_name():
@@ -111,8 +140,8 @@ def test_every_alert_is_on_by_default_but_those_that_the_docs_name():
 
 @pytest.fixture(name="spans", scope="module")
 def _spans():
-    """Where in the shipped file the value of each key begins and ends."""
-    spans, waiting = {}, [("", yaml.compose(SHIPPED))]
+    """Where in the file of all defaults the value of each key begins and ends."""
+    spans, waiting = {}, [("", yaml.compose(ALL))]
     while waiting:
         path, node = waiting.pop()
         spans[path] = node.start_mark, node.end_mark
@@ -136,7 +165,7 @@ def test_any_single_value_gone_wrong_is_refused_by_line_and_key(tmp_path, capsys
     keys = [key for key in LEAVES if "[]" not in key and not is_right(key, wrong)]
     for key in keys:
         start, end = spans[key]
-        path.write_text(SHIPPED[: start.index] + wrong + SHIPPED[end.index :])
+        path.write_text(ALL[: start.index] + wrong + ALL[end.index :])
 
         assert main(["--config", str(path), "--out", str(out)]) == 2
 

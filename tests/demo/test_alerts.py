@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.e2e.stack import PAIRS, ROOT, Stack
 from tests.real.waiting import let_pass
@@ -23,18 +22,12 @@ CYCLES = 36
 """Evaluations of the rules in three minutes."""
 
 
-def overrides() -> list[object]:
-    """Those that users get."""
-    found: list[object] = yaml.safe_load((ROOT / "config.yaml").read_text())["overrides"]
-    return found
-
-
 @pytest.mark.parametrize("versions", PAIRS[-1:], ids=lambda versions: "prometheus-" + versions[0])
 def test_the_sick_runs_alert_in_three_minutes_and_the_healthy_one_does_not(
     tmp_path: Path, versions: tuple[str, str]
 ) -> None:
     raised: set[tuple[str, str]] = set()
-    with Stack(tmp_path / "stack", versions, overrides=overrides()) as stack:
+    with Stack(tmp_path / "stack", versions) as stack:
         command = [sys.executable, "-m", "demo", "--path", str(stack.runs)]
         with subprocess.Popen(command, cwd=ROOT) as process:
             let_pass(CYCLES, stack.evaluations, meanwhile=lambda: raised.update(stack.firing()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPMessage
@@ -52,8 +52,7 @@ def before(
     prometheus: str,
     alertmanager: str,
     access: Path,
-    variables: Mapping[str, str] | None = None,
-    *,
+    *flags: str,
     program: tuple[str, ...] = ("-m", "exporter.door"),
 ) -> Iterator[Door]:
     """The door before two backends, given by host:port; ``program`` is what Python runs."""
@@ -63,8 +62,12 @@ def before(
         *(f"--prometheus-port={ports[0]}", f"--alertmanager-port={ports[1]}"),
         *(f"--prometheus={prometheus}", f"--alertmanager={alertmanager}"),
         f"--password-file={access / backend_access.PASSWORD}",
+        *flags,
     )
-    env = {"PYTHONPATH": str(CHECKOUT), "PYTHONWARNINGS": "error", **(variables or {})}
+    env = {
+        "PYTHONPATH": str(CHECKOUT),
+        "PYTHONWARNINGS": "error",
+    }
     ready = f"http://127.0.0.1:{ports[0]}/-/door/healthy"
     with Server(command, ready, env=env, cwd=CHECKOUT) as server:
         yield Door(f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}", server, access)

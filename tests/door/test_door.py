@@ -129,15 +129,15 @@ def test_a_clients_own_login_is_replaced_by_the_doors(site: Site) -> None:
 
 
 def test_links_of_config_yaml_are_own_pages_as_soon_as_they_are_written(tmp_path: Path) -> None:
-    settings, access = tmp_path / "door.env", tmp_path / "backend"
-    settings.write_text("STEPWATCH_DOOR_ORIGINS=\n")
+    settings, access = tmp_path / "door.json", tmp_path / "backend"
+    settings.write_text('{"origins": []}')
     backend_access.make(access, mode=0o600)
     headers = {"Host": "prometheus.example.org", "Origin": "https://prometheus.example.org"}
     other = {**headers, "Origin": "https://prometheus.example.org:8443", "Host": "127.0.0.1"}
-    variables = {"STEPWATCH_SETTINGS": str(settings)}
-    with before("127.0.0.1:1", "127.0.0.1:1", access, variables) as door:
+    with before("127.0.0.1:1", "127.0.0.1:1", access, f"--config.file={settings}") as door:
         assert ask(door.prometheus, "/-/door/healthy", **headers).status == 403
-        settings.write_text("STEPWATCH_DOOR_ORIGINS=http://localhost:3000,https://prometheus.example.org\n")
+        settings.write_text('{"origins": "soon"')  # half written: the origins before stay
+        settings.write_text('{"origins": ["http://localhost:3000", "https://prometheus.example.org"]}')
         eventually(lambda: ask(door.prometheus, "/-/door/healthy", **headers).status == 200)
         # A proxy in front may name the address behind it.
         assert ask(door.prometheus, "/-/door/healthy", **{**headers, "Host": "127.0.0.1"}).status == 200

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.__main__ import _changed
+from exporter.runs.flags import command_line
 from exporter.runs.mounts import PATIENCE_SECONDS, Mount
 from exporter.runs.registered.refusal import RefusedError
 from exporter.runs.registered.token import Token
@@ -20,7 +21,6 @@ from exporter.runs.rollouts.gate import Gate
 from exporter.runs.rollouts.links import Root
 from exporter.runs.rollouts.patient import Patient
 from exporter.runs.rollouts.ray import RayFile
-from exporter.settings import SettingsFile
 from tests.real import hung_mount
 from tests.real.waiting import eventually, in_time
 
@@ -67,12 +67,12 @@ def test_a_token_that_cannot_be_read_admits_no_one_and_delays_no_request(mount: 
 
 
 def test_settings_that_cannot_be_read_stay_as_they_are_and_are_read_later(mount: hung_mount.Mount) -> None:
-    (mount.behind / "runs.env").write_text("STEPWATCH_A=1\n")
-    settings, thread = SettingsFile(mount.folder / "runs.env"), Mount("settings")
-    assert settings.values() == {"STEPWATCH_A": "1"}
+    (mount.behind / "runs.json").write_text('{"hold": 1}')
+    settings, thread = command_line([f"--config.file={mount.folder / 'runs.json'}"]), Mount("settings")
+    assert settings.options().hold == 1
     mount.hang()
-    (mount.behind / "new").write_text("STEPWATCH_A=2\n")
-    os.replace(mount.behind / "new", mount.behind / "runs.env")  # noqa: PTH105
+    (mount.behind / "new").write_text('{"hold": 2}')
+    os.replace(mount.behind / "new", mount.behind / "runs.json")  # noqa: PTH105
     soon(lambda: _changed(settings, thread))
     assert not _changed(settings, thread)
     mount.come_back()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import signal
 import socket
 import subprocess
@@ -31,14 +31,12 @@ class Exporter:
         *flags: str | Path,
         port: int | None = None,
         module: Sequence[str] = ("exporter.runs",),
-        **variables: str,
     ) -> None:
         self.port = port or free_port()
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("STEPWATCH_")}
+        given = [] if "--port" in flags else ["--port", str(self.port)]
         self.process: Process = subprocess.Popen(
-            [sys.executable, "-m", *module, *map(str, flags)],
+            [sys.executable, "-m", *module, *given, *map(str, flags)],
             cwd=ROOT,
-            env={**ours, "STEPWATCH_PORT": str(self.port), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -63,8 +61,8 @@ class Exporter:
 def _start() -> Iterator[Callable[..., Exporter]]:
     started: list[Exporter] = []
 
-    def start(*flags: str | Path, port: int | None = None, **variables: str) -> Exporter:
-        started.append(Exporter(*flags, port=port, **variables))
+    def start(*flags: str | Path, port: int | None = None) -> Exporter:
+        started.append(Exporter(*flags, port=port))
         return started[-1]
 
     yield start
@@ -73,9 +71,9 @@ def _start() -> Iterator[Callable[..., Exporter]]:
         exporter.process.communicate()
 
 
-def refused(*flags: str, **variables: str) -> str:
+def refused(*flags: str | Path) -> str:
     """What the exporter says when it does not start."""
-    exporter = Exporter(*flags, **variables)
+    exporter = Exporter(*flags)
     try:
         out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
     finally:
@@ -99,37 +97,42 @@ def has(run: str) -> Callable[[Scrape], bool]:
 def test_flags_say_what_is_read_and_where_it_is_served(folder: Path, start: Callable[..., Exporter]) -> None:
     log(folder)
     port = free_port()
-    exporter = start("--path", folder, "--port", port, "--listen", "127.0.0.1", port=port, STEPWATCH_PORT="1")
+    exporter = start("--path", folder, "--port", port, "--listen", "127.0.0.1", port=port)
 
     exporter.until(has("a"))
     assert exporter.end() == (0, f"http://127.0.0.1:{port}/ shows the runs of {folder}\n", "")
 
 
-def test_variables_say_it_as_well(tmp_path: Path, start: Callable[..., Exporter]) -> None:
+def test_a_file_sets_what_flags_set(tmp_path: Path, start: Callable[..., Exporter]) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         log(tmp_path / name, name)
     states = tmp_path / "state"
-    exporter = start(
-        STEPWATCH_PATH=f"{tmp_path / 'one'}{os.pathsep}{tmp_path / 'two'}",
-        STEPWATCH_LISTEN="127.0.0.1",
-        STEPWATCH_STATE_DIR=str(states),
-        STEPWATCH_HOLD="30",
-        STEPWATCH_FORGET_AFTER="3600",
-        STEPWATCH_SILENCE="60",
-        STEPWATCH_SILENCE_INTERVALS="2",
-    )
+    settings = {
+        "__comment": "no flag",
+        "path": [str(tmp_path / "one"), str(tmp_path / "two")],
+        "listen": "127.0.0.1",
+        "state_dir": str(states),
+        "hold": 30,
+        "forget_after": 3600.0,
+        "silence": 60,
+        "silence_intervals": 2,
+        "token_file": None,
+    }
+    (tmp_path / "runs.json").write_text(json.dumps(settings))
+    exporter = start("--config.file", tmp_path / "runs.json")
 
     exporter.until(lambda found: found.runs() == {"one", "two"})
     assert exporter.end()[0] == 0
     assert len(list(states.iterdir())) == 2
 
 
-def test_a_flag_wins_over_its_variable(tmp_path: Path, start: Callable[..., Exporter]) -> None:
+def test_a_flag_wins_over_the_file(tmp_path: Path, start: Callable[..., Exporter]) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         log(tmp_path / name, name)
-    exporter = start("--path", tmp_path / "one", STEPWATCH_PATH=str(tmp_path / "two"))
+    (tmp_path / "runs.json").write_text(json.dumps({"path": [str(tmp_path / "two")]}))
+    exporter = start("--path", tmp_path / "one", "--config.file", tmp_path / "runs.json")
 
     assert exporter.until(lambda found: bool(found.runs())).runs() == {"one"}
 
@@ -247,31 +250,27 @@ def test_an_address_of_another_machine_is_told(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("flag", "value", "expected"),
     [
-        ("--port", "http", "'http' is no port. Expected a number from 1 to 65535."),
-        ("--port", "0", "'0' is no port"),
-        ("--port", "65536", "'65536' is no port"),
-        ("--port", "-1", "'-1' is no port"),
-        ("--hold", "15s", "'15s' is no positive number. Expected one such as 15 or 0.5."),
-        ("--hold", "0", "'0' is no positive number"),
-        ("--forget-after", "-5", "'-5' is no positive number"),
-        ("--forget-after", "inf", "'inf' is no positive number"),
-        ("--silence", "nan", "'nan' is no positive number"),
-        ("--silence-intervals", "", "'' is no positive number"),
+        ("--port", "http", "'http' is not a port. Expected a number from 1 to 65535."),
+        ("--port", "0", "'0' is not a port"),
+        ("--port", "65536", "'65536' is not a port"),
+        ("--port", "-1", "'-1' is not a port"),
+        ("--hold", "15s", "'15s' is not a positive number. Expected one such as 15 or 0.5."),
+        ("--hold", "0", "'0' is not a positive number"),
+        ("--forget-after", "-5", "'-5' is not a positive number"),
+        ("--forget-after", "inf", "'inf' is not a positive number"),
+        ("--silence", "nan", "'nan' is not a positive number"),
+        ("--silence-intervals", "", "'' is not a positive number"),
     ],
 )
-def test_a_bad_value_is_told_with_its_flag_or_its_variable(flag: str, value: str, expected: str) -> None:
-    variable = f"STEPWATCH_{flag.strip('-').replace('-', '_').upper()}"
-
+def test_a_bad_value_is_refused_with_its_flag(flag: str, value: str, expected: str) -> None:
     assert f"argument {flag}: {expected}" in refused(f"{flag}={value}")
-    if value:
-        assert f"variable {variable}: {expected}" in refused(**{variable: value})
 
 
 def test_an_unknown_flag_is_told() -> None:
     assert "unrecognized arguments: --treshold" in refused("--treshold=3")
 
 
-def test_help_names_the_variables() -> None:
+def test_help_names_the_file_and_the_flags() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "exporter.runs", "--help"],
         cwd=ROOT,
@@ -280,7 +279,7 @@ def test_help_names_the_variables() -> None:
         check=True,
     )
 
-    assert "STEPWATCH_PATH" in done.stdout
+    assert "--config.file" in done.stdout
     assert "--forget-after" in done.stdout
     assert " object at " not in done.stdout
 

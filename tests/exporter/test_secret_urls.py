@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs import arguments
-from exporter.runs.flags import parser
+from exporter.runs.flags import command_line
 from exporter.runs.polled import web
 from exporter.runs.polled.mlflow import Mlflow
 from exporter.runs.polled.page import Page
@@ -97,7 +97,7 @@ def test_no_usage_error_repeats_one(url: str) -> None:
             arguments.pages(text)
         assert "hunter2" not in str(caught.value)
         with pytest.raises(SystemExit), redirect_stderr(io.StringIO()) as said:
-            parser({}).parse_args(["--path", ".", "--pages", text])
+            command_line(["--path", ".", "--pages", text]).options()
         assert "--pages" in said.getvalue()
         assert "hunter2" not in said.getvalue()
 

@@ -2,63 +2,103 @@
 
 from __future__ import annotations
 
-import os
+import json
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Event, Timer
 
 import pytest
 
 from exporter.runs import __main__ as module
-from exporter.settings import SettingsFile
+from exporter.runs.flags import command_line
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.test_main import Exporter
 from tests.real import free_port
 
-SHORT = "STEPWATCH_SILENCE=0.5\nSTEPWATCH_SILENCE_INTERVALS=1\nSTEPWATCH_FORGET_AFTER=0.5\n"
+SHORT = {"silence": 0.5, "silence_intervals": 1, "forget_after": 0.5}
 """What has been silent for half a second is forgotten."""
 
 
-def replace(path: Path, text: str) -> None:
+def replace(path: Path, settings: Mapping[str, object]) -> None:
     """As `generate.py` does: another file takes the place."""
     fresh = path.with_suffix(".new")
-    fresh.write_text(text)
+    fresh.write_text(json.dumps(settings))
     fresh.replace(path)
 
 
 @pytest.fixture(name="file")
 def _file(tmp_path: Path) -> Path:
-    return tmp_path / "runs.env"
+    return tmp_path / "runs.json"
 
 
-def test_lines_are_names_and_values_and_comments_are_left_out(file):
-    file.write_text("# STEPWATCH_HOLD=1\nSTEPWATCH_HOLD = 15.0\n\nSTEPWATCH_PATH=a=b\n")
-    assert SettingsFile(file).values() == {"STEPWATCH_HOLD": "15.0", "STEPWATCH_PATH": "a=b"}
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"hold": 15,}', "invalid JSON in line 1 ("),
+        (b"hold: 15\n", "invalid JSON in line 1 ("),
+        (b'{"hold": "\xff"}', "invalid JSON. Expected a mapping such as "),
+        (b"[" * 100_000, "invalid JSON. Expected a mapping such as "),
+        (b'["hold"]', "not a mapping. Expected one such as "),
+        (b" " * (4 * 1024 * 1024 + 1), "larger than 4 MiB. Expected a file of settings. "),
+        (b'{"holds": 15}', "holds: unknown key. Expected one of discovery_allow, "),
+        (b'{"hold": "soon"}', "hold: 'soon' is not a positive number. Expected one such as 15 or 0.5. "),
+        (b'{"hold": true}', "hold: True is not a positive number. "),
+        (b'{"port": 0}', "port: 0 is not a port. Expected a number from 1 to 65535. "),
+        (b'{"raw_limit": 1.5}', "raw_limit: 1.5 is not a whole number. "),
+        (b'{"hosts": "a, b", "listen": 1}', "listen: 1 is not text. Expected text in quotes. "),
+        (b'{"state_dir": 1}', "state_dir: 1 is not text. Expected text in quotes. "),
+        (b'{"path": "./runs"}', "path: './runs' is not a list. Expected a list. "),
+        (b'{"hosts": [1]}', "hosts: [1] is not a list of names. "),
+        (b'{"raw_allow": [1]}', "raw_allow: [1] is not a list of texts. "),
+        (b'{"signals": {"cost": ["a"]}}', "signals: 'cost' is not a signal. "),
+        (b'{"pages": [{"ulr": "http://me:hunter2@h/"}]}', "pages: "),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_with_file_key_value_and_fix(
+    file: Path, content: bytes, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_bytes(content)
+    with pytest.raises(SystemExit) as refused:
+        command_line([f"--config.file={file}"]).options()
+
+    said = capsys.readouterr().err
+    assert refused.value.code == 2
+    assert said.startswith(f"{file}: {problem}")
+    assert " Expected " in said
+    assert said.endswith(" Fix: correct the file; if generate.py wrote it, run python generate.py.\n")
+    assert "hunter2" not in said
 
 
-def test_a_missing_file_holds_nothing_until_it_comes(file):
-    settings = SettingsFile(file)
-    assert settings.values() == {}
+def test_a_missing_file_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command_line([f"--config.file={file}"]).options()
+
+    said = capsys.readouterr().err
+    assert said.startswith(f"{file}: cannot be read (No such file or directory). Expected ")
+
+
+def test_a_file_that_is_removed_leaves_the_running_settings_until_another_one_comes(file: Path) -> None:
+    replace(file, {"hold": 3})
+    settings = command_line([f"--config.file={file}"])
+    assert settings.options().hold == 3
     assert not settings.changed()
-    file.write_text("STEPWATCH_HOLD=3\n")
+    file.unlink()
     assert settings.changed()
-    assert settings.values() == {"STEPWATCH_HOLD": "3"}
+    assert settings.renewed() is None
     assert not settings.changed()
-
-
-def test_no_file_is_named_without_the_variable(monkeypatch):
-    monkeypatch.delenv("STEPWATCH_SETTINGS", raising=False)
-    assert SettingsFile.named().values() == {}
+    replace(file, {"hold": 4})
+    assert settings.changed()
+    assert vars(settings.renewed() or {})["hold"] == 4
+    assert not settings.changed()
 
 
 @pytest.fixture(name="exporter")
 def _exporter(tmp_path, file):
-    file.write_text("STEPWATCH_FORGET_AFTER=40000\n")
+    replace(file, {"forget_after": 40000})
     (tmp_path / "runs").mkdir()
     append(tmp_path / "runs" / "a.jsonl", *(verl_json(step, measured(step)) for step in range(1, 6)))
-    exporter = Exporter(
-        STEPWATCH_SETTINGS=str(file), STEPWATCH_PATH=str(tmp_path / "runs"), STEPWATCH_STATE_DIR=str(tmp_path)
-    )
+    exporter = Exporter("--config.file", file, "--path", tmp_path / "runs", "--state-dir", tmp_path)
     exporter.until(lambda scrape: scrape.value("rl_step", run="a") == 5)
     yield exporter
     if exporter.process.poll() is None:
@@ -74,22 +114,15 @@ def test_new_settings_are_taken_over_by_the_same_process(exporter, file):
 
 
 def test_settings_that_cannot_be_used_change_nothing(exporter, file):
-    replace(file, "STEPWATCH_FORGET_AFTER=soon\n")
-    told = iter(exporter.process.stderr.readline, f"{file} cannot be used; the old settings stay.\n")
-    assert "variable STEPWATCH_FORGET_AFTER: 'soon' is no positive number" in "".join(told)
+    replace(file, {"forget_after": "soon"})
+    lines = iter(exporter.process.stderr.readline, "")
+    said = next(line for line in lines if line.startswith(f"{file}: "))
+    assert "forget_after: 'soon' is not a positive number. Expected one such as 15 or 0.5. Fix: " in said
+    assert said.endswith("The running settings stay in force.\n")
     assert exporter.scrape().value("rl_step", run="a") == 5
     assert exporter.process.poll() is None
     replace(file, SHORT)
     exporter.until(lambda scrape: scrape.samples and scrape.value("rl_step", run="a") is None)
-
-
-def test_the_environment_stands_above_the_file(tmp_path, file):
-    port = os.environ.get("STEPWATCH_PORT")
-    assert port is None  # or the next line would test nothing
-    file.write_text("STEPWATCH_PORT=1\n")
-    exporter = Exporter(STEPWATCH_SETTINGS=str(file), STEPWATCH_PATH=str(tmp_path))
-    exporter.until(lambda scrape: bool(scrape.samples))
-    exporter.end()
 
 
 class StartsAgainError(Exception):
@@ -97,7 +130,7 @@ class StartsAgainError(Exception):
 
 
 def test_nothing_is_taken_any_more_once_it_was_saved(tmp_path, file, monkeypatch):
-    monkeypatch.setenv("STEPWATCH_SETTINGS", str(file))
+    replace(file, {})
     monkeypatch.setattr(module, "stopped_by_signal", Event)
     port = free_port()
 
@@ -107,8 +140,8 @@ def test_nothing_is_taken_any_more_once_it_was_saved(tmp_path, file, monkeypatch
         raise StartsAgainError
 
     monkeypatch.setattr(module, "_start_again", start_again)
-    change = Timer(0.5, replace, (file, "STEPWATCH_HOLD=3\n"))
+    change = Timer(0.5, replace, (file, {"hold": 3}))
     change.start()
     with pytest.raises(StartsAgainError):
-        module.main([f"--path={tmp_path}", f"--port={port}"])
+        module.main([f"--config.file={file}", f"--path={tmp_path}", f"--port={port}"])
     change.join()

@@ -34,7 +34,7 @@ WAYS = {
 def serving(folder: Path) -> Iterator[int]:
     """The whole exporter; gives its port."""
     port = free_port()
-    options = flags.parser({}).parse_args([f"--path={folder}", f"--port={port}", "--listen=127.0.0.1"])
+    options = flags.command_line([f"--path={folder}", f"--port={port}", "--listen=127.0.0.1"]).options()
     service = Service(options, USUAL, lambda: False)
     service.start()
     service.look()

@@ -38,9 +38,9 @@ class Exporter:
         ours = {key: value for key, value in (environment or os.environ).items() if "STEPWATCH" not in key}
         self.slow = slowness()
         self.process: subprocess.Popen[str] = subprocess.Popen(
-            [sys.executable, "-m", "exporter.gpu", *paced(flags, self.slow)],
+            [sys.executable, "-m", "exporter.gpu", f"--port={self.port}", *paced(flags, self.slow)],
             cwd=ROOT,
-            env={**ours, "STEPWATCH_GPU_PORT": str(self.port), **variables},
+            env={**ours, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -8,7 +8,7 @@ from exporter.gpu.backend import PROFILES
 from exporter.gpu.contract import NVML_REASONS
 from exporter.gpu.dcgm.names import LINKS, TWINS, XID
 from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
-from exporter.gpu.options import parser
+from exporter.gpu.options import command_line
 from stepwatch.gpucheck.command import BEGIN, END
 from tests.gpu.exporter import ROOT
 
@@ -27,11 +27,10 @@ def test_every_reason_has_a_fix() -> None:
 
 def test_every_flag_is_told_with_its_default() -> None:
     rows = [line for line in section("Flags").splitlines() if line.startswith("| `--")]
-    for action in parser({})._actions:
-        for flag in action.option_strings:
-            if flag.startswith("--") and flag != "--help":
-                (row,) = (row for row in rows if f"`{flag}`" in row)
-                assert plain(action.default) in row, flag
+    for name, default in command_line([]).defaults().items():
+        flag = f"--{name.replace('_', '-')}"
+        (row,) = (row for row in rows if f"`{flag}`" in row)
+        assert plain(default) in row, flag
 
 
 def plain(default: object) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +18,9 @@ from tests.real.waiting import HANG_SECONDS
 Starting = Callable[..., Exporter]
 
 
-def refused(*flags: str, **variables: str) -> str:
+def refused(*flags: str) -> str:
     """What the exporter says when it does not start."""
-    exporter = Exporter(*flags, **variables)
+    exporter = Exporter(*flags)
     try:
         out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
     finally:
@@ -29,9 +31,10 @@ def refused(*flags: str, **variables: str) -> str:
     return errors
 
 
-def test_flags_win_over_variables(start: Starting) -> None:
+def test_a_flag_wins_over_the_file(start: Starting, tmp_path: Path) -> None:
     port = free_port()
-    exporter = start("--port", str(port), "--listen", "127.0.0.1", STEPWATCH_GPU_PORT="1")
+    (tmp_path / "gpu.json").write_text('{"port": 1, "listen": "nowhere"}')
+    exporter = start("--port", str(port), "--listen", "127.0.0.1", f"--config.file={tmp_path / 'gpu.json'}")
     exporter.port = port
     exporter.until(all_ok)
     code, out, errors = exporter.end()
@@ -41,14 +44,9 @@ def test_flags_win_over_variables(start: Starting) -> None:
     assert out.endswith("NVML ok: NVML answers.\n")
 
 
-def test_variables_say_it_as_well_and_the_other_exporters_are_not_its_own(start: Starting) -> None:
-    exporter = start(
-        "--retry=1",
-        STEPWATCH_GPU_BACKEND="demo",
-        STEPWATCH_GPU_INTERVAL="0.2",
-        STEPWATCH_PORT="http",
-        STEPWATCH_LISTEN="nowhere",
-    )
+def test_a_file_sets_what_flags_set(start: Starting, tmp_path: Path) -> None:
+    (tmp_path / "gpu.json").write_text('{"backend": "demo", "interval": 0.2, "proc": null}')
+    exporter = start("--retry=1", f"--config.file={tmp_path / 'gpu.json'}")
 
     assert exporter.until(all_ok).all("gpu_driver_info", driver_version="demo")
 
@@ -56,18 +54,24 @@ def test_variables_say_it_as_well_and_the_other_exporters_are_not_its_own(start:
 @pytest.mark.parametrize(
     ("flag", "value", "expected"),
     [
-        ("--port", "http", "'http' is no port. Expected a number from 1 to 65535."),
-        ("--interval", "1s", "'1s' is no positive number. Expected one such as 15 or 0.5."),
-        ("--retry", "0", "'0' is no positive number"),
-        ("--hang", "inf", "'inf' is no positive number"),
-        ("--backend", "rocm", "'rocm' is no backend. Expected nvml or demo."),
+        ("--port", "http", "'http' is not a port. Expected a number from 1 to 65535."),
+        ("--interval", "1s", "'1s' is not a positive number. Expected one such as 15 or 0.5."),
+        ("--retry", "0", "'0' is not a positive number"),
+        ("--hang", "inf", "'inf' is not a positive number"),
+        ("--backend", "rocm", "'rocm' is not a backend. Expected nvml or demo."),
     ],
 )
-def test_a_bad_value_is_told_with_its_flag_or_its_variable(flag: str, value: str, expected: str) -> None:
-    variable = f"STEPWATCH_GPU_{flag.strip('-').upper()}"
+def test_a_bad_value_is_refused_with_its_flag_or_its_file_and_key(
+    flag: str, value: str, expected: str, tmp_path: Path
+) -> None:
+    file, key = tmp_path / "gpu.json", flag.strip("-")
+    file.write_text(json.dumps({key: value}))
 
     assert f"argument {flag}: {expected}" in refused(f"{flag}={value}")
-    assert f"variable {variable}: {expected}" in refused(**{variable: value})
+    said = refused(f"--config.file={file}")
+    assert said.startswith(f"{file}: {key}: {expected}")
+    assert " Expected " in said
+    assert " Fix: correct the file" in said
 
 
 def test_a_port_in_use_is_told_with_its_fix() -> None:
@@ -79,9 +83,9 @@ def test_a_port_in_use_is_told_with_its_fix() -> None:
     assert "Fix: " in said
 
 
-def test_help_names_the_variables() -> None:
+def test_help_names_the_file_and_the_flags() -> None:
     command = [sys.executable, "-m", "exporter.gpu", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 
-    assert "STEPWATCH_GPU_PORT" in done.stdout
+    assert "--config.file" in done.stdout
     assert "--backend" in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,26 +26,26 @@ class File:
         self.path = path
         self.slow = slowness()
 
-    def interval(self, seconds: float) -> str:
-        """The line with an interval, longer on a busy machine."""
-        return f"STEPWATCH_GPU_INTERVAL={seconds * self.slow:.3f}"
+    def interval(self, seconds: float) -> float:
+        """An interval, longer on a busy machine."""
+        return round(seconds * self.slow, 3)
 
-    def write(self, *lines: str) -> None:
+    def write(self, **settings: object) -> None:
         fresh = self.path.with_suffix(".new")
-        fresh.write_text("\n".join(lines))
+        fresh.write_text(json.dumps(settings))
         fresh.replace(self.path)
 
 
 @pytest.fixture(name="file")
 def _file(tmp_path: Path) -> File:
-    file = File(tmp_path / "gpu.env")
-    file.write(file.interval(0.2), "STEPWATCH_GPU_EXPECTED=4")
+    file = File(tmp_path / "gpu.json")
+    file.write(interval=file.interval(0.2), expected=4)
     return file
 
 
 @pytest.fixture(name="exporter")
 def _exporter(start: Starting, file: File) -> Exporter:
-    exporter = start("--retry=0.3", STEPWATCH_SETTINGS=str(file.path))
+    exporter = start("--retry=0.3", f"--config.file={file.path}")
     exporter.until(all_ok)
     return exporter
 
@@ -57,7 +58,7 @@ def test_new_settings_leave_no_gap_and_lose_no_counter(
     driver.tell("gpus=8")
     before, at = exporter.workers(), found.value(AT) or 0
     assert found.value("gpu_devices_expected") == 4
-    file.write(file.interval(0.5), "STEPWATCH_GPU_EXPECTED=9")
+    file.write(interval=file.interval(0.5), expected=9)
 
     def replaced(found: Scrape) -> bool:
         assert all_ok(found)
@@ -83,34 +84,36 @@ def test_new_settings_leave_no_gap_and_lose_no_counter(
 
 def test_settings_that_cannot_be_used_are_told_and_the_old_ones_stay(exporter: Exporter, file: File) -> None:
     before, at = exporter.workers(), exporter.scrape().value(AT)
-    file.write("STEPWATCH_GPU_INTERVAL=soon")
+    file.write(interval="soon")
     found = exporter.until(lambda found: found.value(SUCCESSFUL) == 0)
 
     assert found.value(AT) == at
     assert found.value("gpu_devices_expected") == 4
     time.sleep(1)
     assert exporter.workers() == before
-    file.write("STEPWATCH_GPU_INTERVAL=0.2")
+    file.write(interval=0.2)
     found = exporter.until(lambda found: found.value(SUCCESSFUL) == 1)
     assert found.value("gpu_devices_expected") == 8
     errors = exporter.end()[2]
-    assert "variable STEPWATCH_GPU_INTERVAL: 'soon' is no positive number" in errors
-    assert errors.endswith(f"{file.path} cannot be used; the old settings stay.\n")
+    assert (
+        f"{file.path}: interval: 'soon' is not a positive number. Expected one such as 15 or 0.5." in errors
+    )
+    assert errors.endswith(" The running settings stay in force.\n")
 
 
 def test_settings_that_cannot_be_used_at_the_start_are_refused(file: File) -> None:
-    file.write("STEPWATCH_GPU_PCIE=yes")
-    exporter = Exporter(STEPWATCH_SETTINGS=str(file.path))
+    file.write(pcie="yes")
+    exporter = Exporter(f"--config.file={file.path}")
     out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
 
     assert (exporter.process.returncode, out) == (2, "")
-    assert "variable STEPWATCH_GPU_PCIE: 'yes' is neither true nor false." in errors
+    assert f"{file.path}: pcie: 'yes' is not a switch. Expected true or false. Fix: " in errors
 
 
 def test_what_is_new_also_holds_where_no_driver_was(driver: Driver, exporter: Exporter, file: File) -> None:
     driver.tell("gpus=8", "all=1", "init=9")
     exporter.until(lambda found: nvml(found) == "driver_not_loaded")
-    file.write("STEPWATCH_GPU_INTERVAL=0.3", "STEPWATCH_GPU_EXPECTED=2")
+    file.write(interval=0.3, expected=2)
     exporter.until(lambda found: found.value("gpu_devices_expected") == 2)
     driver.tell("gpus=8")
 

@@ -16,9 +16,9 @@ from tests.real import free_port
 
 @pytest.fixture(name="file")
 def _file(tmp_path: Path) -> Path:
-    file = tmp_path / "rendered/exporter/generated/runs.env"
+    file = tmp_path / "rendered/exporter/generated/runs.json"
     file.parent.mkdir(parents=True)
-    file.write_text("STEPWATCH_RAW_LIMIT=40\n")
+    file.write_text('{"raw_limit": 40}')
     return file
 
 
@@ -28,10 +28,13 @@ def _exporter(file: Path, tmp_path: Path) -> Part:
     address = f"127.0.0.1:{port}"
     return Part(
         name="exporter",
-        command=(sys.executable, "-m", "exporter.runs", f"--port={port}", "--path", str(tmp_path / "runs")),
+        command=(
+            *(sys.executable, "-m", "exporter.runs", f"--config.file={file}", f"--port={port}"),
+            *("--path", str(tmp_path / "runs")),
+        ),
         shows="no run",
         web=Web("127.0.0.1", {"exporter": port}, address, "/-/healthy", f"http://{address}"),
-        environment={"PYTHONPATH": str(CHECKOUT), "STEPWATCH_SETTINGS": str(file)},
+        environment={"PYTHONPATH": str(CHECKOUT)},
         settings=settings.of_exporter(tmp_path / "rendered"),
     )
 
@@ -54,7 +57,7 @@ def test_up_waits_until_the_exporter_runs_its_new_settings(
     pid = row(stack)[2]
     assert "current" in row(stack)
 
-    replace(file, "STEPWATCH_RAW_LIMIT=41\n")
+    replace(file, '{"raw_limit": 41}')
 
     assert stack.up(exporter) == 0
     assert "exporter runs its present settings" in stack.words
@@ -78,7 +81,7 @@ def test_settings_that_the_exporter_cannot_use_fail_up_and_show_in_status(
     monkeypatch.setattr("stepwatch.native.supervision._RELOAD_SECONDS", 2)
     stack.up(exporter)
 
-    replace(file, "STEPWATCH_HOLD=never\n")
+    replace(file, '{"hold": "never"}')
 
     assert stack.up(exporter) == 1
     assert "exporter refused its settings: see" in stack.words

@@ -191,6 +191,7 @@ def test_no_secret_is_in_a_file_of_ours_or_in_a_command_line(installation: Insta
     done = installation.up()
 
     assert done.returncode == 0, done.stderr + done.stdout
+    assert done.stdout.count("which no phone and no other machine can open") == 1
     status = installation.run("status").stdout
     assert "Receivers: chat." in status
     assert SECRET not in done.stdout + done.stderr + status

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from exporter.runs import flags
-from exporter.settings import SettingsFile
 from stepwatch.config import Refused
 from stepwatch.deployment import InContainers, OnThisMachine
 from stepwatch.generate import generate
@@ -30,9 +29,9 @@ def _token(tmp_path: Path) -> Path:
 
 def told(folder: Path) -> dict[str, object]:
     """What the exporter takes from the settings that were rendered."""
-    settings = SettingsFile(folder / "exporter/generated/runs.env")
-    assert "opensesame" not in (folder / "exporter/generated/runs.env").read_text()
-    options = flags.parser(settings.values()).parse_args([])
+    file = folder / "exporter/generated/runs.json"
+    assert "opensesame" not in file.read_text()
+    options = flags.command_line([f"--config.file={file}"]).options()
     return {name: getattr(options, name) for name in ("token_file", "prometheus_port", "grafana_port")}
 
 

@@ -23,7 +23,7 @@ ENGINE = says(b"vllm:num_requests_waiting 0\n", Content_Type="text/plain; versio
 def serving(*words: str) -> Iterator[str]:
     """The whole exporter; gives its address."""
     port = free_port()
-    service = Service(flags.parser({}).parse_args([*words, f"--port={port}"]), USUAL, lambda: False)
+    service = Service(flags.command_line([*words, f"--port={port}"]).options(), USUAL, lambda: False)
     service.start()
     while service.look() == 0:
         pass

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from demo.limits import OVERRIDES
 from stepwatch.config.alerts import Alerts
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import generate
@@ -17,7 +18,7 @@ from tests.rules import expressions, labelled, lints, proofs, rendered
 JsonObject = dict[str, Any]
 
 RULES = proofs.rules()
-SHIPPED = {"overrides": yaml.safe_load((rendered.CHECKOUT / "config.yaml").read_text())["overrides"]}
+SHIPPED = {"overrides": OVERRIDES}
 
 
 @pytest.mark.parametrize("name", RULES)

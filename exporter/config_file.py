@@ -1,0 +1,71 @@
+"""A program's settings in one file, which is read again when it is replaced.
+
+JSON, which is YAML, too: the GPU exporter's front needs no other parser.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+COMMENT = "__"
+"""Keys that begin so are comments."""
+
+LARGEST_FILE = 4 * 1024 * 1024
+
+
+class ConfigFileError(ValueError):
+    """Raised when the file cannot be used; its text is the whole message."""
+
+
+class ConfigFile:
+    """A mapping of settings at ``path``."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._seen = self._mark()
+
+    def values(self) -> dict[str, Any]:
+        """Return the settings without the comments.
+
+        Raises:
+            ConfigFileError: The file cannot be read, or is not a JSON mapping.
+        """
+        self._seen = self._mark()
+        try:
+            with open(self.path, encoding="utf-8") as file:  # noqa: PTH123  (pathlib weighs 1 MB)
+                text = file.read(LARGEST_FILE + 1)
+            if len(text) > LARGEST_FILE:
+                raise self.error(f"larger than {LARGEST_FILE >> 20} MiB", "a file of settings")
+            found = json.loads(text)
+        except OSError as problem:
+            raise self.error(
+                f"cannot be read ({problem.strerror})", "a file that this user may read"
+            ) from None
+        except json.JSONDecodeError as problem:
+            place = f"invalid JSON in line {problem.lineno} ({problem.msg})"
+            raise self.error(place, 'a mapping such as {"port": 9410}') from None
+        except (UnicodeDecodeError, RecursionError):
+            raise self.error("invalid JSON", 'a mapping such as {"port": 9410} in UTF-8') from None
+        if not isinstance(found, dict):
+            raise self.error("not a mapping", 'one such as {"port": 9410}')
+        return {key: value for key, value in found.items() if not key.startswith(COMMENT)}
+
+    def changed(self) -> bool:
+        """Whether it was replaced since its values were read."""
+        return self._mark() != self._seen
+
+    def error(self, problem: str, expected: str) -> ConfigFileError:
+        """Return the error for a problem of this file."""
+        return ConfigFileError(
+            f"{self.path}: {problem}. Expected {expected}. "
+            "Fix: correct the file; if generate.py wrote it, run python generate.py."
+        )
+
+    def _mark(self) -> tuple[int, int, int] | None:
+        try:
+            status = os.stat(self.path)  # noqa: PTH116  (as above)
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
