@@ -14,7 +14,7 @@ SEVERITIES = ("critical", "warning", "info")
 
 
 def firing(text: str | None, silences: str | None) -> list[str]:
-    """A line for each alert on the first of these pages, the worst first; none without an answer."""
+    """What is said of each alert on the first of these pages, the worst first; none without an answer."""
     alerts = [alert for alert in json.loads(text or "[]") if alert["labels"]["alertname"] != "Watchdog"]
     ends = {silence["id"]: _time(silence["endsAt"]) for silence in json.loads(silences or "[]")}
     return [_line(alert, ends) for alert in sorted(alerts, key=_order)]
@@ -30,7 +30,9 @@ def _line(alert: dict[str, Any], ends: Mapping[str, datetime]) -> str:
     labels, since = alert["labels"], _time(alert["startsAt"])
     words = [labels.get("severity", ""), labels["alertname"], labels.get("run", ""), f"since {since:%H:%M}"]
     muted = _muted(alert["status"], ends)
-    return f"{'  '.join(filter(None, words))}{muted}: {alert['annotations'].get('description', '')}"
+    notes = alert["annotations"]
+    action = f"\n    First: {notes['action']}." if "action" in notes else ""
+    return f"{'  '.join(filter(None, words))}{muted}: {notes.get('description', '')}{action}"
 
 
 def _muted(status: dict[str, Any], ends: Mapping[str, datetime]) -> str:

@@ -61,7 +61,7 @@ def _serve() -> Iterator[Serve]:
 def alertmanager(serve: Serve, *receivers: str) -> str:
     alert = {
         "labels": {"alertname": "KLExplosion", "run": "ppo", "severity": "critical"},
-        "annotations": {"description": "KL 1.6"},
+        "annotations": {"description": "KL 1.6.", "action": "stop the run"},
         "startsAt": "2026-01-01T03:12:00Z",
         "status": {"state": "active", "inhibitedBy": [], "silencedBy": []},
     }
@@ -90,6 +90,7 @@ def test_runs_receivers_and_alerts_are_told(serve: Serve) -> None:
 
     assert said[:2] == ["\nThe runs in /x: 2 running.", "Receivers: chat."]
     assert said[2].startswith("\nFiring:\n  critical  KLExplosion  ppo  since ")
+    assert said[2].endswith(": KL 1.6.\n    First: stop the run.")
     assert len(said) == 3
 
 

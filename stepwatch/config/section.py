@@ -14,7 +14,7 @@ class Checked:
     """The whole validation of a type, in ``Annotated``: what ``check`` returns.
 
     pydantic's ``PlainValidator`` does the same, but inspects the function for each field and works out how
-    the type would be written as JSON, which nothing needs: a quarter of the time to build the models.
+    the type would be written as JSON, which nothing needs.
 
     Args:
         check: Takes the value, and with ``located`` a ``ValidationInfo``, too.

@@ -52,7 +52,7 @@ def known(firing: Mapping[str, tuple[Firing, ...]] | None = None, **gpus: float)
 
 
 def alert(name: str, severity: str, topic: str) -> Firing:
-    return Firing(name, severity, topic, "The summary.", "The description.", "", "", 1.0, 0.0)
+    return Firing(name, severity, topic, "The summary", "The description.", "stop it", "", "", 1.0, 0.0)
 
 
 def firing(*alerts: Firing) -> Said:
@@ -126,7 +126,7 @@ def test_an_alert_that_fires_wins_over_the_value():
 
     kl = health("kl", exploding_kl(calm=20, high=0), said)
     assert kl.state == "critical"
-    assert kl.diagnosis == "KLExplosion: The summary. The description."
+    assert kl.diagnosis == "KLExplosion: The summary. The description. First: stop it."
     assert health("reward", exploding_kl(calm=20, high=0), said).state == "warning"
     assert (
         health("kl", exploding_kl(calm=20, high=9), firing(alert("KLHigh", "warning", "kl"))).state

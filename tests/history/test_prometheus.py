@@ -68,12 +68,12 @@ OTHER = {
 @contextmanager
 def watching(version: str, folder: Path, port: int | None = None) -> Iterator[PrometheusServer]:
     """A Prometheus with one rule that watches such a run."""
-    note = {"summary": "KL is high.", "description": "KL {{ $value }}.", "runbook_url": "docs/x#kl"}
+    note = {"summary": "KL is high", "description": "KL {{ $value }}.", "action": "compare"}
     rule = {
         "alert": "KLHigh",
         "expr": "max by (run) (rl_kl) > 1",
         "labels": {"severity": "critical", "topic": "kl"},
-        "annotations": note,
+        "annotations": {**note, "runbook_url": "docs/x#kl"},
     }
     with Stepping() as run:
         target = run.url.removeprefix("http://")
@@ -114,7 +114,8 @@ def test_a_real_prometheus_tells_of_alerts_their_steps_and_gpus(
     past = questions.past(Span(RUN, begun, time.time()), asked)
 
     assert (alert.name, alert.severity, alert.topic, alert.value) == ("KLHigh", "critical", "kl", 5.0)
-    assert (alert.summary, alert.description, alert.runbook) == ("KL is high.", "KL 5.", "docs/x#kl")
+    said = alert.summary, alert.description, alert.action, alert.runbook
+    assert said == ("KL is high", "KL 5.", "compare", "docs/x#kl")
     assert alert.since is not None
     assert abs(alert.since - time.time()) < 30
     now = {each: values for each, values in questions.now(asked).items() if values}

@@ -18,7 +18,7 @@ from tests.real.waiting import eventually
 
 LABELS = {"alertname": "KLHigh", "severity": "warning", "run": "ppo/gsm8k"}
 SILENCED, OTHER = (
-    Firing("KLHigh", "warning", "kl", "", "", "", "", 1.0, 0.0, frozenset({**LABELS, "run": run}.items()))
+    Firing("KLHigh", "warning", "kl", "", "", "", "", "", 1.0, 0.0, frozenset({**LABELS, "run": run}.items()))
     for run in ("ppo/gsm8k", "ppo/math")
 )
 

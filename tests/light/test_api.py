@@ -34,6 +34,7 @@ def test_runs_are_told_with_all_that_the_page_shows() -> None:
     assert bad["page"] == "/run/ppo%2Fsick"
     (alert,) = bad["alerts"]
     assert (alert["alert"], alert["summary"], alert["value"]) == ("KLExplosion", EXPLOSION.summary, 1.62)
+    assert (alert["description"], alert["action"]) == (EXPLOSION.description, EXPLOSION.action)
     kl = next(signal for signal in bad["signals"] if signal["signal"] == "kl")
     assert (kl["value"], kl["judged"], kl["state"], kl["since_step"]) == (1.62, 1.5, "critical", 1198)
     assert kl["critical"] == {"low": None, "high": 1.02}

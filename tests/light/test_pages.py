@@ -108,7 +108,9 @@ def page(told: Told, target: str = "/") -> Page:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_shown_and_not_run(name: str) -> None:
-    evil = replace(EXPLOSION, name=name, summary=name, description=name, severity=name, runbook=name)
+    evil = replace(
+        EXPLOSION, name=name, summary=name, description=name, action=name, severity=name, runbook=name
+    )
     health = replace(HEALTHS[1], title=name, diagnosis=name, state="warning")
     run = summary(name, state="running", framework=name, firing=(evil,), healths=(health,))
     drawn = chart(
@@ -153,7 +155,8 @@ def test_the_worst_runs_come_first_and_finished_ones_last() -> None:
 
 def test_an_alert_is_told_with_its_text_and_what_leads_on() -> None:
     found = page(Told([sick()]))
-    for words in (EXPLOSION.name, EXPLOSION.summary, EXPLOSION.description, "since step 1198"):
+    first = f"First: {EXPLOSION.action}."
+    for words in (EXPLOSION.name, EXPLOSION.summary, EXPLOSION.description, first, "since step 1198"):
         assert words in found.words
     assert {EXPLOSION.runbook, EXPLOSION.dashboard} <= set(found.attributes("href"))
 

@@ -101,8 +101,7 @@ class Patient(NamedTuple):
     def diagnosis(self, since: int | None) -> str:
         """What is to be said about it."""
         if self.alerts:
-            messages = (f"{alert.name}: {alert.summary} {alert.description}" for alert in self.alerts)
-            return " ".join(messages).strip()
+            return " ".join(_message(alert) for alert in self.alerts)
         if self.value is None:
             return self.absence
         if not math.isfinite(self.value):
@@ -121,6 +120,11 @@ class Patient(NamedTuple):
         limit = axis.written(bound.at, self.unit)
         begun = "" if since is None else f" since step {since}"
         return f"Smoothed {judged}, {side} {limit}, the limit of {bound.limit.name}{begun}."
+
+
+def _message(alert: Firing) -> str:
+    said = f"{alert.name}: {alert.summary}. {alert.description}".strip()
+    return f"{said} First: {alert.action}." if alert.action else said
 
 
 def healths(glance: Glance, panels: Panels, said: Said, since: Since) -> tuple[Health, ...]:

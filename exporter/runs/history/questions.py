@@ -148,6 +148,7 @@ def _firing(alert: Mapping[str, Any]) -> Firing:
         topic=labels.get("topic", ""),
         summary=notes.get("summary", ""),
         description=notes.get("description", ""),
+        action=notes.get("action", ""),
         runbook=notes.get("runbook_url", ""),
         dashboard=notes.get("dashboard_url", ""),
         value=value if math.isfinite(value) else None,

@@ -71,8 +71,9 @@ class Health:
 class Firing:
     """An alert that fires now, by Prometheus.
 
-    ``since`` is when it began, ``silenced_until`` when its last silence in Alertmanager ends, both in
-    seconds since the epoch. ``labels`` are all of its labels, by which Alertmanager knows it.
+    ``action`` is what to do first, without a full stop. ``since`` is when it began, ``silenced_until`` when
+    its last silence in Alertmanager ends, both in seconds since the epoch. ``labels`` are all of its labels,
+    by which Alertmanager knows it.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Firing:
     topic: str
     summary: str
     description: str
+    action: str
     runbook: str
     dashboard: str
     value: float | None

@@ -107,6 +107,7 @@ def _alert(alert: Firing) -> Document:
         "topic": alert.topic,
         "summary": alert.summary,
         "description": alert.description,
+        "action": alert.action,
         "runbook": alert.runbook,
         "dashboard": alert.dashboard,
         "value": alert.value,
