@@ -6,17 +6,17 @@ or an underscore.
 
 from __future__ import annotations
 
-from stepwatch.alerts.expression import Expression, Limit, Number
+from stepwatch.alerts.expression import Expression, Limit
 from stepwatch.alerts.infrastructure import (
     EVENT_WINDOW,
-    RUN_IN_PROGRESS,
-    RUN_LAST_IN_PROGRESS,
-    RUNS_CHANGED,
     WarningBlock,
+    counts,
+    gone,
     hold,
+    server_alert,
     servers,
 )
-from stepwatch.alerts.table import NOTHING, RATIO, WHOLE, Alert, Way
+from stepwatch.alerts.table import NOTHING, RATIO, WHOLE, Way
 from stepwatch.config import scalars
 from stepwatch.config.scalars import Span
 from stepwatch.config.section import default
@@ -50,31 +50,16 @@ class EngineGone(WarningBlock):
     for_: Span = hold("5m", "Servers may take minutes to load a model: one of 30B took over 5 (vime #90).")
 
 
-ENGINE_GONE = Alert(
-    "EngineGone",
-    None,
+ENGINE_GONE = server_alert(
     EngineGone,
-    topic="rollout",
     summary="Rollout server is unreachable during a run",
     action="read the server's log, check its process; Stalled pages if a run waits for it",
-    ways=(
-        Way(
-            "does not answer",
-            servers('up{role="rollout"}'),
-            "==",
-            Number(0),
-            given=RUN_LAST_IN_PROGRESS,
-        ),
-        Way(
-            "left the list of targets",
-            servers(f'max_over_time(up{{role="rollout"}}[{EVENT_WINDOW}])').unless(servers("up")),
-            "==",
-            Number(1),
-            given=RUN_IN_PROGRESS,
-            sparing=RUNS_CHANGED,
-        ),
+    ways=gone(
+        "does not answer",
+        servers('up{role="rollout"}'),
+        servers(f'max_over_time(up{{role="rollout"}}[{EVENT_WINDOW}])'),
+        servers("up"),
     ),
-    about="server",
     style=NOTHING,
 )
 
@@ -92,23 +77,17 @@ class EngineQueue(WarningBlock):
     )
 
 
-ENGINE_QUEUE = Alert(
-    "EngineQueue",
-    None,
+ENGINE_QUEUE = server_alert(
     EngineQueue,
-    topic="rollout",
     summary="Rollout server hangs: requests wait, no tokens",
     action="read the server's log; `py-spy dump` of the engine",
     ways=(
-        Way(
+        counts(
             "no token in 10 min, requests waiting:",
             _waiting,
-            ">",
-            Number(0),
             given=_risen(TOKENS, "10m").equals(0),
         ),
     ),
-    about="server",
     style=WHOLE,
 )
 
@@ -120,15 +99,11 @@ class EngineKVCacheFull(WarningBlock):
     for_: Span = hold("30m", "A batch fills the cache on purpose, and empties it before the next. Judged.")
 
 
-ENGINE_KV_CACHE_FULL = Alert(
-    "EngineKVCacheFull",
-    None,
+ENGINE_KV_CACHE_FULL = server_alert(
     EngineKVCacheFull,
-    topic="rollout",
     summary="KV cache of a rollout server is full",
     action="add memory for the cache, or send fewer or shorter requests at once",
     ways=(Way("KV cache in use while requests wait", _cache, ">", Limit("used_ratio"), given=_waiting > 0),),
-    about="server",
     style=RATIO,
 )
 
@@ -147,11 +122,8 @@ class EnginePreemptions(WarningBlock):
     for_: Span = hold("5m", "One burst is over by then. Judged.")
 
 
-ENGINE_PREEMPTIONS = Alert(
-    "EnginePreemptions",
-    None,
+ENGINE_PREEMPTIONS = server_alert(
     EnginePreemptions,
-    topic="rollout",
     summary="Rollout server preempts too many requests",
     action="add memory for the KV cache, or send fewer requests at once",
     ways=(
@@ -163,7 +135,6 @@ ENGINE_PREEMPTIONS = Alert(
             given=_risen(PREEMPTIONS) > Limit("preemptions"),
         ),
     ),
-    about="server",
     style="%.2g",
 )
 
@@ -188,11 +159,8 @@ class EngineTruncated(WarningBlock):
     for_: Span = hold("5m", "One odd batch is over by then. Judged.")
 
 
-ENGINE_TRUNCATED = Alert(
-    "EngineTruncated",
-    None,
+ENGINE_TRUNCATED = server_alert(
     EngineTruncated,
-    topic="rollout",
     summary="Rollout server truncates nearly all responses",
     action="read some responses: do they repeat themselves? Else raise the length limit",
     ways=(
@@ -205,7 +173,6 @@ ENGINE_TRUNCATED = Alert(
             & (_risen(TOKENS[:1]) / _risen(ANSWERED) > Limit("tokens")),
         ),
     ),
-    about="server",
     style=RATIO,
 )
 

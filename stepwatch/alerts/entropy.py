@@ -69,9 +69,8 @@ def _below_peak(ratio: str, low: str, basis: str, given: Expression | None = Non
 
 
 ENTROPY_COLLAPSE = Alert(
-    "EntropyCollapse",
-    "warning",
     EntropyCollapse,
+    severity="warning",
     level="warning",
     topic="entropy",
     summary="Entropy collapsed",
@@ -127,9 +126,8 @@ class EntropyExplosion(Block):
 
 def _explosion(level: str, summary: str, action: str, basis: str, given: Expression | None = None) -> Alert:
     return Alert(
-        "EntropyExplosion",
-        level,
         EntropyExplosion,
+        severity=level,
         level=level,
         topic="entropy",
         summary=summary,

@@ -19,7 +19,10 @@ from stepwatch.alerts.infrastructure import (
     OneOf,
     WarningBlock,
     counted,
+    counts,
     events,
+    fails,
+    gpu_alert,
     gpus,
     hold,
     hosts,
@@ -37,15 +40,11 @@ class GPULost(CriticalBlock):
     for_: Span = hold("30s", "One slow answer of the driver is no loss, and a lost GPU stays lost.")
 
 
-GPU_LOST = Alert(
-    "GPULost",
-    None,
+GPU_LOST = gpu_alert(
     GPULost,
-    topic="gpu",
     summary="GPU lost: the driver cannot read it",
     action="`dmesg | grep -i xid`; read the GPU exporter's log",
-    ways=(Way("unreadable", gpus("gpu_up"), "==", Number(0)),),
-    about="gpu",
+    ways=(fails("unreadable", gpus("gpu_up")),),
     style=NOTHING,
     codes=Codes("reason", LOSSES, source="gpu_up{{{}}} == 0"),
 )
@@ -98,24 +97,19 @@ the driver does not name counts while its counter is there."""
 
 
 def _xid(severity: str, summary: str, matcher: str, level: str = "") -> Alert:
-    return Alert(
-        "GPUXid",
-        severity,
+    return gpu_alert(
         GPUXid,
+        severity=severity,
         level=level,
-        topic="gpu",
         summary=summary,
         action="look the code up in NVIDIA's list of Xid errors",
         ways=(
-            Way(
+            counts(
                 "Xid {} errors within 1 h:",
                 Formula(f"max by ({GPU}, xid) ({events(f'gpu_xid_errors_total{{{matcher}}}')})"),
-                ">",
-                Number(0),
                 given=_IS_THERE,
             ),
         ),
-        about="gpu",
         style=WHOLE,
         codes=Codes("xid", XIDS),
     )
@@ -134,19 +128,15 @@ class GPUECCUncorrectable(CriticalBlock):
     """
 
 
-GPU_ECC_UNCORRECTABLE = Alert(
-    "GPUECCUncorrectable",
-    None,
+GPU_ECC_UNCORRECTABLE = gpu_alert(
     GPUECCUncorrectable,
-    topic="gpu",
     summary="Uncorrectable GPU memory errors",
     action=f"{STOP_AND_RESET}; resume from an older checkpoint",
     # The count of the card's life may be written late, and the other one starts anew with the driver.
     ways=tuple(
-        Way("memory errors within 1 h:", counted(f'{counter}{{type="uncorrected"}}'), ">", Number(0))
+        counts("memory errors within 1 h:", counted(f'{counter}{{type="uncorrected"}}'))
         for counter in ("gpu_ecc_errors_total", "gpu_ecc_volatile_errors_total")
     ),
-    about="gpu",
     style=WHOLE,
 )
 
@@ -160,18 +150,14 @@ class GPURowRemapPending(WarningBlock):
     for_: Span = hold("1m", "A repair that a reset takes up at once needs no alert. Judged.")
 
 
-GPU_ROW_REMAP_PENDING = Alert(
-    "GPURowRemapPending",
-    None,
+GPU_ROW_REMAP_PENDING = gpu_alert(
     GPURowRemapPending,
-    topic="gpu",
     summary="GPU memory repair waits for a reset",
     action=f"{DRAIN_AND_RESET}; before Ampere, reboot",
     ways=tuple(
         Way("bad memory is left out until a reset replaces it", gpus(metric), "==", Number(1))
         for metric in ("gpu_row_remap_pending", "gpu_retired_pages_pending")
     ),
-    about="gpu",
     style=NOTHING,
 )
 
@@ -185,15 +171,11 @@ class GPURowRemapFailed(WarningBlock):
     for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
 
 
-GPU_ROW_REMAP_FAILED = Alert(
-    "GPURowRemapFailed",
-    None,
+GPU_ROW_REMAP_FAILED = gpu_alert(
     GPURowRemapFailed,
-    topic="gpu",
     summary="GPU memory repair failed: no spare rows left",
     action="keep new runs off the GPU, and have the card replaced",
     ways=(Way("no spare row is left for bad memory", gpus("gpu_row_remap_failed"), "==", Number(1)),),
-    about="gpu",
     style=NOTHING,
 )
 
@@ -219,16 +201,13 @@ _pages = OneOf(_requested, "critical")
 def _recovery(
     severity: str, summary: str, requested: Expression, sparing: Expression | None = None, level: str = ""
 ) -> Alert:
-    return Alert(
-        "GPURecoveryNeeded",
-        severity,
+    return gpu_alert(
         GPURecoveryNeeded,
+        severity=severity,
         level=level,
-        topic="gpu",
         summary=summary,
         action="`nvidia-smi -q -i {gpu} | grep -i recovery` names the action",
-        ways=(Way("the driver requests recovery {}", requested, ">", Number(0), sparing=sparing),),
-        about="gpu",
+        ways=(counts("the driver requests recovery {}", requested, sparing=sparing),),
         style=NOTHING,
         codes=Codes("recovery", RECOVERIES, by_value=True),
     )
@@ -259,11 +238,8 @@ class GPUsMissing(WarningBlock):
 WAS_SIMULATED = 'present_over_time(gpu_info{name=~"simulated .+"}[<within>s])'
 """The demo's GPUs, which no one misses; of a machine that had some, not even others."""
 
-GPUS_MISSING = Alert(
-    "GPUsMissing",
-    None,
+GPUS_MISSING = gpu_alert(
     GPUsMissing,
-    topic="gpu",
     summary="Machine has fewer GPUs than expected",
     action="`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i nvrm`; a power-cycle may help",
     ways=(

@@ -7,10 +7,11 @@ from stepwatch.alerts.infrastructure import (
     CriticalBlock,
     WarningBlock,
     counted,
+    gpu_alert,
     gpus,
     hold,
 )
-from stepwatch.alerts.table import RATIO, WHOLE, Alert, Way
+from stepwatch.alerts.table import RATIO, WHOLE, Way
 from stepwatch.config import scalars
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import PositiveSpan, Span, Switch
@@ -30,11 +31,8 @@ class GPUHot(WarningBlock):
     for_: Span = hold("2m", "A burst of work does not last as long.")
 
 
-GPU_HOT = Alert(
-    "GPUHot",
-    None,
+GPU_HOT = gpu_alert(
     GPUHot,
-    topic="gpu",
     summary="GPU is close to its slowdown temperature",
     action=f"{COOLING}; then see what runs on it",
     ways=(
@@ -48,7 +46,6 @@ GPU_HOT = Alert(
             Limit("margin"),
         ),
     ),
-    about="gpu",
     unit=" C",
 )
 
@@ -75,11 +72,8 @@ class GPUThermalThrottle(WarningBlock):
     for_: Span = hold("5m", "A warm moment does not last as long.")
 
 
-GPU_THERMAL_THROTTLE = Alert(
-    "GPUThermalThrottle",
-    None,
+GPU_THERMAL_THROTTLE = gpu_alert(
     GPUThermalThrottle,
-    topic="gpu",
     summary="GPU throttled by heat",
     action=f"{COOLING}; then lower the power limit",
     ways=(
@@ -90,7 +84,6 @@ GPU_THERMAL_THROTTLE = Alert(
             Limit("throttled_ratio"),
         ),
     ),
-    about="gpu",
     style=RATIO,
 )
 
@@ -104,11 +97,8 @@ class GPUPowerBrake(WarningBlock):
     for_: Span = hold("1m", "One moment of it harms no run. Judged.")
 
 
-GPU_POWER_BRAKE = Alert(
-    "GPUPowerBrake",
-    None,
+GPU_POWER_BRAKE = gpu_alert(
     GPUPowerBrake,
-    topic="gpu",
     summary="GPU throttled by the power brake",
     action="check the machine's power supplies (`ipmitool sdr type 'Power Supply'`) and their feeds",
     ways=(
@@ -119,7 +109,6 @@ GPU_POWER_BRAKE = Alert(
             Limit("throttled_ratio"),
         ),
     ),
-    about="gpu",
     style=RATIO,
 )
 
@@ -132,11 +121,8 @@ class GPUMemoryHigh(WarningBlock):
     for_: Span = hold("10m", "A step's peak does not last as long. Judged.")
 
 
-GPU_MEMORY_HIGH = Alert(
-    "GPUMemoryHigh",
-    None,
+GPU_MEMORY_HIGH = gpu_alert(
     GPUMemoryHigh,
-    topic="gpu",
     summary="GPU memory is nearly full",
     action="`nvidia-smi` shows which processes hold it",
     ways=(
@@ -147,7 +133,6 @@ GPU_MEMORY_HIGH = Alert(
             Limit("used_ratio"),
         ),
     ),
-    about="gpu",
     style=RATIO,
 )
 
@@ -168,11 +153,8 @@ class NVLinkErrors(WarningBlock):
     for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
 
 
-NVLINK_ERRORS = Alert(
-    "NVLinkErrors",
-    None,
+NVLINK_ERRORS = gpu_alert(
     NVLinkErrors,
-    topic="gpu",
     summary="NVLink errors on a GPU",
     action="`nvidia-smi nvlink -e -i {gpu}`; check the GPU at the other end, its bridge or cable",
     ways=(
@@ -193,7 +175,6 @@ NVLINK_ERRORS = Alert(
             Limit("errors"),
         ),
     ),
-    about="gpu",
     style=WHOLE,
 )
 
@@ -218,11 +199,8 @@ def _link(kind: str, which: str) -> str:
     return f'gpu_pcie_link_{kind}{{kind="{which}"}}'
 
 
-PCIE_DEGRADED = Alert(
-    "PCIeDegraded",
-    None,
+PCIE_DEGRADED = gpu_alert(
     PCIeDegraded,
-    topic="gpu",
     summary="PCIe link of a GPU is degraded",
     action="`nvidia-smi -q -d PCIE -i {gpu}`; reseat the card, check riser, cable and slot",
     # An idle link rests at a low generation: the best of 10 minutes counts.
@@ -240,7 +218,6 @@ PCIE_DEGRADED = Alert(
     ),
     given=gpus("avg_over_time(gpu_utilization_ratio[10m]) or avg_over_time(gpu_graphics_active_ratio[10m])")
     > Limit("busy_ratio"),
-    about="gpu",
     style=WHOLE,
 )
 
@@ -255,11 +232,8 @@ class FabricDown(CriticalBlock):
     for_: Span = hold("10m", "After a boot the fabric manager takes minutes.")
 
 
-FABRIC_DOWN = Alert(
-    "FabricDown",
-    None,
+FABRIC_DOWN = gpu_alert(
     FabricDown,
-    topic="gpu",
     summary="GPU is cut off from its NVLinks",
     action="`systemctl status nvidia-fabricmanager`, `nvidia-smi nvlink --status -i {gpu}`",
     ways=(
@@ -279,7 +253,6 @@ FABRIC_DOWN = Alert(
             sparing=gpus("gpu_mig_mode").equals(1),
         ),
     ),
-    about="gpu",
     style=WHOLE,
 )
 

@@ -31,9 +31,8 @@ class NonFinite(Block):
 
 NON_FINITE = tuple(
     Alert(
-        "NonFinite",
-        level,
         NonFinite,
+        severity=level,
         level=level,
         topic="gradient",
         summary="NaN or Inf in the log",
@@ -96,9 +95,8 @@ class GradNormHigh(Block):
 _level = over("level", "grad_norm", 64)
 
 GRAD_NORM_HIGH = Alert(
-    "GradNormHigh",
-    "warning",
     GradNormHigh,
+    severity="warning",
     level="warning",
     topic="gradient",
     summary="Gradient norm far above its usual level",
@@ -143,9 +141,8 @@ class ClipFractionHigh(Block):
 
 
 CLIP_FRACTION_HIGH = Alert(
-    "ClipFractionHigh",
-    "warning",
     ClipFractionHigh,
+    severity="warning",
     level="warning",
     topic="gradient",
     summary="Most policy updates are clipped",
@@ -170,8 +167,6 @@ class PolicyLossPositive(Block):
 
 
 POLICY_LOSS_POSITIVE = Alert(
-    "PolicyLossPositive",
-    None,
     PolicyLossPositive,
     topic="gradient",
     summary="Policy loss stays above 0",
@@ -214,9 +209,8 @@ class CriticDiverged(Block):
 
 
 CRITIC_DIVERGED = Alert(
-    "CriticDiverged",
-    "warning",
     CriticDiverged,
+    severity="warning",
     level="warning",
     topic="gradient",
     summary="Critic no longer follows the returns",

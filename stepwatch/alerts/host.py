@@ -43,8 +43,6 @@ def _left(offset: str = "") -> Expression:
 
 
 HOST_MEMORY = Alert(
-    "HostMemory",
-    None,
     HostMemory,
     topic="stack",
     summary="Machine runs out of memory",
@@ -127,9 +125,8 @@ def _written(offset: str = "") -> Expression:
 def _disk_low(severity: str, summary: str) -> Alert:
     checkpoints = Limit(f"{severity}.checkpoints")
     return Alert(
-        "DiskLow",
-        severity,
         DiskLow,
+        severity=severity,
         level=severity,
         topic="stack",
         summary=summary,

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from stepwatch.alerts.expression import Expression, Limit, Scope, bracketed
+from stepwatch.alerts.expression import Expression, Limit, Number, Scope, bracketed
+from stepwatch.alerts.table import Alert, Way
 from stepwatch.config.block import Block
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import Severity
@@ -152,6 +154,49 @@ def events(counter: str) -> str:
         f"    and count_over_time({counter}[{EVENT_WINDOW}])\n"
         f"      < on ({SERVER}) group_left () max by ({SERVER}) (sum_over_time(up[{EVENT_WINDOW}]))\n"
         f"    unless present_over_time({counter}[{EVENT_WINDOW}] offset {EVENT_WINDOW})\n"
+    )
+
+
+gpu_alert = partial(Alert, topic="gpu", about="gpu")
+"""An alert on a GPU."""
+
+server_alert = partial(Alert, topic="rollout", about="server")
+"""An alert on a server that a run works with."""
+
+
+def fails(
+    measured: str, value: Expression, given: Expression | None = None, sparing: Expression | None = None
+) -> Way:
+    """Return the way of a value that is 0 where something does not work, such as ``up``."""
+    return Way(measured, value, "==", Number(0), given=given, sparing=sparing)
+
+
+def counts(
+    measured: str, value: Expression, given: Expression | None = None, sparing: Expression | None = None
+) -> Way:
+    """Return the way of a number of faults, of which one is too many."""
+    return Way(measured, value, ">", Number(0), given=given, sparing=sparing)
+
+
+def gone(measured: str, answers: Expression, was_listed: Expression, listed: Expression) -> tuple[Way, Way]:
+    """Return the ways of a server to be missing while a run is running.
+
+    Args:
+        measured: What does not answer.
+        answers: 0 for a server that does not answer.
+        was_listed: 1 for each server that was a target of late.
+        listed: The targets.
+    """
+    return (
+        fails(measured, answers, RUN_LAST_IN_PROGRESS),
+        Way(
+            "left the list of targets",
+            was_listed.unless(listed),
+            "==",
+            Number(1),
+            given=RUN_IN_PROGRESS,
+            sparing=RUNS_CHANGED,
+        ),
     )
 
 

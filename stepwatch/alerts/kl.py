@@ -72,9 +72,9 @@ def _above(level: str) -> Way:
 
 
 KL_HIGH = Alert(
+    KL,
     "KLHigh",
     "warning",
-    KL,
     level="warning",
     topic="kl",
     summary="KL to the reference is high",
@@ -84,9 +84,9 @@ KL_HIGH = Alert(
 )
 
 KL_EXPLOSION = Alert(
+    KL,
     "KLExplosion",
     "critical",
-    KL,
     level="critical",
     topic="kl",
     summary="KL to the reference is exploding",
@@ -143,9 +143,9 @@ _token_limit = start(SEQUENCE) / start(LENGTH) + larger(
 )
 
 KL_SEQUENCE_HIGH = Alert(
+    KLSequence,
     "KLSequenceHigh",
     "warning",
-    KLSequence,
     level="warning",
     topic="kl",
     summary="KL to the reference is high",
@@ -187,9 +187,9 @@ class KLTeacher(Block):
 
 
 KL_TEACHER_HIGH = Alert(
+    KLTeacher,
     "KLTeacherHigh",
     "warning",
-    KLTeacher,
     level="warning",
     topic="kl",
     summary="Policy is moving away from its teacher",
@@ -215,9 +215,8 @@ class PolicyKLHigh(Block):
 
 
 POLICY_KL_HIGH = Alert(
-    "PolicyKLHigh",
-    "warning",
     PolicyKLHigh,
+    severity="warning",
     level="warning",
     topic="kl",
     summary="Updates move the policy too far",

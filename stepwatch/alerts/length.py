@@ -51,9 +51,8 @@ def _growth(basis: str, given: Expression) -> Way:
 
 
 LENGTH_RUNAWAY = Alert(
-    "LengthRunaway",
-    "warning",
     LengthRunaway,
+    severity="warning",
     level="warning",
     topic="length",
     summary="Responses grow into the length limit",
@@ -104,9 +103,8 @@ class LengthCollapse(Block):
 
 def _collapse(level: str, summary: str, action: str, given: Expression | None = None) -> Alert:
     return Alert(
-        "LengthCollapse",
-        level,
         LengthCollapse,
+        severity=level,
         level=level,
         topic="length",
         summary=summary,
@@ -183,9 +181,8 @@ class Truncation(Block):
 
 TRUNCATION = (
     Alert(
-        "Truncation",
-        "warning",
         Truncation,
+        severity="warning",
         level="warning",
         topic="length",
         summary="Truncated responses increasing",
@@ -209,9 +206,8 @@ TRUNCATION = (
         ),
     ),
     Alert(
-        "Truncation",
-        "critical",
         Truncation,
+        severity="critical",
         level="critical",
         topic="length",
         summary="Most responses are truncated and the reward drops",

@@ -36,8 +36,6 @@ class Stalled(Block):
 
 
 STALLED = Alert(
-    "Stalled",
-    None,
     Stalled,
     topic="progress",
     summary="Run hangs",
@@ -95,9 +93,8 @@ def _speed(words: str, signal: str) -> Way:
 _GENERATION = "rollout_seconds_per_token"
 
 SLOW_STEPS = Alert(
-    "SlowSteps",
-    "warning",
     SlowSteps,
+    severity="warning",
     level="warning",
     topic="progress",
     summary="Steps have become much slower per token",
@@ -166,8 +163,6 @@ def _ended(
 ) -> Alert:
     """Return the alert on how a run ended, by its last known state: a lost scrape resolves nothing."""
     return Alert(
-        block.__name__,
-        None,
         block,
         topic="progress",
         summary=summary,
@@ -235,8 +230,6 @@ class NeverStarted(Block):
 
 
 NEVER_STARTED = Alert(
-    "NeverStarted",
-    None,
     NeverStarted,
     topic="progress",
     summary="Trainer writes its log but makes no step",
@@ -269,8 +262,6 @@ class Restarting(Block):
 
 
 RESTARTING = Alert(
-    "Restarting",
-    None,
     Restarting,
     topic="progress",
     summary="Run restarts again and again",
@@ -297,8 +288,6 @@ class ResumedWithLoss(Block):
 
 
 RESUMED_WITH_LOSS = Alert(
-    "ResumedWithLoss",
-    None,
     ResumedWithLoss,
     topic="progress",
     summary="Run resumed at an earlier step",
@@ -342,8 +331,6 @@ _memory = Raw(
 )
 
 GPU_IDLE_WHILE_RUNNING = Alert(
-    "GPUIdleWhileRunning",
-    None,
     GPUIdleWhileRunning,
     topic="gpu",
     summary="All GPUs idle while the run should take a step",

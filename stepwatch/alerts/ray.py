@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from stepwatch.alerts.expression import Limit, Number
+from stepwatch.alerts.expression import Limit
 from stepwatch.alerts.infrastructure import (
     EVENT_WINDOW,
-    RUN_IN_PROGRESS,
-    RUN_LAST_IN_PROGRESS,
-    RUNS_CHANGED,
     WarningBlock,
+    counts,
     events,
+    gone,
     hold,
     ray_nodes,
+    server_alert,
     servers,
 )
-from stepwatch.alerts.table import BYTES, NOTHING, RATIO, WHOLE, Alert, Way
+from stepwatch.alerts.table import BYTES, NOTHING, RATIO, WHOLE, Way
 from stepwatch.config import scalars
 from stepwatch.config.quantities import Size
 from stepwatch.config.scalars import Span, StorageSize
@@ -28,23 +28,16 @@ class RayWorkerOOM(WarningBlock):
     """
 
 
-RAY_WORKER_OOM = Alert(
-    "RayWorkerOOM",
-    None,
+RAY_WORKER_OOM = server_alert(
     RayWorkerOOM,
-    topic="rollout",
     summary="Ray killed a worker: node out of memory",
     action="`ray logs raylet.out` of that node names the worker and its memory",
     # The counter appears with its first event.
     ways=(
-        Way(
-            "workers killed within 1 h:",
-            servers(events("ray_memory_manager_worker_eviction_total"), "sum"),
-            ">",
-            Number(0),
+        counts(
+            "workers killed within 1 h:", servers(events("ray_memory_manager_worker_eviction_total"), "sum")
         ),
     ),
-    about="server",
     style=WHOLE,
 )
 
@@ -60,30 +53,16 @@ class RayNodeLost(WarningBlock):
     )
 
 
-RAY_NODE_LOST = Alert(
-    "RayNodeLost",
-    None,
+RAY_NODE_LOST = server_alert(
     RayNodeLost,
-    topic="rollout",
     summary="Ray node lost during a run",
     action="`ray status`, then `raylet.out` of that node",
     # A head has three ports on Ray's list (node, autoscaler, dashboard) and is one node.
-    ways=(
-        Way(
-            "a port of node, autoscaler or dashboard does not answer",
-            ray_nodes('up{role="ray"}', "min"),
-            "==",
-            Number(0),
-            given=RUN_LAST_IN_PROGRESS,
-        ),
-        Way(
-            "left the list of targets",
-            ray_nodes(f"present_over_time(ray_node_mem_total[{EVENT_WINDOW}])").unless(ray_nodes("up")),
-            "==",
-            Number(1),
-            given=RUN_IN_PROGRESS,
-            sparing=RUNS_CHANGED,
-        ),
+    ways=gone(
+        "a port of node, autoscaler or dashboard does not answer",
+        ray_nodes('up{role="ray"}', "min"),
+        ray_nodes(f"present_over_time(ray_node_mem_total[{EVENT_WINDOW}])"),
+        ray_nodes("up"),
     ),
     about="ray_node",
     style=NOTHING,
@@ -101,11 +80,8 @@ class RayObjectStoreSpilling(WarningBlock):
     for_: Span = hold("5m", "One step that spills is not a fault. Judged.")
 
 
-RAY_OBJECT_STORE_SPILLING = Alert(
-    "RayObjectStoreSpilling",
-    None,
+RAY_OBJECT_STORE_SPILLING = server_alert(
     RayObjectStoreSpilling,
-    topic="rollout",
     summary="Ray object store spills to disk",
     action="raise `object_store_memory`, or keep fewer batches in flight; `ray memory` lists objects",
     ways=(
@@ -116,7 +92,6 @@ RAY_OBJECT_STORE_SPILLING = Alert(
             Limit("spilled"),
         ),
     ),
-    about="server",
     style=BYTES,
     unit="B",
 )
@@ -134,11 +109,8 @@ class RayDiskLow(WarningBlock):
     for_: Span = hold("5m", "Files that a step writes and deletes do not last as long. Judged.")
 
 
-RAY_DISK_LOW = Alert(
-    "RayDiskLow",
-    None,
+RAY_DISK_LOW = server_alert(
     RayDiskLow,
-    topic="rollout",
     summary="Disk of a Ray node is nearly full",
     action="delete old sessions in /tmp/ray; at 95 % Ray refuses to create objects",
     ways=(
@@ -149,7 +121,6 @@ RAY_DISK_LOW = Alert(
             Limit("used_ratio"),
         ),
     ),
-    about="server",
     style=RATIO,
 )
 

@@ -126,9 +126,9 @@ def _dead(steps: int) -> tuple[Way, ...]:
 _gained = best() - start(REWARD)
 
 REWARD_DROP = Alert(
+    Reward,
     "RewardDrop",
     "warning",
-    Reward,
     level="warning",
     topic="reward",
     summary="Reward dropped from its best",
@@ -156,9 +156,9 @@ REWARD_DROP = Alert(
 )
 
 REWARD_COLLAPSE = Alert(
+    Reward,
     "RewardCollapse",
     "critical",
-    Reward,
     level="critical",
     topic="reward",
     summary="Reward collapsed",
@@ -207,9 +207,8 @@ class RewardStagnation(Block):
 _since_best = metric("rl_steps_since_best", signal=REWARD)
 
 REWARD_STAGNATION = Alert(
-    "RewardStagnation",
-    "warning",
     RewardStagnation,
+    severity="warning",
     level="warning",
     topic="reward",
     summary="Reward has stopped improving",
@@ -268,9 +267,8 @@ _varies = (over("mean", "reward_std", 20) > 0) | (over("range", "reward_max", 20
 _highest = over("max", REWARD, 20)
 
 NO_LEARNING_SIGNAL = Alert(
-    "NoLearningSignal",
-    "warning",
     NoLearningSignal,
+    severity="warning",
     level="warning",
     topic="reward",
     summary="No learning signal in the rewards",
@@ -355,9 +353,8 @@ def _validation_fell(drop: str, stddevs: str) -> Way:
 
 VALIDATION_DROP = tuple(
     Alert(
-        "ValidationDrop",
-        level,
         ValidationDrop,
+        severity=level,
         level=level,
         topic="reward",
         summary="Validation score dropped from its best",
@@ -398,9 +395,8 @@ _gain, _true_gain = metric("rl_gain", signal=REWARD), metric("rl_gain", signal="
 _hollow = _validation_fell("warning.drop", "warning.validation_stddevs")
 
 REWARD_HACK_SUSPECT = Alert(
-    "RewardHackSuspect",
-    "warning",
     RewardHackSuspect,
+    severity="warning",
     level="warning",
     topic="reward",
     summary="Reward rises while the true score does not",

@@ -61,9 +61,8 @@ DIVERGENCE = "KL between engine and trainer in nats/token"
 
 ROLLOUT_MISMATCH = (
     Alert(
-        "RolloutMismatch",
-        "warning",
         RolloutMismatch,
+        severity="warning",
         level="warning",
         topic="rollout",
         summary="Rollout engine and trainer disagree on probabilities",
@@ -76,9 +75,8 @@ ROLLOUT_MISMATCH = (
         ),
     ),
     Alert(
-        "RolloutMismatch",
-        "critical",
         RolloutMismatch,
+        severity="critical",
         level="critical",
         topic="rollout",
         summary="Rollout engine and trainer are different policies",
@@ -114,9 +112,8 @@ class Staleness(Block):
 
 
 STALENESS = Alert(
-    "Staleness",
-    "warning",
     Staleness,
+    severity="warning",
     level="warning",
     topic="rollout",
     summary="Samples are stale when they are trained on",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, smaller
@@ -19,7 +20,9 @@ from stepwatch.alerts.infrastructure import (
     InfrastructureBlock,
     On,
     WarningBlock,
+    counts,
     disks,
+    fails,
     hold,
     hosts,
     servers,
@@ -30,6 +33,8 @@ from stepwatch.config.quantities import Duration, Size
 from stepwatch.config.scalars import PositiveSpan, Span, StorageSize
 from stepwatch.config.section import default
 
+_alert = partial(Alert, topic="stack", keep=False)
+
 
 class ExporterDown(CriticalBlock):
     """The run exporter does not answer, or has stopped reading: no run is monitored."""
@@ -39,15 +44,12 @@ class ExporterDown(CriticalBlock):
 
 _polled = "stepwatch_last_poll_timestamp_seconds"
 
-EXPORTER_DOWN = Alert(
-    "ExporterDown",
-    None,
+EXPORTER_DOWN = _alert(
     ExporterDown,
-    topic="stack",
     summary="Run exporter is down: no run is monitored",
     action="`make status`; read the run exporter's log",
     ways=(
-        Way("does not answer", servers('up{job="runs"}'), "==", Number(0)),
+        fails("does not answer", servers('up{job="runs"}')),
         # By the time of the scrape: an exporter that had another port before is remembered for minutes.
         Way(
             "has not read the logs for more than 60 s",
@@ -59,7 +61,6 @@ EXPORTER_DOWN = Alert(
     ),
     about="server",
     style=NOTHING,
-    keep=False,
 )
 
 
@@ -73,17 +74,13 @@ class TargetDown(WarningBlock):
     for_: Span = hold("5m", "Exporters of machines that restart are back by then.")
 
 
-TARGET_DOWN = Alert(
-    "TargetDown",
-    None,
+TARGET_DOWN = _alert(
     TargetDown,
-    topic="stack",
     summary="Scrape target is down",
     action="read the error on Prometheus' page Targets",
-    ways=(Way("does not answer", servers('up{job!="runs",role!~"rollout|ray|trainer"}'), "==", Number(0)),),
+    ways=(fails("does not answer", servers('up{job!="runs",role!~"rollout|ray|trainer"}')),),
     about="server",
     style=NOTHING,
-    keep=False,
 )
 
 
@@ -100,26 +97,20 @@ def _target(source: str) -> Formula:
     return Formula(f'max by (cluster, name) (stepwatch_target_up{{source="{source}"}})')
 
 
-SOURCE_DOWN = Alert(
-    "SourceDown",
-    None,
+SOURCE_DOWN = _alert(
     SourceDown,
-    topic="stack",
     summary="Source of runs is down: its runs are not monitored",
     action="read the run exporter's log: it gives the reason",
     ways=(
-        Way("does not answer", _target("mlflow"), "==", Number(0)),
-        Way(
+        fails("does not answer", _target("mlflow")),
+        fails(
             "has not answered since the run exporter started",
             _target("prometheus_page"),
-            "==",
-            Number(0),
             sparing=Formula("max by (cluster, name) (stepwatch_target_answered_timestamp_seconds)"),
         ),
     ),
     about="source",
     style=NOTHING,
-    keep=False,
 )
 
 
@@ -138,11 +129,8 @@ class GPUExporterStale(WarningBlock):
     for_: Span = hold("5m", "A driver that is being reloaded takes minutes.")
 
 
-GPU_EXPORTER_STALE = Alert(
-    "GPUExporterStale",
-    None,
+GPU_EXPORTER_STALE = _alert(
     GPUExporterStale,
-    topic="stack",
     summary="GPU metrics are stale",
     action="on the machine: `nvidia-smi`, its clock, the GPU exporter's log",
     ways=(
@@ -155,14 +143,13 @@ GPU_EXPORTER_STALE = Alert(
             ">",
             Limit("age"),
         ),
-        Way("the driver does not answer", hosts("gpu_exporter_nvml_up"), "==", Number(0)),
+        fails("the driver does not answer", hosts("gpu_exporter_nvml_up")),
     ),
     given=hosts("max_over_time(gpu_devices_expected[<within>s])") > 0,
     # GPULost is about GPUs that cannot be read, TargetDown about an exporter that does not answer.
     sparing=On(HOST, Formula(f'gpu_up == 0 or gpu_exporter_nvml_up{{reason="released"}} or {WAS_SIMULATED}')),
     about="gpu_host",
     style=NOTHING,
-    keep=False,
 )
 
 
@@ -177,15 +164,8 @@ class SeriesLimit(WarningBlock):
     for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
 
 
-def _dropped(measured: str, value: str) -> Way:
-    return Way(measured, servers(value), ">", Number(0))
-
-
-SERIES_LIMIT = Alert(
-    "SeriesLimit",
-    None,
+SERIES_LIMIT = _alert(
     SeriesLimit,
-    topic="stack",
     summary="Series limit reached; some data is dropped",
     action="find what makes up new runs, keys or series, and filter it in config.yaml",
     ways=(
@@ -197,20 +177,21 @@ SERIES_LIMIT = Alert(
             Limit("raw_keys"),
             sparing=Formula('max by (cluster, run) (rl_run_state{state="finished"}) == 1'),
         ),
-        _dropped(
+        counts(
             "records dropped within 1 h, of runs beyond the 200th of a log:",
-            f"increase(stepwatch_events_refused_total[{EVENT_WINDOW}])",
+            servers(f"increase(stepwatch_events_refused_total[{EVENT_WINDOW}])"),
         ),
-        _dropped("files without a record, beyond the newest 5000:", 'stepwatch_files{kind="left_out"}'),
-        _dropped("live runs beyond the 400th:", 'stepwatch_left_out_runs{state="running"}'),
-        _dropped(
+        counts(
+            "files without a record, beyond the newest 5000:", servers('stepwatch_files{kind="left_out"}')
+        ),
+        counts("live runs beyond the 400th:", servers('stepwatch_left_out_runs{state="running"}')),
+        counts(
             "scrapes dropped within 1 h, of targets with too many series:",
-            f"increase(prometheus_target_scrapes_exceeded_sample_limit_total[{EVENT_WINDOW}])",
+            servers(f"increase(prometheus_target_scrapes_exceeded_sample_limit_total[{EVENT_WINDOW}])"),
         ),
     ),
     about="series",
     style=WHOLE,
-    keep=False,
 )
 
 
@@ -225,11 +206,8 @@ class MountHung(WarningBlock):
     )
 
 
-MOUNT_HUNG = Alert(
-    "MountHung",
-    None,
+MOUNT_HUNG = _alert(
     MountHung,
-    topic="stack",
     summary="File system hangs: its runs are not monitored",
     action="`ls` of the mount in a shell of its own; the file server; `dmesg`",
     ways=(
@@ -242,7 +220,6 @@ MOUNT_HUNG = Alert(
     ),
     about="mount",
     style=DURATION,
-    keep=False,
 )
 
 
@@ -255,11 +232,8 @@ class ClockSkew(WarningBlock):
     for_: Span = hold("5m", "A clock that is being set is right by then. Judged.")
 
 
-CLOCK_SKEW = Alert(
-    "ClockSkew",
-    None,
+CLOCK_SKEW = _alert(
     ClockSkew,
-    topic="stack",
     summary="Clock of a machine is wrong: timing of alerts is off",
     action="`timedatectl` on the machine",
     ways=(
@@ -269,7 +243,6 @@ CLOCK_SKEW = Alert(
     ),
     about="server",
     style=DURATION,
-    keep=False,
 )
 
 
@@ -279,15 +252,12 @@ class RuleFailures(CriticalBlock):
     for_: Span = hold("1m", "Longer than a moment in which the machine is busy. Judged.")
 
 
-RULE_FAILURES = Alert(
-    "RuleFailures",
-    None,
+RULE_FAILURES = _alert(
     RuleFailures,
-    topic="stack",
     summary="Prometheus fails to evaluate rules",
     action="read the error on Prometheus' page Rules, or its log; check the load of its machine",
     ways=tuple(
-        Way("evaluations failed or missed in 5 min:", hosts(f"increase({counter}[5m])"), ">", Number(0))
+        counts("evaluations failed or missed in 5 min:", hosts(f"increase({counter}[5m])"))
         for counter in (
             "prometheus_rule_evaluation_failures_total",
             "prometheus_rule_group_iterations_missed_total",
@@ -295,7 +265,6 @@ RULE_FAILURES = Alert(
     ),
     about="host",
     style=WHOLE,
-    keep=False,
 )
 
 
@@ -307,15 +276,12 @@ class NotificationFailures(CriticalBlock):
 
 _receivers = "cluster, instance, integration, receiver_name"
 
-NOTIFICATION_FAILURES = Alert(
-    "NotificationFailures",
-    None,
+NOTIFICATION_FAILURES = _alert(
     NotificationFailures,
-    topic="stack",
     summary="Notifications are lost",
     action="`make test-alert TO=name`; read the logs of Prometheus and Alertmanager",
     ways=tuple(
-        Way("notifications failed in 5 min:", failed, ">", Number(0), given=given)
+        counts("notifications failed in 5 min:", failed, given=given)
         for failed, given in (
             # The user of test-alert sees its failure; Alertmanager names receivers from 0.27 on.
             (
@@ -335,7 +301,6 @@ NOTIFICATION_FAILURES = Alert(
     ),
     about="receiver",
     style=WHOLE,
-    keep=False,
 )
 
 
@@ -345,27 +310,21 @@ class ConfigReloadFailed(WarningBlock):
     for_: Span = hold("1m", "An edit that is corrected at once needs no alert. Judged.")
 
 
-CONFIG_RELOAD_FAILED = Alert(
-    "ConfigReloadFailed",
-    None,
+CONFIG_RELOAD_FAILED = _alert(
     ConfigReloadFailed,
-    topic="stack",
     summary="New configuration rejected; the old one is in force",
     action="read its log, which names the line; `python generate.py --check`",
     ways=(
-        Way(
+        fails(
             "rejected its new configuration",
             servers(
                 f"last_over_time(prometheus_config_last_reload_successful[{LAST_KNOWN}])"
                 f" or last_over_time(alertmanager_config_last_reload_successful[{LAST_KNOWN}])"
             ),
-            "==",
-            Number(0),
         ),
     ),
     about="server",
     style=NOTHING,
-    keep=False,
 )
 
 
@@ -378,11 +337,8 @@ class TSDBNearLimit(WarningBlock):
     for_: Span = hold("1m", "What changes over days needs no longer. Judged.")
 
 
-TSDB_NEAR_LIMIT = Alert(
-    "TSDBNearLimit",
-    None,
+TSDB_NEAR_LIMIT = _alert(
     TSDBNearLimit,
-    topic="stack",
     summary="Prometheus deletes history early: disk quota used up",
     action="raise `retention.size`, or lower `retention.time` to what fits",
     ways=(
@@ -398,7 +354,6 @@ TSDB_NEAR_LIMIT = Alert(
     ),
     about="host",
     style=RATIO,
-    keep=False,
 )
 
 
@@ -410,17 +365,13 @@ class AlertingBroken(CriticalBlock):
     """
 
 
-ALERTING_BROKEN = Alert(
-    "AlertingBroken",
-    None,
+ALERTING_BROKEN = _alert(
     AlertingBroken,
-    topic="stack",
     summary="Alerting is broken",
     action="see the runbook",
     ways=(),
     about="stack",
     style=NOTHING,
-    keep=False,
 )
 
 
@@ -441,11 +392,8 @@ def _state_disks(metric: str) -> Expression:
 _shown = f'node_filesystem_avail_bytes{{job="node",{HOLDS_CHECKPOINTS}}}'
 
 
-STATE_DISK_LOW = Alert(
-    "StateDiskLow",
-    None,
+STATE_DISK_LOW = _alert(
     StateDiskLow,
-    topic="stack",
     summary="Disk with Stepwatch's own state is nearly full",
     action="free space there; a full disk stops all alerts about runs",
     ways=(
@@ -468,7 +416,6 @@ STATE_DISK_LOW = Alert(
     sparing=On(DISK, Formula(f"stepwatch_state_filesystem_free_bytes and on (device) {_shown}")),
     about="disk",
     style=BYTES,
-    keep=False,
 )
 
 
@@ -481,20 +428,12 @@ class TSDBFailures(WarningBlock):
     for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
 
 
-TSDB_FAILURES = Alert(
-    "TSDBFailures",
-    None,
+TSDB_FAILURES = _alert(
     TSDBFailures,
-    topic="stack",
     summary="Prometheus cannot write its data: history is lost",
     action="read Prometheus' log; check the free space on its disk",
     ways=tuple(
-        Way(
-            "failures within 1 h:",
-            hosts(f"increase(prometheus_tsdb_{counter}_total[{EVENT_WINDOW}])"),
-            ">",
-            Number(0),
-        )
+        counts("failures within 1 h:", hosts(f"increase(prometheus_tsdb_{counter}_total[{EVENT_WINDOW}])"))
         for counter in (
             "wal_corruptions",
             "wal_writes_failed",
@@ -504,7 +443,6 @@ TSDB_FAILURES = Alert(
     ),
     about="host",
     style=WHOLE,
-    keep=False,
 )
 
 
@@ -514,17 +452,14 @@ class Watchdog(InfrastructureBlock):
     names: ClassVar[Mapping[str, str]] = {"info": "Watchdog"}
 
 
-WATCHDOG = Alert(
-    "Watchdog",
-    "info",
+WATCHDOG = _alert(
     Watchdog,
-    topic="stack",
+    severity="info",
     summary="Always firing; absence means the alerting pipeline is down",
     action="none",
     ways=(Way("alerting works", Formula("vector(1)"), "==", Number(1)),),
     about="stack",
     style=NOTHING,
-    keep=False,
 )
 
 ALERTS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, Raw, Series, all_of
@@ -117,9 +117,9 @@ class Alert:
     """An alert of one severity.
 
     Attributes:
-        name: Its name in messages, silences and routes.
-        severity: ``critical``, ``warning`` or ``info``; None where config.yaml says it.
         block: The model of its limits, whose name is its key below ``alerts``.
+        name: Its name in messages, silences and routes; that of its block if left out.
+        severity: ``critical``, ``warning`` or ``info``; None where config.yaml says it.
         level: The key of its limits within the block that switches it off when null; empty for none.
         topic: What it is grouped by in messages: ``reward``, ``gpu``.
         summary: What is wrong, in at most 60 characters.
@@ -140,9 +140,10 @@ class Alert:
         codes: Its texts by a code of the driver.
     """
 
-    name: str
-    severity: str | None
     block: type[Block]
+    name: str = ""
+    severity: str | None = None
+    _: KW_ONLY
     topic: str
     summary: str
     action: str
@@ -158,6 +159,9 @@ class Alert:
     wait: str = ""
     keep: bool = True
     codes: Codes | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.block.__name__)
 
     @property
     def switches(self) -> tuple[str, ...]:
