@@ -17,6 +17,7 @@ from exporter.runs.exposition import FAMILIES, RunText, page
 from exporter.runs.health import Health, Polled, Samples
 from exporter.runs.history.panelfile import USUAL, PanelFile
 from exporter.runs.history.story import Story
+from exporter.runs.overrides import Override, Overrides
 from exporter.runs.record import Record, TotalSteps
 from exporter.runs.registered.api import Api
 from exporter.runs.registered.ledger import Ledger
@@ -197,7 +198,10 @@ def test_the_runbook_says_of_each_alert_what_it_means_and_what_to_do() -> None:
 
 def _full_run(*more: str, broken: Collection[str] = ("grad_norm",)) -> Run:
     """A run whose trainer logs every signal, keys of its own and ``more``, with a resume and NaN."""
-    run = Run("json_list", "trl", Options(15.0, {name: [name] for name in signals.NAMES}))
+    overrides = Overrides([Override.read({"runs": ".*", "limits": {"KL": {"warning.above": 0.5}}})])
+    run = Run(
+        "json_list", "trl", Options(15.0, {name: [name] for name in signals.NAMES}, overrides=overrides)
+    )
     run.take(TotalSteps(1000), Clock(0.0, 0.0, live=True))
     others = ("rewards/format/mean", "rewards/format/std", "env/depth", *more)
     run.mark(1.0, "new data")
@@ -280,6 +284,14 @@ def test_metrics_doc_names_every_exported_metric_with_type_and_labels() -> None:
 
 def test_every_family_is_exported_by_a_run_that_has_everything() -> None:
     assert {(family.name, family.type) for family in FAMILIES} <= _metrics(_exported(_full_run()))
+
+
+def test_what_prometheus_records_for_messages_is_in_the_metrics_doc() -> None:
+    section = served.PAGE.partition("\n## Recorded by Prometheus\n")[2].partition("\n## ")[0]
+    documented = {name for name, *_ in served.DOCUMENTED.findall(section)}
+    ours = (group for group in rendered.groups() if group != "dcgm")
+
+    assert documented == {rule["record"] for group in ours for rule in rendered.recorded(group)}
 
 
 def test_units_in_names_are_those_of_the_metrics_doc() -> None:

@@ -11,7 +11,7 @@ from promql_parser import AggregateExpr, BinaryExpr, Call, MatchOp, ParenExpr, U
 
 from tests.rules.series import Series
 
-_ASKED = re.compile(r"printf `([^`]*)`(?: \$labels\.\w+)+ \| query|query `([^`]*)`")
+_ASKED = re.compile(r'query \(printf "([^"]+)"|printf "([^"]+)"[^"]*\|query')
 
 
 def parse(expression: str) -> Any:
@@ -21,7 +21,8 @@ def parse(expression: str) -> Any:
 
 def asked(annotation: str) -> list[str]:
     """The expressions that an annotation asks for, about a run or GPU named `any`."""
-    return [re.sub(r"%\[\d\]q", '"any"', "".join(query)) for query in _ASKED.findall(annotation)]
+    found = ("".join(query) for query in _ASKED.findall(annotation))
+    return [query.replace("%q", '"any"').replace("%s", 'run="any",cluster="any"') for query in found]
 
 
 def selectors(node: Any) -> list[VectorSelector]:
@@ -56,7 +57,7 @@ def _selects(wanted: Series, known: Series) -> bool:
 
 
 def bare(node: Any, inside: bool = False) -> Iterator[VectorSelector]:
-    """Selectors that do not stand, alone or in one function, in a `max by (run)` or a `max` of all."""
+    """Selectors that do not stand, alone or in one function, in a `max` by run or of all."""
     match node:
         case VectorSelector():
             if not inside:
@@ -64,7 +65,8 @@ def bare(node: Any, inside: bool = False) -> Iterator[VectorSelector]:
         case promql_parser.MatrixSelector():
             yield from bare(node.vector_selector, inside)
         case AggregateExpr():
-            joined = str(node.op) == "max" and (node.modifier is None or node.modifier.labels == ["run"])
+            by = node.modifier.labels if node.modifier else []
+            joined = str(node.op) == "max" and by in ([], ["run"], ["cluster", "run"])
             yield from bare(node.expr, joined)
         case Call():
             for argument in node.args:

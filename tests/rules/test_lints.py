@@ -35,7 +35,9 @@ def test_nor_has_one_for_some_runs_only() -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_what_a_message_asks_for_can_be_joined(name: str) -> None:
     for annotation in RULES[name]["annotations"].values():
-        for query in expressions.asked(annotation):
+        asked = expressions.asked(annotation)
+        assert len(asked) == annotation.count("|query") + annotation.count("query (")
+        for query in asked:
             assert list(labelled.faults(expressions.parse(query))) == []
 
 
