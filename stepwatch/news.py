@@ -16,6 +16,8 @@ _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page
 
 _HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
 
+_REFILL = 60
+"""Seconds after which an Alertmanager that starts again has all alerts."""
 _FIRST_LOOK = 3
 """Seconds that an exporter which has just started gets to look at its files."""
 _NEXT_LOOK = 20
@@ -41,7 +43,7 @@ class News:
         """What `tell` needs to have read."""
         wanted = [self._metrics] if self.exporter else []
         if self.alertmanager:
-            wanted += [self._receivers, self._alerts, self._silences, self._web]
+            wanted += [self._receivers, self._alerts, self._silences, self._own_metrics, self._web]
         return [*wanted, *([self._findings] if self.watchdog else [])]
 
     def tell(self, texts: Texts, say: Say) -> bool:
@@ -65,8 +67,7 @@ class News:
         if self.alertmanager:
             say(f"Receivers: {_receivers(texts[self._receivers])}.")
             self._tell_lacking_page(texts[self._web], say)
-            if alerts := firing.firing(texts[self._alerts], texts[self._silences]):
-                say("\n  ".join(["\nFiring:", *alerts]))
+            self._tell_firing(texts, say)
         return not self.watchdog or self._tell_faults(texts[self._findings], say)
 
     def tell_after_up(self, say: Say) -> None:
@@ -90,6 +91,18 @@ class News:
             page = pages.read(self._findings)
         if self._tell_faults(page, say) and waits:
             say("The fault is over.")
+
+    def _tell_firing(self, texts: Texts, say: Say) -> None:
+        if texts[self._alerts] is None:
+            say("Firing: not known, as Alertmanager does not answer. Prometheus and the light page show it.")
+        started = pages.metric(texts[self._own_metrics] or "", "process_start_time_seconds") or 0
+        if (age := time.time() - started) < _REFILL:
+            say(
+                f"Alertmanager started {duration(age)} ago. Prometheus sends it all alerts again within a "
+                "minute: until then some that fire are missing here."
+            )
+        if alerts := firing.firing(texts[self._alerts], texts[self._silences]):
+            say("\n  ".join(["\nFiring:", *alerts]))
 
     def _tell_faults(self, page: str | None, say: Say) -> bool:
         if page is None:
@@ -165,6 +178,10 @@ class News:
     @property
     def _silences(self) -> str:
         return f"http://{self.alertmanager}{firing.SILENCES}"
+
+    @property
+    def _own_metrics(self) -> str:
+        return f"http://{self.alertmanager}/metrics"
 
     @property
     def _web(self) -> str:

@@ -16,6 +16,7 @@ DOCKER = """#!/bin/sh
 case "$1 $2" in
   "version "*) [ {daemon} = yes ] && echo 25.0.3 ;;
   "compose version") [ -n "{compose}" ] && echo "{compose}" ;;
+  "inspect "*) echo '[]' ;;
   *) [ {stack} = yes ] && echo '{container}' ;;
 esac
 """

@@ -46,7 +46,10 @@ def _interrupted(tmp_path):
         "STEPWATCH_AMTOOL": "/bin/true",
     }
 
-    def run(event, *words, before=None):
+    def heed_ctrl_c():  # which a suite that was started in the background ignores, and its children with it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def run(event, *words, before=heed_ctrl_c):
         return subprocess.run(
             [sys.executable, *words],
             env={**environment, "CTRL_C_AT": event.replace("{folder}", str(tmp_path))},

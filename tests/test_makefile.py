@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -21,8 +22,15 @@ from stepwatch.environment import CHECKOUT
 def test_a_target_without_its_variable_prints_its_usage_in_one_line_with_an_example(
     words: list[str], usage: str, example: str
 ) -> None:
+    # As a user runs it, not as a part of `make test`.
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     ran = subprocess.run(
-        ["make", "PY=false", "PYTHON=true", *words], cwd=CHECKOUT, capture_output=True, text=True, check=False
+        ["make", "PY=false", "PYTHON=true", *words],
+        cwd=CHECKOUT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert ran.returncode == 2

@@ -58,7 +58,7 @@ def _serve() -> Iterator[Serve]:
         server.server_close()
 
 
-def alertmanager(serve: Serve, *receivers: str) -> str:
+def alertmanager(serve: Serve, *receivers: str, uptime: float = 3600) -> str:
     alert = {
         "labels": {"alertname": "KLExplosion", "run": "ppo", "severity": "critical"},
         "annotations": {"description": "KL 1.6.", "action": "stop the run"},
@@ -66,7 +66,13 @@ def alertmanager(serve: Serve, *receivers: str) -> str:
         "status": {"state": "active", "inhibitedBy": [], "silencedBy": []},
     }
     names = [{"name": name} for name in receivers]
-    return serve({"/api/v2/receivers": [json.dumps(names)], "/api/v2/alerts": [json.dumps([alert])]})
+    metrics = f"process_start_time_seconds {time.time() - uptime}\n"
+    told = {
+        "/api/v2/receivers": json.dumps(names),
+        "/api/v2/alerts": json.dumps([alert]),
+        "/metrics": metrics,
+    }
+    return serve({page: [text] for page, text in told.items()})
 
 
 def lines(exporter: str = "", alertmanager: str = "", watchdog: str = "") -> list[str]:
@@ -106,7 +112,15 @@ def test_parts_that_do_not_answer_are_not_taken_for_empty_ones() -> None:
     assert lines(nobody, nobody) == [
         "\nThe runs in /x: not known, as the exporter does not answer.",
         "Receivers: not known, as Alertmanager does not answer.",
+        "Firing: not known, as Alertmanager does not answer. Prometheus and the light page show it.",
     ]
+
+
+def test_an_alertmanager_that_has_just_started_is_not_taken_to_have_all_alerts(serve: Serve) -> None:
+    young, old = (lines(alertmanager=alertmanager(serve, uptime=uptime)) for uptime in (20, 70))
+
+    assert young[1].startswith("Alertmanager started 20s ago. ")
+    assert young[2:] == old[1:]
 
 
 def test_parts_that_are_not_there_are_not_asked() -> None:

@@ -54,7 +54,7 @@ class Faults:
 
 
 PLACES = {
-    "stat": (Path, "stat"),
+    "stat": (os, "stat"),
     "open": (Path, "open"),
     "fstat": (os, "fstat"),
     "pread": (os, "pread"),

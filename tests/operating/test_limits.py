@@ -15,6 +15,7 @@ from stepwatch.config import Config
 from stepwatch.effective import Alert, effective
 from stepwatch.globs import fits
 from tests.operating.conftest import Site
+from tests.real import free_port
 from tests.rules import rendered
 
 SETTINGS: dict[str, Any] = {
@@ -113,7 +114,9 @@ def test_for_a_run_only_alerts_about_runs_are_told() -> None:
 
 
 def _said(tmp_path: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    (tmp_path / "config.yaml").write_text(json.dumps(SETTINGS))
+    # A stack may run on this machine, on the usual ports.
+    settings = {**SETTINGS, "ports": {"exporter": free_port()}}
+    (tmp_path / "config.yaml").write_text(json.dumps(settings))
     assert main(["alerts", "--config", str(tmp_path / "config.yaml"), *words]) == 0
     return capsys.readouterr().out
 
