@@ -92,7 +92,7 @@ def _measure(command: Callable[[int], list[str]], driver: Driver) -> tuple[bytes
 
 def _lost(driver: Driver, url: str) -> float:
     """Seconds from losing a GPU until no value of it is served any more; it comes back afterwards."""
-    eventually(lambda: _value(_page(url)) is not None, timeout=60)
+    eventually(lambda: _value(_page(url)) is not None)
     time.sleep(random.uniform(0, 2))
     driver.tell("gpus=8", "lost=3:15")
     began = time.perf_counter()

@@ -301,6 +301,6 @@ def test_the_more_runs_there_are_the_coarser_are_their_curves(
     page.look(1.0)
     with page.watch.views() as views:
         for view in views:
-            curve = view.run.history.kept(view.name, view.run.statistics).curves["reward"]
+            curve = view.run.history.kept().curves["reward"]
             points = [point for piece in curve.pieces() for point in piece]
             assert 50 < len(points) <= 2 * extremes.LEAST_STRETCHES + 2

@@ -210,7 +210,7 @@ def test_static_values_are_those_of_an_h200() -> None:
 
 def test_a_sick_gpu_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        options.parse(["--backend=demo", "--profile=rtx4080", "--sick=5"], {})
+        options.command_line(["--backend=demo", "--profile=rtx4080", "--sick=5"]).options()
 
     assert "--sick 5: there is no such GPU. Expected a number from 0 to 1" in capsys.readouterr().err
 

@@ -22,7 +22,8 @@ def parse(expression: str) -> Any:
 def asked(annotation: str) -> list[str]:
     """The expressions that an annotation asks for, about a run or GPU named `any`."""
     found = ("".join(query) for query in _ASKED.findall(annotation))
-    return [query.replace("%q", '"any"').replace("%s", 'run="any",cluster="any"') for query in found]
+    filled = (re.sub(r"%(?:\[\d\])?q", '"any"', query) for query in found)
+    return [re.sub(r"%(?:\[\d\])?s", 'run="any",cluster="any"', query) for query in filled]
 
 
 def selectors(node: Any) -> list[VectorSelector]:

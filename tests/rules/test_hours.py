@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from exporter.gpu.backend import PROFILES, Extras
-from stepwatch.backtest.expression import reads
 from tests.real import PrometheusServer, query
-from tests.rules import hours, rendered
+from tests.rules import expressions, hours, rendered
 from tests.rules.hours import Fired, Watched
 
 pytestmark = pytest.mark.e2e
@@ -20,8 +20,15 @@ SICK = 1
 HOURS, AN_HOUR = 3 * 3600, 3600
 
 RULES = [*rendered.rules("gpu"), *rendered.rules("stack")]
-ABOUT_GPUS = [rule for rule in RULES if any(name.startswith("gpu_") for name in reads(rule["expr"]))]
-METRICS = frozenset().union(*(reads(rule["expr"]) for rule in ABOUT_GPUS))
+
+
+def reads(rule: dict[str, Any]) -> frozenset[str]:
+    """The metrics that a rule reads."""
+    return frozenset(each.name or "" for each in expressions.selectors(expressions.parse(rule["expr"])))
+
+
+ABOUT_GPUS = [rule for rule in RULES if any(name.startswith("gpu_") for name in reads(rule))]
+METRICS = frozenset().union(*(reads(rule) for rule in ABOUT_GPUS))
 
 RAISED_BY = {
     "GPUXid": "gpu_xid_errors_total",
