@@ -101,7 +101,7 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("mean_over_steps", "zero_std_ratio", H, steps=20),
     # what the reward is worth: held-out prompts, and a part that cannot be gamed
     Statistic("gain", "reward", H),
-    Statistic("gain", "true_reward"),
+    Statistic("gain", "true_reward", L),
     Statistic("max_over_steps", "validation_score", L, steps=2),
     Statistic("confirmed_best", "validation_score"),
     Statistic("noise", "validation_score"),

@@ -34,11 +34,11 @@ def selectors(node: Any) -> list[VectorSelector]:
 
 
 def labels(selector: VectorSelector) -> dict[str, str]:
-    """The labels that a selector asks for by equality, but for the run."""
+    """The labels that a selector asks for by equality, but for those of a run."""
     return {
         each.name: each.value
         for each in selector.matchers.matchers
-        if each.op == MatchOp.Equal and each.name != "run"
+        if each.op == MatchOp.Equal and each.name not in ("cluster", "run")
     }
 
 
