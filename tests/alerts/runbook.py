@@ -9,7 +9,7 @@ from pathlib import Path
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.expression import Scope, is_number
 from stepwatch.alerts.incidents import PAIRS
-from stepwatch.alerts.table import NOTHING, Alert, Codes, Way
+from stepwatch.alerts.table import NOTHING, Alert, Codes, Explanation, Way
 from stepwatch.config import Config
 from stepwatch.config.reference import keys
 
@@ -56,8 +56,12 @@ def _entry(name: str) -> str:
 
 def _codes(codes: Codes) -> Iterator[str]:
     yield f"| {codes.label} | meaning | first |\n|---|---|---|\n"
-    for code, (meaning, action) in codes.texts.items():
-        yield f"| {code} | {meaning} | {action.replace('{gpu}', 'N')} |\n".replace(" | grep", " \\| grep")
+    alike: dict[Explanation, list[str]] = {}
+    for code, text in codes.texts.items():
+        alike.setdefault(text, []).append(str(code))
+    for (meaning, action), found in alike.items():
+        first = action.replace("{gpu}", "N").replace("|", "\\|")
+        yield f"| {', '.join(found)} | {meaning} | {first} |\n"
     yield "\n"
 
 
