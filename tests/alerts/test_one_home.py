@@ -62,12 +62,12 @@ def drawn(config: Config) -> set[tuple[str, str]]:
     return {(line.alert, line.promql) for line in lines.lines(config, TABLE)}
 
 
-def told(config: Config) -> dict[str, object]:
+def in_force(config: Config) -> dict[str, object]:
     """The limits in force as `python -m stepwatch alerts` has them."""
     return {limit.key: limit.value for alert in effective(config, None, "") for limit in alert.limits}
 
 
-BEFORE = ruled(ON), judged(ON), drawn(ON), told(ON)
+BEFORE = ruled(ON), judged(ON), drawn(ON), in_force(ON)
 
 
 @pytest.mark.parametrize("key", LIMITS)
@@ -81,7 +81,7 @@ def test_a_limit_is_changed_in_one_place_for_rule_line_backtest_and_command(key:
         ruled(changed),
         judged(changed),
         drawn(changed),
-        told(changed),
+        in_force(changed),
     )
 
     names = {alert.name for alert in about}
@@ -100,7 +100,7 @@ def test_every_number_of_the_configuration_is_compared_by_an_alert():
     assert unread == []
 
 
-def test_lines_of_a_signal_are_told_apart_by_name_and_severity():
+def test_lines_of_a_signal_differ_in_name_or_severity():
     optional = {
         "KL": {"warning": {"above": 0.1}, "critical": {"above": 15}},
         "Reward": {"warning": {"below_mean_ratio": 0.2}, "critical": {"below_mean_ratio": 0.4}},
