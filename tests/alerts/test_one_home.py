@@ -49,6 +49,16 @@ def ruled(config: Config) -> dict[tuple[str, str], list[str]]:
     return found
 
 
+def said(config: Config) -> dict[str, str]:
+    """What the messages of each alert say of its limits: as text, or by the record that they look up."""
+    found: dict[str, str] = {}
+    for rule in rules(config, InContainers(), TABLE):
+        name = rule.get("alert") or rule.get("labels", {}).get("rule", "").rpartition("-")[0]
+        text = rule["annotations"]["description"] if "alert" in rule else rule["expr"]
+        found[name] = found.get(name, "") + text
+    return found
+
+
 def judged(config: Config) -> dict[tuple[str, str], list[str]]:
     """The same as a backtest has them."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -68,10 +78,11 @@ def in_force(config: Config) -> dict[str, object]:
 
 
 BEFORE = ruled(ON), judged(ON), drawn(ON), in_force(ON)
+SAID = said(ON)
 
 
 @pytest.mark.parametrize("key", LIMITS)
-def test_a_limit_is_changed_in_one_place_for_rule_line_backtest_and_command(key: str):
+def test_a_limit_is_changed_in_one_place_for_rule_message_line_backtest_and_command(key: str):
     limit = LIMITS[key]
     value = (limit.higher() or limit.lower())[0]
     changed, own = limit.changed(value), ".".join(limit.path[1:])
@@ -86,6 +97,9 @@ def test_a_limit_is_changed_in_one_place_for_rule_line_backtest_and_command(key:
 
     names = {alert.name for alert in about}
     assert {name for (name, _), text in rules_now.items() if text != rules_before[name, _]} == names
+    now = said(changed)
+    shown = {alert.name for alert in about for way in alert.ways if own in keys(way.limit)}
+    assert shown <= {name for name, text in now.items() if text != SAID[name]} <= names
     moved = {name for (name, _), text in judged_now.items() if text != judged_before[name, _]}
     assert moved == {alert.name for alert in about if alert.from_records}
     lined = {alert.name for alert in about for way in alert.ways if way.signal and own in keys(bound(way))}
