@@ -80,7 +80,10 @@ class Containers(Stack):
     def signal(self, process: Process, number: signal.Signals) -> bool:
         if process not in self.processes().values():
             return False
-        os.kill(process.pid, number)
+        try:
+            os.kill(process.pid, number)
+        except ProcessLookupError:  # it ended at this moment
+            return False
         return True
 
     def missing(self, expected: Iterable[str]) -> list[str]:

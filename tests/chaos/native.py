@@ -125,7 +125,10 @@ class Native(Stack):
     def signal(self, process: Process, number: signal.Signals) -> bool:
         if process not in processes.marked(self.place.mark):
             return False
-        os.kill(process.pid, number)
+        try:
+            os.kill(process.pid, number)
+        except ProcessLookupError:  # it ended at this moment
+            return False
         return True
 
     def missing(self, expected: Iterable[str]) -> list[str]:
