@@ -148,7 +148,13 @@ def _power(fault: Fault, stack: Native) -> Struck:
     while running := stack.processes():
         for process in running.values():
             stack.signal(process, signal.SIGKILL)
-    return Struck("killed every process", stack.repair, "not running", needs_up=True)
+    return Struck(
+        "killed every process",
+        stack.repair,
+        "not running",
+        needs_up=True,
+        lasts=lambda: not stack.processes(),  # the `make up` that ends another fault ends this one, too
+    )
 
 
 _STRIKES: dict[str, Callable[[Fault, Any], Struck]] = {
