@@ -67,7 +67,7 @@ def of_refused_rules(words: str, root: Path, context: Mapping[str, Any]) -> list
         rule = _rule(lines, int(refused["rule"]))
         last = int(refused["line"] or 0) + int(refused["inside"] or 0)
         if origin := _written(lines, rule, last):
-            said.append(f"{refused['alert']} is written in {origin}. Fix: mend the template there.")
+            said.append(f"{refused['alert']} is written in {origin}. Fix: correct the template there.")
     return list(dict.fromkeys(said))
 
 

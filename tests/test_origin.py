@@ -79,7 +79,7 @@ def test_an_expression_that_does_not_parse_is_told_by_alert_template_and_line(
     said = f'"{edit.alert}": could not parse expression: '
     assert re.search(rf"rule \d+, {said}.*{re.escape(edit.says)}", message)
     place = f"{RULES}/{edit.template}.yml.j2:{line}"
-    assert message.count(f"{edit.alert} is written in {place}. Fix: mend the template there.\n") == 1
+    assert message.count(f"{edit.alert} is written in {place}. Fix: correct the template there.\n") == 1
     assert not list(checkout.rglob("generated"))
 
 

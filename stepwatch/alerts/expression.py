@@ -7,6 +7,7 @@ matching joins them and a second exporter that sees the same run breaks no join.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -33,14 +34,14 @@ class Scope:
     limit: Callable[[str], str] = lambda key: f"<{key}>"
 
 
-class Expression:
+class Expression(ABC):
     """A PromQL expression that yields a vector or a number."""
 
     rank = _ATOM
 
+    @abstractmethod
     def promql(self, scope: Scope) -> str:
         """Render it for a scope."""
-        raise NotImplementedError
 
     def parts(self) -> Iterator[Expression]:
         """Yield the expression itself and everything below it."""

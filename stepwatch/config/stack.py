@@ -64,6 +64,6 @@ class StateDiskLow(StackBlock):
 
 
 class TSDBFailures(StackBlock):
-    """Prometheus fails to write its data, or had to mend them."""
+    """Prometheus fails to write its data, or had to repair them."""
 
     severity: Severity = "warning"
