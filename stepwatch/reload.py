@@ -29,7 +29,7 @@ def reload(alertmanager: str, settings: Path) -> str:
     if answer:
         raise ReloadError(
             f"Alertmanager refuses the new settings and runs on with the old ones. It says: {answer} "
-            "Fix: mend what it names in config.yaml and generate again."
+            "Fix: correct what it names in config.yaml and generate again."
         )
     if not runs(pages.read(f"{alertmanager}/metrics"), settings):
         return (

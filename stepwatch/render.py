@@ -185,7 +185,7 @@ def _failure(template: str, line: int | None, error: Exception) -> RenderError:
     reason = str(error) if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: {error}"
     if isinstance(error, jinja2.TemplateNotFound):
         reason = f"there is no template {error.name}"
-    return RenderError(f"{place}: {reason}. Fix: mend the template; nothing was written.")
+    return RenderError(f"{place}: {reason}. Fix: correct the template; nothing was written.")
 
 
 def _comment(template: PurePosixPath) -> str:
@@ -223,5 +223,5 @@ def _unreadable(template: PurePosixPath, text: str, error: yaml.YAMLError) -> Re
     line = text.splitlines()[mark.line : mark.line + 1] if mark else []
     return RenderError(
         f"{template}: what it renders is no YAML ({getattr(error, 'problem', error)}"
-        f"{', in line ' + repr(line[0]) if line else ''}). Fix: mend the template; nothing was written."
+        f"{', in line ' + repr(line[0]) if line else ''}). Fix: correct the template; nothing was written."
     )

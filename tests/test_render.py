@@ -184,7 +184,7 @@ def test_a_broken_template_is_named_with_its_line_and_the_fix(rendered, text, me
         only(rendered, text, config={})
 
     assert str(caught.value).startswith(f"prometheus/templates/{message}")
-    assert str(caught.value).endswith(". Fix: mend the template; nothing was written.")
+    assert str(caught.value).endswith(". Fix: correct the template; nothing was written.")
     assert isinstance(caught.value, Refused)
 
 

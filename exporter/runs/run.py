@@ -258,7 +258,7 @@ class Run:
 
     def _measure(self, found: dict[str, float], record: Record, stream: Stream, clock: Clock) -> None:
         self.records += self.progress.count(record)
-        self._truncation.mend(found, record.values, self.response_limit)
+        self._truncation.correct(found, record.values, self.response_limit)
         new = {signal: value for signal, value in found.items() if signal not in stream.counted}
         if len(self.progress.streams) > 1:
             new = self.owners.own(new, stream, self.progress, self._is_measured)

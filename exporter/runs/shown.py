@@ -16,7 +16,7 @@ from exporter.runs.mounts import Mount
 from exporter.runs.names import printable, run_name, run_names
 from exporter.runs.polling import Polling
 from exporter.runs.run import Run
-from exporter.runs.twins import Place, Told, Twins
+from exporter.runs.twins import Place, Sighting, Twins
 from exporter.runs.unstarted import explains
 from exporter.runs.views import SHOWN, Judge, Signs, View
 
@@ -47,17 +47,19 @@ class Shown:
         before, self._states = self._states, {}
         self._late = self._logs.late
         logs = [log for log in self._logs if log.roster and log.caught_up]
-        told = [one for log in logs for one in self._of_log(log, before)]
-        told += self._of_feeds()
-        once = self._twins.once(told, self._time.monotonic())
-        self.twins = len(told) - len(once)
-        names = self._names_of(logs, told, once)
-        texts = [text for log in self._logs if log.is_text for text in self._of_text(log, told, before)]
+        sightings = [one for log in logs for one in self._of_log(log, before)]
+        sightings += self._of_feeds()
+        once = self._twins.once(sightings, self._time.monotonic())
+        self.twins = len(sightings) - len(once)
+        names = self._names_of(logs, sightings, once)
+        texts = [text for log in self._logs if log.is_text for text in self._of_text(log, sightings, before)]
         return self._named([*once, *texts], {**_names_of_texts(texts, names.values()), **names})
 
-    def _names_of(self, logs: list[Log], told: list[Told], once: list[Told]) -> Mapping[Path, str]:
+    def _names_of(
+        self, logs: list[Log], sightings: list[Sighting], once: list[Sighting]
+    ) -> Mapping[Path, str]:
         """A name for each log, but for those that report another one's run."""
-        needless = {one.at[0] for one in told} - {one.at[0] for one in once} if self.twins else set()
+        needless = {one.at[0] for one in sightings} - {one.at[0] for one in once} if self.twins else set()
         for log in logs:
             if log.path in needless and log.priority is not None:
                 log.priority = min(log.priority, Priority.TWIN)
@@ -68,7 +70,7 @@ class Shown:
             self.collisions = sum(count for count in short.values() if count > 1)
         return self._names
 
-    def _named(self, once: list[Told], logs: Mapping[Path, str]) -> dict[Place, View]:
+    def _named(self, once: list[Sighting], logs: Mapping[Path, str]) -> dict[Place, View]:
         names = [_name(logs.get(one.at[0]), one) for one in once]
         taken = Counter(names)
         if len(taken) < len(names):  # series of two runs must never be the same
@@ -90,10 +92,10 @@ class Shown:
         state = self._states[run.serial] = last or self._judge.state(run, signs)
         return state
 
-    def _of_log(self, log: Log, before: Mapping[int, str]) -> list[Told]:
+    def _of_log(self, log: Log, before: Mapping[int, str]) -> list[Sighting]:
         runs = log.roster.runs if log.roster else {}
         holder = self._see_writer(log)
-        found: list[Told] = []
+        found: list[Sighting] = []
         forgotten = bool(runs)
         log.priority = None
         for key, run in runs.items():
@@ -103,7 +105,7 @@ class Shown:
             forgotten = forgotten and state == "forgotten"
             if self._is_shown(state):
                 found.append(
-                    Told(
+                    Sighting(
                         (log.path, key),
                         log.relative,
                         run,
@@ -118,7 +120,9 @@ class Shown:
             self._logs.lay_aside(log)
         return found
 
-    def _of_text(self, log: Log, told: Sequence[Told], before: Mapping[int, str]) -> Iterator[Told]:
+    def _of_text(
+        self, log: Log, sightings: Sequence[Sighting], before: Mapping[int, str]
+    ) -> Iterator[Sighting]:
         """The run of a text without a record, if it ended badly and no run with steps explains the text."""
         if not self._holders.knows(log.file) and log.preamble is None:
             return
@@ -129,15 +133,15 @@ class Shown:
         state = self._state(run, self._signs(log, "", run, holder), log, before)
         if not log.preamble.is_end(state, now - log.quiet(now), writer=log.writer):
             return
-        if not any(self._explains(one, log) for one in told):
-            yield Told((log.path, ""), log.relative, run, state, log.writer, unread=log.unread_since)
+        if not any(self._explains(one, log) for one in sightings):
+            yield Sighting((log.path, ""), log.relative, run, state, log.writer, unread=log.unread_since)
 
-    def _explains(self, told: Told, text: Log) -> bool:
-        log = self._logs.by_path.get(told.at[0])
+    def _explains(self, sighting: Sighting, text: Log) -> bool:
+        log = self._logs.by_path.get(sighting.at[0])
         process = self._holders.of(log.file).process if log else None
-        return explains(told.run, log, text, process, self._holders.of(text.file).process)
+        return explains(sighting.run, log, text, process, self._holders.of(text.file).process)
 
-    def _of_feeds(self) -> Iterator[Told]:
+    def _of_feeds(self) -> Iterator[Sighting]:
         now = self._time.monotonic()
         for feed in self._feeds:
             feed.roster.priorities.clear()
@@ -147,7 +151,7 @@ class Shown:
                 feed.roster.priorities[key] = OF_STATE.get(state, Priority.UNSHOWN)
                 if self._is_shown(state):
                     at = (feed.place, key or feed.name)
-                    yield Told(at, PurePath(feed.name), run, state, signs.writer)
+                    yield Sighting(at, PurePath(feed.name), run, state, signs.writer)
 
     def _is_shown(self, state: str) -> bool:
         self.dormant += state == "dormant"
@@ -170,7 +174,7 @@ class Shown:
         return Signs(quiet, None if gone is None else now - gone, None if holder.only_named else log.writer)
 
 
-def _names_of_texts(texts: Sequence[Told], taken: Collection[str]) -> dict[Path, str]:
+def _names_of_texts(texts: Sequence[Sighting], taken: Collection[str]) -> dict[Path, str]:
     """Names as of any log, but a run with steps keeps its own."""
     names = run_names({text.at[0]: text.place for text in texts})
     return {
@@ -179,11 +183,11 @@ def _names_of_texts(texts: Sequence[Told], taken: Collection[str]) -> dict[Path,
     }
 
 
-def _name(log: str | None, told: Told) -> str:
+def _name(log: str | None, sighting: Sighting) -> str:
     """The run's name: its log's, and the one that it has in it."""
-    return "/".join(filter(None, (log, told.at[1])))
+    return "/".join(filter(None, (log, sighting.at[1])))
 
 
-def _apart(name: str, told: Told) -> str:
+def _apart(name: str, sighting: Sighting) -> str:
     """More than the name, which another run has too."""
-    return f"{name} ({' '.join(map(str, filter(None, told.at)))})"
+    return f"{name} ({' '.join(map(str, filter(None, sighting.at)))})"

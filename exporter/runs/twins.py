@@ -44,8 +44,8 @@ TELLING = ("finished", "failed", "running", "vanished", "stopped")
 
 
 @dataclass(slots=True)
-class Told:
-    """A run as one log tells it: ``at`` that log, which is ``place`` below the watched folder.
+class Sighting:
+    """A run as one log shows it: ``at`` that log, which is ``place`` below the watched folder.
 
     ``process`` is the id of the process that holds the log open, if one is seen; ``gone`` when its writer
     ended, in seconds of the steady clock. ``twins`` is the same run as its other logs tell it. ``unread``:
@@ -104,24 +104,24 @@ class Twins:
         self._first: dict[Place, Place] = {}
         self._due = 0.0
 
-    def once(self, told: Sequence[Told], now: float) -> list[Told]:
+    def once(self, sightings: Sequence[Sighting], now: float) -> list[Sighting]:
         """Each run once, in its best log, in the state that all its logs together tell.
 
         ``now`` in seconds of the steady clock.
         """
-        if now >= self._due or self._first.keys() != {one.at for one in told}:
-            self._compare(told)
+        if now >= self._due or self._first.keys() != {one.at for one in sightings}:
+            self._compare(sightings)
             self._due = now + COMPARE_SECONDS
-        groups: dict[Place, list[Told]] = {}
-        for one in told:
+        groups: dict[Place, list[Sighting]] = {}
+        for one in sightings:
             groups.setdefault(self._first[one.at], []).append(one)
         return [_one(group) for group in groups.values()]
 
-    def _compare(self, told: Sequence[Told]) -> None:
+    def _compare(self, sightings: Sequence[Sighting]) -> None:
         """Find for each log the best one of the same run: its run is that of all logs found so far."""
-        runs: list[list[Told]] = []
+        runs: list[list[Sighting]] = []
         bits: list[int] = []  # of all logs of each run
-        for one in sorted(told, key=_rank):
+        for one in sorted(sightings, key=_rank):
             apart = self._apart.others(one.run.serial)
             same = [
                 number
@@ -137,10 +137,10 @@ class Twins:
                 bits.append(self._apart.bit(one.run.serial))
         first = {one.at: run[0].at for run in runs for one in run}
         if self._first.keys() - first.keys():
-            self._apart.keep({one.run.serial for one in told})
+            self._apart.keep({one.run.serial for one in sightings})
         self._first = first
 
-    def _same(self, a: Told, b: Told) -> bool:
+    def _same(self, a: Sighting, b: Sighting) -> bool:
         if not _may_be_one(a, b):
             return False
         same = a.run.trace.is_same(b.run.trace)
@@ -150,7 +150,7 @@ class Twins:
         return bool(same and copy)
 
 
-def _may_be_one(a: Told, b: Told) -> bool:
+def _may_be_one(a: Sighting, b: Sighting) -> bool:
     """Are they different logs of one time that lie side by side (or below), or grow together?"""
     if a.at[0] == b.at[0] or not _of_one_time(a.run, b.run):
         return False
@@ -170,7 +170,7 @@ def _began_before_the_end(one: Times, other: Times) -> bool:
     return one.start <= other.last + SLACK_SECONDS
 
 
-def _of_one_format(a: Told, b: Told) -> bool:
+def _of_one_format(a: Sighting, b: Sighting) -> bool:
     """A trainer writes each format once; W&B keeps a second console log."""
     return a.run.source == b.run.source and _is_of_wandb(a.place) == _is_of_wandb(b.place)
 
@@ -179,7 +179,7 @@ def _is_of_wandb(place: PurePath) -> bool:
     return place.parts[-2:] == ("files", "output.log")
 
 
-def _is_copy(a: Told, b: Told) -> bool | None:
+def _is_copy(a: Sighting, b: Sighting) -> bool | None:
     """Is one log the other's copy? ``None``: nothing tells now, and so it counts as another run's.
 
     One process writes both, or none is seen and even the times of the steps agree, or one is the other
@@ -192,7 +192,7 @@ def _is_copy(a: Told, b: Told) -> bool | None:
     return a.run.trace.took_as_long(b.run.trace)
 
 
-def _likeness(a: Told, b: Told) -> tuple[bool, ...]:
+def _likeness(a: Sighting, b: Sighting) -> tuple[bool, ...]:
     """By what the logs of one run are found among those of runs with the same numbers."""
     return (
         bool(a.run.trace.took_as_long(b.run.trace)),
@@ -217,7 +217,7 @@ def _together(a: Run, b: Run) -> bool:
     return abs(a.times.last - b.times.last) < TOGETHER_SECONDS
 
 
-def _one(group: list[Told]) -> Told:
+def _one(group: list[Sighting]) -> Sighting:
     if len(group) == 1:
         return group[0]
     best = min(group, key=_rank)
@@ -226,7 +226,7 @@ def _one(group: list[Told]) -> Told:
     return replace(best, state=_state(group), writer=writer, twins=twins)
 
 
-def _state(group: list[Told]) -> str:
+def _state(group: list[Sighting]) -> str:
     """What all logs together say about the end.
 
     Where one log's writer is gone, another's, which cannot be seen, goes on only if it has logged since;
@@ -241,12 +241,12 @@ def _state(group: list[Told]) -> str:
     return "finished" if max(one.run.progress.step for one in group) >= total else "vanished"
 
 
-def _is_outlived(told: Told, gone: float) -> bool:
+def _is_outlived(sighting: Sighting, gone: float) -> bool:
     """Does a log only seem to go on? No one is seen to write it, and it has no step since another's end."""
-    return told.state == "running" and not told.writer and (told.run.moved or -inf) <= gone
+    return sighting.state == "running" and not sighting.writer and (sighting.run.moved or -inf) <= gone
 
 
-def _rank(told: Told) -> tuple[int, str]:
-    source = told.run.source
+def _rank(sighting: Sighting) -> tuple[int, str]:
+    source = sighting.run.source
     known = BEST.index(source) if source in BEST else len(BEST)
-    return known + (source in LAST), str(told.place)
+    return known + (source in LAST), str(sighting.place)

@@ -74,5 +74,5 @@ def _in_words(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise FolderError(
             f"--report {folder}: {error.strerror}. Expected: a folder to write {PAGE} and {DOCUMENT} to. "
-            "Fix: name another one, or mend its permissions."
+            "Fix: name another one, or correct its permissions."
         ) from error

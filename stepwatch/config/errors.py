@@ -34,12 +34,12 @@ class Written(str):
 NOTHING = Written()
 
 
-class Refused(Exception):  # noqa: N818  a refusal is the user's to mend, not an error of the program
+class Refused(Exception):  # noqa: N818  a refusal is the user's to correct, not an error of the program
     """Raised when a command cannot do what was asked; its text is the whole message."""
 
 
 class Fault(ValueError):  # noqa: N818  a fault of the file, not an error of the program
-    """Raised by a check of one value: what is wrong, what was expected, how to mend it.
+    """Raised by a check of one value: what is wrong, what was expected, how to correct it.
 
     Args:
         says: The fault as the rest of a sentence that starts with the value ("is negative").
@@ -114,7 +114,7 @@ def _lines(file: str, problems: tuple[Problem, ...]) -> Iterable[str]:
     for problem in problems[:SHOWN_PROBLEMS]:
         yield f"{file}:{problem.line}: {problem}" if problem.line else f"{file}: {problem}"
     if len(problems) > SHOWN_PROBLEMS:
-        yield f"{file}: {len(problems) - SHOWN_PROBLEMS} more problems, shown once these are mended."
+        yield f"{file}: {len(problems) - SHOWN_PROBLEMS} more problems, shown once these are corrected."
 
 
 def spell(path: KeyPath) -> str:

@@ -45,7 +45,7 @@ def _again(story: Story) -> str:
 
 def failed(receiver: Receiver, *, where: str) -> Verdict:
     """Alertmanager counts a failure, and nothing at hand tells why."""
-    return _undelivered(receiver, "Alertmanager counts a failure", f"{where} names the error.", "mend that")
+    return _undelivered(receiver, "Alertmanager counts a failure", f"{where} names the error.", "fix that")
 
 
 def muted(receiver: Receiver, silences: list[str], url: str) -> Verdict:

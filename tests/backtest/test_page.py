@@ -222,5 +222,5 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(
     assert (code, out) == (2, "")
     assert err == (
         f"--report {path}/report: Not a directory. Expected: a folder to write index.html and backtest.json "
-        "to. Fix: name another one, or mend its permissions.\n"
+        "to. Fix: name another one, or correct its permissions.\n"
     )

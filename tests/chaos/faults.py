@@ -88,12 +88,23 @@ def _fill(fault: Fault, stack: Native) -> Struck:
         while True:
             os.write(handle, block)
     os.close(handle)
-    return Struck("filled the disk", lambda: filler.unlink(missing_ok=True), "(?i)disk is full")
+    return Struck(
+        "filled the disk",
+        lambda: filler.unlink(missing_ok=True),
+        "(?i)disk is full",
+        lasts=filler.exists,  # the end of another such fault ends this one, too
+    )
 
 
 def _hang(fault: Fault, stack: Native) -> Struck:
     stack.mount.hang()
-    return Struck(f"hung {stack.mount.folder}", stack.mount.come_back, re.escape(str(stack.mount.folder)))
+    mount = stack.mount
+    return Struck(
+        f"hung {mount.folder}",
+        mount.come_back,
+        re.escape(str(mount.folder)),
+        lasts=lambda: mount.hangs,  # the end of another such fault ends this one, too
+    )
 
 
 def _damage(fault: Fault, stack: Native) -> Struck:
@@ -137,7 +148,13 @@ def _power(fault: Fault, stack: Native) -> Struck:
     while running := stack.processes():
         for process in running.values():
             stack.signal(process, signal.SIGKILL)
-    return Struck("killed every process", stack.repair, "not running", needs_up=True)
+    return Struck(
+        "killed every process",
+        stack.repair,
+        "not running",
+        needs_up=True,
+        lasts=lambda: not stack.processes(),  # the `make up` that ends another fault ends this one, too
+    )
 
 
 _STRIKES: dict[str, Callable[[Fault, Any], Struck]] = {

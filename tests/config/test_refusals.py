@@ -71,7 +71,7 @@ def test_of_hundreds_of_problems_only_the_first_are_told(write):
     lines = refusal(write("".join(f"key{number}: 1\n" for number in range(300)))).splitlines()
 
     assert len(lines) == 21
-    assert lines[-1] == ": 280 more problems, shown once these are mended."
+    assert lines[-1] == ": 280 more problems, shown once these are corrected."
 
 
 @pytest.mark.parametrize(

@@ -335,7 +335,7 @@ def truncated(*records: dict[str, float], limit: int | None = None) -> list[floa
     reading, truncation, shares = signals.Reading("verl"), signals.Truncation(), []
     for values in records:
         found = reading.signals(values)
-        truncation.mend(found, values, limit)
+        truncation.correct(found, values, limit)
         shares.append(found.get("truncated_ratio"))
     return shares
 

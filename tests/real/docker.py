@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -58,7 +59,11 @@ class Client:
 
 
 class Docker(Client):
-    """An engine that is up while the ``with`` block runs."""
+    """An engine that is up while the ``with`` block runs; others of ours wait for its end.
+
+    All engines of a machine share its netfilter tables: one that starts flushes the chains in which another
+    just publishes a port.
+    """
 
     def __init__(self) -> None:
         _require("dockerd", "iptables", "setpriv")
@@ -80,6 +85,8 @@ class Docker(Client):
             self.docker("import", *changes, standin.archive, tag)
 
     def __enter__(self) -> Self:
+        self._turn = (Path(tempfile.gettempdir()) / "stepwatch-tests-docker.lock").open("wb")
+        fcntl.flock(self._turn, fcntl.LOCK_EX)
         with (self.folder / "log").open("wb") as log:
             self._process = subprocess.Popen(self.command, stdout=log, stderr=log)
         self._wait()
@@ -112,6 +119,7 @@ class Docker(Client):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
+        self._turn.close()
         super().__exit__(kind, problem, trace)
 
 

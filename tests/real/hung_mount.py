@@ -32,7 +32,7 @@ class Mount:
     """
 
     def __init__(self, folder: Path, behind: Path) -> None:
-        self.folder, self.behind = folder, behind
+        self.folder, self.behind, self.hangs = folder, behind, False
         self._server: subprocess.Popen[bytes] | None = None
 
     def mount(self) -> None:
@@ -46,10 +46,12 @@ class Mount:
     def hang(self) -> None:
         """Answer nothing from now on."""
         self._signal(signal.SIGSTOP)
+        self.hangs = True
 
     def come_back(self) -> None:
         """Answer what was asked meanwhile, and whatever comes."""
         self._signal(signal.SIGCONT)
+        self.hangs = False
 
     def unmount(self) -> None:
         """End it: the folder below is seen again. Whoever still waits for the mount gets an error."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.watchdog.snapshots import LEFTOVER
 from stepwatch import pages
 from tests.e2e.writer import writing
 from tests.native.installation import Installation, made
@@ -65,8 +66,8 @@ def tells_of(status: str, *names: str) -> Callable[[Received], bool]:
 
 def leftovers(stack: Installation) -> list[str]:
     """Empty files that Alertmanager made for a snapshot."""
-    files = (stack.state / "data/alertmanager").glob("*.*")
-    return [file.name for file in files if not file.stat().st_size]
+    files = (stack.state / "data/alertmanager").iterdir()
+    return [file.name for file in files if LEFTOVER.fullmatch(file.name) and not file.stat().st_size]
 
 
 def test_a_full_disk_is_told_of_within_a_minute_and_a_sick_run_as_soon_as_there_is_room(

@@ -34,7 +34,7 @@ class Truncation:
         self._longest = 0.0
         self._times = 0
 
-    def mend(self, found: dict[str, float], values: Mapping[str, Any], limit: int | None) -> None:
+    def correct(self, found: dict[str, float], values: Mapping[str, Any], limit: int | None) -> None:
         """Set the truncated share in the signals ``found`` in a record's values right, or drop it.
 
         ``limit`` is the configured one in tokens, where it is known.
