@@ -197,6 +197,7 @@ def test_down_and_up_keep_silences_and_data(demo, sink):
 
     done = demo.stepwatch("down")
     assert done.returncode == 0, done.stdout + done.stderr
+    ended = time.time()
     assert not demo.containers()
     assert "not running" in demo.stepwatch("status").stdout
     done = demo.stepwatch("up", "--demo")
@@ -206,6 +207,9 @@ def test_down_and_up_keep_silences_and_data(demo, sink):
     assert [each["comment"] for each in kept if each["status"]["state"] == "active"] == ["known"]
     before = f'max_over_time(rl_step{{run="demo/healthy"}}[1m] @ {moment:.0f})'
     assert float(demo.query(before)[0]["value"][1]) > 100
+    assert not demo.query(
+        f"rl_step @ {ended:.0f} or gpu_info @ {ended:.0f}"
+    )
     assert demo.compose("exec", "-T", "grafana", "cat", "/run/stepwatch/grafana-password") == password
     assert len(password) == 24
 
