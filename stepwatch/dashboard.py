@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stepwatch.alerts.lines import Line
-from stepwatch.config.errors import Refused
+from stepwatch.rules.lines import Line
+from stepwatch.schema.errors import Refused
 
 Json = dict[str, Any]
 

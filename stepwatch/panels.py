@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 
 from exporter.exposition import escape
-from stepwatch.alerts.lines import RUN, Line
 from stepwatch.dashboard import Json, shown
+from stepwatch.rules.lines import RUN, Line
 
 TEMPLATE = PurePosixPath("grafana/templates/dashboards/training.yaml.j2")
 FILE = PurePosixPath("exporter/generated/panels.json")

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from stepwatch import pages
-from stepwatch.config import Refused
+from stepwatch.schema.errors import Refused
 
 
 class ReloadError(Refused):

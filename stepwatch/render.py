@@ -20,12 +20,11 @@ import yaml
 from jinja2.bccache import Bucket
 
 from stepwatch import panels
-from stepwatch.config import ConfigError, Refused
 from stepwatch.config.document import parse
-from stepwatch.config.errors import quoted
 from stepwatch.config.nodes import LOADER
 from stepwatch.dashboard import Json, assemble
 from stepwatch.globs import alternation
+from stepwatch.schema.errors import ConfigError, Refused, quoted
 
 SERVICES = ("prometheus", "alertmanager", "grafana")
 DASHBOARDS = PurePosixPath("grafana/templates/dashboards")

@@ -17,9 +17,9 @@ from stepwatch.alerts.infrastructure import (
     servers,
 )
 from stepwatch.alerts.table import NOTHING, RATIO, WHOLE, Way
-from stepwatch.config import scalars
-from stepwatch.config.scalars import Span
-from stepwatch.config.section import default
+from stepwatch.schema import scalars
+from stepwatch.schema.scalars import Span
+from stepwatch.schema.section import default
 
 TOKENS = ("vllm:generation_tokens_total", "sglang:generation_tokens_total", "sglang_generation_tokens_total")
 PREEMPTIONS = (

@@ -28,10 +28,10 @@ from stepwatch.alerts.infrastructure import (
     hosts,
 )
 from stepwatch.alerts.table import NOTHING, WHOLE, Alert, Codes, Way
-from stepwatch.config.errors import Fault, Faults
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import PositiveSpan, RecoveryAction, Span, XidCode
-from stepwatch.config.section import default
+from stepwatch.schema.errors import Fault, Faults
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import PositiveSpan, RecoveryAction, Span, XidCode
+from stepwatch.schema.section import default
 
 
 class GPULost(CriticalBlock):

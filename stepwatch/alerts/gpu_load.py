@@ -12,10 +12,10 @@ from stepwatch.alerts.infrastructure import (
     hold,
 )
 from stepwatch.alerts.table import RATIO, WHOLE, Way
-from stepwatch.config import scalars
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import PositiveSpan, Span, Switch
-from stepwatch.config.section import default
+from stepwatch.schema import scalars
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import PositiveSpan, Span, Switch
+from stepwatch.schema.section import default
 
 COOLING = "check fans, air flow and room temperature"
 

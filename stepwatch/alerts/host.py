@@ -13,11 +13,11 @@ from stepwatch.alerts.infrastructure import (
     hosts,
 )
 from stepwatch.alerts.table import BYTES, RATIO, Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Level
-from stepwatch.config.quantities import Duration, Size
-from stepwatch.config.scalars import PositiveSpan, Span, StorageSize
-from stepwatch.config.section import default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Level
+from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize
+from stepwatch.schema.section import default
 
 
 class HostMemory(WarningBlock):

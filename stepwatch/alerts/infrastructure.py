@@ -16,10 +16,10 @@ from pydantic import Field
 
 from stepwatch.alerts.expression import Expression, Limit, Number, Scope, bracketed
 from stepwatch.alerts.table import Alert, Way
-from stepwatch.config.block import Block
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import Severity
-from stepwatch.config.section import default
+from stepwatch.schema.block import Block
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Severity
+from stepwatch.schema.section import default
 
 HOST = "cluster, instance"
 GPU = f"{HOST}, gpu, uuid"

@@ -8,9 +8,9 @@ from typing import ClassVar
 from stepwatch.alerts.expression import Limit, larger, size
 from stepwatch.alerts.statistics import over, start, stddev, suffers
 from stepwatch.alerts.table import Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section, default
 
 NATS = " nats/token"
 

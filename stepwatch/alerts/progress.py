@@ -7,10 +7,10 @@ from typing import ClassVar
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, Series, any_of, larger
 from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step
 from stepwatch.alerts.table import DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.quantities import Duration
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.section import Section, default
 
 _interval = metric("rl_step_interval_typical_seconds")
 

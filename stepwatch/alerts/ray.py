@@ -15,10 +15,10 @@ from stepwatch.alerts.infrastructure import (
     servers,
 )
 from stepwatch.alerts.table import BYTES, NOTHING, RATIO, WHOLE, Way
-from stepwatch.config import scalars
-from stepwatch.config.quantities import Size
-from stepwatch.config.scalars import Span, StorageSize
-from stepwatch.config.section import default
+from stepwatch.schema import scalars
+from stepwatch.schema.quantities import Size
+from stepwatch.schema.scalars import Span, StorageSize
+from stepwatch.schema.section import default
 
 
 class RayWorkerOOM(WarningBlock):

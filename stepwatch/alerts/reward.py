@@ -20,9 +20,9 @@ from stepwatch.alerts.statistics import (
     stddev,
 )
 from stepwatch.alerts.table import WHOLE, Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section, default
 
 
 class RewardWarning(Section):

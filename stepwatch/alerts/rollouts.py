@@ -5,9 +5,9 @@ from __future__ import annotations
 from stepwatch.alerts.expression import Limit
 from stepwatch.alerts.statistics import over
 from stepwatch.alerts.table import Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section, default
 
 
 class RolloutMismatchWarning(Section):

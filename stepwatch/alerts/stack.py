@@ -28,10 +28,10 @@ from stepwatch.alerts.infrastructure import (
     servers,
 )
 from stepwatch.alerts.table import BYTES, DURATION, NOTHING, RATIO, WHOLE, Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.quantities import Duration, Size
-from stepwatch.config.scalars import PositiveSpan, Span, StorageSize
-from stepwatch.config.section import default
+from stepwatch.schema import scalars
+from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize
+from stepwatch.schema.section import default
 
 _alert = partial(Alert, topic="stack", keep=False)
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, Raw, Series, all_of
-from stepwatch.config.block import Block
+from stepwatch.schema.block import Block
 
 
 @dataclass(frozen=True)

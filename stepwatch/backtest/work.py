@@ -15,7 +15,6 @@ from exporter.runs.raw import RawRule
 from exporter.runs.run import Options
 from stepwatch import programs
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.lines import subjects
 from stepwatch.backtest import server
 from stepwatch.backtest.charts import Draughtsman
 from stepwatch.backtest.episodes import inhibitions
@@ -33,6 +32,7 @@ from stepwatch.config import Config
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, render_all
 from stepwatch.programs import Program
+from stepwatch.rules.lines import subjects
 
 ROUTING = PurePosixPath("alertmanager/generated/alertmanager.yml")
 

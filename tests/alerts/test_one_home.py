@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwatch.alerts import expression, lines
+from stepwatch.alerts import expression
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
-from stepwatch.alerts.rules import rules
 from stepwatch.alerts.table import Alert, Way
 from stepwatch.backtest.limits import Limit, limits
 from stepwatch.backtest.rules import catalogue
 from stepwatch.config import Config
 from stepwatch.deployment import InContainers
 from stepwatch.effective import effective
+from stepwatch.rules import lines
+from stepwatch.rules.alerting import rules
 
 ON = Config.model_validate({"alerts": {name: {"enabled": True} for name in BLOCKS}})
 LIMITS = {limit.key: limit for limit in limits(ON)}

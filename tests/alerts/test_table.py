@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from stepwatch.alerts.expression import Expression, Limit
-from stepwatch.alerts.messages import MOST_CHARACTERS, MOST_QUERIES
 from stepwatch.alerts.table import Alert
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section
+from stepwatch.rules.messages import MOST_CHARACTERS, MOST_QUERIES
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section
 from tests.alerts.configured import BLOCKS, TABLE, rules
 from tests.rules import lints, proofs
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch.alerts import lines as alert_lines
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.config import Config
+from stepwatch.rules import lines as alert_lines
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import fill_in
 from tests.real import prometheus

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from stepwatch.alerts.expression import Expression, Series, is_number
-from stepwatch.alerts.rules import InForce, in_force
 from stepwatch.alerts.statistics import metric
 from stepwatch.alerts.table import Alert, Way
 from stepwatch.config.models import Config
+from stepwatch.rules.alerting import InForce, in_force
 
 RUN = "run=${run:doublequote}"
 """What selects the run on show.
