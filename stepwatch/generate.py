@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TextIO
 
 from stepwatch import check, exporters, links, output, panels, promql
-from stepwatch.alerts import codes, incidents
+from stepwatch.alerts import codes, gpu_load, incidents
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, load
@@ -170,7 +170,8 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "promql": promql,
         "lines": lines.lines(config, TABLE),
         "subjects": lines.subjects(TABLE),
-        "run_shown": lines.RUN,
+        "on_show": lines.on_show,
+        "gpu_load": gpu_load,
         "messages": messages,
         "incidents": incidents,
         "codes": codes,

@@ -212,8 +212,7 @@ def _parsed(knowing: jinja2.Environment, template: PurePosixPath) -> Json:
 
 
 def _dashboard(parsed: Json, template: PurePosixPath, context: Mapping[str, Any]) -> bytes:
-    limits = context["lines"] if template == panels.TEMPLATE else ()
-    dashboard = {"__generated": _mark(template), **assemble(parsed, limits)}
+    dashboard = {"__generated": _mark(template), **assemble(parsed, context["lines"])}
     return (json.dumps(dashboard, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 

@@ -16,7 +16,7 @@ ENTRY = '''
 class ResponsesLongWarning(Section):
     """Longer than a fixed limit."""
 
-    above: scalars.Limit = default(3000, "Tokens. Chosen by judgement.")
+    above: scalars.Limit = default(3000, "Tokens.", JUDGED)
 
 
 class ResponsesLong(Block):
