@@ -69,19 +69,21 @@ RULES += (
 RUNBOOK = """
 ### ResponsesLong
 
-**Means.** Responses are very long.
+**Meaning.** Responses are very long.
 
-**Look first**
+**Impact.** Steps take longer.
+
+**Diagnosis**
 
 1. The samples.
 2. The limit.
 3. The reward.
 
-**Causes.** Reasoning that grows.
+Known causes: Reasoning that grows.
 
-**Change.** A penalty for length.
+**Mitigation.** A penalty for length.
 
-**Silence** for long tasks.
+**Tuning.** Silence it for long tasks.
 """
 
 WRITERS = (
