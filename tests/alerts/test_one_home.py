@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from stepwatch.alerts import expression
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
-from stepwatch.alerts.table import NOTHING, Alert
+from stepwatch.alerts.table import NOTHING, Alert, Way
 from stepwatch.backtest.rules import catalogue
 from stepwatch.config import Config
 from stepwatch.config.reference import keys, scalar
@@ -204,9 +204,16 @@ def says(alert: Alert, key: str) -> bool:
     return for_long or measured or beside
 
 
+def bound(alert: Alert, way: Way) -> expression.Expression:
+    """What a line must follow: the limit of its way, if the value is about the signal of the panel."""
+    series = [part for part in way.value.parts() if isinstance(part, expression.Series)]
+    about = alert.subject == "gpu" or any(part.labels.get("signal") == way.signal for part in series)
+    return way.limit if about else way.drawn[1]
+
+
 def draws(alert: Alert, key: str, place: str) -> bool:
     """Whether a limit of an alert is drawn in a place: a line, or a number for all runs."""
-    ways = [way for way in alert.ways if way.signal in PLACES[place] and compares(way.drawn[1], key)]
+    ways = [way for way in alert.ways if way.signal in PLACES[place] and compares(bound(alert, way), key)]
     return bool(ways) and (place == "gpu" or alert.subject == "run")
 
 
