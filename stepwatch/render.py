@@ -212,7 +212,7 @@ def _parsed(knowing: jinja2.Environment, template: PurePosixPath) -> Json:
 
 
 def _dashboard(parsed: Json, template: PurePosixPath, context: Mapping[str, Any]) -> bytes:
-    dashboard = {"__generated": _mark(template), **assemble(parsed, context["lines"])}
+    dashboard = {"__generated": _mark(template), **assemble(parsed, context.get("lines", ()))}
     return (json.dumps(dashboard, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 

@@ -37,11 +37,3 @@ def test_every_key_of_an_alert_that_a_document_names_is_one_of_the_configuration
 
     assert len(named) > 100
     assert [each for each in named if each[1] not in known] == []
-
-
-def test_every_entry_has_the_same_headings_in_the_same_order() -> None:
-    entries = dict(re.findall(r"^### (\w+)\n((?:(?!#).*\n)*)", TEXT, re.MULTILINE))
-    headings = {name: re.findall(r"^\*\*(\w+)\.?\*\*", text, re.MULTILINE) for name, text in entries.items()}
-
-    assert entries.keys() == {alert.name for alert in TABLE}
-    assert set(map(tuple, headings.values())) == {("Meaning", "Impact", "Diagnosis", "Mitigation", "Tuning")}
