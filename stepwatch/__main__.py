@@ -18,7 +18,7 @@ from typing import Any
 
 from stepwatch import choice
 from stepwatch.backtest.command import add_options, backtest
-from stepwatch.config import Config, Refused, load
+from stepwatch.config import Config, load
 from stepwatch.config.reference import defaults, explain
 from stepwatch.effective import alerts
 from stepwatch.generate import CHECKOUT
@@ -29,6 +29,7 @@ from stepwatch.native.state import State
 from stepwatch.native.status import NOT_RUNNING
 from stepwatch.pending import instead_of_usual, pending
 from stepwatch.release import USUAL, gpu_release
+from stepwatch.schema.errors import Refused
 from stepwatch.silence import silence
 from stepwatch.testalert.command import send_test
 from stepwatch.unmatched import unmatched

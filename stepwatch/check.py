@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch import programs
-from stepwatch.config import Config, ConfigError, Refused
-from stepwatch.config.errors import NOTHING, Fault, Problem
+from stepwatch.config import Config
 from stepwatch.config.loading import written
 from stepwatch.deployment import Deployment
+from stepwatch.schema.errors import NOTHING, ConfigError, Fault, Problem, Refused
 
 TIMEOUT_SECONDS = 60
 

@@ -8,11 +8,12 @@ from typing import Protocol
 from stepwatch.compose import engine
 from stepwatch.compose.commands import Containers
 from stepwatch.compose.engine import EngineError, NoEngineError
-from stepwatch.config import Config, Refused
+from stepwatch.config import Config
 from stepwatch.deployment import Deployment
 from stepwatch.native import service
 from stepwatch.native.commands import Processes
 from stepwatch.native.state import State
+from stepwatch.schema.errors import Refused
 from stepwatch.tables import Say
 from stepwatch.testalert.journal import Journal
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stepwatch.alerts.lines import Line
-from stepwatch.config.errors import Refused
+from stepwatch.rules.lines import Line
+from stepwatch.schema.errors import Refused
 
 Json = dict[str, Any]
 
@@ -36,12 +36,15 @@ def assemble(document: Json, lines: Sequence[Line] = ()) -> Json:
     Args:
         document: The parsed template: Grafana's own keys, and `rows` of `panels`, `variables`
             and `annotations` in short form. A query with a `curve` shows the `signal` that this names.
-        lines: The limits of alerts, of which each panel shows those of its signals.
+        lines: The limits of alerts, of which each panel shows those of its signals: of alerts about what
+            the dashboard shows, and what is one number for all runs.
 
     Raises:
         Refused: A row is wider than the grid, or a panel lacks a part it cannot do without.
     """
     _demand(document, ("uid", "title", "rows"), "a dashboard")
+    uid = document["uid"]
+    known = [line for line in lines if line.dashboard == uid or line.number is not None]
     return {
         "schemaVersion": SCHEMA_VERSION,
         "editable": False,
@@ -49,7 +52,7 @@ def assemble(document: Json, lines: Sequence[Line] = ()) -> Json:
         **{key: value for key, value in document.items() if key not in _DASHBOARD_WORDS},
         "templating": {"list": [_variable(each) for each in document.get("variables", [])]},
         "annotations": {"list": [_annotation(each) for each in document.get("annotations", [])]},
-        "panels": list(_panels(document["uid"], document["rows"], lines)),
+        "panels": list(_panels(uid, document["rows"], known)),
     }
 
 
@@ -133,7 +136,7 @@ def _shares(columns: int, panels: int) -> list[int]:
 def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     _demand(panel, ("title", "description", "unit", "look", "queries"), f"{dashboard}: a panel")
     look = panel["look"]
-    limits = [*panel.get("limits", []), *(_limit(line, look) for line in shown(panel, lines))]
+    limits = [*panel.get("limits", []), *(_limit(dashboard, line, look) for line in shown(panel, lines))]
     queries = _lettered([*panel["queries"], *_drawn_limits(limits)])
     return {
         "type": look["type"],
@@ -183,9 +186,10 @@ def shown(panel: Json, lines: Sequence[Line]) -> tuple[Line, ...]:
     )
 
 
-def _limit(line: Line, look: Json) -> Json:
-    """A line with a name; in a panel without lines, a number that colours the value."""
-    if look["type"] != "timeseries" and line.number is not None:
+def _limit(dashboard: str, line: Line, look: Json) -> Json:
+    """A line with a name; where there are no lines, or none about this subject, a number."""
+    drawn = look["type"] == "timeseries" and line.dashboard == dashboard
+    if not drawn and line.number is not None:
         return {"severity": line.severity, "value": line.number}
     return {"severity": line.severity, "legend": line.name, "expr": line.promql}
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from stepwatch import readable
-from stepwatch.config import Config, Refused
+from stepwatch.config import Config
+from stepwatch.schema.errors import Refused
 
 CONTAINER_PORTS = {
     "exporter": 9410,

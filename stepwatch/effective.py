@@ -12,11 +12,12 @@ from exporter.runs.marking import unknown
 from stepwatch import runs
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.table import Alert as Entry
-from stepwatch.config import Config, Duration, Size, load
-from stepwatch.config.block import Block
-from stepwatch.config.errors import KeyPath, spell
+from stepwatch.config import Config, load
 from stepwatch.config.overrides import DEMO
 from stepwatch.environment import CHECKOUT
+from stepwatch.schema.block import Block
+from stepwatch.schema.errors import KeyPath, spell
+from stepwatch.schema.quantities import Duration, Size
 from stepwatch.tables import Say, table
 
 HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from stepwatch.alerts.limits import served_overrides
-from stepwatch.alerts.messages import dashboard_url, runbook_url
 from stepwatch.alerts.progress import Stalled
 from stepwatch.alerts.stack import AlertingBroken
 from stepwatch.config import Config
 from stepwatch.deployment import HOST_PROC, Deployment
+from stepwatch.rules.limits import served_overrides
+from stepwatch.rules.messages import dashboard_url, runbook_url
 
 FOLDER = PurePosixPath("exporter/generated")
 

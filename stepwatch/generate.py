@@ -8,15 +8,17 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TextIO
 
 from stepwatch import check, exporters, links, output, panels, promql
-from stepwatch.alerts import codes, incidents, lines, messages
-from stepwatch.alerts import files as rule_files
+from stepwatch.alerts import codes, gpu_load, incidents
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.compose import dotenv, variables
-from stepwatch.config import Config, Refused, load
+from stepwatch.config import Config, load
 from stepwatch.dashboard import Json
 from stepwatch.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.native.state import State
 from stepwatch.render import SERVICES, render, template
+from stepwatch.rules import files as rule_files
+from stepwatch.rules import lines, messages
+from stepwatch.schema.errors import Refused
 
 if TYPE_CHECKING:
     from stepwatch.discovery.targets import Found
@@ -168,7 +170,8 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "promql": promql,
         "lines": lines.lines(config, TABLE),
         "subjects": lines.subjects(TABLE),
-        "run_shown": lines.RUN,
+        "on_show": lines.on_show,
+        "gpu_load": gpu_load,
         "messages": messages,
         "incidents": incidents,
         "codes": codes,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
-from stepwatch.alerts import messages
 from stepwatch.config import Config
 from stepwatch.deployment import Deployment
+from stepwatch.rules import messages
 
 
 def remark(config: Config, deployment: Deployment) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepwatch import pages
-from stepwatch.config import Refused, load
+from stepwatch.config import load
+from stepwatch.schema.errors import Refused
 from stepwatch.tables import Say
 
 

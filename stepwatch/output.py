@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from stepwatch.config import Refused
 from stepwatch.locks import lock
+from stepwatch.schema.errors import Refused
 
 Files = Mapping[PurePosixPath, bytes]
 

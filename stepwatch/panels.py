@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 
 from exporter.exposition import escape
-from stepwatch.alerts.lines import RUN, Line
 from stepwatch.dashboard import Json, shown
+from stepwatch.rules.lines import RUN, Line
 
 TEMPLATE = PurePosixPath("grafana/templates/dashboards/training.yaml.j2")
 FILE = PurePosixPath("exporter/generated/panels.json")
@@ -72,10 +72,11 @@ def panels(document: Json, lines: Sequence[Line]) -> tuple[Panel, ...]:
 
     Args:
         document: The dashboard's template, parsed.
-        lines: The limits of alerts.
+        lines: The limits of alerts, of which those about runs are shown.
     """
+    about = [line for line in lines if line.dashboard == document["uid"]]
     every = (panel for row in document["rows"] for panel in row["panels"])
-    found = (_panel(panel, lines) for panel in every if panel["look"]["type"] == "timeseries")
+    found = (_panel(panel, about) for panel in every if panel["look"]["type"] == "timeseries")
     return tuple(panel for panel in found if panel.curves)
 
 

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 from stepwatch import output
-from stepwatch.config import Refused
 from stepwatch.generate import CHECKOUT, Place, rendered
+from stepwatch.schema.errors import Refused
 
 # Which parts there are to read depends on the machine, not on config.yaml.
 _OF_THE_MACHINE = "targets"

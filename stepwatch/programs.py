@@ -16,8 +16,8 @@ from enum import Enum
 from pathlib import Path
 
 from stepwatch import packages, releases
-from stepwatch.config import Refused
 from stepwatch.releases import Release
+from stepwatch.schema.errors import Refused
 from stepwatch.tables import Say
 
 Version = tuple[int, int, int]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepwatch.alerts.expression import Scope, Series, number
-
-__all__ = ["Operands", "number"]
+from stepwatch.alerts.expression import Expression, Scope, Series
 
 
 @dataclass(frozen=True)
@@ -22,6 +20,10 @@ class Operands:
     def of(self, statistic: str, signal: str, **labels: str) -> str:
         """Return a statistic of a signal: ewma, best."""
         return self.metric(f"rl_{statistic}", signal=signal, **labels)
+
+    def promql(self, expression: Expression) -> str:
+        """Return an expression of the table of alerts for them."""
+        return expression.promql(Scope(self.matcher))
 
     def selector(self, name: str) -> str:
         """Return the bare selector."""

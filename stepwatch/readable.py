@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepwatch.config import Refused
+from stepwatch.schema.errors import Refused
 
 CONTAINER_USER = CONTAINER_GROUP = 65534
 """What the official images run as. compose.yaml gives them the group of the mounted folder besides."""

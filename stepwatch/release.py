@@ -6,7 +6,9 @@ from pathlib import Path
 
 from exporter.gpu.contract import LONGEST_RELEASE_SECONDS, RELEASE_SECONDS
 from stepwatch import pages
-from stepwatch.config import Duration, Refused, load
+from stepwatch.config import load
+from stepwatch.schema.errors import Refused
+from stepwatch.schema.quantities import Duration
 from stepwatch.tables import Say
 
 USUAL = Duration.parse(f"{RELEASE_SECONDS}s")

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from stepwatch import pages
-from stepwatch.config import Refused
+from stepwatch.schema.errors import Refused
 
 
 class ReloadError(Refused):
@@ -40,8 +40,8 @@ def reload(alertmanager: str, settings: Path) -> str:
 
 def runs(page: str | None, settings: Path) -> bool:
     """Whether the settings that Alertmanager runs, by its metrics page, are this very file."""
-    told = pages.metric(page or "", "alertmanager_config_hash")
-    return told == fingerprint(settings.read_bytes())
+    running = pages.metric(page or "", "alertmanager_config_hash")
+    return running == fingerprint(settings.read_bytes())
 
 
 def fingerprint(settings: bytes) -> float:

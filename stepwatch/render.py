@@ -20,12 +20,11 @@ import yaml
 from jinja2.bccache import Bucket
 
 from stepwatch import panels
-from stepwatch.config import ConfigError, Refused
 from stepwatch.config.document import parse
-from stepwatch.config.errors import quoted
 from stepwatch.config.nodes import LOADER
 from stepwatch.dashboard import Json, assemble
 from stepwatch.globs import alternation
+from stepwatch.schema.errors import ConfigError, Refused, quoted
 
 SERVICES = ("prometheus", "alertmanager", "grafana")
 DASHBOARDS = PurePosixPath("grafana/templates/dashboards")
@@ -213,8 +212,7 @@ def _parsed(knowing: jinja2.Environment, template: PurePosixPath) -> Json:
 
 
 def _dashboard(parsed: Json, template: PurePosixPath, context: Mapping[str, Any]) -> bytes:
-    limits = context["lines"] if template == panels.TEMPLATE else ()
-    dashboard = {"__generated": _mark(template), **assemble(parsed, limits)}
+    dashboard = {"__generated": _mark(template), **assemble(parsed, context.get("lines", ()))}
     return (json.dumps(dashboard, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepwatch.config import Refused
+from stepwatch.schema.errors import Refused
 
 
 def make(runs: Path) -> bool:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from exporter.runs.marking import unknown
 from stepwatch import pages, runs
-from stepwatch.config import Config, Duration, Refused, load
+from stepwatch.config import Config, load
+from stepwatch.schema.errors import Refused
+from stepwatch.schema.quantities import Duration
 from stepwatch.tables import Say
 
 LONGEST = Duration.parse("365d")

@@ -6,11 +6,11 @@ import pytest
 
 from stepwatch import choice
 from stepwatch.compose.commands import Containers
-from stepwatch.config import Refused
 from stepwatch.environment import CHECKOUT
 from stepwatch.native import service
 from stepwatch.native.commands import Processes
 from stepwatch.native.state import State
+from stepwatch.schema.errors import Refused
 
 DOCKER = """#!/bin/sh
 case "$1 $2" in

@@ -193,7 +193,9 @@ def test_the_runbook_says_of_each_alert_what_it_means_and_what_to_do() -> None:
             r"^(?:\*\*([A-Z]\w+)|(\d)\.)", re.split(r"^## ", section, flags=re.MULTILINE)[0], re.MULTILINE
         )
         names = [name or number for name, number in parts]
-        assert names == ["Means", "Look", "1", "2", "3", "Causes", "Change", "Silence"], section[:40]
+        assert names == ["Meaning", "Impact", "Diagnosis", "1", "2", "3", "Mitigation", "Tuning"], section[
+            :40
+        ]
 
 
 def _full_run(*more: str, broken: Collection[str] = ("grad_norm",)) -> Run:

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from stepwatch.config import Config, Refused
+from stepwatch.config import Config
 from stepwatch.deployment import BEHIND_DOOR, CONTAINER_PORTS, InContainers, OnThisMachine
 from stepwatch.environment import CHECKOUT
+from stepwatch.schema.errors import Refused
 
 
 @pytest.fixture(name="folder")

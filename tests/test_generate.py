@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from stepwatch import generate as command
-from stepwatch.config import Refused
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import generate, main, stale
+from stepwatch.schema.errors import Refused
 from tests.real import tools as real
 
 CHECKOUT = Path(__file__).parents[1]

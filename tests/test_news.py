@@ -16,9 +16,9 @@ import pytest
 
 from stepwatch import news, pages, runfolder
 from stepwatch.compose import engine, status
-from stepwatch.config import Refused
 from stepwatch.environment import CHECKOUT
 from stepwatch.news import News
+from stepwatch.schema.errors import Refused
 from tests.real import free_port
 
 LOOKED = "stepwatch_last_poll_timestamp_seconds 1760000000.0\n"

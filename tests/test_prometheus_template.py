@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch.config import Duration, load
+from stepwatch.config import load
 from stepwatch.deployment import InContainers, OnThisMachine
 from stepwatch.generate import render_all
+from stepwatch.schema.quantities import Duration
 
 CHECKOUT = Path(__file__).parents[1]
 OWN_JOBS = ("runs", "prometheus", "alertmanager", "door", "watchdog", "gpu", "node")

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from stepwatch.config import Refused
 from stepwatch.deployment import InContainers
 from stepwatch.readable import CONTAINER_USER, require
 from stepwatch.render import render
+from stepwatch.schema.errors import Refused
 
 
 @pytest.fixture(name="folder")

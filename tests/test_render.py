@@ -7,8 +7,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
-from stepwatch.config import ConfigError, Duration, Refused
 from stepwatch.render import RenderError, render
+from stepwatch.schema.errors import ConfigError, Refused
+from stepwatch.schema.quantities import Duration
 
 CHECKOUT = Path(__file__).parents[1]
 IMPORT = '<% from "prometheus/templates/_m.yml.j2" import m %>'

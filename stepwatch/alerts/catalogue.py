@@ -20,7 +20,7 @@ from stepwatch.alerts import (
     stack,
 )
 from stepwatch.alerts.table import Alert
-from stepwatch.config.block import Block
+from stepwatch.schema.block import Block
 
 GROUPS: Mapping[str, tuple[Alert, ...]] = {
     "rl": (

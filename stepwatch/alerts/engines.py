@@ -6,6 +6,7 @@ or an underscore.
 
 from __future__ import annotations
 
+from stepwatch.alerts.basis import COMPUTED, JUDGED, REPORTED, RUNS
 from stepwatch.alerts.expression import Expression, Limit
 from stepwatch.alerts.infrastructure import (
     EVENT_WINDOW,
@@ -17,9 +18,9 @@ from stepwatch.alerts.infrastructure import (
     servers,
 )
 from stepwatch.alerts.table import NOTHING, RATIO, WHOLE, Way
-from stepwatch.config import scalars
-from stepwatch.config.scalars import Span
-from stepwatch.config.section import default
+from stepwatch.schema import scalars
+from stepwatch.schema.scalars import Span
+from stepwatch.schema.section import default
 
 TOKENS = ("vllm:generation_tokens_total", "sglang:generation_tokens_total", "sglang_generation_tokens_total")
 PREEMPTIONS = (
@@ -47,7 +48,9 @@ class EngineGone(WarningBlock):
     A warning: Stalled pages if the run waits for it.
     """
 
-    for_: Span = hold("5m", "Servers may take minutes to load a model: one of 30B took over 5 (vime #90).")
+    for_: Span = hold(
+        "5m", "Servers may take minutes to load a model: one of 30B took over 5 (vime #90).", REPORTED
+    )
 
 
 ENGINE_GONE = server_alert(
@@ -74,6 +77,7 @@ class EngineQueue(WarningBlock):
         "5m",
         "On top of the 10 minutes. SGLang counts tokens when a response is done: with 32k tokens at 30 a"
         " second that takes 18 minutes, but some response of a batch is done within 15.",
+        JUDGED,
     )
 
 
@@ -95,8 +99,8 @@ ENGINE_QUEUE = server_alert(
 class EngineKVCacheFull(WarningBlock):
     """A rollout server's KV cache has been full for long, and requests wait."""
 
-    used_ratio: scalars.Ratio = default(0.9, "Share of the cache in use. Judged.")
-    for_: Span = hold("30m", "A batch fills the cache on purpose, and empties it before the next. Judged.")
+    used_ratio: scalars.Ratio = default(0.9, "Share of the cache in use.", JUDGED)
+    for_: Span = hold("30m", "A batch fills the cache on purpose, and empties it before the next.", JUDGED)
 
 
 ENGINE_KV_CACHE_FULL = server_alert(
@@ -113,13 +117,14 @@ class EnginePreemptions(WarningBlock):
 
     per_request: scalars.Limit = default(
         0.5,
-        "For each request that ended, within 30 minutes. Judged: with tight caches 10 to 30 % of the work"
-        " was found to be done twice (vLLM #54644).",
+        "For each request that ended, within 30 minutes. With tight caches 10 to 30 % of the work was found"
+        " to be done twice (vLLM #54644).",
+        JUDGED,
     )
     preemptions: scalars.Count = default(
-        30, "And more than this many, within 30 minutes: one a minute costs nothing. Judged."
+        30, "And more than this many, within 30 minutes: one a minute costs nothing.", JUDGED
     )
-    for_: Span = hold("5m", "One burst is over by then. Judged.")
+    for_: Span = hold("5m", "One burst is over by then.", JUDGED)
 
 
 ENGINE_PREEMPTIONS = server_alert(
@@ -147,16 +152,19 @@ class EngineTruncated(WarningBlock):
 
     truncated_ratio: scalars.Ratio = default(
         0.9,
-        "Share of the responses within 30 minutes, aborted ones left out; as Truncation's: healthy runs"
-        " start with up to 0.84.",
+        "Share of the responses within 30 minutes, aborted ones left out; as Truncation's: healthy runs start"
+        " with up to 0.84.",
+        RUNS,
     )
     requests: scalars.Count = default(
-        100, "And more than this many responses: of fewer, chance makes 0.9 out of 0.8."
+        100, "And more than this many responses: of fewer, chance makes 0.9 out of 0.8.", COMPUTED
     )
     tokens: scalars.Count = default(
-        16, "And more tokens than this per response in the mean: servers that score generate one token."
+        16,
+        "And more tokens than this per response in the mean: servers that score generate one token.",
+        JUDGED,
     )
-    for_: Span = hold("5m", "One odd batch is over by then. Judged.")
+    for_: Span = hold("5m", "One odd batch is over by then.", JUDGED)
 
 
 ENGINE_TRUNCATED = server_alert(

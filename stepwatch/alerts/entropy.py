@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.basis import JUDGED, RUNS
 from stepwatch.alerts.expression import Expression, Limit, larger, smaller
 from stepwatch.alerts.statistics import metric, over, peak, solved, start, suffers
 from stepwatch.alerts.table import Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section, default
 
 ENTROPY = "entropy"
 NATS = " nats/token"
@@ -16,30 +17,33 @@ NATS = " nats/token"
 class EntropyCollapseWarning(Section):
     """Little of the peak and little in itself; more is enough if the reward drops or stagnates."""
 
-    peak_ratio: scalars.Ratio = default(0.05, "Share of the peak, and `low`.")
+    peak_ratio: scalars.Ratio = default(0.05, "Share of the peak, and `low`.", JUDGED)
     low: scalars.Limit = default(
         0.02,
         "Nats per token: a run that starts at 7 nats learns well at 0.2, a thirtieth. Healthy runs with a"
         " rising reward end at 0.026 and above, sick ones fall to 0.002.",
+        RUNS,
     )
     peak_ratio_when_dropping: scalars.Ratio = default(
-        0.1, "The same, if the reward is below its best as well, or has had no new best for long."
+        0.1, "The same, if the reward is below its best as well, or has had no new best for long.", JUDGED
     )
-    low_when_dropping: scalars.Limit = default(0.05, "And nats per token, likewise.")
+    low_when_dropping: scalars.Limit = default(0.05, "And nats per token, likewise.", JUDGED)
     below: scalars.Limit = default(
-        0.01, "Nats per token, whatever the peak was. Healthy runs end at 0.026 and above."
+        0.01, "Nats per token, whatever the peak was. Healthy runs end at 0.026 and above.", RUNS
     )
     drop_ratio: scalars.Ratio = default(
         0.1,
         "Below its best: by this share, and by 2 standard deviations. A healthy run at 0.03 nats sagged by"
         " 0.1 of its best, which was 1.1 standard deviations.",
+        RUNS,
     )
-    records: scalars.Count = default(32, "No new best for long: for this many logged records.")
-    run_ratio: scalars.Ratio = default(0.5, "And this share of the run: patience grows with the run.")
+    records: scalars.Count = default(32, "No new best for long: for this many logged records.", JUDGED)
+    run_ratio: scalars.Ratio = default(0.5, "And this share of the run: patience grows with the run.", JUDGED)
     solved_ratio: scalars.Ratio = default(
         0.9,
-        "Silent where the reward has reached this share of the highest there is, or ranges over less than"
-        " 3 % in 10 steps at its best: a solved task leaves nothing to choose.",
+        "Silent where the reward has reached this share of the highest there is, or ranges over less than 3 %"
+        " in 10 steps at its best: a solved task leaves nothing to choose.",
+        JUDGED,
     )
 
 
@@ -103,9 +107,11 @@ ENTROPY_COLLAPSE = Alert(
 class EntropyExplosionWarning(Section):
     """For 3 steps above both limits."""
 
-    times_start: scalars.Limit = default(2, "Times the start. Healthy runs reach 5, but from a small start.")
+    times_start: scalars.Limit = default(
+        2, "Times the start. Healthy runs reach 5, but from a small start.", RUNS
+    )
     above_start: scalars.Limit = default(
-        0.5, "And nats per token above the start. Healthy runs gain up to 0.5, sick ones more."
+        0.5, "And nats per token above the start. Healthy runs gain up to 0.5, sick ones more.", RUNS
     )
 
 
@@ -113,7 +119,9 @@ class EntropyExplosionCritical(Section):
     """As the warning, while the reward drops."""
 
     drop_ratio: scalars.Ratio = default(
-        0.3, "Share of the best reward, and 2 standard deviations, together with both limits of the warning."
+        0.3,
+        "Share of the best reward, and 2 standard deviations, together with both limits of the warning.",
+        JUDGED,
     )
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import model_validator
 
+from stepwatch.alerts.basis import DOCUMENTED, JUDGED
 from stepwatch.alerts.codes import DRAIN_AND_RESET, LOSSES, RECOVERIES, STOP_AND_RESET, XIDS
 from stepwatch.alerts.expression import Expression, Number
 from stepwatch.alerts.infrastructure import (
@@ -28,16 +29,16 @@ from stepwatch.alerts.infrastructure import (
     hosts,
 )
 from stepwatch.alerts.table import NOTHING, WHOLE, Alert, Codes, Way
-from stepwatch.config.errors import Fault, Faults
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import PositiveSpan, RecoveryAction, Span, XidCode
-from stepwatch.config.section import default
+from stepwatch.schema.errors import Fault, Faults
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import PositiveSpan, RecoveryAction, Span, XidCode
+from stepwatch.schema.section import default
 
 
 class GPULost(CriticalBlock):
     """The driver has lost a GPU, or does not answer for it."""
 
-    for_: Span = hold("30s", "One slow answer of the driver is no loss, and a lost GPU stays lost.")
+    for_: Span = hold("30s", "One slow answer of the driver is no loss, and a lost GPU stays lost.", JUDGED)
 
 
 GPU_LOST = gpu_alert(
@@ -60,14 +61,17 @@ class GPUXid(InfrastructureBlock):
 
     critical: tuple[XidCode, ...] = default(
         (46, 48, 62, 64, 74, 79, 95, 119, 120, 140, 143),
-        "Codes that page: the GPU has stopped, or computes wrong results, until someone resets or replaces"
-        " it (46 stopped, 48 and 140 memory, 62 microcontroller, 64 no spare memory, 74 NVLink, 79 off the"
-        " bus, 95 memory error not contained, 119 and 120 GSP, 143 does not start). All others are"
-        " warnings: a program's own fault (13, 31, 43), a repair that waits for a reset (63), a memory error"
-        " that ended one program only (94), and codes of newer drivers. [] for none.",
+        "Codes that page: the GPU has stopped, or computes wrong results, until someone resets or replaces it"
+        " (46 stopped, 48 and 140 memory, 62 microcontroller, 64 no spare memory, 74 NVLink, 79 off the bus,"
+        " 95 memory error not contained, 119 and 120 GSP, 143 does not start). All others are warnings: a"
+        " program's own fault (13, 31, 43), a repair that waits for a reset (63), a memory error that ended"
+        " one program only (94), and codes of newer drivers. [] for none.",
+        DOCUMENTED,
     )
     ignored: tuple[XidCode, ...] = default(
-        (45,), "Codes without an alert: 45 follows each killed program. What went wrong has its own code."
+        (45,),
+        "Codes without an alert: 45 follows each killed program. What went wrong has its own code.",
+        DOCUMENTED,
     )
 
     @model_validator(mode="after")
@@ -147,7 +151,7 @@ class GPURowRemapPending(WarningBlock):
     A warning: until then the GPU leaves the part out, and runs go on (NVIDIA's guide to memory errors).
     """
 
-    for_: Span = hold("1m", "A repair that a reset takes up at once needs no alert. Judged.")
+    for_: Span = hold("1m", "A repair that a reset takes up at once needs no alert.", JUDGED)
 
 
 GPU_ROW_REMAP_PENDING = gpu_alert(
@@ -168,7 +172,7 @@ class GPURowRemapFailed(WarningBlock):
     The failure itself pages (GPUXid 64); this fires until the card is gone, and can wait for the morning.
     """
 
-    for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
+    for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
 
 
 GPU_ROW_REMAP_FAILED = gpu_alert(
@@ -190,8 +194,9 @@ class GPURecoveryNeeded(InfrastructureBlock):
         "Actions that page, since until they are taken nothing runs on the GPU, or not over its links: 1"
         " reset, 2 and 7 reboot, 3 end what uses several GPUs, 6 reset of its bus. Others, such as 4 (reset"
         " when its runs are over), are warnings. [] for none.",
+        DOCUMENTED,
     )
-    for_: Span = hold("1m", "An action that someone takes at once needs no alert. Judged.")
+    for_: Span = hold("1m", "An action that someone takes at once needs no alert.", JUDGED)
 
 
 _requested = gpus("gpu_recovery_action")
@@ -231,8 +236,9 @@ class GPUsMissing(WarningBlock):
         Duration.parse("1d"),
         "Expected are as many as the GPU exporter is configured to expect, or has seen, within this time: a"
         " reboot, and the night after it. A GPU that was taken out counts as missing until then.",
+        JUDGED,
     )
-    for_: Span = hold("5m", "Drivers may take minutes to start all GPUs of a machine.")
+    for_: Span = hold("5m", "Drivers may take minutes to start all GPUs of a machine.", JUDGED)
 
 
 WAS_SIMULATED = 'present_over_time(gpu_info{name=~"simulated .+"}[<within>s])'

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.basis import DOCUMENTED, JUDGED, REPORTED
 from stepwatch.alerts.expression import Expression, Limit, Number
 from stepwatch.alerts.infrastructure import (
     CriticalBlock,
     WarningBlock,
     counted,
+    gpu,
     gpu_alert,
     gpus,
     hold,
 )
 from stepwatch.alerts.table import RATIO, WHOLE, Way
-from stepwatch.config import scalars
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import PositiveSpan, Span, Switch
-from stepwatch.config.section import default
+from stepwatch.schema import scalars
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import PositiveSpan, Span, Switch
+from stepwatch.schema.section import default
+
+TEMPERATURE = gpu("gpu_temperature_celsius", sensor="gpu")
+SLOWS_DOWN = (TEMPERATURE + gpu("gpu_temperature_margin_celsius")) | gpu(
+    "gpu_temperature_threshold_celsius", threshold="slowdown"
+)
+"""The temperature at which a GPU throttles itself. Newer cards report how far they are from it."""
+
+THROTTLE_WINDOW = "5m"
+"""Of which the share is taken in which a GPU was throttled."""
 
 COOLING = "check fans, air flow and room temperature"
 
@@ -25,10 +36,10 @@ class GPUHot(WarningBlock):
 
     margin: scalars.Limit = default(
         5,
-        "Degrees Celsius left. Cards under load keep 10 to 30; with 5, a warm afternoon throttles them."
-        " Judged.",
+        "Degrees Celsius left. Cards under load keep 10 to 30; with 5, a warm afternoon throttles them.",
+        JUDGED,
     )
-    for_: Span = hold("2m", "A burst of work does not last as long.")
+    for_: Span = hold("2m", "A burst of work does not last as long.", JUDGED)
 
 
 GPU_HOT = gpu_alert(
@@ -44,6 +55,8 @@ GPU_HOT = gpu_alert(
             - gpus('gpu_temperature_celsius{sensor="gpu"}'),
             "<",
             Limit("margin"),
+            signal="gpu_temperature_celsius",
+            line=(">", SLOWS_DOWN - Limit("margin")),
         ),
     ),
     unit=" C",
@@ -51,13 +64,13 @@ GPU_HOT = gpu_alert(
 
 
 def _throttled(*reasons: str) -> Expression:
-    """The share of the last 5 minutes in which one of the reasons held the clocks of a GPU down.
+    """The share of the last minutes in which one of the reasons held the clocks of a GPU down.
 
     By the driver's own count of the time, which no scrape can miss; where it has none, by each reading.
     """
     matcher = f'reason="{reasons[0]}"' if len(reasons) == 1 else f'reason=~"{"|".join(reasons)}"'
-    by_time = gpus(f"rate(gpu_clock_event_seconds_total{{{matcher}}}[5m])")
-    by_reading = gpus(f"avg_over_time(gpu_clock_event_active{{{matcher}}}[5m])")
+    by_time = gpus(f"rate(gpu_clock_event_seconds_total{{{matcher}}}[{THROTTLE_WINDOW}])")
+    by_reading = gpus(f"avg_over_time(gpu_clock_event_active{{{matcher}}}[{THROTTLE_WINDOW}])")
     return by_time | by_reading
 
 
@@ -66,10 +79,11 @@ class GPUThermalThrottle(WarningBlock):
 
     throttled_ratio: scalars.Ratio = default(
         0.1,
-        "Share of the last 5 minutes. Judged: cards with enough air are at 0; a tenth of the time slows"
-        " down all ranks of a run.",
+        "Share of the last 5 minutes. Cards with enough air are at 0; a tenth of the time slows down all"
+        " ranks of a run.",
+        JUDGED,
     )
-    for_: Span = hold("5m", "A warm moment does not last as long.")
+    for_: Span = hold("5m", "A warm moment does not last as long.", JUDGED)
 
 
 GPU_THERMAL_THROTTLE = gpu_alert(
@@ -82,6 +96,7 @@ GPU_THERMAL_THROTTLE = gpu_alert(
             _throttled("software_thermal", "hardware_thermal", "thermal"),
             ">",
             Limit("throttled_ratio"),
+            signal="gpu_clock_event_seconds_total",
         ),
     ),
     style=RATIO,
@@ -92,9 +107,9 @@ class GPUPowerBrake(WarningBlock):
     """The machine holds a GPU's clocks down, by half or more (NVML): a failed or overloaded power supply."""
 
     throttled_ratio: scalars.Ratio = default(
-        0.01, "Share of the last 5 minutes: 3 s. Judged: a healthy machine never uses the brake."
+        0.01, "Share of the last 5 minutes: 3 s. A healthy machine never uses the brake.", JUDGED
     )
-    for_: Span = hold("1m", "One moment of it harms no run. Judged.")
+    for_: Span = hold("1m", "One moment of it harms no run.", JUDGED)
 
 
 GPU_POWER_BRAKE = gpu_alert(
@@ -107,6 +122,7 @@ GPU_POWER_BRAKE = gpu_alert(
             _throttled("power_brake"),
             ">",
             Limit("throttled_ratio"),
+            signal="gpu_clock_event_seconds_total",
         ),
     ),
     style=RATIO,
@@ -117,8 +133,8 @@ class GPUMemoryHigh(WarningBlock):
     """A GPU has hardly any memory left."""
 
     enabled: Switch = default(value=False, why="Rollout engines reserve nearly all of it on purpose.")
-    used_ratio: scalars.Ratio = default(0.95, "Share of the memory in use. Judged.")
-    for_: Span = hold("10m", "A step's peak does not last as long. Judged.")
+    used_ratio: scalars.Ratio = default(0.95, "Share of the memory in use.", JUDGED)
+    for_: Span = hold("10m", "A step's peak does not last as long.", JUDGED)
 
 
 GPU_MEMORY_HIGH = gpu_alert(
@@ -128,9 +144,11 @@ GPU_MEMORY_HIGH = gpu_alert(
     ways=(
         Way(
             "memory in use",
-            gpus("gpu_memory_used_bytes") / gpus("gpu_memory_total_bytes"),
+            gpu("gpu_memory_used_bytes") / gpu("gpu_memory_total_bytes"),
             ">",
             Limit("used_ratio"),
+            signal="gpu_memory_used_bytes",
+            line=(">", Limit("used_ratio") * gpu("gpu_memory_total_bytes")),
         ),
     ),
     style=RATIO,
@@ -143,14 +161,16 @@ class NVLinkErrors(WarningBlock):
     crc_per_second: scalars.Limit = default(
         100,
         "Corrupted packets a second, which are sent again; fewer do not matter (limits of NVIDIA's DCGM).",
+        DOCUMENTED,
     )
     errors: scalars.Limit = default(
         2,
         "Worse errors of one kind (data, replays, recoveries, ECC) within an hour. Of the links of 320 GPUs"
         " one alone had any: some 9 an hour, five days before it failed (marin #9086). DCGM warns of the"
         " first.",
+        REPORTED,
     )
-    for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
+    for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
 
 
 NVLINK_ERRORS = gpu_alert(
@@ -186,13 +206,14 @@ class PCIeDegraded(WarningBlock):
     """
 
     busy_ratio: scalars.Ratio = default(
-        0.3, "Judged only while the GPU had work for this share of 10 minutes: idle links slow down."
+        0.3, "Judged only while the GPU had work for this share of 10 minutes: idle links slow down.", JUDGED
     )
     width_ratio: scalars.Ratio = default(
         1,
         "Least share of the lanes. 0.5 where two cards share one slot, which the driver cannot know.",
+        JUDGED,
     )
-    for_: Span = hold("10m", "A link that retrains after a reset is back by then. Judged.")
+    for_: Span = hold("10m", "A link that retrains after a reset is back by then.", JUDGED)
 
 
 def _link(kind: str, which: str) -> str:
@@ -228,8 +249,10 @@ class FabricDown(CriticalBlock):
     A GPU without a fabric, or without a bridge, does not count.
     """
 
-    within: PositiveSpan = default(Duration.parse("1d"), "How long a number of NVLinks is remembered.")
-    for_: Span = hold("10m", "After a boot the fabric manager takes minutes.")
+    within: PositiveSpan = default(
+        Duration.parse("1d"), "How long a number of NVLinks is remembered.", JUDGED
+    )
+    for_: Span = hold("10m", "After a boot the fabric manager takes minutes.", JUDGED)
 
 
 FABRIC_DOWN = gpu_alert(

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.basis import JUDGED, RUNS, SIMULATED
 from stepwatch.alerts.expression import Limit, Number, larger
 from stepwatch.alerts.statistics import metric, over
 from stepwatch.alerts.table import STEP, WHOLE, Alert, Fact, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section, default
 
 
 class NonFiniteWarning(Section):
     """Logged steps in a row."""
 
-    steps: scalars.Count = default(1, "Steps in a row. Trainers often skip a single bad step.")
+    steps: scalars.Count = default(1, "Steps in a row. Trainers often skip a single bad step.", JUDGED)
 
 
 class NonFiniteCritical(Section):
     """As the warning."""
 
-    steps: scalars.Count = default(3, "Steps in a row: three are not chance.")
+    steps: scalars.Count = default(3, "Steps in a row: three are not chance.", JUDGED)
 
 
 class NonFinite(Block):
@@ -73,16 +74,19 @@ class GradNormHighWarning(Section):
         4,
         "Times that level. At most 4.8, which steady growth of 10 % a step cannot exceed; healthy runs reach"
         " 3.1 times their median.",
+        RUNS,
     )
     stddevs: scalars.Limit = default(
         4,
         "And this many standard deviations from step to step above it: in a tiny batch the norm jumps by"
         " itself. Costs no step on norms that grow by 10 % a step.",
+        SIMULATED,
     )
     above: scalars.Limit | None = default(
         None,
         "An absolute limit for the same median. Levels of healthy runs go from 0.003 to 8000, so it fits one"
         " setup only.",
+        RUNS,
     )
 
 
@@ -129,8 +133,9 @@ class ClipFractionHighWarning(Section):
 
     above_ratio: scalars.Ratio = default(
         0.5,
-        "Chosen by judgement: textbooks call more than half sick; 23 real runs stay below 0.11. GSPO clips a"
-        " hundred times as much as GRPO: switch it off for such runs.",
+        "Textbooks call more than half sick; 23 real runs stay below 0.11. GSPO clips a hundred times as much"
+        " as GRPO: switch it off for such runs.",
+        JUDGED,
     )
 
 
@@ -188,17 +193,19 @@ class CriticDivergedWarning(Section):
 
     explained_ratio: scalars.Ratio = default(
         0.0,
-        "Explained variance below this in each of 20 steps: at 0 a constant would guess as well. Chosen by"
-        " judgement; the one healthy run that logs it falls below 0 for single steps.",
+        "Explained variance below this in each of 20 steps: at 0 a constant would guess as well. The one"
+        " healthy run that logs it falls below 0 for single steps.",
+        JUDGED,
     )
     times_level: scalars.Limit = default(
         5,
-        "Or the value loss, median of 5 steps: times the level of 64, as in GradNormHigh. A loss that is"
-        " near 0 now and then lowers a median, and a healthy run then warned five times; with the level, four"
+        "Or the value loss, median of 5 steps: times the level of 64, as in GradNormHigh. A loss that is near"
+        " 0 now and then lowers a median, and a healthy run then warned five times; with the level, four"
         " healthy runs never did.",
+        RUNS,
     )
     records: scalars.Count = default(
-        50, "And this many logged records: a new critic's loss falls a hundredfold in its first tens."
+        50, "And this many logged records: a new critic's loss falls a hundredfold in its first tens.", JUDGED
     )
 
 

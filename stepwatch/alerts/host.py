@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from stepwatch.alerts.basis import DOCUMENTED, JUDGED
 from stepwatch.alerts.expression import Expression, Limit, Number, smaller
 from stepwatch.alerts.infrastructure import (
     InfrastructureBlock,
@@ -13,25 +14,26 @@ from stepwatch.alerts.infrastructure import (
     hosts,
 )
 from stepwatch.alerts.table import BYTES, RATIO, Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Level
-from stepwatch.config.quantities import Duration, Size
-from stepwatch.config.scalars import PositiveSpan, Span, StorageSize
-from stepwatch.config.section import default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Level
+from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize
+from stepwatch.schema.section import default
 
 
 class HostMemory(WarningBlock):
     """A machine has hardly any memory left, or will soon have none."""
 
     used_ratio: scalars.Ratio = default(
-        0.95, "Share of the memory that no program can have any more. Ray starts to kill at 0.95."
+        0.95, "Share of the memory that no program can have any more. Ray starts to kill at 0.95.", DOCUMENTED
     )
     full_within: PositiveSpan = default(
         Duration.parse("4h"),
         "Or: at the pace of the last hour, and of the hour before, none is left by then. What a start takes"
         " at once is in one of the two hours only. Long enough to save a checkpoint and restart.",
+        JUDGED,
     )
-    for_: Span = hold("5m", "A peak of a few minutes is no leak. Judged.")
+    for_: Span = hold("5m", "A peak of a few minutes is no leak.", JUDGED)
 
 
 _total = hosts("node_memory_MemTotal_bytes")
@@ -72,17 +74,21 @@ class DiskWarning(Level):
 
     falling: ClassVar[frozenset[str]] = frozenset({"free_ratio", "checkpoints"})
 
-    free_ratio: scalars.Ratio = default(0.1, "Share of the disk that is free. Judged.")
+    free_ratio: scalars.Ratio = default(0.1, "Share of the disk that is free.", JUDGED)
     checkpoints: scalars.Limit = default(
-        2, "Or room for fewer checkpoints than this: the next one, and one more while someone cleans up."
+        2,
+        "Or room for fewer checkpoints than this: the next one, and one more while someone cleans up.",
+        JUDGED,
     )
 
 
 class DiskCritical(DiskWarning):
     """A disk is full, or has no room for the next checkpoint."""
 
-    free_ratio: scalars.Ratio = default(0.01, "Full within minutes, whatever is written.")
-    checkpoints: scalars.Limit = default(1, "The next checkpoint fails, and with many trainers the run.")
+    free_ratio: scalars.Ratio = default(0.01, "Full within minutes, whatever is written.", JUDGED)
+    checkpoints: scalars.Limit = default(
+        1, "The next checkpoint fails, and with many trainers the run.", JUDGED
+    )
 
 
 class DiskLow(InfrastructureBlock):
@@ -96,10 +102,11 @@ class DiskLow(InfrastructureBlock):
     critical: DiskCritical | None = DiskCritical()
     enough: StorageSize = default(
         Size.parse("1TB"),
-        "This much is enough on any disk, whatever its share: 10 % of shared storage is many TB. A"
-        " checkpoint of a 70B model with its optimizer takes about 1 TB.",
+        "This much is enough on any disk, whatever its share: 10 % of shared storage is many TB. A checkpoint"
+        " of a 70B model with its optimizer takes about 1 TB.",
+        JUDGED,
     )
-    for_: Span = hold("5m", "Old checkpoints are often deleted just after the new one is written.")
+    for_: Span = hold("5m", "Old checkpoints are often deleted just after the new one is written.", JUDGED)
 
 
 HOLDS_CHECKPOINTS = (

@@ -163,6 +163,7 @@ PAIRS = (
     ),
     _pair(
         "AlertingBroken",
+        ""
         "ExporterDown|TargetDown|GPUExporterStale|EngineGone|RayNodeLost|RuleFailures|TSDBFailures|StateDiskLow",
         EVERYTHING,
         "What Prometheus cannot store it takes for missing. The watchdog, which notifies of it, does not ask"

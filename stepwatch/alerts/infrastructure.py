@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from pydantic import Field
-
-from stepwatch.alerts.expression import Expression, Limit, Number, Scope, bracketed
+from stepwatch.alerts.expression import Expression, Limit, Number, Scope, Series, bracketed
 from stepwatch.alerts.table import Alert, Way
-from stepwatch.config.block import Block
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import Severity
-from stepwatch.config.section import default
+from stepwatch.schema.block import Block
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Severity
+from stepwatch.schema.section import default
 
 HOST = "cluster, instance"
 GPU = f"{HOST}, gpu, uuid"
@@ -60,9 +58,9 @@ class CriticalBlock(InfrastructureBlock):
     )
 
 
-def hold(span: str, why: str) -> Any:
-    """Return the default of the key ``for``, how long a condition must hold, with its reason."""
-    return Field(Duration.parse(span), alias="for", description=why)
+def hold(span: str, why: str, basis: str) -> Any:
+    """Return the default of the key ``for``, how long a condition must hold, with reason and basis."""
+    return default(Duration.parse(span), why, basis, alias="for")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,10 +107,20 @@ class OneOf(Expression):
             return f"{operand} == NaN"  # as no value is
         return "\nor ".join(f"{operand} == {value}" for value in listed.split("|"))
 
+    def parts(self) -> Iterator[Expression]:
+        yield self
+        yield Limit(self.key)
+        yield from self.operand.parts()
+
 
 def gpus(inner: str, function: str = "max") -> Formula:
     """Return one value for each GPU, whatever else its series are labelled with."""
     return Formula(f"{function} by ({GPU}) ({inner})")
+
+
+def gpu(metric: str, **labels: str) -> Series:
+    """Return the same of one metric, for the GPUs that a scope selects."""
+    return Series(metric, labels, by=GPU)
 
 
 def hosts(inner: str) -> Formula:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from stepwatch.alerts.basis import JUDGED, RUNS
 from stepwatch.alerts.expression import Limit, larger, size
 from stepwatch.alerts.statistics import over, start, stddev, suffers
 from stepwatch.alerts.table import Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section, default
 
 NATS = " nats/token"
 
@@ -19,31 +20,34 @@ class KLWarning(Section):
     """KLHigh: for 3 steps above the start by both of a pair of limits."""
 
     above_start: scalars.Limit = default(
-        0.5, "Nats per token above the start. Healthy runs stay below 0.26, sick ones exceed 1.4."
+        0.5, "Nats per token above the start. Healthy runs stay below 0.26, sick ones exceed 1.4.", RUNS
     )
     stddevs: scalars.Limit = default(
-        3, "And this many standard deviations above it, for batches of a few samples."
+        3, "And this many standard deviations above it, for batches of a few samples.", JUDGED
     )
     above: scalars.Limit | None = default(
         None,
         "An absolute limit in nats per token. The 15 of textbooks would have missed all real explosions,"
         " which peaked at 5.7.",
+        RUNS,
     )
 
 
 class KLCritical(Section):
     """KLExplosion: as the warning, or with less if the reward drops as well."""
 
-    above_start: scalars.Limit = default(1, "Nats per token above the start, as for the warning.")
-    stddevs: scalars.Limit = default(6, "And this many standard deviations above it.")
+    above_start: scalars.Limit = default(1, "Nats per token above the start, as for the warning.", JUDGED)
+    stddevs: scalars.Limit = default(6, "And this many standard deviations above it.", JUDGED)
     above_start_when_dropping: scalars.Limit = default(
-        0.5, "Or this far above the start while the reward drops: two signals, so less of each is enough."
+        0.5,
+        "Or this far above the start while the reward drops: two signals, so less of each is enough.",
+        JUDGED,
     )
-    stddevs_when_dropping: scalars.Limit = default(3, "And this many standard deviations above it.")
+    stddevs_when_dropping: scalars.Limit = default(3, "And this many standard deviations above it.", JUDGED)
     drop_ratio: scalars.Ratio = default(
-        0.3, "While the reward is below its best by this share, and by 2 standard deviations."
+        0.3, "While the reward is below its best by this share, and by 2 standard deviations.", JUDGED
     )
-    above: scalars.Limit | None = default(None, "As for the warning.")
+    above: scalars.Limit | None = default(None, "As for the warning.", RUNS)
 
 
 class KL(Block):
@@ -115,13 +119,14 @@ class KLSequenceWarning(Section):
     """KLSequenceHigh: for 3 steps above the start by both of a pair of limits, per token."""
 
     above_start: scalars.Limit = default(
-        0.5, "Nats per token above the start. Chosen by judgement: as for KL, which is of the same kind."
+        0.5, "Nats per token above the start. As for KL, which is of the same kind.", JUDGED
     )
-    stddevs: scalars.Limit = default(3, "And this many standard deviations above it, likewise.")
+    stddevs: scalars.Limit = default(3, "And this many standard deviations above it, likewise.", JUDGED)
     above: scalars.Limit | None = default(
         None,
         "An absolute limit in nats per response. The 10 of textbooks is reached by step 36 of all three"
         " healthy runs that it was tried on.",
+        RUNS,
     )
 
 
@@ -173,9 +178,9 @@ class KLTeacherWarning(Section):
     """KLTeacherHigh: for 3 steps above the start by both of a pair of limits."""
 
     above_start: scalars.Limit = default(
-        1, "Nats per token above the start; two healthy runs stay below 0.15, a sick one reaches 1.4."
+        1, "Nats per token above the start; two healthy runs stay below 0.15, a sick one reaches 1.4.", RUNS
     )
-    stddevs: scalars.Limit = default(6, "And this many standard deviations above it.")
+    stddevs: scalars.Limit = default(6, "And this many standard deviations above it.", JUDGED)
 
 
 class KLTeacher(Block):
@@ -202,9 +207,9 @@ KL_TEACHER_HIGH = Alert(
 class PolicyKLHighWarning(Section):
     """For 5 steps above both limits."""
 
-    above: scalars.Limit = default(0.1, "Nats per token; on-policy training stays below 0.006.")
+    above: scalars.Limit = default(0.1, "Nats per token; on-policy training stays below 0.006.", RUNS)
     times_start: scalars.Limit = default(
-        5, "And times the start, which spares off-policy mixes that start high."
+        5, "And times the start, which spares off-policy mixes that start high.", JUDGED
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.basis import JUDGED, RUNS
 from stepwatch.alerts.expression import Expression, Limit, larger
 from stepwatch.alerts.statistics import lost, over, peak, start, suffers
 from stepwatch.alerts.table import WHOLE, Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section, default
 
 LENGTH, TRUNCATED = "response_length", "truncated_ratio"
 
@@ -16,19 +17,21 @@ class LengthRunawayWarning(Section):
     """For 5 steps far above the start, while responses are truncated or the reward drops."""
 
     times_start: scalars.Limit = default(
-        2, "Times the start. Growth alone is how reasoning is learnt, and never fires."
+        2, "Times the start. Growth alone is how reasoning is learnt, and never fires.", JUDGED
     )
     truncated_rise_ratio: scalars.Ratio = default(
         0.15,
         "And truncation rose by this share of all responses. A healthy run rose by 0.11 while it learnt.",
+        RUNS,
     )
     drop_ratio: scalars.Ratio = default(
         0.1,
         "Or the reward is below its best by this share, and by 2 standard deviations: where truncation is not"
         " logged, nothing else separates growth that pays from growth that does not.",
+        JUDGED,
     )
     above: scalars.Limit | None = default(
-        None, "An absolute limit in tokens, whatever is truncated. Lengths depend on the task."
+        None, "An absolute limit in tokens, whatever is truncated. Lengths depend on the task.", JUDGED
     )
 
 
@@ -79,10 +82,12 @@ LENGTH_RUNAWAY = Alert(
 class LengthCollapseWarning(Section):
     """Suddenly against the last 64 steps, or slowly against the peak while the reward drops."""
 
-    median_ratio: scalars.Ratio = default(0.25, "Suddenly: share of the median of the last 64 steps.")
-    peak_ratio: scalars.Ratio = default(0.1, "Or slowly: share of the peak, and `drop_ratio`.")
+    median_ratio: scalars.Ratio = default(0.25, "Suddenly: share of the median of the last 64 steps.", JUDGED)
+    peak_ratio: scalars.Ratio = default(0.1, "Or slowly: share of the peak, and `drop_ratio`.", JUDGED)
     drop_ratio: scalars.Ratio = default(
-        0.1, "And the reward is this share below its best. Agents that succeed get 8 times shorter, and gain."
+        0.1,
+        "And the reward is this share below its best. Agents that succeed get 8 times shorter, and gain.",
+        RUNS,
     )
 
 
@@ -90,7 +95,9 @@ class LengthCollapseCritical(Section):
     """As the warning, while the reward drops."""
 
     drop_ratio: scalars.Ratio = default(
-        0.3, "Share of the best reward, and 2 standard deviations, together with a limit of the warning."
+        0.3,
+        "Share of the best reward, and 2 standard deviations, together with a limit of the warning.",
+        JUDGED,
     )
 
 
@@ -156,19 +163,22 @@ class TruncationWarning(Section):
         0.3,
         "Rise over the start, mean of 10 steps. A high level is not a fault: runs that start at 0.84 end at"
         " 0.03.",
+        RUNS,
     )
     always_above_ratio: scalars.Ratio = default(
-        0.9, "Or this share in each of 10 steps: nothing ever finishes. Healthy runs start at up to 0.84."
+        0.9,
+        "Or this share in each of 10 steps: nothing ever finishes. Healthy runs start at up to 0.84.",
+        RUNS,
     )
 
 
 class TruncationCritical(Section):
     """For 3 steps above both limits, while the reward drops."""
 
-    above_ratio: scalars.Ratio = default(0.5, "This share is truncated: most responses.")
-    rise_ratio: scalars.Ratio = default(0.3, "And that is this much more than at the start.")
+    above_ratio: scalars.Ratio = default(0.5, "This share is truncated: most responses.", JUDGED)
+    rise_ratio: scalars.Ratio = default(0.3, "And that is this much more than at the start.", JUDGED)
     drop_ratio: scalars.Ratio = default(
-        0.3, "And the reward is below its best by this share, and by 2 standard deviations."
+        0.3, "And the reward is below its best by this share, and by 2 standard deviations.", JUDGED
     )
 
 

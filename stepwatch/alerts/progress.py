@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from stepwatch.alerts.basis import JUDGED, RUNS
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, Series, any_of, larger
 from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step
 from stepwatch.alerts.table import DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.quantities import Duration
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.section import Section, default
 
 _interval = metric("rl_step_interval_typical_seconds")
 
@@ -29,9 +30,11 @@ class Stalled(Block):
     """No step for long, though something is still alive: the log is held open, a GPU is in use."""
 
     severity: scalars.Severity = default("critical", "Pages: a run that hangs holds its GPUs.")
-    silence: scalars.PositiveSpan = default(Duration.parse("10m"), "No step for at least this long.")
+    silence: scalars.PositiveSpan = default(Duration.parse("10m"), "No step for at least this long.", JUDGED)
     intervals: scalars.Limit = default(
-        5, "And for this many of the run's own typical step times, so that 30-minute steps do not page."
+        5,
+        "And for this many of the run's own typical step times, so that 30-minute steps do not page.",
+        JUDGED,
     )
 
 
@@ -65,11 +68,13 @@ class SlowStepsWarning(Section):
         0.5,
         "Tokens per second, per GPU or in all, for 5 steps: share of the median of 64. 14 runs that were not"
         " sick stay above 0.78.",
+        RUNS,
     )
     times_median: scalars.Limit = default(
         3,
         "Or seconds of generation per token, for 3 steps: times the median of 64. The same runs stay below"
         " 1.5.",
+        RUNS,
     )
 
 
@@ -226,6 +231,7 @@ class NeverStarted(Block):
     silence: scalars.PositiveSpan = default(
         Duration.parse("30m"),
         "Loading weights and compiling graphs takes minutes, first rollouts of long answers some more.",
+        JUDGED,
     )
 
 
@@ -257,7 +263,7 @@ class Restarting(Block):
         "Pages: it costs GPU hours and may look well from outside, since after each start there are steps.",
     )
     restarts: scalars.Count = default(
-        3, "Starts within an hour, beside the first. One or two are someone at work."
+        3, "Starts within an hour, beside the first. One or two are someone at work.", JUDGED
     )
 
 
@@ -283,7 +289,7 @@ class ResumedWithLoss(Block):
 
     severity: scalars.Severity = default("info", "For pages only: the run goes on by itself.")
     steps: scalars.Count = default(
-        1, "Lost steps. A run that saves every 50th step loses 25 at a usual crash."
+        1, "Lost steps. A run that saves every 50th step loses 25 at a usual crash.", JUDGED
     )
 
 
@@ -314,10 +320,14 @@ class GPUIdleWhileRunning(Block):
 
     severity: scalars.Severity = default("warning", "Pages no one: Stalled pages when no step follows.")
     below_ratio: scalars.Ratio = default(
-        0.05, "No GPU had work for more than this share of the time, at any moment of the last 10 minutes."
+        0.05,
+        "No GPU had work for more than this share of the time, at any moment of the last 10 minutes.",
+        JUDGED,
     )
     intervals: scalars.Limit = default(
-        2, "And the step takes this many usual ones. Of 4000 steps of real runs, 2 % took longer than 2."
+        2,
+        "And the step takes this many usual ones. Of 4000 steps of real runs, 2 % took longer than 2.",
+        RUNS,
     )
 
 
@@ -343,7 +353,7 @@ GPU_IDLE_WHILE_RUNNING = Alert(
             Limit("intervals") * _interval,
             "by its usual steps",
             signal="gpu_utilization_ratio",
-            line=Limit("below_ratio"),
+            line=("<", Limit("below_ratio")),
         ),
     ),
     given=(_busiest.for_each(is_in("running")) < Limit("below_ratio"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.basis import COMPUTED, DOCUMENTED, JUDGED
 from stepwatch.alerts.expression import Limit
 from stepwatch.alerts.infrastructure import (
     EVENT_WINDOW,
@@ -15,10 +16,10 @@ from stepwatch.alerts.infrastructure import (
     servers,
 )
 from stepwatch.alerts.table import BYTES, NOTHING, RATIO, WHOLE, Way
-from stepwatch.config import scalars
-from stepwatch.config.quantities import Size
-from stepwatch.config.scalars import Span, StorageSize
-from stepwatch.config.section import default
+from stepwatch.schema import scalars
+from stepwatch.schema.quantities import Size
+from stepwatch.schema.scalars import Span, StorageSize
+from stepwatch.schema.section import default
 
 
 class RayWorkerOOM(WarningBlock):
@@ -49,7 +50,9 @@ class RayNodeLost(WarningBlock):
     """
 
     for_: Span = hold(
-        "2m", "Ray drops a node some seconds after its last sign of life; its list may be written slowly."
+        "2m",
+        "Ray drops a node some seconds after its last sign of life; its list may be written slowly.",
+        JUDGED,
     )
 
 
@@ -76,8 +79,9 @@ class RayObjectStoreSpilling(WarningBlock):
         Size.parse("10GB"),
         "Bytes on the disk of one node. At Ray's own example of 500 MB/s, 10GB take 20 s to write, and as"
         " long to read, in each step.",
+        COMPUTED,
     )
-    for_: Span = hold("5m", "One step that spills is not a fault. Judged.")
+    for_: Span = hold("5m", "One step that spills is not a fault.", JUDGED)
 
 
 RAY_OBJECT_STORE_SPILLING = server_alert(
@@ -104,9 +108,11 @@ class RayDiskLow(WarningBlock):
     """
 
     used_ratio: scalars.Ratio = default(
-        0.9, "Share in use. Beyond 0.95 Ray refuses to create objects (local_fs_capacity_threshold)."
+        0.9,
+        "Share in use. Beyond 0.95 Ray refuses to create objects (local_fs_capacity_threshold).",
+        DOCUMENTED,
     )
-    for_: Span = hold("5m", "Files that a step writes and deletes do not last as long. Judged.")
+    for_: Span = hold("5m", "Files that a step writes and deletes do not last as long.", JUDGED)
 
 
 RAY_DISK_LOW = server_alert(

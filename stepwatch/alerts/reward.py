@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from stepwatch.alerts.basis import COMPUTED, JUDGED, RUNS, SIMULATED
 from stepwatch.alerts.expression import Expression, Limit, Number, larger, size
 from stepwatch.alerts.statistics import (
     REWARD,
@@ -20,9 +21,9 @@ from stepwatch.alerts.statistics import (
     stddev,
 )
 from stepwatch.alerts.table import WHOLE, Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section, default
 
 
 class RewardWarning(Section):
@@ -32,28 +33,34 @@ class RewardWarning(Section):
         2.5,
         "Standard deviations below the best, smoothed over some 5 steps. Six times what chance does to that"
         " curve; of 139 healthy runs one got beyond 2.46, by a real loss. 3 for heavy-tailed rewards.",
+        RUNS,
     )
     slow_stddevs: scalars.Limit = default(
-        2, "The same for a slow fall, smoothed over some 20 steps: 9 times what chance does."
+        2, "The same for a slow fall, smoothed over some 20 steps: 9 times what chance does.", COMPUTED
     )
     drop_ratio: scalars.Ratio = default(
-        0.1, "And at least this share of the best, so that a saturated reward with little noise is quiet."
+        0.1,
+        "And at least this share of the best, so that a saturated reward with little noise is quiet.",
+        JUDGED,
     )
     quick_stddevs: scalars.Limit = default(
         3.5,
         "Or for 3 steps of a curve that is smoothed less: 6 times what chance does to it, and"
         " `quick_drop_ratio`.",
+        COMPUTED,
     )
     quick_drop_ratio: scalars.Ratio = default(
         0.25,
         "A good part of the best. Of 120 simulated runs of 1500 steps, heavy tails included, it fired on"
         " none, except where each step shares 60 % of the last one's noise (as the limits above do there).",
+        SIMULATED,
     )
     below_mean_ratio: scalars.Ratio | None = default(
         None,
         "An absolute limit: this share below the mean of the last 32 steps, for 5 in a row, whatever the"
-        " noise. Tutorials say 0.2: one standard deviation of a batch of 8, eight of one of 512. On real"
-        " runs it found 3 of 21 sick ones, with 58 false alarms.",
+        " noise. Tutorials say 0.2: one standard deviation of a batch of 8, eight of one of 512. On real runs"
+        " it found 3 of 21 sick ones, with 58 false alarms.",
+        RUNS,
     )
 
 
@@ -61,23 +68,25 @@ class RewardCritical(Section):
     """RewardCollapse: as the warning, and most of what was gained is lost as well."""
 
     stddevs: scalars.Limit = default(
-        4, "The highest healthy run reached 2.99, the mildest sick one that had to page 6.4."
+        4, "The highest healthy run reached 2.99, the mildest sick one that had to page 6.4.", RUNS
     )
-    drop_ratio: scalars.Ratio = default(0.3, "Nearly a third must be lost before anyone is paged.")
+    drop_ratio: scalars.Ratio = default(0.3, "Nearly a third must be lost before anyone is paged.", JUDGED)
     gain_drop_ratio: scalars.Ratio = default(
         0.6,
         "And this share of what the run had gained over its start. A healthy run with a reward model fell"
         " from 4.3 to 2, by 6.5 standard deviations, 51 to 55 % of its gain, and came back; sick ones lose"
-        " 180 % and more. The cost: a reward that is halved on the way up from 0 warns, and pages in half"
-        " of the runs only.",
+        " 180 % and more. The cost: a reward that is halved on the way up from 0 warns, and pages in half of"
+        " the runs only.",
+        RUNS,
     )
     quick_stddevs: scalars.Limit = default(
         4,
         "Or within 3 steps: 7 times what chance does to that curve. Of four sick runs it was 2 to 3 steps"
         " ahead on each; no healthy one got there.",
+        RUNS,
     )
-    quick_drop_ratio: scalars.Ratio = default(0.5, "And half of all.")
-    below_mean_ratio: scalars.Ratio | None = default(None, "As for the warning.")
+    quick_drop_ratio: scalars.Ratio = default(0.5, "And half of all.", JUDGED)
+    below_mean_ratio: scalars.Ratio | None = default(None, "As for the warning.", RUNS)
 
 
 class Reward(Block):
@@ -97,7 +106,7 @@ def _fall(fall: Expression, *limits: Expression, measured: str, given: Expressio
 def _long_fall(fall: Expression, *limits: Expression) -> Way:
     """The same for 5 steps, of which the limit is drawn: those of other spans would hide the curve."""
     way = _fall(fall, *limits, measured="reward below its best for 5 steps by")
-    return replace(way, signal=REWARD, line=best() - larger(*limits))
+    return replace(way, signal=REWARD, line=("<", best() - larger(*limits)))
 
 
 def _below_mean(level: str) -> Way:
@@ -187,14 +196,21 @@ class RewardStagnationWarning(Section):
     """No new best for long. Slow is not stuck: a gain of 0.01 in 500 steps can look like this."""
 
     steps: scalars.Count = default(
-        300, "Training steps since the last new best. At 210, healthy runs that gain slowly warn more often."
+        300,
+        "Training steps since the last new best. At 210, healthy runs that gain slowly warn more often.",
+        RUNS,
     )
-    run_ratio: scalars.Ratio = default(0.5, "And this share of the run so far: patience grows with the run.")
-    records: scalars.Count = default(64, "And this many logged records, for runs that log every 10th step.")
+    run_ratio: scalars.Ratio = default(
+        0.5, "And this share of the run so far: patience grows with the run.", JUDGED
+    )
+    records: scalars.Count = default(
+        64, "And this many logged records, for runs that log every 10th step.", JUDGED
+    )
     solved_ratio: scalars.Ratio = default(
         0.9,
-        "Silent where the reward has reached this share of the highest there is, or ranges over less than"
-        " 3 % in 10 steps at its best: that run is done.",
+        "Silent where the reward has reached this share of the highest there is, or ranges over less than 3 %"
+        " in 10 steps at its best: that run is done.",
+        JUDGED,
     )
 
 
@@ -236,17 +252,20 @@ class NoLearningSignalWarning(Section):
     """The reward is dead, always the same though it never rose, stuck at a floor, or without contrast."""
 
     zero_std_ratio: scalars.Ratio = default(
-        0.95, "Share of prompts whose answers all score alike. Healthy runs that solve 90 % reach 0.94."
+        0.95, "Share of prompts whose answers all score alike. Healthy runs that solve 90 % reach 0.94.", RUNS
     )
-    drop_ratio: scalars.Ratio = default(0.1, "And the reward is this share below its best.")
+    drop_ratio: scalars.Ratio = default(0.1, "And the reward is this share below its best.", JUDGED)
     range_ratio: scalars.Ratio = default(
-        0.1, "Stuck: over 32 steps a reward of 0 or less moved by no more than this share of its size."
+        0.1,
+        "Stuck: over 32 steps a reward of 0 or less moved by no more than this share of its size.",
+        JUDGED,
     )
     ceiling: scalars.Limit | None = default(
         None,
         "The highest reward there is, where a reward that is always the same means success. If unknown, a"
-        " reward that rose and stays at its best has reached it, and one that is the same from the first"
-        " step on has not: a scorer that always says 1.0 looks like a solved task.",
+        " reward that rose and stays at its best has reached it, and one that is the same from the first step"
+        " on has not: a scorer that always says 1.0 looks like a solved task.",
+        JUDGED,
     )
 
 
@@ -307,25 +326,27 @@ class ValidationDropWarning(Section):
 
     drop: scalars.Limit = default(
         0.03,
-        "In units of the score, which is taken to lie between 0 and 1. With 1319 questions that is twice"
-        " what chance does (0.0137). A healthy run fell by just as much, but not by as many standard"
-        " deviations.",
+        "In units of the score, which is taken to lie between 0 and 1. With 1319 questions that is twice what"
+        " chance does (0.0137). A healthy run fell by just as much, but not by as many standard deviations.",
+        RUNS,
     )
     stddevs: scalars.Limit = default(
         5,
         "And this many standard deviations. The best is a maximum of many, so chance alone falls far below"
         " it: of simulated flat runs with 43 evaluations, 30 % fall by 2.5, and 0.3 % by 5.",
+        SIMULATED,
     )
 
 
 class ValidationDropCritical(Section):
     """As the warning."""
 
-    drop: scalars.Limit = default(0.1, "Chosen by judgement: a tenth of all questions.")
+    drop: scalars.Limit = default(0.1, "A tenth of all questions.", JUDGED)
     stddevs: scalars.Limit = default(
         10,
         "Slow wandering counts as chance, too: of such runs (each evaluation shares 60 % of the last one's"
         " error), 1 % fall by 9.4 within 200 evaluations.",
+        SIMULATED,
     )
 
 
@@ -372,17 +393,21 @@ class RewardHackSuspectWarning(Section):
         0.05,
         "How far the smoothed reward is above its start. The two hacked runs had gained 0.11 and 0.42 at"
         " their end.",
+        RUNS,
     )
-    stddevs: scalars.Limit = default(2, "And standard deviations: nine times what chance does to that curve.")
+    stddevs: scalars.Limit = default(
+        2, "And standard deviations: nine times what chance does to that curve.", COMPUTED
+    )
     followed_ratio: scalars.Ratio = default(
         0.2,
-        "Share of that gain which the true reward must have made as well; on the hacked runs it made 0.05"
-        " at most.",
+        "Share of that gain which the true reward must have made as well; on the hacked runs it made 0.05 at"
+        " most.",
+        RUNS,
     )
     drop: scalars.Limit = default(
-        0.03, "Where no true reward is named: validation fell by this, as in ValidationDrop."
+        0.03, "Where no true reward is named: validation fell by this, as in ValidationDrop.", RUNS
     )
-    validation_stddevs: scalars.Limit = default(5, "And by this many standard deviations.")
+    validation_stddevs: scalars.Limit = default(5, "And by this many standard deviations.", SIMULATED)
 
 
 class RewardHackSuspect(Block):

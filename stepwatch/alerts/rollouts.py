@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.basis import DOCUMENTED, JUDGED
 from stepwatch.alerts.expression import Limit
 from stepwatch.alerts.statistics import over
 from stepwatch.alerts.table import Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section, default
+from stepwatch.schema import scalars
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section, default
 
 
 class RolloutMismatchWarning(Section):
@@ -17,27 +18,26 @@ class RolloutMismatchWarning(Section):
         0.01,
         "Mean difference of probabilities. verl's documents: below 0.005 normal, above 0.01 a problem."
         " Healthy runs reach 0.012 in single steps.",
+        DOCUMENTED,
     )
     prob_error: scalars.Limit = default(
-        1.05, "Mean factor between them; NeMo-RL's documents say to look into 1.05."
+        1.05, "Mean factor between them; NeMo-RL's documents say to look into 1.05.", DOCUMENTED
     )
     correlation: scalars.Ratio = default(
         0.98,
-        "Correlation below this. Chosen by judgement: dense models have 0.999, a mixture of experts gone"
-        " wrong had 0.6.",
+        "Correlation below this. Dense models have 0.999, a mixture of experts gone wrong had 0.6.",
+        JUDGED,
     )
-    kl: scalars.Limit = default(
-        0.01, "Nats per token. Chosen by judgement: 0.001 is healthy, 0.1 is where verl warns."
-    )
+    kl: scalars.Limit = default(0.01, "Nats per token. 0.001 is healthy, 0.1 is where verl warns.", JUDGED)
 
 
 class RolloutMismatchCritical(Section):
     """Any one of these for 5 steps in a row."""
 
-    prob_diff: scalars.Ratio = default(0.02, "Chosen by judgement: twice the warning.")
-    kl: scalars.Limit = default(0.1, "Nats per token; verl's documents on rollout correction.")
+    prob_diff: scalars.Ratio = default(0.02, "Twice the warning.", JUDGED)
+    kl: scalars.Limit = default(0.1, "Nats per token; verl's documents on rollout correction.", DOCUMENTED)
     effective_sample_ratio: scalars.Ratio = default(
-        0.3, "Share of the samples that is left once they are weighted; the same documents."
+        0.3, "Share of the samples that is left once they are weighted; the same documents.", DOCUMENTED
     )
 
 
@@ -102,6 +102,7 @@ class StalenessWarning(Section):
         "Weight versions. The loosest bound that a trainer sets itself (prime-rl 8; AReaL and TRL 4). Not"
         " measured on a real run. For a run that is meant to be that far off-policy, set a higher one by"
         " `overrides`.",
+        DOCUMENTED,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
+from stepwatch.alerts.basis import JUDGED, REPORTED, RUNS
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, smaller
 from stepwatch.alerts.gpu_health import WAS_SIMULATED
 from stepwatch.alerts.host import HOLDS_CHECKPOINTS
@@ -28,10 +29,10 @@ from stepwatch.alerts.infrastructure import (
     servers,
 )
 from stepwatch.alerts.table import BYTES, DURATION, NOTHING, RATIO, WHOLE, Alert, Way
-from stepwatch.config import scalars
-from stepwatch.config.quantities import Duration, Size
-from stepwatch.config.scalars import PositiveSpan, Span, StorageSize
-from stepwatch.config.section import default
+from stepwatch.schema import scalars
+from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize
+from stepwatch.schema.section import default
 
 _alert = partial(Alert, topic="stack", keep=False)
 
@@ -39,7 +40,7 @@ _alert = partial(Alert, topic="stack", keep=False)
 class ExporterDown(CriticalBlock):
     """The run exporter does not answer, or has stopped reading: no run is monitored."""
 
-    for_: Span = hold("1m", "A restart takes some seconds.")
+    for_: Span = hold("1m", "A restart takes some seconds.", JUDGED)
 
 
 _polled = "stepwatch_last_poll_timestamp_seconds"
@@ -71,7 +72,7 @@ class TargetDown(WarningBlock):
     discovery found end with their run, and have no alert here.
     """
 
-    for_: Span = hold("5m", "Exporters of machines that restart are back by then.")
+    for_: Span = hold("5m", "Exporters of machines that restart are back by then.", JUDGED)
 
 
 TARGET_DOWN = _alert(
@@ -90,7 +91,9 @@ class SourceDown(WarningBlock):
     A page that answered goes with its trainer, and RunStopped fires.
     """
 
-    for_: Span = hold("5m", "MLflow recycles workers that hang, which can take it minutes (mlflow #1760).")
+    for_: Span = hold(
+        "5m", "MLflow recycles workers that hang, which can take it minutes (mlflow #1760).", REPORTED
+    )
 
 
 def _target(source: str) -> Formula:
@@ -121,12 +124,14 @@ class GPUExporterStale(WarningBlock):
     """
 
     age: PositiveSpan = default(
-        Duration.parse("1m"), "Age of the last reading. It reads each second, or each 15 when no one asks."
+        Duration.parse("1m"),
+        "Age of the last reading. It reads each second, or each 15 when no one asks.",
+        JUDGED,
     )
     within: PositiveSpan = default(
-        Duration.parse("1d"), "A machine has GPUs if it had some within this time."
+        Duration.parse("1d"), "A machine has GPUs if it had some within this time.", JUDGED
     )
-    for_: Span = hold("5m", "A driver that is being reloaded takes minutes.")
+    for_: Span = hold("5m", "A driver that is being reloaded takes minutes.", JUDGED)
 
 
 GPU_EXPORTER_STALE = _alert(
@@ -160,8 +165,9 @@ class SeriesLimit(WarningBlock):
         1000,
         "Keys of one run beyond `runs.raw.limit`. No rule uses them, and 8 of 62 real runs have some, at most"
         " 49: only a trainer that makes up new keys all the time fires.",
+        RUNS,
     )
-    for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
+    for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
 
 
 SERIES_LIMIT = _alert(
@@ -202,7 +208,9 @@ class MountHung(WarningBlock):
     """
 
     silence: PositiveSpan = default(
-        Duration.parse("1m"), "No answer for at least this long: file servers that fail over take up to 1m."
+        Duration.parse("1m"),
+        "No answer for at least this long: file servers that fail over take up to 1m.",
+        JUDGED,
     )
 
 
@@ -227,9 +235,9 @@ class ClockSkew(WarningBlock):
     """The clock of a machine (node_exporter), or of the run exporter's, differs from Prometheus' own."""
 
     offset: PositiveSpan = default(
-        Duration.parse("30s"), "Difference; a slow answer alone makes up to 10s of it."
+        Duration.parse("30s"), "Difference; a slow answer alone makes up to 10s of it.", JUDGED
     )
-    for_: Span = hold("5m", "A clock that is being set is right by then. Judged.")
+    for_: Span = hold("5m", "A clock that is being set is right by then.", JUDGED)
 
 
 CLOCK_SKEW = _alert(
@@ -249,7 +257,7 @@ CLOCK_SKEW = _alert(
 class RuleFailures(CriticalBlock):
     """Prometheus cannot evaluate rules: alerts may be missing."""
 
-    for_: Span = hold("1m", "Longer than a moment in which the machine is busy. Judged.")
+    for_: Span = hold("1m", "Longer than a moment in which the machine is busy.", JUDGED)
 
 
 RULE_FAILURES = _alert(
@@ -271,7 +279,7 @@ RULE_FAILURES = _alert(
 class NotificationFailures(CriticalBlock):
     """Notifications do not get to Alertmanager, or from there to a receiver."""
 
-    for_: Span = hold("1m", "Both retry: one failure that is made good needs no alert. Judged.")
+    for_: Span = hold("1m", "Both retry: one failure that is made good needs no alert.", JUDGED)
 
 
 _receivers = "cluster, instance, integration, receiver_name"
@@ -307,7 +315,7 @@ NOTIFICATION_FAILURES = _alert(
 class ConfigReloadFailed(WarningBlock):
     """Prometheus or Alertmanager rejected a new configuration and keeps the old one."""
 
-    for_: Span = hold("1m", "An edit that is corrected at once needs no alert. Judged.")
+    for_: Span = hold("1m", "An edit that is corrected at once needs no alert.", JUDGED)
 
 
 CONFIG_RELOAD_FAILED = _alert(
@@ -332,9 +340,11 @@ class TSDBNearLimit(WarningBlock):
     """Prometheus uses up `retention.size` sooner than `retention.time`: it deletes history early."""
 
     used_ratio: scalars.Ratio = default(
-        0.9, "Share of the size that was in use within a day, while less than this share of the time is over."
+        0.9,
+        "Share of the size that was in use within a day, while less than this share of the time is over.",
+        JUDGED,
     )
-    for_: Span = hold("1m", "What changes over days needs no longer. Judged.")
+    for_: Span = hold("1m", "What changes over days needs no longer.", JUDGED)
 
 
 TSDB_NEAR_LIMIT = _alert(
@@ -378,11 +388,13 @@ ALERTING_BROKEN = _alert(
 class StateDiskLow(WarningBlock):
     """A disk with Stepwatch's own state is nearly full. For one that node_exporter shows, DiskLow fires."""
 
-    free_ratio: scalars.Ratio = default(0.1, "Share of the disk that is free, of its inodes as well. Judged.")
+    free_ratio: scalars.Ratio = default(0.1, "Share of the disk that is free, of its inodes as well.", JUDGED)
     enough: StorageSize = default(
-        Size.parse("5GB"), "This much is enough on any disk: Prometheus writes less than that in a week."
+        Size.parse("5GB"),
+        "This much is enough on any disk: Prometheus writes less than that in a week.",
+        JUDGED,
     )
-    for_: Span = hold("1m", "A file that is deleted at once needs no alert. Judged.")
+    for_: Span = hold("1m", "A file that is deleted at once needs no alert.", JUDGED)
 
 
 def _state_disks(metric: str) -> Expression:
@@ -425,7 +437,7 @@ class TSDBFailures(WarningBlock):
     A warning: RuleFailures and DiskLow page if alerts are at risk.
     """
 
-    for_: Span = hold("1m", "Longer than one odd scrape. Judged.")
+    for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
 
 
 TSDB_FAILURES = _alert(

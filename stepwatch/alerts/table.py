@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, Raw, Series, all_of
-from stepwatch.config.block import Block
+from stepwatch.schema.block import Block
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Way:
         sparing: Where it does not fire.
         unset: The key of a limit that replaces this way where it is set.
         signal: The signal in whose panel the limit is drawn; empty for none.
-        line: Where it is drawn there, if the signal falls as the value rises; the limit itself if left out.
+        line: How the signal compares with what is drawn when the alert fires, and that, where the value is
+            not the signal; operator and limit if left out.
     """
 
     measured: str
@@ -34,7 +35,7 @@ class Way:
     basis: str = ""
     given: Expression | None = None
     signal: str = ""
-    line: Expression | None = None
+    line: tuple[str, Expression] | None = None
     sparing: Expression | None = None
     unset: str = ""
 
@@ -45,6 +46,11 @@ class Way:
         if self.given:
             held = held & self.given
         return held.unless(self.sparing) if self.sparing else held
+
+    @property
+    def drawn(self) -> tuple[str, Expression]:
+        """How the signal compares with the line in its panel when the alert fires, and the line."""
+        return self.line or (self.operator, self.limit)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -203,5 +209,5 @@ class Alert:
 
     @property
     def subject(self) -> str:
-        """What it is about, by its name in ``annotations.SUBJECTS``."""
+        """What it is about, by its name in ``messages.SUBJECTS``."""
         return "run" if self.about == "end" else self.about

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from stepwatch.alerts.incidents import Pair
 from stepwatch.backtest.rules import Rule
 
 APART = 10
@@ -51,13 +51,14 @@ class Inhibition:
         )
 
 
-def inhibitions(rules: Iterable[Mapping[str, Any]]) -> list[Inhibition]:
-    """From the ``inhibit_rules`` of Alertmanager's configuration."""
+def inhibitions(pairs: Iterable[Pair]) -> list[Inhibition]:
+    """Return the rules of Alertmanager for pairs of cause and effect."""
     return [
         Inhibition(
             tuple(rule["source_matchers"]), tuple(rule["target_matchers"]), tuple(rule.get("equal", ()))
         )
-        for rule in rules
+        for pair in pairs
+        for rule in pair.rules
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from stepwatch.config import Config
-from stepwatch.config.section import Section
+from stepwatch.schema.section import Section
 
 REACH = 8
 """Values are tried from an eighth of a limit to eight times it."""

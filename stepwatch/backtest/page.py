@@ -12,13 +12,13 @@ from exporter.drawing import pages
 from exporter.drawing.chart import Chart, by_alert
 from exporter.drawing.severity import SEVERITIES
 from exporter.drawing.tally import tally
-from stepwatch.alerts.messages import runbook_url
 from stepwatch.backtest import advice
 from stepwatch.backtest.report import Report
 from stepwatch.backtest.results import Alert, Judged, Unjudged
 from stepwatch.backtest.table import extent, number
 from stepwatch.config import Config
 from stepwatch.generate import CHECKOUT
+from stepwatch.rules.messages import runbook_url
 
 TEMPLATES = Path(__file__).with_name("templates")
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.lines import lines
 from stepwatch.config import Config
 from stepwatch.dashboard import Json
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, training
 from stepwatch.panels import Panel, panels
+from stepwatch.rules.lines import lines
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import orjson
 
 from stepwatch.backtest.results import Results
 from stepwatch.backtest.suggestions import Suggestion
-from stepwatch.config import Refused
+from stepwatch.schema.errors import Refused
 
 PAGE, DOCUMENT = "index.html", "backtest.json"
 

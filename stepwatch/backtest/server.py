@@ -19,10 +19,10 @@ import orjson
 from stepwatch import pages
 from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.tape import START
-from stepwatch.config import Refused
 from stepwatch.native import ports
 from stepwatch.native.log import last_lines
 from stepwatch.programs import Program
+from stepwatch.schema.errors import Refused
 
 START_SECONDS = 60
 STOP_SECONDS = 30

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-
-import yaml
+from pathlib import Path
 
 from exporter.drawing.chart import Chart
 from exporter.runs.raw import RawRule
 from exporter.runs.run import Options
 from stepwatch import programs
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.lines import subjects
+from stepwatch.alerts.incidents import PAIRS
 from stepwatch.backtest import server
 from stepwatch.backtest.charts import Draughtsman
 from stepwatch.backtest.episodes import inhibitions
@@ -30,11 +28,8 @@ from stepwatch.backtest.suggestions import Suggestion, Trial
 from stepwatch.backtest.tape import Replayed
 from stepwatch.backtest.verdict import Judge
 from stepwatch.config import Config
-from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import CHECKOUT, render_all
 from stepwatch.programs import Program
-
-ROUTING = PurePosixPath("alertmanager/generated/alertmanager.yml")
+from stepwatch.rules.lines import subjects
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,6 @@ class Backtest:
     prometheus: Prometheus
     logs: Sequence[Replays]
     catalogue: Catalogue
-    files: Mapping[PurePosixPath, bytes]
 
     @property
     def runs(self) -> list[Replayed]:
@@ -57,8 +51,7 @@ class Backtest:
 
     def results(self, progress: Progress) -> Results:
         """Which alert would have fired for which run."""
-        routing = yaml.load(self.files[ROUTING], Loader=yaml.CSafeLoader)
-        judge = Judge(self.prometheus, self.catalogue.rules, inhibitions(routing["inhibit_rules"]))
+        judge = Judge(self.prometheus, self.catalogue.rules, inhibitions(PAIRS))
         with progress("judging", len(judge.rules)) as tick:
             judged = list(judge.judge(self.runs, tick))
         return Results(tuple(self._in_order(judged)), self.catalogue.left_out)
@@ -98,9 +91,8 @@ def prepared(
     """Read the logs and load them into a Prometheus, with the metrics that the rules read and ``also`` these.
 
     Raises:
-        Refused: The configuration cannot be rendered, or Prometheus cannot be had.
+        Refused: Prometheus is not available.
     """
-    files = render_all(config, CHECKOUT, OnThisMachine, services=["alertmanager"])
     rules = catalogue(config)
     prometheus, promtool = (_program(name, progress) for name in ("prometheus", "promtool"))
     wanted = metrics(rules.rules).union(also)
@@ -112,7 +104,7 @@ def prepared(
         samples = sorted(Path(scratch).glob(f"*{SAMPLES}"))
         records = {run.run: len(run.steps) for run in _judged(logs)}
         with server.loaded(prometheus, promtool, samples, records) as loaded:
-            yield Backtest(config, loaded, logs, rules, files)
+            yield Backtest(config, loaded, logs, rules)
 
 
 def _judged(logs: Iterable[Replays]) -> list[Replayed]:

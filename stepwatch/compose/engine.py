@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from stepwatch.config import Refused
 from stepwatch.deployment import CONTAINER_PORTS
+from stepwatch.schema.errors import Refused
 
 LEAST_COMPOSE = (2, 20)
 """The first that knows `start_interval`."""

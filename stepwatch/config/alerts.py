@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pydantic import create_model
 
 from stepwatch.alerts.catalogue import BLOCKS
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section
 
 _Block = TypeVar("_Block", bound=Block)
 

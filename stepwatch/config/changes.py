@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from stepwatch.config import explain
 from stepwatch.config.document import parse
-from stepwatch.config.errors import ConfigError, KeyPath, Problem, refusal
 from stepwatch.config.loading import load, validated, written
 from stepwatch.config.models import Config
+from stepwatch.schema.errors import ConfigError, KeyPath, Problem, refusal
 
 SOURCE = "--set"
 

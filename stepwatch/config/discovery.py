@@ -9,12 +9,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from exporter.runs.rollouts.address import USUAL
-from stepwatch.config.errors import Fault
-from stepwatch.config.places import FolderOrGlob
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import PositiveSpan
-from stepwatch.config.secret import SecretFile
-from stepwatch.config.section import Checked, Section, default
+from stepwatch.schema.errors import Fault
+from stepwatch.schema.places import FolderOrGlob
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import PositiveSpan
+from stepwatch.schema.secret import SecretFile
+from stepwatch.schema.section import Checked, Section, default
 
 
 def _network(value: Any) -> str:

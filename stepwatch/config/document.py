@@ -7,9 +7,9 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass
 from typing import Any
 
-from stepwatch.config.errors import NOTHING, ConfigError, Fault, KeyPath, Problem, Written, refusal
 from stepwatch.config.nodes import Mapping, Node, Scalar, Sequence, compose
 from stepwatch.config.plain import resolve
+from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem, Written, refusal
 
 MAX_NODES = 100_000
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from stepwatch.config.errors import NOTHING, Fault, Faults, KeyPath
 from stepwatch.config.keys import below, known
-from stepwatch.config.scalars import instead, one_of
-from stepwatch.config.section import Section
+from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath
+from stepwatch.schema.scalars import instead, one_of
+from stepwatch.schema.section import Section
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

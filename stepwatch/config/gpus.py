@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from stepwatch.config.errors import Fault
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import GpuCount, PositiveSpan, ProcessCount, Switch
-from stepwatch.config.section import Section, default
+from stepwatch.schema.errors import Fault
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import GpuCount, PositiveSpan, ProcessCount, Switch
+from stepwatch.schema.section import Section, default
 
 # Judged: five times the processor time, and the driver itself takes samples hardly more often.
 SHORTEST = Duration.parse("200ms")

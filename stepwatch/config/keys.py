@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from stepwatch.config.errors import KeyPath
-from stepwatch.config.section import Section
+from stepwatch.schema.errors import KeyPath
+from stepwatch.schema.section import Section
 
 
 def children(model: type[Section]) -> dict[str, type[Section] | None]:

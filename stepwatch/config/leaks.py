@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from exporter import secret_shapes
-from stepwatch.config.errors import KeyPath, named
+from stepwatch.schema.errors import KeyPath, named
 
 
 def within(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from stepwatch.config import explain, leaks
 from stepwatch.config.document import UNREADABLE, Document, parse
-from stepwatch.config.errors import NOTHING, ConfigError, Fault, Problem, SecretFault, refusal
 from stepwatch.config.models import Config
 from stepwatch.config.overrides import DEMO
 from stepwatch.config.source import read
+from stepwatch.schema.errors import NOTHING, ConfigError, Fault, Problem, SecretFault, refusal
 
 
 def load(path: Path) -> Config:

@@ -15,17 +15,17 @@ from stepwatch.alerts.engines import EngineGone
 from stepwatch.config import explain
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.discovery import Discovery
-from stepwatch.config.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
 from stepwatch.config.gpus import Gpus
 from stepwatch.config.overrides import Override, Variant
-from stepwatch.config.places import Link, ListenAddress, Page
-from stepwatch.config.quantities import Duration, Size
 from stepwatch.config.receivers import Notify, Receiver
 from stepwatch.config.runs import Runs, Signals
-from stepwatch.config.scalars import Interval, Port, PositiveSpan, StorageSize, instead, one_of
 from stepwatch.config.scrape import Job
-from stepwatch.config.section import Section, default
 from stepwatch.globs import fits
+from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
+from stepwatch.schema.places import Link, ListenAddress, Page
+from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import Interval, Port, PositiveSpan, StorageSize, instead, one_of
+from stepwatch.schema.section import Section, default
 
 # What Prometheus takes if nothing is said; it refuses a timeout longer than the interval.
 DEFAULT_TIMEOUT = Duration.parse("10s")

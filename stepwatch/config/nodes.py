@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from stepwatch.config.errors import ConfigError, refusal
+from stepwatch.schema.errors import ConfigError, refusal
 
 MAX_DEPTH = 32
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from demo.limits import OVERRIDES
-from stepwatch.config.block import Block
-from stepwatch.config.names import RunGlob
-from stepwatch.config.section import Section, needed
+from stepwatch.schema.block import Block
+from stepwatch.schema.names import RunGlob
+from stepwatch.schema.section import Section, needed
 
 
 class Override(Section):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from stepwatch.config.errors import Fault
+from stepwatch.schema.errors import Fault
 
 _NULL = {"null", "Null", "NULL", "~"}
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}

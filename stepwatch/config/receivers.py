@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import field_validator, model_validator
 
-from stepwatch.config.errors import NOTHING, Fault
-from stepwatch.config.names import ReceiverName
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import PositiveSpan, SentSeverity, Span, Switch
-from stepwatch.config.section import Section, default, needed
 from stepwatch.config.ways import WAYS, Mail, Slack, Way, Webhook
+from stepwatch.schema.errors import NOTHING, Fault
+from stepwatch.schema.names import ReceiverName
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import PositiveSpan, SentSeverity, Span, Switch
+from stepwatch.schema.section import Section, default, needed
 
 # Alertmanager forgets what it has sent after 120 h, and would send everything once more.
 MAX_REPEAT = Duration.parse("5d")

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from stepwatch.config.errors import Refused
 from stepwatch.config.keys import children
-from stepwatch.config.scalars import instead, one_of
-from stepwatch.config.section import Section
+from stepwatch.schema.errors import Refused
+from stepwatch.schema.scalars import instead, one_of
+from stepwatch.schema.section import Section
 
 REQUIRED = "required"
 

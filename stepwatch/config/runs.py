@@ -9,13 +9,13 @@ from pydantic import AfterValidator, Field, model_validator
 
 from exporter.runs.contract import JUDGED
 from exporter.runs.signals import NAMES
-from stepwatch.config.errors import NOTHING, Fault
-from stepwatch.config.names import ReceiverName
-from stepwatch.config.places import FolderOrGlob, PageUrl, ServerUrl
-from stepwatch.config.quantities import Duration
-from stepwatch.config.scalars import PositiveSpan, SeriesCount, instead
-from stepwatch.config.secret import SecretFile
-from stepwatch.config.section import Checked, Section, default, needed
+from stepwatch.schema.errors import NOTHING, Fault
+from stepwatch.schema.names import ReceiverName
+from stepwatch.schema.places import FolderOrGlob, PageUrl, ServerUrl
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import PositiveSpan, SeriesCount, instead
+from stepwatch.schema.secret import SecretFile
+from stepwatch.schema.section import Checked, Section, default, needed
 
 
 def _text(value: Any) -> str:

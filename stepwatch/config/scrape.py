@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from stepwatch.config.errors import NOTHING, Fault
-from stepwatch.config.names import JobName, LabelName, LabelValue
-from stepwatch.config.places import MetricsPath, Target, TargetFiles
-from stepwatch.config.scalars import Interval, Role, Scheme
-from stepwatch.config.secret import SecretFile
-from stepwatch.config.section import Section, default, needed
+from stepwatch.schema.errors import NOTHING, Fault
+from stepwatch.schema.names import JobName, LabelName, LabelValue
+from stepwatch.schema.places import MetricsPath, Target, TargetFiles
+from stepwatch.schema.scalars import Interval, Role, Scheme
+from stepwatch.schema.secret import SecretFile
+from stepwatch.schema.section import Section, default, needed
 
 
 class Job(Section):

@@ -7,7 +7,7 @@ import re
 import stat
 from pathlib import Path
 
-from stepwatch.config.errors import ConfigError, refusal
+from stepwatch.schema.errors import ConfigError, refusal
 
 MAX_BYTES = 2 * 1024 * 1024
 

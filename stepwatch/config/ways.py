@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from stepwatch.config.errors import NOTHING, Fault
-from stepwatch.config.names import LabelValue
-from stepwatch.config.places import Channel, MailAddress, MailServer, WebhookUrl
-from stepwatch.config.scalars import Switch
-from stepwatch.config.secret import SecretFile, SecretUrlFile
-from stepwatch.config.section import Section, default, needed
+from stepwatch.schema.errors import NOTHING, Fault
+from stepwatch.schema.names import LabelValue
+from stepwatch.schema.places import Channel, MailAddress, MailServer, WebhookUrl
+from stepwatch.schema.scalars import Switch
+from stepwatch.schema.secret import SecretFile, SecretUrlFile
+from stepwatch.schema.section import Section, default, needed
 
 _TLS_FROM_THE_START = 465
 

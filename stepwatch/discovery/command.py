@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch import output, readable
-from stepwatch.config import Refused
 from stepwatch.deployment import DISCOVERED, TARGETS
 from stepwatch.discovery import daemon
 from stepwatch.discovery.container import Container
@@ -18,6 +17,7 @@ from stepwatch.discovery.targets import Found, found
 from stepwatch.environment import CHECKOUT
 from stepwatch.native import processes
 from stepwatch.native.state import State
+from stepwatch.schema.errors import Refused
 
 FILE = "docker.json"
 

@@ -9,8 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from stepwatch.config import Refused
 from stepwatch.discovery.container import Container, containers
+from stepwatch.schema.errors import Refused
 
 _ANSWER_SECONDS = 15
 _UNIX = "http+docker://localhost"

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from stepwatch.config import Refused
 from stepwatch.deployment import HOST
 from stepwatch.discovery.container import Container, Published
+from stepwatch.schema.errors import Refused
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  as Docker calls it
 _FROM_CONTAINERS = {"0.0.0.0": HOST}  # noqa: S104  likewise; the host's name there is an IPv4 address

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stepwatch.config import Refused
 from stepwatch.discovery.container import Container
 from stepwatch.discovery.reach import Reach
 from stepwatch.discovery.wish import ASKS, Wish, wish
+from stepwatch.schema.errors import Refused
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import PlainValidator, ValidationError
 
-from stepwatch.config import Refused, explain
-from stepwatch.config.errors import Fault, Problem
-from stepwatch.config.names import JobName
-from stepwatch.config.places import MetricsPath
-from stepwatch.config.scalars import Role
-from stepwatch.config.section import Section
+from stepwatch.config import explain
+from stepwatch.schema.errors import Fault, Problem, Refused
+from stepwatch.schema.names import JobName
+from stepwatch.schema.places import MetricsPath
+from stepwatch.schema.scalars import Role
+from stepwatch.schema.section import Section
 
 PREFIX = "stepwatch."
 ASKS = f"{PREFIX}scrape"

@@ -1,6 +1,6 @@
 """Why the stack cannot be brought up."""
 
-from stepwatch.config import Refused
+from stepwatch.schema.errors import Refused
 
 
 class StackError(Refused):

@@ -39,7 +39,7 @@ def _home(program: Path) -> Path | None:
 
 
 def environment(config: Config, rendered: Path, data: Path) -> dict[str, str]:
-    """Its settings, as the variables that it reads: nobody signs up, nobody is told that it runs."""
+    """Its settings, as the variables that it reads: no one signs up, and it reports to no one."""
     return {
         "GF_PATHS_DATA": str(data),
         "GF_PATHS_LOGS": str(data / "log"),

@@ -41,14 +41,14 @@ def taken(listen: str, port: int) -> bool:
 
 
 def free(listen: str) -> int:
-    """A port on which nobody listens now."""
+    """A port on which no program listens now."""
     with socket.socket(socket.AF_INET6 if ":" in listen else socket.AF_INET) as probe:
         probe.bind((listen, 0))
         return int(probe.getsockname()[1])
 
 
 def conflict(part: str, listen: str, port: int, ours: Callable[[Owner | None], bool]) -> str | None:
-    """What is to be said if a stranger holds a part's port, ``None`` if nobody does.
+    """What is to be said if a stranger holds a part's port, ``None`` if there is none.
 
     ``ours`` judges the owner, who is ``None`` if /proc does not show it to us. Before that is put down
     to another user, there are two more seconds for the port to be free, or to have an owner.

@@ -140,10 +140,10 @@ def standing(place: State) -> list[str]:
     """What `status` says of the unit."""
     if not installed(place):
         return ["Service: none, so a reboot stops Stepwatch. `make up SERVICE=1` has systemd start it again."]
-    told = _ask("is-active", NAME)
-    if told is None:
+    answer = _ask("is-active", NAME)
+    if answer is None:
         return [f"Service: {path()} is in place, but systemctl is not on PATH."]
-    words = f"{_shown('is-enabled', NAME) or 'unknown'} and {told.stdout.strip() or 'unknown'}"
+    words = f"{_shown('is-enabled', NAME) or 'unknown'} and {answer.stdout.strip() or 'unknown'}"
     lines = [f"Service: {NAME} is {words} ({path()})."]
     if (restarts := _shown("show", "--property=NRestarts", "--value", NAME)) not in ("", "0"):
         since = _shown("show", "--property=ActiveEnterTimestamp", "--value", NAME)
@@ -216,10 +216,10 @@ def _remarks() -> list[str]:
 
 
 def _require_systemd() -> None:
-    told = _ask("show", "--property=Version")
-    if told is None or told.returncode:
+    answer = _ask("show", "--property=Version")
+    if answer is None or answer.returncode:
         manager = "systemd" if os.geteuid() == 0 else "systemd user manager"
-        said = told.stderr.strip() if told else "systemctl is not on PATH"
+        said = answer.stderr.strip() if answer else "systemctl is not on PATH"
         fix = "" if os.geteuid() == 0 else "log in as this user (not by su or sudo), or "
         raise StackError(
             f"SERVICE=1: no {manager} answers here ({said}). Expected: a machine that systemd runs. "
@@ -229,15 +229,15 @@ def _require_systemd() -> None:
 
 
 def _order(*words: str) -> None:
-    told = _ask(*words)
-    if told is None or told.returncode:
-        said = told.stderr.strip() if told else "systemctl is not on PATH"
+    answer = _ask(*words)
+    if answer is None or answer.returncode:
+        said = answer.stderr.strip() if answer else "systemctl is not on PATH"
         raise StackError(f"systemctl {' '.join(words)} failed. It says: {said}")
 
 
 def _shown(*words: str) -> str:
-    told = _ask(*words)
-    return told.stdout.strip() if told else ""
+    answer = _ask(*words)
+    return answer.stdout.strip() if answer else ""
 
 
 def _ask(*words: str) -> subprocess.CompletedProcess[str] | None:

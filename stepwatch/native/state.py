@@ -83,7 +83,7 @@ class State:
 
     @property
     def supervisor_config(self) -> Path:
-        """What supervisord is told to keep running."""
+        """What supervisord has to keep running."""
         return self.folder / "supervisord.conf"
 
     @property

@@ -80,7 +80,7 @@ def render(parts: Iterable[Part]) -> str:
     programs = [
         _PROGRAM.format(name=part.name, command=_command(part), kill_seconds=_KILL_SECONDS) for part in parts
     ]
-    # As root it complains loudly unless told that this is meant.
+    # As root it warns unless this is set.
     return _HEAD.format(user="user = 0\n" if os.geteuid() == 0 else "") + "".join(programs)
 
 

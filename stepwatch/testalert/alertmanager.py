@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwatch import pages, reload
-from stepwatch.config import Refused
+from stepwatch.schema.errors import Refused
 from stepwatch.testalert.probe import Probe
 
 _SAMPLE = re.compile(r"^alertmanager_(notification\w+)\{(.*)\} (\S+)$", re.MULTILINE)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from stepwatch.config import Config, Refused, load
+from stepwatch.config import Config, load
 from stepwatch.config.receivers import Receiver
 from stepwatch.generate import CHECKOUT, rendered
+from stepwatch.schema.errors import Refused
 from stepwatch.tables import Say
 from stepwatch.testalert.alertmanager import Alertmanager
 from stepwatch.testalert.probe import Probe

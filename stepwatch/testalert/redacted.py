@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter import secret_shapes
-from stepwatch.config import secret
+from stepwatch.schema import secret
 
 _SHOWN = 400
 _LEAST = 6

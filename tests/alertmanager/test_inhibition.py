@@ -216,7 +216,7 @@ def test_of_one_incident_only_the_cause_is_notified_of(route: Route) -> None:
 
 
 def test_every_rule_of_inhibition_has_an_incident_that_it_is_for() -> None:
-    rules = inhibitions([rule for pair in PAIRS if pair.same for rule in pair.rules])
+    rules = inhibitions(pair for pair in PAIRS if pair.same)
     of_any_severity = [
         ({**cause, "severity": of_cause}, {**effect, "severity": of_effect})
         for cause, effect in ONE_INCIDENT

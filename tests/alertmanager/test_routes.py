@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from stepwatch.config import ConfigError
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import Place, containers
+from stepwatch.schema.errors import ConfigError
 from tests.alertmanager.conftest import Render
 from tests.real import Tool, alertmanager
 from tests.rules import proofs

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from exporter.runs import arguments
-from stepwatch.alerts import rules as table_rules
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
-from stepwatch.alerts.limits import served_overrides
 from stepwatch.config.models import Config
 from stepwatch.deployment import InContainers
+from stepwatch.rules import alerting
+from stepwatch.rules.limits import served_overrides
 from tests.rules.series import Series
 
 __all__ = ["BLOCKS", "TABLE", "config", "rules", "served"]
@@ -24,7 +24,7 @@ def config(settings: Mapping[str, Any] | None = None) -> Config:
 
 def rules(settings: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """The rules of the table for these settings, records and alerts."""
-    return table_rules.rules(config(settings), InContainers(), TABLE)
+    return alerting.rules(config(settings), InContainers(), TABLE)
 
 
 def served(configured: Config, run: str) -> dict[Series, float]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.messages import CODE_INFO, FIRING
-from stepwatch.alerts.rules import code_rules
+from stepwatch.rules.alerting import code_rules
+from stepwatch.rules.messages import CODE_INFO, FIRING
 from tests import real
 from tests.alerts.configured import rules
 from tests.rules import healthy as h

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stepwatch.alerts.catalogue import TABLE
@@ -17,13 +17,13 @@ PAGE = Path(__file__).parents[2] / "docs/runbook.md"
 
 _ENTRY = re.compile(r"(?<=^### )(\w+)\n\n(?:<!-- table -->\n(?:.*\n)*?<!-- end -->\n\n)?", re.MULTILINE)
 _INCIDENTS = re.compile(r"(?<=^<!-- incidents -->\n)(?:\|.*\n)*", re.MULTILINE)
-_DEFAULTS = {key.path: key.default for key in keys(Config)}
 
 
 def page(text: str) -> str:
     """Return the page with the pairs of incidents, and what the table says below each alert's heading."""
+    entries = _Entries({key.path: key.default for key in keys(Config)})
     text = _INCIDENTS.sub(lambda _: "".join(_incidents()), text)
-    return _ENTRY.sub(lambda found: f"{found[1]}\n\n{_entry(found[1])}", text)
+    return _ENTRY.sub(lambda found: f"{found[1]}\n\n{entries.of(found[1])}", text)
 
 
 def _incidents() -> Iterator[str]:
@@ -45,15 +45,6 @@ def _matched(matchers: tuple[str, ...]) -> str:
     return ", ".join(found)
 
 
-def _entry(name: str) -> str:
-    alerts = [alert for alert in TABLE if alert.name == name and alert.ways]
-    if not alerts:
-        return ""
-    said = "".join(line for alert in alerts for line in _lines(alert))
-    codes = "".join(_codes(alerts[0].codes)) if alerts[0].codes else ""
-    return f"<!-- table -->\n{said}{codes}<!-- end -->\n\n"
-
-
 def _codes(codes: Codes) -> Iterator[str]:
     yield f"| {codes.label} | meaning | first |\n|---|---|---|\n"
     alike: dict[Explanation, list[str]] = {}
@@ -65,65 +56,74 @@ def _codes(codes: Codes) -> Iterator[str]:
     yield "\n"
 
 
-def _lines(alert: Alert) -> Iterator[str]:
-    block = alert.block.__name__
-    severity = alert.severity or _DEFAULTS[f"alerts.{block}.severity"]
-    off = "" if _DEFAULTS[f"alerts.{block}.enabled"] == "true" else ", off by default"
-    yield f"*{alert.summary}* ({severity}{off})\n\n"
-    rows = dict.fromkeys(_rows(alert))
-    if any(limit for _, _, limit in rows):
-        yield f"| value | fires | limits below `alerts.{block}`, and their defaults |\n|---|---|---|\n"
-        yield from (f"| {' | '.join(row)} |\n" for row in rows)
-    else:
-        yield from (f"- {value}\n" for value, _, _ in rows)
-    yield f"\nFirst: {alert.action.replace('{gpu}', 'N')}.\n\n"
-
-
-def _rows(alert: Alert) -> Iterator[tuple[str, str, str]]:
-    for way in alert.ways:
-        operator = "" if alert.style == NOTHING else f"`{way.operator}`"
-        yield _measured(alert, way), operator, _limit(alert, way)
-    if guards := alert.keys.difference(*(way.keys for way in alert.ways)):
-        yield "in each case", "", _keys(alert, guards)
-    key = f"alerts.{alert.block.__name__}.for"
-    if key in _DEFAULTS:
-        yield "for", "", f"`for` {_DEFAULTS[key]}"
-    elif alert.wait:
-        yield "for", "", alert.wait
-
-
-def _measured(alert: Alert, way: Way) -> str:
-    measured = re.sub(r"<(\w+)>", lambda found: _default(alert, found[1]), way.measured).format("N")
-    return measured.rstrip(",:").replace("|", "\\|")
-
-
-def _limit(alert: Alert, way: Way) -> str:
-    text = way.limit.promql(Scope())
-    number = text if is_number(text) and alert.style != NOTHING else ""
-    said = "; ".join(filter(None, (number, _keys(alert, way.keys))))
-    return f"{said} ({way.basis})".strip() if way.basis else said
-
-
-def _keys(alert: Alert, found: frozenset[str]) -> str:
-    own = (key.removeprefix(_above(alert)) for key in _DEFAULTS if key.startswith(_above(alert)))
-    return ", ".join(_with_default(alert, key) for key in own if key in found)
-
-
-def _with_default(alert: Alert, key: str) -> str:
-    default = _default(alert, key)
-    if default == "null":
-        return f"`{key}` off"
-    is_number = re.fullmatch(r"-?[\d.]+", default)
-    unit = f" {alert.unit_of(key)}" if is_number and alert.unit_of(key) != "share" else ""
-    return f"`{key}` {default}{unit.rstrip()}"
-
-
-def _default(alert: Alert, key: str) -> str:
-    return _DEFAULTS[_above(alert) + key].strip('"')
-
-
 def _above(alert: Alert) -> str:
     return f"alerts.{alert.block.__name__}."
+
+
+class _Entries:
+    """What the table says of each alert, with the defaults of the configuration."""
+
+    def __init__(self, defaults: Mapping[str, str]) -> None:
+        self._defaults = defaults
+
+    def of(self, name: str) -> str:
+        """Return what stands below the heading of an alert; nothing if no rule raises it."""
+        alerts = [alert for alert in TABLE if alert.name == name and alert.ways]
+        if not alerts:
+            return ""
+        said = "".join(line for alert in alerts for line in self._lines(alert))
+        codes = "".join(_codes(alerts[0].codes)) if alerts[0].codes else ""
+        return f"<!-- table -->\n{said}{codes}<!-- end -->\n\n"
+
+    def _lines(self, alert: Alert) -> Iterator[str]:
+        block = alert.block.__name__
+        severity = alert.severity or self._defaults[f"alerts.{block}.severity"]
+        off = "" if self._defaults[f"alerts.{block}.enabled"] == "true" else ", off by default"
+        yield f"*{alert.summary}* ({severity}{off})\n\n"
+        rows = dict.fromkeys(self._rows(alert))
+        if any(limit for _, _, limit in rows):
+            yield f"| value | fires | limits below `alerts.{block}`, and their defaults |\n|---|---|---|\n"
+            yield from (f"| {' | '.join(row)} |\n" for row in rows)
+        else:
+            yield from (f"- {value}\n" for value, _, _ in rows)
+        yield f"\nFirst: {alert.action.replace('{gpu}', 'N')}.\n\n"
+
+    def _rows(self, alert: Alert) -> Iterator[tuple[str, str, str]]:
+        for way in alert.ways:
+            operator = "" if alert.style == NOTHING else f"`{way.operator}`"
+            yield self._measured(alert, way), operator, self._limit(alert, way)
+        if guards := alert.keys.difference(*(way.keys for way in alert.ways)):
+            yield "in each case", "", self._keys(alert, guards)
+        key = f"alerts.{alert.block.__name__}.for"
+        if key in self._defaults:
+            yield "for", "", f"`for` {self._defaults[key]}"
+        elif alert.wait:
+            yield "for", "", alert.wait
+
+    def _measured(self, alert: Alert, way: Way) -> str:
+        measured = re.sub(r"<(\w+)>", lambda found: self._default(alert, found[1]), way.measured).format("N")
+        return measured.rstrip(",:").replace("|", "\\|")
+
+    def _limit(self, alert: Alert, way: Way) -> str:
+        text = way.limit.promql(Scope())
+        number = text if is_number(text) and alert.style != NOTHING else ""
+        said = "; ".join(filter(None, (number, self._keys(alert, way.keys))))
+        return f"{said} ({way.basis})".strip() if way.basis else said
+
+    def _keys(self, alert: Alert, found: frozenset[str]) -> str:
+        own = (key.removeprefix(_above(alert)) for key in self._defaults if key.startswith(_above(alert)))
+        return ", ".join(self._with_default(alert, key) for key in own if key in found)
+
+    def _with_default(self, alert: Alert, key: str) -> str:
+        default = self._default(alert, key)
+        if default == "null":
+            return f"`{key}` off"
+        is_number = re.fullmatch(r"-?[\d.]+", default)
+        unit = f" {alert.unit_of(key)}" if is_number and alert.unit_of(key) != "share" else ""
+        return f"`{key}` {default}{unit.rstrip()}"
+
+    def _default(self, alert: Alert, key: str) -> str:
+        return self._defaults[_above(alert) + key].strip('"')
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ ENTRY = '''
 class ResponsesLongWarning(Section):
     """Longer than a fixed limit."""
 
-    above: scalars.Limit = default(3000, "Tokens. Chosen by judgement.")
+    above: scalars.Limit = default(3000, "Tokens.", JUDGED)
 
 
 class ResponsesLong(Block):
@@ -69,19 +69,21 @@ RULES += (
 RUNBOOK = """
 ### ResponsesLong
 
-**Means.** Responses are very long.
+**Meaning.** Responses are very long.
 
-**Look first**
+**Impact.** Steps take longer.
+
+**Diagnosis**
 
 1. The samples.
 2. The limit.
 3. The reward.
 
-**Causes.** Reasoning that grows.
+Known causes: Reasoning that grows.
 
-**Change.** A penalty for length.
+**Mitigation.** A penalty for length.
 
-**Silence** for long tasks.
+**Tuning.** Silence it for long tasks.
 """
 
 WRITERS = (

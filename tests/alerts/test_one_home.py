@@ -1,120 +1,289 @@
-"""A limit has one home: what changes it changes every reader of it, and no other."""
+"""A default has one home: what changes it changes every reader of it, and no other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
-from stepwatch.alerts import expression, lines
+from stepwatch.alerts import expression
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
-from stepwatch.alerts.rules import rules
-from stepwatch.alerts.table import Alert, Way
-from stepwatch.backtest.limits import Limit, limits
+from stepwatch.alerts.table import NOTHING, Alert, Way
 from stepwatch.backtest.rules import catalogue
 from stepwatch.config import Config
+from stepwatch.config.reference import keys, scalar
 from stepwatch.deployment import InContainers
 from stepwatch.effective import effective
+from stepwatch.generate import CHECKOUT, render_all
+from stepwatch.panels import FILE
+from stepwatch.rules import lines
+from stepwatch.rules.alerting import rules
+from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.section import Section
+from tests.alerts import runbook
+from tests.config import documentation
 
-ON = Config.model_validate({"alerts": {name: {"enabled": True} for name in BLOCKS}})
-LIMITS = {limit.key: limit for limit in limits(ON)}
-
-
-def keys(drawn: expression.Expression) -> frozenset[str]:
-    """The limits that a line depends on, by key within their block."""
-    return frozenset(each.key for each in drawn.parts() if isinstance(each, expression.Limit))
-
-
-def bound(way: Way) -> expression.Expression:
-    """What the line of a way must follow: its limit, if the way measures the signal of the panel."""
-    series = (part for part in way.value.parts() if isinstance(part, expression.Series))
-    about = any(part.labels.get("signal") == way.signal for part in series)
-    return way.limit if about or way.line is None else way.line
+DASHBOARDS = PurePosixPath("grafana/generated/dashboards")
 
 
-def reading(limit: Limit) -> Iterator[Alert]:
-    """The alerts of the table that compare with a limit."""
-    name, *inside = limit.path
-    for alert in TABLE:
-        if alert.block.__name__ == name and ".".join(inside) in alert.keys:
-            yield alert
+@dataclass(frozen=True)
+class Default:
+    """A default below `alerts`: a number, a time, a size, a list of codes, or a limit that is off.
+
+    Attributes:
+        block: The block of the alert.
+        path: The keys within it, as the models name them.
+        field: Where it is written.
+    """
+
+    block: str
+    path: tuple[str, ...]
+    field: FieldInfo
+
+    @property
+    def key(self) -> str:
+        """The key within the block as config.yaml has it."""
+        return ".".join((*self.path[:-1], self.field.alias or self.path[-1]))
+
+    @property
+    def other(self) -> Any:
+        """Another value that the configuration accepts."""
+        for value in _others(self.field.default):
+            if value == self.field.default:
+                continue
+            try:
+                self.config(value)
+            except ValidationError:
+                continue
+            return value
+        raise AssertionError(f"{self.block}.{self.key}: no other value is accepted")
+
+    def config(self, value: Any) -> Config:
+        """Return the configuration with all alerts on, and this value."""
+        block: dict[str, Any] = {"enabled": True}
+        inside = block
+        for each in self.path[:-1]:
+            inside = inside.setdefault(each, {})
+        inside[self.key.rpartition(".")[2]] = value
+        return Config.model_validate({"alerts": {**ON, self.block: block}})
+
+    def readers(self) -> Iterator[Alert]:
+        """Yield the alerts that the default is for."""
+        for alert in TABLE:
+            waits = self.key == "for" and alert.ways
+            if alert.block is BLOCKS[self.block] and (self.key in alert.keys or waits):
+                yield alert
 
 
-def ruled(config: Config) -> dict[tuple[str, str], list[str]]:
-    """The expressions of the rules of each alert, by name and severity."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for rule in rules(config, InContainers(), TABLE):
-        if "alert" in rule:
-            found.setdefault((rule["alert"], rule["labels"]["severity"]), []).append(rule["expr"])
-    return found
+def _others(value: Any) -> Iterator[Any]:
+    match value:
+        case Duration():
+            yield from (Duration(2 * value.milliseconds), Duration(value.milliseconds // 2))
+        case Size():
+            yield Size.parse("3GB")
+        case tuple():
+            yield value[1:]
+        case None:
+            yield 0.5
+        case _:
+            yield from (value * 2, value / 2, value + 1, value * 1.05, value * 0.95, value + 0.5)
 
 
-def said(config: Config) -> dict[str, str]:
-    """What the messages of each alert say of its limits: as text, or by the record that they look up."""
-    found: dict[str, str] = {}
-    for rule in rules(config, InContainers(), TABLE):
-        name = rule.get("alert") or rule.get("labels", {}).get("rule", "").rpartition("-")[0]
-        text = rule["annotations"]["description"] if "alert" in rule else rule["expr"]
-        found[name] = found.get(name, "") + text
-    return found
+def _defaults(block: str, section: type[Section], above: tuple[str, ...] = ()) -> Iterator[Default]:
+    for name, field in section.model_fields.items():
+        if isinstance(field.default, Section):
+            yield from _defaults(block, type(field.default), (*above, name))
+        elif not isinstance(field.default, bool | str):
+            yield Default(block, (*above, name), field)
 
 
-def judged(config: Config) -> dict[tuple[str, str], list[str]]:
-    """The same as a backtest has them."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for rule in catalogue(config).rules:
-        found.setdefault((rule.alert, rule.severity), []).append(rule.expression)
-    return found
+ON: Mapping[str, Any] = {name: {"enabled": True} for name in BLOCKS}
+DEFAULTS = {
+    f"{name}.{default.key}": default for name, block in BLOCKS.items() for default in _defaults(name, block)
+}
 
 
-def drawn(config: Config) -> set[tuple[str, str]]:
-    """The lines of dashboards and of the light page: alert and PromQL."""
-    return {(line.alert, line.promql) for line in lines.lines(config, TABLE)}
+class Readers:
+    """What is derived from the defaults, by alert as far as it is about one."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    @cached_property
+    def rules(self) -> dict[str, list[Any]]:
+        """When each alert fires."""
+        found: dict[str, list[Any]] = {}
+        for rule in self._rules:
+            if "alert" in rule:
+                found.setdefault(rule["alert"], []).append((rule["expr"], rule.get("for")))
+        return found
+
+    @cached_property
+    def messages(self) -> dict[str, str]:
+        """What each says of its limits: as text, or by the record that it looks up."""
+        found: dict[str, str] = {}
+        for rule in self._rules:
+            name = rule.get("alert") or rule.get("labels", {}).get("rule", "").rpartition("-")[0]
+            text = rule["annotations"]["description"] if "alert" in rule else rule["expr"]
+            found[name] = found.get(name, "") + text
+        return found
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """The signals that the light page draws."""
+        panels = json.loads(self._files[FILE])["panels"]
+        return frozenset(each["signal"] for panel in panels for each in (*panel["curves"], *panel["asked"]))
+
+    @cached_property
+    def _files(self) -> dict[PurePosixPath, bytes]:
+        return render_all(self._config, CHECKOUT, lambda _: InContainers(), ("grafana", "exporter"))
+
+    @cached_property
+    def panels(self) -> dict[str, set[str]]:
+        """What each dashboard, and the light page, draws as limits: PromQL, or a number that colours."""
+        drawn = {"page": _of_page(json.loads(self._files[FILE]))}
+        for path, text in self._files.items():
+            if path.parent == DASHBOARDS:
+                drawn[path.stem] = set(_of_dashboard(json.loads(text)))
+        return drawn
+
+    @cached_property
+    def backtest(self) -> dict[str, list[Any]]:
+        """What a backtest judges by and shows as the limit."""
+        found: dict[str, list[Any]] = {}
+        for rule in catalogue(self._config).rules:
+            found.setdefault(rule.alert, []).append((rule.expression, rule.ways))
+        return found
+
+    @cached_property
+    def in_force(self) -> dict[str, str]:
+        """The limits in force as `python -m stepwatch alerts` has them."""
+        found = (limit for alert in effective(self._config, None, "") for limit in alert.limits)
+        return {limit.key: scalar(limit.value) for limit in found}
+
+    @cached_property
+    def _rules(self) -> list[dict[str, Any]]:
+        return rules(self._config, InContainers(), TABLE)
 
 
-def in_force(config: Config) -> dict[str, object]:
-    """The limits in force as `python -m stepwatch alerts` has them."""
-    return {limit.key: limit.value for alert in effective(config, None, "") for limit in alert.limits}
+def _of_page(document: Any) -> set[str]:
+    return {limit["promql"] for panel in document["panels"] for limit in panel["limits"]}
 
 
-BEFORE = ruled(ON), judged(ON), drawn(ON), in_force(ON)
-SAID = said(ON)
+def _of_dashboard(document: Any) -> Iterator[str]:
+    for panel in document["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+        for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]:
+            yield f"{panel['title']}: {step['value']}"
 
 
-@pytest.mark.parametrize("key", LIMITS)
-def test_a_limit_is_changed_in_one_place_for_rule_message_line_backtest_and_command(key: str):
-    limit = LIMITS[key]
-    value = (limit.higher() or limit.lower())[0]
-    changed, own = limit.changed(value), ".".join(limit.path[1:])
-    about = list(reading(limit))
-    rules_before, judged_before, drawn_before, told_before = BEFORE
-    rules_now, judged_now, drawn_now, told_now = (
-        ruled(changed),
-        judged(changed),
-        drawn(changed),
-        in_force(changed),
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+    """The keys under which two mappings differ."""
+    return {key for key in {*before, *now} if before.get(key) != now.get(key)}
+
+
+def compares(bound: expression.Expression, key: str) -> bool:
+    """Whether a limit of config.yaml is part of an expression."""
+    return any(part.key == key for part in bound.parts() if isinstance(part, expression.Limit))
+
+
+def says(alert: Alert, key: str) -> bool:
+    """Whether the message of an alert says a limit: beside the value, for how long, or what is measured."""
+    for_long = key == "for" and alert.subject != "run"
+    measured = any(f"<{key}>" in way.measured for way in alert.ways)
+    beside = (
+        alert.style != NOTHING and not alert.codes and any(compares(way.limit, key) for way in alert.ways)
     )
-
-    names = {alert.name for alert in about}
-    assert {name for (name, _), text in rules_now.items() if text != rules_before[name, _]} == names
-    now = said(changed)
-    shown = {alert.name for alert in about for way in alert.ways if own in keys(way.limit)}
-    assert shown <= {name for name, text in now.items() if text != SAID[name]} <= names
-    moved = {name for (name, _), text in judged_now.items() if text != judged_before[name, _]}
-    assert moved == {alert.name for alert in about if alert.from_records}
-    lined = {alert.name for alert in about for way in alert.ways if way.signal and own in keys(bound(way))}
-    assert {name for name, _ in drawn_now ^ drawn_before} == lined
-    changes = {name: each for name, each in told_now.items() if each != told_before[name]}
-    assert changes == {key.removeprefix("alerts."): value}
+    return for_long or measured or beside
 
 
-def test_every_number_of_the_configuration_is_compared_by_an_alert():
-    unread = [key for key, limit in LIMITS.items() if not list(reading(limit))]
+def bound(alert: Alert, way: Way) -> expression.Expression:
+    """What a line must follow: the limit of its way, if the value is about the signal of the panel."""
+    series = [part for part in way.value.parts() if isinstance(part, expression.Series)]
+    about = alert.subject == "gpu" or any(part.labels.get("signal") == way.signal for part in series)
+    return way.limit if about else way.drawn[1]
 
-    assert unread == []
+
+def draws(alert: Alert, key: str, place: str) -> bool:
+    """Whether a limit of an alert is drawn in a place: a line, or a number for all runs."""
+    ways = [way for way in alert.ways if way.signal in PLACES[place] and compares(bound(alert, way), key)]
+    return bool(ways) and (place == "gpu" or alert.subject == "run")
 
 
-def test_lines_of_a_signal_differ_in_name_or_severity():
+def entries(text: str) -> dict[str, str]:
+    """The entries of a runbook by alert."""
+    return {entry.partition("\n")[0]: entry for entry in text.split("\n### ")[1:]}
+
+
+BEFORE = Readers(Config.model_validate({"alerts": ON}))
+PLACES: Mapping[str, frozenset[str]] = {
+    "page": BEFORE.signals,
+    "training": BEFORE.signals | {"since_last_step", "nonfinite_streak_steps"},
+    "gpu": frozenset(
+        {
+            "gpu_utilization_ratio",
+            "gpu_temperature_celsius",
+            "gpu_memory_used_bytes",
+            "gpu_clock_event_seconds_total",
+        }
+    ),
+    "runs": frozenset(),
+}
+"""The signals in whose panels each place draws limits."""
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
+def test_a_default_is_changed_in_one_place_for_rule_message_panels_backtest_command_and_documents(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    default = DEFAULTS[key]
+    value, about = default.other, list(default.readers())
+    now, names = Readers(default.config(value)), {alert.name for alert in about}
+    assert names
+
+    assert changed(BEFORE.rules, now.rules) == names
+    shown = {alert.name for alert in about if says(alert, default.key)}
+    assert shown <= changed(BEFORE.messages, now.messages) <= names
+    for place in PLACES:
+        lined = any(draws(alert, default.key, place) for alert in about)
+        assert (now.panels[place] != BEFORE.panels[place]) == lined, place
+    assert changed(BEFORE.backtest, now.backtest) == {alert.name for alert in about if alert.from_records}
+    assert changed(BEFORE.in_force, now.in_force) == {key}
+    assert now.in_force[key] == scalar(value)
+
+    monkeypatch.setattr(default.field, "default", value)
+    reference = documentation.PAGE.read_text()
+    rows = set(documentation.page(reference).splitlines()) - set(reference.splitlines())
+    assert [row.split("`")[1:4:2] for row in rows] == [[f"alerts.{key}", scalar(value)]]
+    text = runbook.PAGE.read_text()
+    assert changed(entries(text), entries(runbook.page(text))) == names
+
+
+def test_the_reference_has_the_defaults_that_are_in_force() -> None:
+    reference = {each.path.removeprefix("alerts."): each.default for each in keys(Config)}
+    for name, block in Config().alerts:
+        for default in _defaults(name, type(block)):
+            value: Any = block
+            for each in default.path:
+                value = getattr(value, each)
+            assert reference[f"{name}.{default.key}"] == scalar(value)
+
+
+def test_no_template_reads_a_limit() -> None:
+    templates = [file for file in CHECKOUT.glob("*/templates/**/*.j2") if "exporter" not in file.parts]
+
+    assert templates
+    assert [file for file in templates if "config.alerts" in file.read_text()] == []
+
+
+def test_lines_of_a_signal_differ_in_name_or_severity() -> None:
     optional = {
         "KL": {"warning": {"above": 0.1}, "critical": {"above": 15}},
         "Reward": {"warning": {"below_mean_ratio": 0.2}, "critical": {"below_mean_ratio": 0.4}},
@@ -127,7 +296,7 @@ def test_lines_of_a_signal_differ_in_name_or_severity():
     assert len(set(names)) == len(names)
 
 
-def test_an_override_that_switches_an_alert_off_takes_its_line_from_those_runs():
+def test_an_override_that_switches_an_alert_off_takes_its_line_from_those_runs() -> None:
     off = Config.model_validate({"overrides": [{"runs": "calm/*", "alerts": {"KL": {"enabled": False}}}]})
     (line,) = [each for each in lines.lines(off, TABLE) if each.name == "KLHigh"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.alerts.limits import overriding
+from stepwatch.rules.limits import overriding
 from tests import real
 from tests.alerts import configured
 from tests.rules import healthy as h

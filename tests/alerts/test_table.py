@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from stepwatch.alerts import basis
 from stepwatch.alerts.expression import Expression, Limit
-from stepwatch.alerts.messages import MOST_CHARACTERS, MOST_QUERIES
 from stepwatch.alerts.table import Alert
-from stepwatch.config.block import Block
-from stepwatch.config.section import Section
+from stepwatch.rules.messages import MOST_CHARACTERS, MOST_QUERIES
+from stepwatch.schema.block import Block
+from stepwatch.schema.section import Section
 from tests.alerts.configured import BLOCKS, TABLE, rules
 from tests.rules import lints, proofs
 
@@ -26,7 +27,7 @@ def _limits(alert: Alert) -> set[str]:
     """The keys of every limit that an alert takes, wherever."""
     expressions: list[Expression | None] = [alert.given, alert.sparing]
     for way in alert.ways:
-        expressions += [way.value, way.limit, way.given, way.sparing, way.line]
+        expressions += [way.value, way.limit, way.given, way.sparing, way.drawn[1]]
     parts = (part for each in expressions if each for part in each.parts())
     named = {part.key for part in parts if isinstance(part, Limit)}
     return named | {way.unset for way in alert.ways if way.unset} | ({alert.level} if alert.level else set())
@@ -70,9 +71,12 @@ def test_every_limit_of_a_block_is_taken_by_an_alert(block: str) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_every_default_has_a_reason(block: str) -> None:
-    without = [key for key, field in _defaults(BLOCKS[block]) if not (field.description or "").endswith(".")]
-    assert without == []
+def test_every_default_has_a_reason_and_every_limit_what_it_rests_on(block: str) -> None:
+    for key, field in _defaults(BLOCKS[block]):
+        reason = field.description or ""
+        assert reason.endswith("."), key
+        if not isinstance(field.default, bool | str):
+            assert [end for end in basis.EVERY if reason.endswith(f". {end}")], key
 
 
 @pytest.mark.parametrize("name", RULES)

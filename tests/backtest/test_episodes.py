@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepwatch.alerts.incidents import PAIRS
 from stepwatch.backtest.episodes import APART, Episode, episodes, inhibited, inhibitions
 from stepwatch.backtest.rules import Rule
-from tests.rules import rendered
 
 WARNING, CRITICAL, OTHER_TOPIC = (
     Rule("KLHigh", "warning", "kl", ""),
@@ -35,14 +34,8 @@ def _pairs(records: set[int], episode: Episode) -> list[tuple[int, int]]:
     return list(pairwise(inside))
 
 
-def test_routing_decides_what_is_held_back() -> None:
-    files = rendered.files({})
-    (routing,) = [
-        text
-        for path, text in files.items()
-        if path.name == "alertmanager.yml" and path.parts[0] == "alertmanager"
-    ]
-    rules = inhibitions(yaml.safe_load(routing)["inhibit_rules"])
+def test_incidents_decide_what_is_held_back() -> None:
+    rules = inhibitions(PAIRS)
     early, late = Episode(WARNING, 5, 30), Episode(WARNING, 12, 30)
     page, elsewhere = Episode(CRITICAL, 10, 20), Episode(OTHER_TOPIC, 1, 40)
 

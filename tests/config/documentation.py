@@ -17,7 +17,8 @@ _TABLE = re.compile(r"(?<=^<!-- keys: )([a-z ]+) -->\n\n(?:\|.*\n)*", re.MULTILI
 
 def page(text: str) -> str:
     """Return the page with its tables as the models have them; a comment before each names its sections."""
-    return _TABLE.sub(lambda found: f"{found[1]} -->\n\n{''.join(_table(found[1].split()))}", text)
+    every = list(keys(Config))
+    return _TABLE.sub(lambda found: f"{found[1]} -->\n\n{''.join(_table(found[1].split(), every))}", text)
 
 
 def sections(text: str) -> list[str]:
@@ -25,10 +26,10 @@ def sections(text: str) -> list[str]:
     return [name for found in _TABLE.finditer(text) for name in found[1].split()]
 
 
-def _table(names: Sequence[str]) -> Iterator[str]:
+def _table(names: Sequence[str], every: Sequence[Key]) -> Iterator[str]:
     yield "| key | default | what it does, and why that default |\n|---|---|---|\n"
     for name in names:
-        for key in keys(Config):
+        for key in every:
             if re.split(r"[.\[]", key.path)[0] == name and not _is_plain_switch(key):
                 default = f"`{key.default}`" if key.default not in ("", REQUIRED) else key.default
                 why = _SPECIAL.sub(r"\\\1", key.why)

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from stepwatch.config import ConfigError, load
+from stepwatch.config import load
 from stepwatch.config.alerts import Alerts
-from stepwatch.config.section import Section
+from stepwatch.schema.errors import ConfigError
+from stepwatch.schema.section import Section
 
 
 def numbers(section, path=()):

@@ -7,9 +7,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepwatch.config import Config, ConfigError, load
+from stepwatch.config import Config, load
 from stepwatch.config.keys import every
 from stepwatch.config.reference import defaults
+from stepwatch.schema.errors import ConfigError
 
 ALL = defaults(Config).encode()
 NAMES = sorted({part.removesuffix("[]") for key in every(Config) for part in key.split(".")})

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from exporter import secret_shapes
-from stepwatch.config import ConfigError, leaks, load
+from stepwatch.config import leaks, load
 from stepwatch.environment import CHECKOUT
+from stepwatch.schema.errors import ConfigError
 from stepwatch.testalert.redacted import redacted
 
 # Of the shapes that their issuers document; none of them opens anything. In two parts, so that no scanner

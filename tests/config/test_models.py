@@ -1,7 +1,8 @@
 import pytest
 from pydantic import ValidationError
 
-from stepwatch.config import Config, Duration, load
+from stepwatch.config import Config, load
+from stepwatch.schema.quantities import Duration
 
 
 @pytest.fixture(name="loaded")

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.config import Config, ConfigError, load
+from stepwatch.config import Config, load
 from stepwatch.config.alerts import Alerts
+from stepwatch.schema.errors import ConfigError
 
 LISTS = {
     "{sections}": ", ".join(name for name, _ in Config()),

@@ -8,12 +8,13 @@ import pytest
 import yaml
 
 from stepwatch.__main__ import main as stepwatch
-from stepwatch.config import Config, ConfigError, load
+from stepwatch.config import Config, load
 from stepwatch.config.keys import children, every
 from stepwatch.config.overrides import DEMO
 from stepwatch.config.reference import defaults, explain, keys
-from stepwatch.config.section import Section
 from stepwatch.generate import main
+from stepwatch.schema.errors import ConfigError
+from stepwatch.schema.section import Section
 from tests.config import documentation
 
 CHECKOUT = Path(__file__).parents[2]

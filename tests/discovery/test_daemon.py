@@ -15,9 +15,9 @@ from threading import Thread
 
 import pytest
 
-from stepwatch.config import Refused
 from stepwatch.discovery import daemon
 from stepwatch.environment import CHECKOUT
+from stepwatch.schema.errors import Refused
 
 # Of a connection that fails, the SDK leaves the socket to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from stepwatch.config import Refused
 from stepwatch.discovery.container import Container, Published
 from stepwatch.discovery.reach import FromContainer, FromMachine
+from stepwatch.schema.errors import Refused
 
 BOXED = FromContainer({"stack", "other"})
 PLAIN = FromMachine({"bridge"})

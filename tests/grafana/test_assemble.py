@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepwatch.config import Refused
 from stepwatch.dashboard import assemble
+from stepwatch.schema.errors import Refused
 
 Json = dict[str, Any]
 

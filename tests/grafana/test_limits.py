@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch.alerts import lines as alert_lines
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.config import Config
+from stepwatch.rules import lines as alert_lines
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import fill_in
 from tests.real import prometheus
@@ -116,15 +116,24 @@ def test_limits_of_gpus_are_drawn_on_their_dashboard(
 ) -> None:
     moved = dashboards(
         "alerts: {GPUHot: {margin: 7.5}, GPUMemoryHigh: {enabled: true, used_ratio: 0.9},"
-        " GPUIdleWhileRunning: {below_ratio: 0.2}}"
+        " GPUThermalThrottle: {throttled_ratio: 0.2}, GPUIdleWhileRunning: {below_ratio: 0.2}}"
     )
 
-    assert lines(default, "Temperature", "GPUHot", "gpu")[0].endswith(") - 5")
-    assert lines(moved, "Temperature", "GPUHot", "gpu")[0].endswith(") - 7.5")
+    assert lines(default, "Temperature", "GPUHot", "gpu")[0].endswith(") - 5\n)")
+    assert lines(moved, "Temperature", "GPUHot", "gpu")[0].endswith(") - 7.5\n)")
     assert lines(default, "Memory in use", "GPUMemoryHigh", "gpu") == []
-    assert lines(moved, "Memory in use", "GPUMemoryHigh", "gpu")[0].startswith("0.9 * min(")
+    assert lines(moved, "Memory in use", "GPUMemoryHigh", "gpu")[0].startswith("min(0.9 * max by (")
+    assert lines(default, "Slowed down", "GPUThermalThrottle", "gpu")[0].startswith("min(0.1 + 0 * ")
+    assert lines(moved, "Slowed down", "GPUThermalThrottle", "gpu")[0].startswith("min(0.2 + 0 * ")
+    assert lines(default, "Slowed down", "GPUPowerBrake", "gpu")[0].startswith("min(0.01 + 0 * ")
     assert steps(default, "Utilisation", "gpu") == [("green", None), ("orange", 0.05)]
     assert steps(moved, "Utilisation", "gpu") == [("green", None), ("orange", 0.2)]
+
+
+def test_limits_of_gpus_are_on_no_panel_of_a_run(dashboards: Dashboards) -> None:
+    on = dashboards("alerts: {GPUMemoryHigh: {enabled: true}}")
+
+    assert lines(on, "Memory", "GPUMemoryHigh") == []
 
 
 def test_limits_of_gpus_that_are_off_are_not_drawn(dashboards: Dashboards) -> None:
@@ -132,6 +141,17 @@ def test_limits_of_gpus_that_are_off_are_not_drawn(dashboards: Dashboards) -> No
 
     assert lines(off, "Temperature", "GPUHot", "gpu") == []
     assert steps(off, "Utilisation", "gpu") == [("text", None)]
+
+
+def test_a_limit_of_a_gpu_has_the_colour_of_the_severity_that_is_set(dashboards: Dashboards) -> None:
+    paged = dashboards("alerts: {GPUHot: {severity: critical}}")
+    temperature = panel(paged, "Temperature", "gpu")
+    (letter,) = [each["refId"] for each in temperature["targets"] if each["legendFormat"] == "GPUHot"]
+    (found,) = [
+        each for each in temperature["fieldConfig"]["overrides"] if each["matcher"]["options"] == letter
+    ]
+
+    assert {"id": "color", "value": {"mode": "fixed", "fixedColor": "red"}} in found["properties"]
 
 
 OVERRIDES = """

@@ -10,11 +10,11 @@ import pytest
 from exporter.runs.history.history import DRAWN, SMOOTHED
 from exporter.runs.history.panels import Limit, Panels
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.lines import lines
 from stepwatch.config.changes import load_changed
 from stepwatch.deployment import OnThisMachine
 from stepwatch.generate import CHECKOUT, render_all, stale
 from stepwatch.panels import FILE
+from stepwatch.rules.lines import lines
 from tests.history.conftest import EVERY_LIMIT, config, panels
 
 DASHBOARD = PurePosixPath("grafana/generated/dashboards/training.json")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from exporter.runs import flags
-from stepwatch.config import Refused
 from stepwatch.deployment import InContainers, OnThisMachine
 from stepwatch.generate import generate
+from stepwatch.schema.errors import Refused
 
 NATIVE = partial(OnThisMachine, parts=frozenset({"exporter", "prometheus", "alertmanager"}))
 

@@ -17,7 +17,7 @@ from exporter.gpu.demo import Demo
 from exporter.gpu.report import Report
 from exporter.gpu.snapshot import message
 from stepwatch import pages
-from stepwatch.config import Duration
+from stepwatch.schema.quantities import Duration
 from tests.real import PrometheusServer
 
 JsonObject = dict[str, Any]

@@ -19,7 +19,7 @@ from promql_parser import (
     walk,
 )
 
-from stepwatch.config.scalars import MAX_INTERVAL
+from stepwatch.schema.scalars import MAX_INTERVAL
 from tests.rules import expressions, labelled, served
 from tests.rules.served import COUNTER, GAUGE, METRICS
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from stepwatch import pages
-from stepwatch.config import ConfigError, Refused, load
+from stepwatch.config import load
+from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.testalert.alertmanager import Alertmanager, UnreachableError
 from stepwatch.testalert.probe import Probe
 from stepwatch.testalert.watch import Watch

@@ -6,18 +6,26 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stepwatch.alerts.expression import Expression, Series, is_number
-from stepwatch.alerts.rules import InForce, in_force
+from stepwatch.alerts.expression import Expression, Series, bracketed, is_number
+from stepwatch.alerts.infrastructure import gpu
 from stepwatch.alerts.statistics import metric
 from stepwatch.alerts.table import Alert, Way
 from stepwatch.config.models import Config
+from stepwatch.rules.alerting import InForce, in_force
+from stepwatch.rules.messages import SUBJECTS
 
-RUN = "run=${run:doublequote}"
-"""What selects the run on show.
 
-Grafana's `doublequote` adds the quotes and escapes those within. Plain "$run" would leave a double quote as
-it is and garble a single one: what Grafana 10 to 13 does to a Prometheus variable of one value.
-"""
+def on_show(variable: str) -> str:
+    """Return what selects what a dashboard shows, by the label that chooses it.
+
+    Grafana's `doublequote` adds the quotes and escapes those within. Plain "$run" would leave a double quote
+    as it is and garble a single one: what Grafana 10 to 13 does to a Prometheus variable of one value.
+    """
+    return f"{variable}=${{{variable}:doublequote}}"
+
+
+RUN = on_show("run")
+"""What selects the run on show."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,9 @@ class Line:
         signal: The signal, ``kl``.
         side: Where the signal is when the alert fires: ``high`` or ``low``.
         alone: Whether the alert looks at nothing but the signal.
-        promql: The limit of the run that ``RUN`` selects.
+        dashboard: The uid of the dashboard that shows what the alert is about.
+        promql: The limit for what that dashboard shows: the run that ``RUN`` selects, or a machine, of whose
+            GPUs it is the limit that is reached first.
         number: The limit where it is one number for every run, else None.
         metrics: What ``promql`` reads.
     """
@@ -42,6 +52,7 @@ class Line:
     signal: str
     side: str
     alone: bool
+    dashboard: str
     promql: str
     number: float | None
     metrics: frozenset[str]
@@ -80,23 +91,28 @@ def subjects(table: tuple[Alert, ...]) -> dict[str, frozenset[str]]:
 
 
 def _line(each: InForce, way: Way) -> Line:
-    alert, scope = each.alert, each.scope(RUN)
-    limit = way.line or way.limit
+    alert, subject = each.alert, SUBJECTS[each.alert.subject]
+    scope, about_run = each.scope(on_show(subject.variable)), alert.subject == "run"
+    operator, limit = way.drawn
+    side = "high" if operator.startswith(">") else "low"
     text = limit.promql(scope)
     if not any(isinstance(part, Series) for part in limit.parts()):
-        # A number says nothing of runs; its line is as long as the curve of the run's signal.
-        limit = limit + 0 * metric(f"rl_{way.signal}" if way.signal in _signals(way.value) else "rl_step")
+        # A number has no time; its line is as long as the curve of the signal.
+        curve = metric(f"rl_{way.signal}" if way.signal in _signals(way.value) else "rl_step")
+        limit = limit + 0 * (curve if about_run else gpu("gpu_up"))
     conditions = (way.condition, alert.given, alert.sparing)
     seen = {signal for each in conditions if each for signal in _signals(each)}
     drawn = each.switched(limit)
+    promql = drawn.promql(scope)
     return Line(
         alert.name,
         alert.name,
         each.severity,
         way.signal,
-        "high" if way.operator.startswith(">") != (way.line is not None) else "low",
+        side,
         seen <= {way.signal},
-        drawn.promql(scope),
+        subject.dashboard,
+        promql if about_run else f"{'min' if side == 'high' else 'max'}{bracketed(promql)}",
         float(text) if is_number(text) else None,
         frozenset(part.metric for part in drawn.parts() if isinstance(part, Series)),
     )

@@ -14,11 +14,11 @@ from typing import Any
 
 from stepwatch.alerts.expression import Expression, Scope, bracketed, number
 from stepwatch.alerts.statistics import last, metric
-from stepwatch.config.block import Block
 from stepwatch.config.models import Config
 from stepwatch.config.overrides import Override
-from stepwatch.config.quantities import Duration, Size
 from stepwatch.globs import to_re2
+from stepwatch.schema.block import Block
+from stepwatch.schema.quantities import Duration, Size
 
 SEVERITIES = ("info", "warning", "critical")
 """In the order of the numbers that stand for them in ``rl_limit_override``."""

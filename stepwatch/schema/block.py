@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from pydantic import model_validator
 
-from stepwatch.config.errors import Fault, Faults, quoted
-from stepwatch.config.scalars import Switch
-from stepwatch.config.section import Section, default
+from stepwatch.schema.errors import Fault, Faults, quoted
+from stepwatch.schema.scalars import Switch
+from stepwatch.schema.section import Section, default
 
 
 class Level(Section):

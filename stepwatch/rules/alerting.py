@@ -1,4 +1,4 @@
-"""Prometheus rules from the table: for each alert the rule itself, and a record of the limit it passed."""
+"""Alerting rules from the table: for each alert the rule itself, and a record of the limit it passed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from stepwatch.alerts import messages
 from stepwatch.alerts.expression import Expression, Limit, Scope, any_of, bracketed, is_number
-from stepwatch.alerts.limits import ON, SEVERITIES, Limits, override
 from stepwatch.alerts.statistics import is_in
 from stepwatch.alerts.table import Alert, Way
 from stepwatch.config.models import Config
 from stepwatch.deployment import Deployment
+from stepwatch.rules import messages
+from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
 
 _KEY = re.compile(r"<(\w+)>")
 

@@ -10,9 +10,9 @@ import yaml
 
 from stepwatch import dcgm
 from stepwatch.alerts.catalogue import GROUPS, TABLE
-from stepwatch.alerts.rules import code_rules, rules
 from stepwatch.config.models import Config
 from stepwatch.deployment import Deployment
+from stepwatch.rules.alerting import code_rules, rules
 
 FOLDER = PurePosixPath("prometheus/generated/rules")
 

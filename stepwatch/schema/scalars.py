@@ -9,9 +9,9 @@ import difflib
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from stepwatch.config.errors import Fault
-from stepwatch.config.quantities import Duration, Size
-from stepwatch.config.section import Checked
+from stepwatch.schema.errors import Fault
+from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.section import Checked
 
 # Prometheus drops a series it has not seen for 5 minutes; two scrapes must fit well into that.
 MAX_INTERVAL = Duration.parse("2m")

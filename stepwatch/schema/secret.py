@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationInfo
 
-from stepwatch.config.errors import Fault
-from stepwatch.config.places import to_path
-from stepwatch.config.section import Checked
+from stepwatch.schema.errors import Fault
+from stepwatch.schema.places import to_path
+from stepwatch.schema.section import Checked
 
 MAX_BYTES = 8192
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from stepwatch.config.errors import Fault
-from stepwatch.config.section import Checked
 from stepwatch.globs import to_re2
+from stepwatch.schema.errors import Fault
+from stepwatch.schema.section import Checked
 
 OWN_JOBS = ("runs", "rollouts", "gpu", "node", "prometheus", "alertmanager", "docker")
 OWN_LABELS = ("run", "job", "instance", "role", "severity", "topic")

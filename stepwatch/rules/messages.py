@@ -15,8 +15,8 @@ from typing import NamedTuple
 from stepwatch.alerts.expression import number
 from stepwatch.alerts.table import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
 from stepwatch.config.models import Config
-from stepwatch.config.quantities import Duration
 from stepwatch.deployment import Deployment
+from stepwatch.schema.quantities import Duration
 
 MOST_CHARACTERS = 400
 MOST_QUERIES = 4

@@ -17,8 +17,8 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import ValidationInfo
 
 from exporter import secret_shapes
-from stepwatch.config.errors import Fault, SecretFault
-from stepwatch.config.section import Checked
+from stepwatch.schema.errors import Fault, SecretFault
+from stepwatch.schema.section import Checked
 
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,5})")
 # Alertmanager takes addresses and channels for templates: no braces.
