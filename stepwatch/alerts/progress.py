@@ -335,11 +335,11 @@ _watched = Raw("max(gpu_utilization_ratio offset 10m or DCGM_FI_DEV_GPU_UTIL off
 GPU_IDLE_WHILE_RUNNING = Alert(
     GPUIdleWhileRunning,
     topic="gpu",
-    summary="All GPUs idle while the run should take a step",
+    summary="GPUs idle while the run should take a step",
     action="see what the step waits for: scorer, tools, data, checkpoint; `py-spy dump` of the trainer",
     ways=(
         Way(
-            "all GPUs idle for 10 min; no step for",
+            "its GPUs idle for 10 min; no step for",
             since_last_step(),
             ">",
             Limit("intervals") * _interval,

@@ -68,10 +68,9 @@ def recording_rule() -> dict[str, str]:
     Of its machine's, those that another run is known to use are left out.
     """
     used = _used(_GPU)
+    listed = f"group by (cluster, run, uuid) (rl_run_node_gpu_info)\nunless on (uuid) {used}"
     node = bracketed(
-        f"{bracketed(f'rl_run_node_gpu_info{chr(10)}unless on (uuid) {used}')}\n"
-        "* on (uuid) group_left (instance, gpu)\n"
-        "  topk by (uuid) (1, gpu_up)"
+        f"{bracketed(listed)}\n* on (uuid) group_left (instance, gpu)\n  topk by (uuid) (1, gpu_up)"
     )
     known, else_ = (
         "label_replace" + bracketed(f'{found},\n"by", "{by}", "", ""')

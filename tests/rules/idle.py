@@ -47,6 +47,8 @@ BY_DCGM = {**LATE, DCGM_BUSY: "4.98+0x300", DCGM_USED: "9+0x300", DCGM_FREE: "71
 ITS_OWN = {_of_run(RUN, 100): "1+0x300", _on_gpu(100, HERE): "5e9+0x300"}
 ANOTHERS = {_of_run("sft", 200): "1+0x300", _on_gpu(200, NEIGHBOUR): "5e9+0x300"}
 NEIGHBOUR_IN_USE = {NEIGHBOUR_USED: "9+0x300", NEIGHBOUR_TOTAL: "80+0x300"}
+OWN_DCGM_BUSY = selector("DCGM_FI_DEV_GPU_UTIL", **DCGM, UUID=HERE["uuid"])
+OWN_BY_DCGM = {**LATE, **ITS_OWN, **IN_USE}
 BESIDE = {**IDLE, **NEIGHBOUR_IN_USE, NEIGHBOUR_BUSY: "0.9+0x300"}
 LEFT_ALONE = {602: [], 902: [], 1402: []}
 IT = {"run": RUN}
@@ -121,6 +123,19 @@ UNUSED = (
         "seen by two run exporters",
         {**IDLE, **{name.replace("a:9410", "b:9410"): values for name, values in LATE.items()}},
         {602: [IT]},
+    ),
+    Scenario(
+        "its own GPU was busy until a minute ago",
+        {**IDLE, **ITS_OWN, BUSY: "0.9+0x11 0+0x300"},
+        {602: [], 647: [], 672: [IT]},
+    ),
+    Scenario(
+        "its own GPU was busy until a minute ago, by DCGM",
+        {**OWN_BY_DCGM, OWN_DCGM_BUSY: "90+0x11 4.98+0x300"},
+        {602: [], 647: [], 672: [IT]},
+    ),
+    Scenario(
+        "its own GPU is just not idle, by DCGM", {**OWN_BY_DCGM, OWN_DCGM_BUSY: "5.02+0x300"}, LEFT_ALONE
     ),
     Scenario("another run's GPU is busy", {**BESIDE, **ITS_OWN, **ANOTHERS}, {597: [], 602: [IT]}),
     Scenario(
