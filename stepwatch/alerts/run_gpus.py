@@ -20,13 +20,16 @@ _GPU = "cluster, run, instance, gpu, uuid"
 def _used(labels: str) -> str:
     """Return the GPUs on which processes of runs hold memory.
 
-    One process is of one run, even where two run exporters name it differently.
+    A process for which two run exporters name different runs is of neither: Prometheus refuses such a join.
     """
+    processes = "group by (cluster, run, pid_namespace, pid) (rl_run_gpu_process_info)"
     return (
         f"group by ({labels}) (\n"
         "  gpu_process_memory_bytes\n"
-        "  * on (pid_namespace, pid) group_left (cluster, run)\n"
-        "    topk by (pid_namespace, pid) (1, rl_run_gpu_process_info)\n"
+        "  * on (pid_namespace, pid) group_left (cluster, run) (\n"
+        f"    {processes}\n"
+        f"    unless on (pid_namespace, pid) count by (pid_namespace, pid) ({processes}) > 1\n"
+        "  )\n"
         ")"
     )
 

@@ -24,7 +24,7 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         "[*] on (uuid) group_right () group by (cluster, run, u": "the right side is 1",
         ") [*] on () group_right () (max by (cluster, run) (rl_ru": "the right side is 1",
         "[*] on (pid_namespace, pid) group_left (cluster, run)": "only the labels count",
-        "topk by (pid_namespace, pid) ( [1] , rl_run_gpu_process_info) -> 1.01": "counts are whole numbers",
+        "(rl_run_gpu_process_info)) > [1]  -> 1.01": "counts are whole numbers",
     },
     "GPURecoveryNeeded-critical": {
         ") [>] 0 -> >=": "the listed actions are 1 and above",

@@ -126,11 +126,21 @@ def test_what_two_exporters_see_is_recorded_once(promtool: Path, tmp_path: Path)
     )
 
 
-def test_a_process_that_two_exporters_name_differently_is_of_one_run(promtool: Path, tmp_path: Path) -> None:
-    series = [_process("ppo", 100), _process("runs/ppo", 100, target=OTHER_EXPORTER), _holds(100, HERE)]
-    there = dict.fromkeys(series, "1+0x99")
-    group = Group("run_gpus", {**UP, **there}, [], {("count(rl_run_gpu)", AT): 1.0})
-    unit.check(promtool, unit.write(tmp_path, "run_gpus", rendered.recorded("run_gpus"), [group]))
+def test_a_process_for_which_two_exporters_name_different_runs_is_of_neither(
+    promtool: Path, tmp_path: Path
+) -> None:
+    _check(
+        promtool,
+        tmp_path,
+        [
+            _process("ppo", 100),
+            _process("runs/ppo", 100, target=OTHER_EXPORTER),
+            _holds(100, HERE),
+            _process("sft", 200),
+            _holds(200, NEIGHBOUR),
+        ],
+        _used("sft", NEIGHBOUR, "process"),
+    )
 
 
 def test_the_cluster_is_the_runs_even_where_only_its_exporter_has_the_label(
