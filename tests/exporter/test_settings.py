@@ -41,7 +41,7 @@ def _file(tmp_path: Path) -> Path:
         (b"[" * 100_000, "invalid JSON. Expected a mapping such as "),
         (b'["hold"]', "not a mapping. Expected one such as "),
         (b" " * (4 * 1024 * 1024 + 1), "larger than 4 MiB. Expected a file of settings. "),
-        (b'{"holds": 15}', "holds: unknown key. Expected one of discovery_allow, "),
+        (b'{"holds": 15}', "holds: unknown key. Expected one of alertmanager_url, "),
         (b'{"hold": "soon"}', "hold: 'soon' is not a positive number. Expected one such as 15 or 0.5. "),
         (b'{"hold": true}', "hold: True is not a positive number. "),
         (b'{"port": 0}', "port: 0 is not a port. Expected a number from 1 to 65535. "),
