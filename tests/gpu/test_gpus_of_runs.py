@@ -70,13 +70,11 @@ def _scraped(page: Scrape, names: tuple[str, ...], target: dict[str, str]) -> di
 
 def _recorded(folder: Path, series: dict[str, str], by: str, gpus: tuple[int, ...]) -> None:
     """Fail unless the run uses exactly these GPUs."""
-    values = {
-        (
-            f"sum({selector('rl_run_gpu', run='ppo', by=by, instance='a:9411', gpu=str(gpu), uuid=uuid(gpu))})",
-            AT,
-        ): 1.0
+    used = [
+        selector("rl_run_gpu", run="ppo", by=by, instance="a:9411", gpu=str(gpu), uuid=uuid(gpu))
         for gpu in gpus
-    }
+    ]
+    values = {(f"sum({each})", AT): 1.0 for each in used}
     group = Group("run_gpus", series, [], {**values, ("count(rl_run_gpu)", AT): float(len(gpus))})
     file = unit.write(folder, "run_gpus", rendered.recorded("run_gpus"), [group])
     unit.check(real.prometheus("3.13").tool, file)
