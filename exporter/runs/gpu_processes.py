@@ -23,6 +23,10 @@ MOST_PROCESSES = 64
 
 _DEVICE = "/dev/nvidia"
 _UUID = re.compile(r"^GPU UUID:\s*(GPU-[0-9a-f-]+)$", re.MULTILINE)
+_OUTSIDE = 0
+"""The process group of every process whose group's leader is outside of this PID namespace."""
+_INIT = 1
+"""The parent of whatever its own parent left behind."""
 _RAYLET = "raylet"
 _RAY_DRIVER = "/python-core-driver-"
 """Part of the name of the log that Ray's library keeps open in the process that called ``ray.init``."""
@@ -83,7 +87,7 @@ class GPUProcesses:
         """Read the table of processes; one that ends meanwhile is left out."""
         self._processes = {}
         for entry in os.listdir(self._proc):  # noqa: PTH208  (a thousand paths would take as long as all else)
-            if entry.isdecimal() and entry != str(os.getpid()):
+            if entry.isdecimal():
                 with suppress(OSError):
                     process = _process(entry, (self._proc / entry / "stat").read_bytes())
                     self._processes[process.pid] = process
@@ -103,6 +107,7 @@ class GPUProcesses:
             for process in (each for pid in pids for each in self._launch(int(pid))):
                 members[process.pid].add(run)
                 groups[process.group].add(run)
+        groups.pop(_OUTSIDE, None)
         if not members:
             return
         for process in self._processes.values():
@@ -137,9 +142,9 @@ class GPUProcesses:
         """
         if parent.name == _RAYLET:
             return self._calls_ray(parent.parent)
-        if parent.group == child.group != 0:  # 0 is a group outside of this namespace
+        if parent.group == child.group != _OUTSIDE:
             return True
-        if parent.pid in (1, child.session):
+        if parent.pid in (_INIT, child.session):
             return False
         command = self._command(child)
         siblings = (each for each in self._children[parent.pid] if each.pid != child.pid)

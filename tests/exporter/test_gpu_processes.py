@@ -43,15 +43,14 @@ class Machine:
         pid: int,
         *opens: str,
         parent: int = 1,
-        group: int = 0,
+        group: int | None = None,
         session: int = 0,
         name: str = "python",
         command: str = "",
     ) -> None:
         """Add a process: a leader of its own group and session unless said otherwise."""
-        behind = (
-            f"S {parent} {group or pid} {session or group or pid} 0 -1 {' '.join(13 * '0')} {1000 + pid} 0"
-        )
+        group = pid if group is None else group
+        behind = f"S {parent} {group} {session or group} 0 -1 {' '.join(13 * '0')} {1000 + pid} 0"
         self.write(f"{pid}/stat", f"{pid} ({name}) {behind}\n")
         self.write(f"{pid}/cmdline", (command or f"python {pid}").replace(" ", "\0"))
         self.proc.joinpath(f"{pid}/fd").mkdir()
@@ -141,6 +140,42 @@ def test_all_ranks_of_a_launcher_are_the_runs(machine: Machine) -> None:
         machine.start(rank + 10, GPU, parent=rank)
 
     assert machine.of(30) == (30, 31, 32, 33, 40, 41, 42, 43)
+
+
+def test_ranks_may_be_below_scripts_of_their_own(machine: Machine) -> None:
+    machine.start(20, parent=SHELL, group=20, session=SHELL, command="torchrun --no-python rank.sh")
+    for rank in (30, 31):
+        machine.start(rank, parent=20, name="bash", command="bash rank.sh")
+        machine.start(rank + 10, GPU, parent=rank, group=rank)
+
+    assert machine.of(40) == (40, 41)
+
+
+def test_one_command_that_was_left_behind_twice_is_two_runs(machine: Machine) -> None:
+    for pid in (20, 30):
+        machine.start(pid, GPU, command="python train.py")
+
+    assert machine.of(20) == (20,)
+
+
+def test_processes_without_a_command_are_no_ranks(machine: Machine) -> None:
+    machine.start(20, parent=SHELL, group=20, session=SHELL)
+    for pid in (30, 31):
+        machine.start(pid, GPU, parent=20)
+        machine.write(f"{pid}/cmdline", "")
+
+    assert machine.of(30) == (30,)
+
+
+def test_processes_whose_groups_are_outside_of_the_namespace_have_no_group_in_common(
+    machine: Machine,
+) -> None:
+    machine.start(11, parent=0, group=0)
+    machine.start(20, GPU, parent=11, group=0)
+    machine.start(30, GPU, parent=0, group=0)
+    machine.start(31, GPU, parent=11, group=0)
+
+    assert machine.of(20) == (20,)
 
 
 def test_one_command_that_a_person_gave_twice_is_two_runs(machine: Machine) -> None:
