@@ -14,6 +14,7 @@ from exporter.routes import Routes
 from exporter.runs import exposition, signals
 from exporter.runs.contract import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
 from exporter.runs.exposition import FAMILIES, RunText, page
+from exporter.runs.gpu_processes import RunGPUs
 from exporter.runs.health import Health, Polled, Samples
 from exporter.runs.history.panelfile import USUAL, PanelFile
 from exporter.runs.history.story import Story
@@ -217,7 +218,8 @@ def _full_run(*more: str, broken: Collection[str] = ("grad_norm",)) -> Run:
 
 def _exported(run: Run) -> str:
     """The page of an exporter with this run."""
-    view = View("a", run, "running", writer=True)
+    gpus = RunGPUs((4711,), "086fb401f216-4026531836", ("GPU-3",))
+    view = View("a", run, "running", writer=True, gpus=gpus)
     health = Health()
     health.files["log"] += 1
     health.unstarted = {"ppo/train.log": 1e9}

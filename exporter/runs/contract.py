@@ -184,6 +184,8 @@ RUN_FAMILIES: tuple[Family, ...] = (
     Family("rl_run_start_timestamp_seconds", "gauge", "When the first step was logged."),
     Family("rl_step_interval_typical_seconds", "gauge", "Usual time between steps, long ones weighed in."),
     Family("rl_limit_override", "gauge", "A limit that an override sets for the run; NaN takes it away."),
+    Family("rl_run_gpu_process_info", "gauge", "A process of the run that has a GPU open; always 1."),
+    Family("rl_run_node_gpu_info", "gauge", "A GPU of the machine on which the run runs; always 1."),
     Family("rl_nonfinite_steps_total", "counter", "Logged steps in which the signal was NaN or Inf."),
 )
 

@@ -51,7 +51,8 @@ class RunText:
     def chunks(self, view: View, now: float) -> Chunks:
         """The run's lines; ``now`` in seconds of the clock that records arrive by."""
         run = view.run
-        key = (run.version, run.times.last, run.watched, view.name, view.state, view.writer, view.unread)
+        facts = (view.name, view.state, view.writer, view.unread, view.gpus)
+        key = (run.version, run.times.last, run.watched, *facts)
         if key != self._key or now > self._until:
             self._chunks, self._until = _render(view, now)
             self._key = key
@@ -111,6 +112,9 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
     yield "rl_limit_override", run.options.overrides.samples(view.name)
+    namespace = {"pid_namespace": view.gpus.namespace}
+    yield "rl_run_gpu_process_info", [({"pid": str(pid), **namespace}, 1) for pid in view.gpus.processes]
+    yield "rl_run_node_gpu_info", [({"uuid": uuid}, 1) for uuid in view.gpus.node]
 
 
 def _others(run: Run, room: int) -> Iterable[tuple[str, list[Sample]]]:

@@ -81,7 +81,7 @@ class Shown:
                 for name, one in zip(names, once, strict=True)
             ]
         return {
-            one.at: View(name, one.run, one.state, one.writer, one.twins, one.unread)
+            one.at: View(name, one.run, one.state, one.writer, one.twins, one.unread, one.writers)
             for name, one in zip(names, once, strict=True)
         }
 
@@ -96,6 +96,7 @@ class Shown:
         runs = log.roster.runs if log.roster else {}
         holder = self._see_writer(log)
         found: list[Sighting] = []
+        writers = frozenset([holder.process] if log.writer and holder.process else ())
         forgotten = bool(runs)
         log.priority = None
         for key, run in runs.items():
@@ -114,6 +115,7 @@ class Shown:
                         holder.process,
                         gone=holder.gone_since,
                         unread=log.unread_since,
+                        writers=writers,
                     )
                 )
         if forgotten:

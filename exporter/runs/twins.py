@@ -49,7 +49,8 @@ class Sighting:
 
     ``process`` is the id of the process that holds the log open, if one is seen; ``gone`` when its writer
     ended, in seconds of the steady clock. ``twins`` is the same run as its other logs tell it. ``unread``:
-    since when the log cannot be read, in seconds since the epoch.
+    since when the log cannot be read, in seconds since the epoch. ``writers`` are the ids of the living
+    processes that write its logs.
     """
 
     at: Place
@@ -61,6 +62,7 @@ class Sighting:
     twins: tuple[Run, ...] = ()
     gone: float | None = None
     unread: float | None = None
+    writers: frozenset[str] = frozenset()
 
 
 class Apart:
@@ -223,7 +225,8 @@ def _one(group: list[Sighting]) -> Sighting:
     best = min(group, key=_rank)
     writer = True if any(one.writer for one in group) else best.writer
     twins = tuple(one.run for one in group if one is not best)
-    return replace(best, state=_state(group), writer=writer, twins=twins)
+    writers = frozenset().union(*(one.writers for one in group))
+    return replace(best, state=_state(group), writer=writer, twins=twins, writers=writers)
 
 
 def _state(group: list[Sighting]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.runs.contract import STATES
+from exporter.runs.gpu_processes import RunGPUs
 from exporter.runs.lifecycle import Evidence, Silence, state
 from exporter.runs.run import Run
 
@@ -17,7 +18,8 @@ class View(NamedTuple):
     """A run as it is to be shown: its name, state, and whether a writer was seen (or cannot be).
 
     ``twins`` is the same run as its other logs tell it: one of them may be shown next. ``unread``: since
-    when its log cannot be read, as the mount hangs, in seconds since the epoch.
+    when its log cannot be read, as the mount hangs, in seconds since the epoch. ``writers`` are the ids of
+    the living processes that write its logs, ``gpus`` what is known of its GPUs.
     """
 
     name: str
@@ -26,6 +28,8 @@ class View(NamedTuple):
     writer: bool | None
     twins: tuple[Run, ...] = ()
     unread: float | None = None
+    writers: frozenset[str] = frozenset()
+    gpus: RunGPUs = RunGPUs()
 
 
 class Signs(NamedTuple):

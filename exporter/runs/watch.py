@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from exporter.runs.exposition import RunText, page
 from exporter.runs.feed import Feed
+from exporter.runs.gpu_processes import GPUProcesses, RunGPUs
 from exporter.runs.health import Health
 from exporter.runs.hints import Hints
 from exporter.runs.holders import Holders
@@ -38,6 +39,8 @@ Listener = Callable[[Iterable[View], Iterable[Log]], None]
 """Gets the runs that are shown and all logs, after each look, while the lock is held."""
 
 HOLDERS_SECONDS = 1.0
+GPUS_SECONDS = 15.0
+"""The GPU exporter asks the driver for processes as often."""
 SAVE_SECONDS = 10.0
 CLOCK_SECONDS = 5.0
 """A clock that is set by less than that, little by little, matters to nothing."""
@@ -85,6 +88,8 @@ class Watch:
         self.listeners: list[Listener] = []
         self.caught_up = False
         self.holders = holders or Holders()
+        self._gpu_processes = GPUProcesses(self.holders.proc)
+        self._gpus: dict[Place, RunGPUs] = {}
         self._lock = Lock()
         self.own = Mounts()
         self.hangable: list[Mount] = []
@@ -142,8 +147,12 @@ class Watch:
             self.holders.forget(log.file)
         if self._is_due("holders", HOLDERS_SECONDS):
             self._look_at_writers()
+        if self._is_due("gpus", GPUS_SECONDS):
+            self._gpus = self._gpu_processes.look(self._writers())
         with self._lock:
             self._views = self._shown.now()
+            for at in self._gpus.keys() & self._views.keys():
+                self._views[at] = self._views[at]._replace(gpus=self._gpus[at])
             for listener in self.listeners:
                 listener(self._views.values(), self.logs)
         for feed in self.feeds:
@@ -218,6 +227,12 @@ class Watch:
                 self.holders.remember(log.file, time.monotonic(), writer=log.writer)
         now = time.monotonic()
         self.logs.on_mounts(live, lambda logs: self.holders.look([log.file for log in logs], now))
+
+    def _writers(self) -> dict[Place, frozenset[str]]:
+        """The writers of each run that is running, of a log: that of a page or server may be anywhere."""
+        logs = self.logs.by_path
+        going = ((at, view) for at, view in self._views.items() if view.state == "running" and at[0] in logs)
+        return {at: view.writers for at, view in going}
 
     def _may_be_held(self, log: Log) -> bool:
         """Is its writer worth a look? A run folder may hold thousands of old texts."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 RUNS = "Measured on public runs."
 SIMULATED = "Measured on simulated runs."
-COMPUTED = "Computed."
-DOCUMENTED = "From the documents of those who make it."
+COMPUTED = "By calculation."
+DOCUMENTED = "From the vendor's documentation."
 REPORTED = "From public reports."
-JUDGED = "Judged."
+JUDGED = "An estimate."
 """Chosen without a measurement of its own. Limits about runs are scored together on labelled public runs
 (docs/alert-quality.md), those among them as well."""
 

@@ -16,7 +16,7 @@ from typing import Union
 Operand = Union["Expression", float]
 
 _RANKS = {"or": 1, "and": 2, "and on ()": 2, "unless": 2, "==": 3, "!=": 3, "<=": 3, "<": 3, ">=": 3, ">": 3}
-_RANKS |= {"+": 4, "-": 4, "*": 5, "/": 5, "* on () group_right ()": 5}
+_RANKS |= {"+": 4, "-": 4, "*": 5, "/": 5}
 _ATOM = 9
 _NUMBER = re.compile(r"[0-9.e+-]+")
 
@@ -95,10 +95,6 @@ class Expression(ABC):
     def while_(self, other: Expression) -> Expression:
         """Keep the series while the other has any, whatever their labels."""
         return Binary("and on ()", self, other)
-
-    def for_each(self, other: Expression) -> Expression:
-        """Return the one value for each series of the other, whose values are 1."""
-        return Binary("* on () group_right ()", self, other)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from stepwatch.alerts.basis import JUDGED, RUNS
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, Series, any_of, larger
+from stepwatch.alerts.run_gpus import by_either, highest
 from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step
 from stepwatch.alerts.table import DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way
 from stepwatch.schema import scalars
@@ -313,9 +314,9 @@ RESUMED_WITH_LOSS = Alert(
 
 
 class GPUIdleWhileRunning(Block):
-    """All GPUs are idle while a run should take a step: it waits for something else, or hangs.
+    """All GPUs of a run are idle while it should take a step: it waits for something else, or hangs.
 
-    Judged where GPU memory is in use; all watched GPUs count, since none says whose it is.
+    Judged where GPU memory is in use. All watched GPUs count but those that only other runs are known to use.
     """
 
     severity: scalars.Severity = default("warning", "Pages no one: Stalled pages when no step follows.")
@@ -331,23 +332,24 @@ class GPUIdleWhileRunning(Block):
     )
 
 
-_busiest = Raw(
-    "max(max_over_time(gpu_utilization_ratio[10m]) or max_over_time(DCGM_FI_DEV_GPU_UTIL[10m]) / 100)"
+_busiest = highest(
+    by_either("max_over_time(gpu_utilization_ratio[10m])", "max_over_time(DCGM_FI_DEV_GPU_UTIL[10m]) / 100"),
+    by_either(
+        "gpu_memory_used_bytes / gpu_memory_total_bytes",
+        "DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)",
+    ),
+    _in_use,
 )
 _watched = Raw("max(gpu_utilization_ratio offset 10m or DCGM_FI_DEV_GPU_UTIL offset 10m)")
-_memory = Raw(
-    "max(gpu_memory_used_bytes / gpu_memory_total_bytes"
-    " or DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE))"
-)
 
 GPU_IDLE_WHILE_RUNNING = Alert(
     GPUIdleWhileRunning,
     topic="gpu",
-    summary="All GPUs idle while the run should take a step",
+    summary="GPUs idle while the run should take a step",
     action="see what the step waits for: scorer, tools, data, checkpoint; `py-spy dump` of the trainer",
     ways=(
         Way(
-            "all GPUs idle for 10 min; no step for",
+            "its GPUs idle for 10 min; no step for",
             since_last_step(),
             ">",
             Limit("intervals") * _interval,
@@ -356,9 +358,7 @@ GPU_IDLE_WHILE_RUNNING = Alert(
             line=("<", Limit("below_ratio")),
         ),
     ),
-    given=(_busiest.for_each(is_in("running")) < Limit("below_ratio"))
-    .while_(_watched)
-    .while_(_memory > _in_use),
+    given=(is_in("running") & (_busiest < Limit("below_ratio"))).while_(_watched),
     style=DURATION,
     others=False,
 )

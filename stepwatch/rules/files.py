@@ -1,4 +1,4 @@
-"""The rule files of Prometheus: one for each group of the table, one for the codes, one for DCGM's names."""
+"""The rule files of Prometheus: one for each group of the table; codes, the GPUs of runs, DCGM's names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import yaml
 
 from stepwatch import dcgm
 from stepwatch.alerts.catalogue import GROUPS, TABLE
+from stepwatch.alerts.run_gpus import recording_rule
 from stepwatch.config.models import Config
 from stepwatch.deployment import Deployment
 from stepwatch.rules.alerting import code_rules, rules
@@ -34,6 +35,7 @@ def _groups(config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
     for name, alerts in GROUPS.items():
         yield _group(name, intervals.get(name, usual), rules(config, deployment, alerts))
     yield _group("codes", _SLOW, code_rules(TABLE))
+    yield _group("run_gpus", usual, [recording_rule()])
     # Always on: six series a GPU, and none without one. The public dashboard for DCGM's exporter then works.
     yield _group("dcgm", usual, [{"record": name, "expr": _Code(text)} for name, text in dcgm.rules()])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.alerts.expression import Expression, Limit, Scope, Series, larger, number, of, size, smaller
+from stepwatch.alerts.expression import Expression, Limit, Scope, Series, larger, number, size, smaller
 from tests.real import PrometheusServer, query
 from tests.rules import hours
 
@@ -105,14 +105,6 @@ def test_a_condition_may_hold_while_something_else_does(url: str) -> None:
     everything = _evaluated(url, A > -9)
     assert _evaluated(url, (A > -9).while_(Series("b", by="") > 2)) == everything
     assert _evaluated(url, (A > -9).while_(Series("b", by="") > 3)) == {}
-
-
-def test_one_value_is_compared_for_each_run(url: str) -> None:
-    highest = Series("b", by="").for_each(A.equals(1))
-    assert _evaluated(url, highest < of(4)) == dict.fromkeys(
-        ["first", "last", "nan in b", "nan in c", "without b", "without c"], 3.0
-    )
-    assert _evaluated(url, highest < A) == {}
 
 
 def test_a_scope_selects_the_series_of_its_subject_and_no_others(url: str) -> None:

@@ -207,9 +207,7 @@ def test_down_and_up_keep_silences_and_data(demo, sink):
     assert [each["comment"] for each in kept if each["status"]["state"] == "active"] == ["known"]
     before = f'max_over_time(rl_step{{run="demo/healthy"}}[1m] @ {moment:.0f})'
     assert float(demo.query(before)[0]["value"][1]) > 100
-    assert not demo.query(
-        f"rl_step @ {ended:.0f} or gpu_info @ {ended:.0f}"
-    )
+    assert not demo.query(f"rl_step @ {ended:.0f} or gpu_info @ {ended:.0f}")
     assert demo.compose("exec", "-T", "grafana", "cat", "/run/stepwatch/grafana-password") == password
     assert len(password) == 24
 

@@ -10,6 +10,7 @@ import pytest
 
 from exporter.gpu.nvml.proc import Identity, Proc
 from exporter.gpu.nvml.samples import Mark
+from exporter.pid_namespace import pid_namespace
 from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
 from tests.gpu.expected import lacking
@@ -45,7 +46,10 @@ def counts(found: Scrape, gpu: int = 0) -> dict[str, float]:
     return {dict(labels)["type"]: n for labels, n in found.all("gpu_processes", gpu=str(gpu)).items()}
 
 
-def held(found: Scrape, metric: str = "gpu_process_memory_bytes") -> dict[tuple[str, str, str], float]:
+HELD = "gpu_process_memory_bytes"
+
+
+def held(found: Scrape, metric: str = HELD) -> dict[tuple[str, str, str], float]:
     """Values by pid, name and container."""
     return {
         (named["pid"], named["name"], named["container"]): value
@@ -216,6 +220,14 @@ def test_processes_of_this_machine_have_their_names(driver: Driver, start: Start
 
     name = Path(f"/proc/{os.getpid()}/comm").read_text().removesuffix("\n")
     assert [(pid, named) for pid, named, _ in held(found)] == [(str(os.getpid()), name)]
+
+
+def test_processes_are_those_of_the_exporters_pid_namespace(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=1", use(os.getpid(), 3), use(FIRST, 2))
+    found = start(*FAST, "--processes=1").until(held)
+
+    namespaces = {dict(labels)["pid"]: dict(labels)["pid_namespace"] for labels in found.all(HELD)}
+    assert namespaces == {str(os.getpid()): pid_namespace(), "": ""}
 
 
 def test_a_number_that_may_be_of_two_processes_has_no_name(host: Host) -> None:

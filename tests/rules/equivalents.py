@@ -20,7 +20,12 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
     "GPUECCUncorrectable-critical": {"> [0]  -> 0.01": _WHOLE},
     "GPUExporterStale-warning": {"> [0]  -> 0.01": "GPUs are whole"},
     "GPURecoveryNeeded-warning": {"> [0]  -> 0.01": "actions are whole numbers"},
-    "GPUIdleWhileRunning-warning": {"/ 100) [*] on () group_right () ": "the right side is 1"},
+    "GPUIdleWhileRunning-warning": {
+        "[*] on (uuid) group_right () group by (cluster, run, u": "the right side is 1",
+        ") [*] on () group_right () (max by (cluster, run) (rl_ru": "the right side is 1",
+        "[*] on (pid_namespace, pid) group_left (cluster, run)": "only the labels count",
+        "(rl_run_gpu_process_info)) > [1]  -> 1.01": "counts are whole numbers",
+    },
     "GPURecoveryNeeded-critical": {
         ") [>] 0 -> >=": "the listed actions are 1 and above",
         ") > [0]  -> 0.01": "the same",

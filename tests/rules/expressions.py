@@ -57,8 +57,12 @@ def _selects(wanted: Series, known: Series) -> bool:
     return wanted.metric == known.metric and set(wanted.labels) <= set(known.labels)
 
 
+_TARGET = {"job", "instance"}
+"""What differs between two exporters of one run."""
+
+
 def bare(node: Any, inside: bool = False) -> Iterator[VectorSelector]:
-    """Selectors that do not stand, alone or in one function, in a `max` by run or of all."""
+    """Selectors that are not, alone or in one function, aggregated by run, by a run's parts, or in all."""
     match node:
         case VectorSelector():
             if not inside:
@@ -67,7 +71,9 @@ def bare(node: Any, inside: bool = False) -> Iterator[VectorSelector]:
             yield from bare(node.vector_selector, inside)
         case AggregateExpr():
             by = node.modifier.labels if node.modifier else []
-            joined = str(node.op) == "max" and by in ([], ["run"], ["cluster", "run"])
+            whole = str(node.op) == "max" and by in ([], ["run"], ["cluster", "run"])
+            parts = str(node.op) == "group" and by[:2] == ["cluster", "run"] and not _TARGET.intersection(by)
+            joined = whole or parts
             yield from bare(node.expr, joined)
         case Call():
             for argument in node.args:

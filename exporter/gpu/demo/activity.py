@@ -13,6 +13,8 @@ ENGINES = ("encoder", "decoder", "jpeg", "ofa")
 PROCESSES = {"trainer": 0.55, "rollout": 0.45}
 """Which share of the card's memory each holds."""
 FIRST_PID = 4000
+NAMESPACE = "simulated"
+"""No process of any run is in it."""
 
 
 def _utilization(moment: Moment) -> Iterator[Reading]:
@@ -65,10 +67,11 @@ def _processes(moment: Moment) -> Iterator[Reading]:
     shares = list(PROCESSES.items())
     for place, (name, share) in enumerate(shares[:most]):
         pid = FIRST_PID + len(PROCESSES) * moment.number + place
-        yield from _process(moment, share, {"pid": str(pid), "name": name, "container": ""})
+        labels = {"pid": str(pid), "pid_namespace": NAMESPACE, "name": name, "container": ""}
+        yield from _process(moment, share, labels)
     if most and shares[most:]:
         rest = sum(share for _, share in shares[most:])
-        yield from _process(moment, rest, {"pid": "", "name": "other", "container": ""})
+        yield from _process(moment, rest, {"pid": "", "pid_namespace": "", "name": "other", "container": ""})
 
 
 def _process(moment: Moment, share: float, labels: dict[str, str]) -> Iterator[Reading]:

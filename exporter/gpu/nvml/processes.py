@@ -13,6 +13,7 @@ from exporter.gpu.nvml.proc import Proc
 from exporter.gpu.nvml.samples import Mark
 from exporter.gpu.nvml.throttling import Version
 from exporter.gpu.nvml.ways import Call, Found, either, parts
+from exporter.pid_namespace import pid_namespace
 
 _TYPES = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
 """NVML's words for the ways to use a GPU."""
@@ -23,7 +24,7 @@ _WIDE = ((535,), (535, 104))
 _TRIES = 3
 """A list that grew between the question for its length and that for itself is asked for again."""
 
-_OTHER = {"pid": "", "name": "other", "container": ""}
+_OTHER = {"pid": "", "pid_namespace": "", "name": "other", "container": ""}
 """The labels of all processes together that are not named."""
 
 
@@ -33,6 +34,7 @@ class Processes:
     def __init__(self, most: int, proc: Proc, version: str) -> None:
         self._most = most
         self._proc = proc
+        self._namespace = pid_namespace()  # the driver gives the ids that processes have for this one
         self._version = version
         self._pids: set[int] = set()
         self._memory: Counter[int] = Counter()
@@ -65,7 +67,8 @@ class Processes:
         self._named = {pid: self._labels(pid) for pid in ranked[: self._most]}
 
     def _labels(self, pid: int) -> Mapping[str, str]:
-        return {"pid": str(pid), **self._proc.identity(pid)._asdict()}
+        named = self._proc.identity(pid)._asdict()
+        return {"pid": str(pid), "pid_namespace": self._namespace, **named}
 
     def utilization(self, handle: Any) -> Iterator[Found]:
         """What those did that were listed last: each by its newest sample since the last reading."""
