@@ -99,7 +99,7 @@ def address(value: object) -> str:
 def _targets(value: object, make: Callable[..., T]) -> tuple[T, ...]:
     try:
         return tuple(make(**fields) for fields in _json(value, list, "a list of tables"))
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, AttributeError) as problem:  # of another form, or not texts
         raise ArgumentTypeError(f"{masked(str(value))!r}: {masked(str(problem))}") from problem
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from exporter.options import CommandLine, hosts, number, port, positive, text
+from exporter.options import CommandLine, hosts, not_negative, number, port, positive, text
 from exporter.runs import arguments
 from exporter.runs.history import panelfile
 from exporter.runs.overrides import Overrides
@@ -32,7 +32,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     _add_registrations(flags)
     _add_pages(flags)
     flags.add("silence", positive, 600.0, "least seconds without a step that count as silence")
-    flags.add("silence-intervals", positive, 5.0, "typical step intervals that count as silence")
+    flags.add("silence-intervals", not_negative, 5.0, "typical step intervals that count as silence")
     return flags
 
 
