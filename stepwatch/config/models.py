@@ -17,7 +17,7 @@ from stepwatch.config.alerts import Alerts
 from stepwatch.config.discovery import Discovery
 from stepwatch.config.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
 from stepwatch.config.gpus import Gpus
-from stepwatch.config.overrides import Override, Variant
+from stepwatch.config.overrides import DEMO, Override, Variant
 from stepwatch.config.places import Link, ListenAddress, Page
 from stepwatch.config.quantities import Duration, Size
 from stepwatch.config.receivers import Notify, Receiver
@@ -326,7 +326,7 @@ def _override_faults(config: Config) -> Iterator[Fault]:
         for name in override.alerts:
             at = ("overrides", index, "alerts", name)
             seen[override.runs, name] += 1
-            if seen[override.runs, name] > 1:
+            if seen[override.runs, name] > 1 and override not in DEMO:
                 yield _twice(f"in an earlier override of {quoted(override.runs)}", at=at, value=NOTHING)
             yield from (fault.below(at) for fault in _block_faults(config, override, name))
 
