@@ -10,7 +10,7 @@ import argparse
 import signal
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 from threading import Event
 from typing import Any
@@ -60,6 +60,13 @@ class CommandLine:
         )
         self._checks[name.replace("-", "_")] = (check, many)
 
+    def add_address(self, usual: int) -> None:
+        """Add the flags of the address to serve on, and of the names that requests may use for it."""
+        self.add("port", port, usual, "port to serve on")
+        self.add("listen", text, "127.0.0.1", "address to serve on")
+        others = "names besides the machine's own that requests may use, separated by commas"
+        self.add("hosts", hosts, (), others)
+
     def options(self) -> argparse.Namespace:
         """Return the options of a program that starts; ends it with code 2 where they cannot be used."""
         try:
@@ -81,10 +88,6 @@ class CommandLine:
         except (ConfigFileError, ArgumentTypeError) as problem:
             sys.stderr.write(f"{problem} The running settings stay in force.\n")
             return None
-
-    def defaults(self) -> Mapping[str, object]:
-        """Return the default of each flag, by its name."""
-        return {name: self._parser.get_default(name) for name in self._checks}
 
     def _named(self) -> ConfigFile | None:
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
