@@ -37,7 +37,7 @@ LAST_KNOWN = "10m"
 SETTLED = "2h"
 """How long after a run began or ended its servers may come and go without an alert."""
 
-_LIMIT = re.compile(r"<([\w.]+)>")
+_LIMIT = re.compile(r"<([\w.]+)>(s?)")
 
 
 class InfrastructureBlock(Block):
@@ -67,16 +67,23 @@ def hold(span: str, why: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Formula(Expression):
-    """PromQL that a limit is part of, by its key in angle brackets: ``max_over_time(up[<within>s])``."""
+    """PromQL that a limit is part of, by its key in angle brackets: ``max_over_time(up[<within>s])``.
+
+    With an ``s`` behind it a limit in seconds is a duration.
+    """
 
     text: str
 
     def promql(self, scope: Scope) -> str:
-        return _LIMIT.sub(lambda match: scope.limit(match[1]), self.text)
+        def limit(match: re.Match[str]) -> str:
+            text = scope.limit(match[1])
+            return str(Duration(round(1000 * float(text)))) if match[2] else text
+
+        return _LIMIT.sub(limit, self.text)
 
     def parts(self) -> Iterator[Expression]:
         yield self
-        yield from (Limit(key) for key in _LIMIT.findall(self.text))
+        yield from (Limit(match[1]) for match in _LIMIT.finditer(self.text))
 
 
 @dataclass(frozen=True, eq=False)

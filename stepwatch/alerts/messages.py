@@ -18,9 +18,6 @@ from stepwatch.config.models import Config
 from stepwatch.config.quantities import Duration
 from stepwatch.deployment import Deployment
 
-MOST_CHARACTERS = 400
-MOST_QUERIES = 4
-
 PASSED = "rl_limit_passed"
 """The limit of the first way in which an alert holds, with what was measured and its basis."""
 

@@ -203,5 +203,5 @@ class Alert:
 
     @property
     def subject(self) -> str:
-        """What it is about, by its name in ``annotations.SUBJECTS``."""
+        """What it is about, by its name in ``messages.SUBJECTS``."""
         return "run" if self.about == "end" else self.about
