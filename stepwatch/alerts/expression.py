@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from textwrap import indent
 from typing import Union
 
 Operand = Union["Expression", float]
@@ -260,10 +261,7 @@ def number(value: float) -> str:
 
 def bracketed(text: str) -> str:
     """Return PromQL in brackets; what takes several lines is indented between them."""
-    if "\n" not in text:
-        return f"({text})"
-    inside = "\n".join(f"  {line}" for line in text.splitlines())
-    return f"(\n{inside}\n)"
+    return f"(\n{indent(text, '  ')}\n)" if "\n" in text else f"({text})"
 
 
 def size(expression: Expression) -> Expression:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any
 
 from stepwatch.alerts import messages
@@ -39,11 +40,11 @@ class InForce:
     @property
     def ways(self) -> tuple[Way, ...]:
         """The ways whose limits are set for any run."""
-        return tuple(filter(self._is_set, self.alert.ways))
-
-    def _is_set(self, way: Way) -> bool:
-        replaced = way.unset in self.limits.base and way.unset not in self.limits.overridden
-        return all(map(self.limits.known, way.keys)) and not replaced
+        limits = self.limits
+        replaced = limits.base.keys() - limits.overridden
+        return tuple(
+            way for way in self.alert.ways if way.unset not in replaced and all(map(limits.known, way.keys))
+        )
 
     def condition(self, way: Way) -> Expression:
         """Return where this way holds, whatever the guards of the alert say."""
@@ -121,7 +122,7 @@ class InForce:
             ("measured", self._in_words(way.measured)),
             ("basis", f"{alert.unit}{way.basis and f' ({way.basis})'}"),
         ):
-            value = f'label_replace(\n{_indented(value)},\n  "{label}", "{text}", "", ""\n)'
+            value = f'label_replace(\n{indent(value, "  ")},\n  "{label}", "{text}", "", ""\n)'
         return value
 
 
@@ -189,7 +190,3 @@ def code_rules(table: tuple[Alert, ...]) -> list[dict[str, Any]]:
         for codes in every.values()
         for code, text in codes.texts.items()
     ]
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
