@@ -38,9 +38,9 @@ class Subject(NamedTuple):
     """What alerts are about.
 
     Attributes:
-        labels: What tells one from another within a cluster; links silence by them.
+        labels: What identifies one within a cluster; links silence by them.
         who: How a description names it.
-        unique: What tells its recorded limit from others'; ``labels`` and the cluster if empty.
+        unique: What identifies its recorded limit; ``labels`` and the cluster if empty.
         dashboard: What shows it.
         variable: The label that chooses what the dashboard shows, if it has such a variable.
     """
@@ -53,7 +53,7 @@ class Subject(NamedTuple):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What tells one from another."""
+        """What identifies one."""
         return ("cluster", *self.labels)
 
 
@@ -98,7 +98,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         measured: The words of each way to fire, each once.
-        recorded: Whether a record tells which way held, and its limit.
+        recorded: Whether the way that held is recorded with its limit.
         limit: The limit, if none is recorded.
         basis: What that limit follows from.
     """

@@ -186,7 +186,7 @@ class Config(Section):
             *_shared_keys(self.signals),
             *_override_faults(self),
             *_unseen_readings(self),
-            *_untold_losses(self),
+            *_unreported_losses(self),
         ]:
             raise Faults(faults)
         return self
@@ -301,7 +301,7 @@ def _unseen_readings(config: Config) -> Iterator[Fault]:
         )
 
 
-def _untold_losses(config: Config) -> Iterator[Fault]:
+def _unreported_losses(config: Config) -> Iterator[Fault]:
     """Yield a fault if lost servers leave before EngineGone has reported them."""
     gone = config.alerts.of(EngineGone)
     if gone.enabled and config.discovery.forget_after <= gone.for_:

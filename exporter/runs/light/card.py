@@ -85,10 +85,10 @@ class Card:
         """Signals out of range that none of its alerts has reported."""
         bad = [health for health in self.run.healths if health.state in SEVERITIES and not self.calm]
         return sorted(
-            (health for health in bad if not self._is_told(health)), key=lambda bad: rank(bad.state)
+            (health for health in bad if not self._is_reported(health)), key=lambda bad: rank(bad.state)
         )
 
-    def _is_told(self, health: Health) -> bool:
+    def _is_reported(self, health: Health) -> bool:
         return any(alert.summary and alert.summary in health.diagnosis for alert in self.run.firing)
 
 
