@@ -14,6 +14,8 @@ from functools import reduce
 from textwrap import indent
 from typing import Union
 
+from stepwatch.alerts.identity import RUN, written
+
 Operand = Union["Expression", float]
 
 _RANKS = {"or": 1, "and": 2, "and on ()": 2, "unless": 2, "==": 3, "!=": 3, "<=": 3, "<": 3, ">=": 3, ">": 3}
@@ -136,7 +138,7 @@ class Series(Expression):
     metric: str
     labels: Mapping[str, str] = field(default_factory=dict)
     over: tuple[str, str] | None = None
-    by: str = "cluster, run"
+    by: str = written(RUN)
 
     def promql(self, scope: Scope) -> str:
         inside = [f'{name}="{value}"' for name, value in self.labels.items()]

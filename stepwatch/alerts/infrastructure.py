@@ -1,8 +1,4 @@
-"""What the alerts on GPUs, servers and machines have in common: blocks of limits, and operands.
-
-Aggregations keep the label ``cluster``, which is empty where one Prometheus watches one cluster, and then
-part of no result: two machines that have one name in two clusters are never taken for one.
-"""
+"""What the alerts on GPUs, servers and machines have in common: blocks of limits, and operands."""
 
 from __future__ import annotations
 
@@ -14,19 +10,19 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from stepwatch.alerts.expression import Expression, Limit, Number, Scope, bracketed
+from stepwatch.alerts import identity
+from stepwatch.alerts.expression import Expression, Limit, Number, Scope, bracketed, is_number
+from stepwatch.alerts.identity import written
 from stepwatch.alerts.table import Alert, Way
 from stepwatch.config.block import Block
 from stepwatch.config.quantities import Duration
 from stepwatch.config.scalars import Severity
 from stepwatch.config.section import default
 
-HOST = "cluster, instance"
-GPU = f"{HOST}, gpu, uuid"
-DISK = f"{HOST}, mountpoint"
-MOUNT = f"{HOST}, mount"
-SERVER = "cluster, job, instance"
-RAY_NODE = "cluster, job, node"
+HOST = written(identity.HOST)
+GPU = written(identity.GPU, "uuid")
+DISK = written(identity.DISK)
+SERVER = written(identity.SERVER)
 
 EVENT_WINDOW = "1h"
 """How long an event, such as an Xid error or a killed worker, keeps its alert firing."""
@@ -77,7 +73,9 @@ class Formula(Expression):
     def promql(self, scope: Scope) -> str:
         def limit(match: re.Match[str]) -> str:
             text = scope.limit(match[1])
-            return str(Duration(round(1000 * float(text)))) if match[2] else text
+            if match[2] and is_number(text):
+                return str(Duration(round(1000 * float(text))))
+            return text + match[2]
 
         return _LIMIT.sub(limit, self.text)
 
@@ -140,7 +138,7 @@ def servers(inner: str, function: str = "max") -> Formula:
 def ray_nodes(inner: str, function: str = "max") -> Formula:
     """Return one value for each address, whatever its ports: a Ray node has up to three."""
     address = '"node", "$1", "instance", "(.+?)(?::[0-9]+)?"'
-    return Formula(f"{function} by ({RAY_NODE}) (label_replace({inner}, {address}))")
+    return Formula(f"{function} by ({written(identity.RAY_NODE)}) (label_replace({inner}, {address}))")
 
 
 def counted(counter: str) -> Expression:

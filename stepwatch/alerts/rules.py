@@ -10,6 +10,7 @@ from typing import Any
 
 from stepwatch.alerts import messages
 from stepwatch.alerts.expression import Expression, Limit, Scope, any_of, bracketed, is_number
+from stepwatch.alerts.identity import RUN, written
 from stepwatch.alerts.limits import ON, SEVERITIES, Limits, override
 from stepwatch.alerts.statistics import is_in
 from stepwatch.alerts.table import Alert, Way
@@ -89,7 +90,7 @@ class InForce:
 
     def passed(self) -> str:
         """Return the PromQL of the limit that was passed, labelled by the words of its way."""
-        scope, same = self.scope(), ", ".join(messages.SUBJECTS[self.alert.subject].identity)
+        scope, same = self.scope(), written(messages.SUBJECTS[self.alert.subject].identity)
         return f"\nor on ({same}) ".join(self._passed(way, scope) for way in self.ways)
 
     @property
@@ -153,8 +154,8 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
     return found
 
 
-_FIRING = """group by (cluster, run, name) (
-  label_replace(ALERTS{alertstate="firing",run!=""}, "name", "$1", "alertname", "(.+)")
+_FIRING = f"""group by ({written(RUN, "name")}) (
+  label_replace(ALERTS{{alertstate="firing",run!=""}}, "name", "$1", "alertname", "(.+)")
 )"""
 
 

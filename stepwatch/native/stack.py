@@ -134,7 +134,7 @@ class Stack:
             "--cluster.listen-address=",
             # What was sent is written down that often: after a crash it is not sent again.
             "--data.maintenance-interval=10s",
-            # It counts its messages by receiver, so that a failed test of one is not taken for a lost message of another.
+            # It counts its messages by receiver, so that a test of one is not taken for another message.
             *(["--enable-feature=receiver-name-in-metrics"] if program.version >= (0, 27, 0) else []),
         )
         return self._part(
