@@ -13,6 +13,8 @@ from demo.limits import RUNS
 from stepwatch import pages
 
 _PATIENCE = 60
+_SCRAPED_SECONDS = 20
+"""Longer than the interval and the timeout of the slowest scrape, that of the GPUs."""
 
 
 def end_alerts(alertmanager: str, gpus: str) -> int:
@@ -47,6 +49,15 @@ def wait_gone(prometheus: str) -> bool:
     return _wait(lambda: _found(prometheus, question))
 
 
+def wait_unscraped(prometheus: str) -> bool:
+    """Wait until Prometheus has ended the series of the exporters of runs and GPUs, which were stopped.
+
+    Stopped before, it would go on with their last samples, and with the demo's alerts, when it is started
+    again within five minutes.
+    """
+    return _wait(lambda: _found(prometheus, 'absent(up{job=~"runs|gpu"} == 1)'), _SCRAPED_SECONDS)
+
+
 def wait_ready(prometheus: str) -> bool:
     """Wait until Prometheus, started again, answers."""
     return _wait(lambda: pages.read(f"{prometheus}/-/ready") is not None)
@@ -58,8 +69,8 @@ def _found(prometheus: str, promql: str) -> bool:
     return bool(answer and json.loads(answer)["data"]["result"])
 
 
-def _wait(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + _PATIENCE
+def _wait(condition: Callable[[], bool], seconds: float = _PATIENCE) -> bool:
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
             return True

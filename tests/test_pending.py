@@ -23,7 +23,7 @@ def test_what_is_rendered_is_nothing_to_talk_of(config, tmp_path):
 
 
 def test_an_edit_that_was_not_rendered_is_told(config, tmp_path):
-    config.write_text("alerts: {GradNormHigh: {warning: 3}}")
+    config.write_text("alerts: {GradNormHigh: {warning: {times_level: 3}}}")
     assert pending(config, tmp_path, OnThisMachine) == (
         f"config.yaml was changed since it was rendered: `make up CONFIG={config}` puts it in force."
     )

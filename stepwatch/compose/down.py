@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from stepwatch.compose.engine import Engine
+from stepwatch import demo
+from stepwatch.compose.demo import SIMULATIONS
+from stepwatch.compose.engine import Engine, addresses
 from stepwatch.tables import Say
 
 
@@ -12,9 +14,15 @@ def down(project: Engine, say: Say) -> int:
     Returns:
         0 when nothing of it runs any more, else what Compose ended with.
     """
-    if not project.services():
+    services = project.services()
+    if not services:
         say("Stepwatch is not running.")
         return 0
+    running = {service.name for service in services if service.state == "running"}
+    if running.issuperset(SIMULATIONS) and (prometheus := addresses(services).get("prometheus")):
+        project.tell("stop", "exporter", "demo-gpu")
+        say("Waiting until Prometheus has seen the end of the demo: at most 20 s.")
+        demo.wait_unscraped(f"http://{prometheus}")
     if code := project.show("down", "--remove-orphans"):
         return code
     say("Stepwatch is down. Its data stays in Docker's volumes (`docker volume ls`).")

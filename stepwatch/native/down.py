@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from stepwatch.native import processes, service, supervisord
+import contextlib
+from collections.abc import Iterable
+
+from stepwatch import demo
+from stepwatch.native import part, processes, service, supervisord
+from stepwatch.native.errors import DamagedStateError
+from stepwatch.native.part import Part
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 
@@ -16,8 +22,11 @@ def down(place: State, say: Say) -> int:
         0 when nothing of it runs any more, 1 when some process could not be ended.
     """
     ran = bool(processes.marked(place.mark))
+    parts: list[Part] = []
+    with contextlib.suppress(DamagedStateError):
+        parts = part.load(place.parts)
     place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts learns of this
-    left = _stop(place)
+    left = _stop(place, parts, say)
     place.forget()
     if left:
         say(f"These processes do not end: {', '.join(str(process.pid) for process in left)}.")
@@ -26,9 +35,16 @@ def down(place: State, say: Say) -> int:
     return 0
 
 
-def _stop(place: State) -> list[processes.Process]:
+def _stop(place: State, parts: Iterable[Part], say: Say) -> list[processes.Process]:
     place.give_up()
     processes.resume(place.mark)
+    addresses = {each.name: each.address for each in parts}
+    with supervisord.connected(place) as server:
+        if server and "demo" in addresses:
+            for name in ("exporter", "gpu"):
+                server.stop(name)
+            say("Waiting until Prometheus has seen the end of the demo: at most 20 s.")
+            demo.wait_unscraped(f"http://{addresses['prometheus']}")
     service.stop(place)
     with supervisord.connected(place) as server:
         if server:

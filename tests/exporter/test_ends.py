@@ -136,6 +136,7 @@ def test_a_killed_trainer_whose_worker_still_holds_the_log_has_not_vanished_befo
     found = re.search(rb"worker (\d+)", log.read_bytes())
     assert found
     os.kill(int(found[1]), signal.SIGKILL)
+    eventually(lambda: not held(log))
 
     assert [page.look(1.0).state("a") for _ in range(20)][-1] == "vanished"
 
@@ -148,6 +149,7 @@ def test_a_trainer_that_goes_on_in_the_same_log_runs_again(
     job = start(log, "tee -a", *trainer("verl"))
     until(page, going)
     job.kill()
+    eventually(lambda: not held(log))
     assert [page.look(1.0).state("a") for _ in range(20)][-1] == "vanished"
     start(log, "tee -a", *trainer("verl"))
 

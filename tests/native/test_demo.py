@@ -67,3 +67,18 @@ def test_the_demo_starts_over_on_demand_and_goes_with_the_next_up(installation: 
     done = installation.run("demo-reset")
     assert done.returncode == 1
     assert done.stdout == "The demo is not running. `make up DEMO=1` starts it.\n"
+
+
+def test_a_demo_that_was_taken_down_has_left_no_sample_that_raises_alerts_at_the_next_up(
+    installation: Installation,
+) -> None:
+    assert installation.up("--demo").returncode == 0
+    eventually(lambda: SICK in held(installation))
+
+    assert installation.run("down").returncode == 0
+    assert installation.up().returncode == 0
+
+    prometheus = installation.url("prometheus")
+    assert query(prometheus, 'sum(max_over_time(up{job="gpu"}[5m]))')[0]["value"][1] == "1"
+    assert not query(prometheus, "rl_step or gpu_info")
+    assert not json.loads(pages.read(f"{prometheus}/api/v1/alerts") or "")["data"]["alerts"]
