@@ -35,7 +35,7 @@ def _groups(config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
         yield _group(name, intervals.get(name, usual), rules(config, deployment, alerts))
     yield _group("codes", _SLOW, code_rules(TABLE))
     # Always on: six series a GPU, and none without one. The public dashboard for DCGM's exporter then works.
-    yield _group("dcgm", usual, [{"record": name, "expr": _Code(text)} for name, text in dcgm.rules()])
+    yield _group("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm.rules()])
 
 
 def _group(name: str, interval: str, rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
