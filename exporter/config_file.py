@@ -34,19 +34,23 @@ class ConfigFile:
         """
         self._seen = self._mark()
         try:
-            with open(self.path, encoding="utf-8") as file:  # noqa: PTH123  (pathlib weighs 1 MB)
-                text = file.read(LARGEST_FILE + 1)
-            if len(text) > LARGEST_FILE:
-                raise self.error(f"larger than {LARGEST_FILE >> 20} MiB", "a file of settings")
-            found = json.loads(text)
+            with open(self.path, "rb") as file:  # noqa: PTH123  (pathlib weighs 1 MB)
+                content = file.read(LARGEST_FILE + 1)
         except OSError as problem:
             raise self.error(
                 f"cannot be read ({problem.strerror})", "a file that this user may read"
             ) from None
+        if len(content) > LARGEST_FILE:
+            raise self.error(f"larger than {LARGEST_FILE >> 20} MiB", "a file of settings")
+        try:
+            found = json.loads(content)
         except json.JSONDecodeError as problem:
             place = f"invalid JSON in line {problem.lineno} ({problem.msg})"
             raise self.error(place, 'a mapping such as {"port": 9410}') from None
-        except (UnicodeDecodeError, RecursionError):
+        except (
+            ValueError,
+            RecursionError,
+        ):  # other bytes than UTF-8, a number of thousands of digits, nesting
             raise self.error("invalid JSON", 'a mapping such as {"port": 9410} in UTF-8') from None
         if not isinstance(found, dict):
             raise self.error("not a mapping", 'one such as {"port": 9410}')

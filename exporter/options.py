@@ -10,7 +10,8 @@ import argparse
 import signal
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from math import isfinite
 from threading import Event
 from typing import Any
 
@@ -39,7 +40,7 @@ class CommandLine:
         together: Callable[[argparse.Namespace], None] = lambda _: None,
     ) -> None:
         text = f" {FILE_FLAG} names a file of settings, which is read again when it is replaced."
-        self._parser = argparse.ArgumentParser(prog=prog, description=description + text)
+        self._parser = argparse.ArgumentParser(prog=prog, description=description + text, allow_abbrev=False)
         self._parser.add_argument(
             FILE_FLAG, dest="config_file", metavar="FILE", help='JSON: {"forget_after": 3600}; flags win'
         )
@@ -58,6 +59,13 @@ class CommandLine:
             help=f"{text} (default: %(default)s)",
         )
         self._checks[name.replace("-", "_")] = (check, many)
+
+    def add_address(self, usual: int) -> None:
+        """Add the flags of the address to serve on, and of the names that requests may use for it."""
+        self.add("port", port, usual, "port to serve on")
+        self.add("listen", text, "127.0.0.1", "address to serve on")
+        others = "names besides the machine's own that requests may use, separated by commas"
+        self.add("hosts", hosts, (), others)
 
     def options(self) -> argparse.Namespace:
         """Return the options of a program that starts; ends it with code 2 where they cannot be used."""
@@ -80,10 +88,6 @@ class CommandLine:
         except (ConfigFileError, ArgumentTypeError) as problem:
             sys.stderr.write(f"{problem} The running settings stay in force.\n")
             return None
-
-    def defaults(self) -> Mapping[str, object]:
-        """Return the default of each flag, by its name."""
-        return {name: self._parser.get_default(name) for name in self._checks}
 
     def _named(self) -> ConfigFile | None:
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -138,12 +142,17 @@ def port(value: object) -> int:
 
 def positive(value: object) -> float:
     """Check a finite number above 0."""
-    try:
-        found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
-    except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
+    found = _finite(value)
+    if found is None or found <= 0:
         raise ArgumentTypeError(f"{value!r} is not a positive number. Expected one such as 15 or 0.5.")
+    return found
+
+
+def not_negative(value: object) -> float:
+    """Check a finite number from 0 on."""
+    found = _finite(value)
+    if found is None or found < 0:
+        raise ArgumentTypeError(f"{value!r} is not a number from 0 on. Expected one such as 0 or 2.5.")
     return found
 
 
@@ -168,6 +177,14 @@ def hosts(value: object) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ArgumentTypeError(f'{value!r} is not a list of names. Expected one such as ["host"].')
     return tuple(name.strip().lower() for name in names if name.strip())
+
+
+def _finite(value: object) -> float | None:
+    try:
+        found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError):  # no number, or a whole one beyond all floats
+        return None
+    return found if found is not None and isfinite(found) else None
 
 
 def _whole(value: object) -> int | None:

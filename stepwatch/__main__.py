@@ -94,7 +94,7 @@ def _without_stack(options: argparse.Namespace) -> int:
 
 
 def _by_a_part(options: argparse.Namespace, config: Path) -> int:
-    """What a part of the stack is asked for, or its configuration alone tells."""
+    """What needs the configuration, or a part of the stack, alone."""
     if options.command == "gpu-release":
         return gpu_release(config, options.span, _say)
     if options.command == "mark":
@@ -163,13 +163,13 @@ def _parser() -> argparse.ArgumentParser:
     # Texts: a path would take one of the slashes of an address away.
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
     looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
-    releasing = _command(commands, "gpu-release", "let go of the GPUs for a while, so that one can be reset")
+    releasing = _command(commands, "gpu-release", "release the GPUs for a while, so that one can be reset")
     releasing.add_argument(
         "--for", dest="span", default=str(USUAL), metavar="TIME", help="default: %(default)s"
     )
     checking = _command(commands, "gpu-check", "hold the GPU exporter against nvidia-smi and NVML")
     checking.add_argument("--page", type=Path, default=CHECKOUT / "docs/gpu.md", help="gets the table")
-    add_options(_command(commands, "backtest", "tell which alerts old runs would have raised"))
+    add_options(_command(commands, "backtest", "show which alerts old runs would have raised"))
     return parser
 
 

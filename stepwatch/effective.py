@@ -14,6 +14,7 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.table import Alert as Entry
 from stepwatch.config import Config, load
 from stepwatch.config.overrides import DEMO
+from stepwatch.config.reference import scalar
 from stepwatch.environment import CHECKOUT
 from stepwatch.schema.block import Block
 from stepwatch.schema.errors import KeyPath, spell
@@ -141,26 +142,15 @@ def _leaves(plain: dict[str, Any], above: KeyPath = ()) -> dict[KeyPath, Any]:
 
 def _rows(alert: Alert) -> Iterator[tuple[str, ...]]:
     for limit in alert.limits:
-        value = _written(limit.value) if alert.enabled else OFF
+        value = scalar(limit.value) if alert.enabled else OFF
         unit = limit.unit if alert.enabled else ""
         yield alert.name, alert.severity, limit.key, value, unit, limit.origin
-
-
-def _json(value: Any) -> Any:
-    """A value as JSON can hold it."""
-    return str(value) if isinstance(value, Duration | Size) else value
-
-
-def _written(value: Any) -> str:
-    """A value as config.yaml has it."""
-    plain = _json(value)
-    return plain if isinstance(plain, str) else json.dumps(plain)
 
 
 def _plain(alert: Alert) -> dict[str, Any]:
     limits = {
         limit.key: {
-            "value": _json(limit.value),
+            "value": str(limit.value) if isinstance(limit.value, Duration | Size) else limit.value,
             "unit": limit.unit,
             "from": limit.origin,
         }

@@ -27,11 +27,10 @@ def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, byt
     Raises:
         Refused: No container sees a file that the configuration names.
     """
-    return {FOLDER / f"{name}.json": _document(of(config, deployment)) for name, of in _SERVERS.items()}
-
-
-def _document(settings: Settings) -> bytes:
-    return (json.dumps({"__generated": _MARK, **settings}, indent=1) + "\n").encode()
+    every = {name: {"__generated": _MARK, **of(config, deployment)} for name, of in _SERVERS.items()}
+    return {
+        FOLDER / f"{name}.json": f"{json.dumps(each, indent=1)}\n".encode() for name, each in every.items()
+    }
 
 
 def _runs(config: Config, deployment: Deployment) -> Settings:

@@ -22,11 +22,11 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """Files that a part reads again on SIGHUP, and the metrics in which it tells how that went.
+    """Files that a part reads again on SIGHUP, and the metrics that report the result.
 
     ``files`` are globs in ``folder``. ``metric`` is the common start of ``<metric>_successful`` and
-    ``<metric>_success_timestamp_seconds``; without it a part starts again with its files, and its start is
-    what it tells. One that looks after its files ``itself`` needs no SIGHUP.
+    ``<metric>_success_timestamp_seconds``; a part without it starts again with its files, so that its start
+    counts. One that looks after its files ``itself`` needs no SIGHUP.
     """
 
     folder: str
@@ -46,31 +46,19 @@ def _dated(folder: Path, pattern: str) -> list[Path]:
     return [*files, *(file.parent for file in files)] if "*" in pattern else files
 
 
-def of_prometheus(rendered: Path) -> Settings:
-    """What Prometheus reads of what was rendered; it watches the files of its targets itself."""
-    folder = str(rendered / "prometheus/generated")
-    return Settings(folder, ("prometheus.yml", "rules/*"), "prometheus_config_last_reload")
-
-
-def of_alertmanager(rendered: Path) -> Settings:
-    """What Alertmanager reads of it."""
-    return Settings(str(rendered / "alertmanager/generated"), ("*",), "alertmanager_config_last_reload")
-
-
-def of_exporter(rendered: Path) -> Settings:
-    """What the run exporter reads of it."""
-    return Settings(str(rendered / "exporter/generated"), ("runs.json",), itself=True)
-
-
-def of_gpu(rendered: Path) -> Settings:
-    """What the GPU exporter reads of it."""
-    folder = str(rendered / "exporter/generated")
-    return Settings(folder, ("gpu.json",), "gpu_exporter_config_last_reload", itself=True)
-
-
-def of_watchdog(rendered: Path) -> Settings:
-    """What the watchdog reads of it."""
-    return Settings(str(rendered / "exporter/generated"), ("watchdog.json",), itself=True)
+def by_part(rendered: Path) -> dict[str, Settings]:
+    """Return what each part reads of what was rendered; the others have nothing to compare."""
+    prometheus, alertmanager, ours = (
+        str(rendered / name / "generated") for name in ("prometheus", "alertmanager", "exporter")
+    )
+    return {
+        # Prometheus watches the files of its targets itself.
+        "prometheus": Settings(prometheus, ("prometheus.yml", "rules/*"), "prometheus_config_last_reload"),
+        "alertmanager": Settings(alertmanager, ("*",), "alertmanager_config_last_reload"),
+        "exporter": Settings(ours, ("runs.json",), itself=True),
+        "gpu": Settings(ours, ("gpu.json",), "gpu_exporter_config_last_reload", itself=True),
+        "watchdog": Settings(ours, ("watchdog.json",), itself=True),
+    }
 
 
 @dataclass(frozen=True)

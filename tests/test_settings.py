@@ -20,8 +20,8 @@ def test_the_file_of_one_part_says_nothing_of_another_that_stands_beside_it(tmp_
     written(tmp_path / "exporter/generated/gpu.json", 100)
     written(tmp_path / "exporter/generated/runs.json", 200)
 
-    assert settings.of_gpu(tmp_path).changed() == 100
-    assert settings.of_exporter(tmp_path).changed() == 200
+    assert settings.by_part(tmp_path)["gpu"].changed() == 100
+    assert settings.by_part(tmp_path)["exporter"].changed() == 200
 
 
 def test_a_rule_file_that_was_removed_is_a_change(tmp_path: Path) -> None:
@@ -29,8 +29,8 @@ def test_a_rule_file_that_was_removed_is_a_change(tmp_path: Path) -> None:
     written(tmp_path / "prometheus/generated/prometheus.yml", 100)
     written(rules / "rl.yml", 100)
     written(rules / "old.yml", 100)
-    assert settings.of_prometheus(tmp_path).changed() == 100
+    assert settings.by_part(tmp_path)["prometheus"].changed() == 100
     (rules / "old.yml").unlink()
     os.utime(rules, (300, 300))
 
-    assert settings.of_prometheus(tmp_path).changed() == 300
+    assert settings.by_part(tmp_path)["prometheus"].changed() == 300

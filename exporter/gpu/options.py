@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 
 from exporter.gpu.backend import BACKENDS, COMPATS, PROFILES, Extras
-from exporter.options import CommandLine, hosts, number, port, positive, switch, text
+from exporter.options import Check, CommandLine, number, positive, switch, text
 
 _USUAL = Extras()
 
@@ -34,12 +34,13 @@ def _sick_exists(options: argparse.Namespace) -> None:
 
 
 def _add_service(flags: CommandLine) -> None:
-    flags.add("port", port, 9411, "port to serve on")
-    flags.add("listen", text, "127.0.0.1", "address to serve on")
+    flags.add_address(9411)
     flags.add(
-        "hosts", hosts, (), "names besides the machine's own that requests may use, separated by commas"
+        "backend",
+        _one_of("backend", BACKENDS),
+        "nvml",
+        "where the GPUs are: nvml, or demo for simulated ones",
     )
-    flags.add("backend", _backend, "nvml", "where the GPUs are: nvml, or demo for simulated ones")
     flags.add("interval", positive, 1.0, "seconds between two readings")
     flags.add("idle", positive, 60.0, "seconds without a scrape until GPUs are read each 15 s only")
     flags.add("expected", number, 0, "how many GPUs there should be; 0 for the most that were seen")
@@ -71,26 +72,26 @@ def _add_extras(flags: CommandLine) -> None:
     flags.add("links", switch, _USUAL.links, "count bytes and errors of each NVLink: true or false")
     flags.add("pcie", switch, _USUAL.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")
     flags.add(
-        "compat", _compat, _USUAL.compat, "names that are served beside our own: none, or NVIDIA's dcgm"
+        "compat",
+        _one_of("set of names", COMPATS),
+        _USUAL.compat,
+        "names that are served beside our own: none, or NVIDIA's dcgm",
     )
-    flags.add("profile", _profile, _USUAL.profile, f"what the simulated GPUs are: {', '.join(PROFILES)}")
+    flags.add(
+        "profile",
+        _one_of("profile", PROFILES),
+        _USUAL.profile,
+        f"what the simulated GPUs are: {', '.join(PROFILES)}",
+    )
     flags.add("sick", number, _USUAL.sick, "the number of the simulated GPU that fails")
 
 
-def _backend(value: object) -> str:
-    return _one_of(value, "backend", BACKENDS)
-
-
-def _compat(value: object) -> str:
-    return _one_of(value, "set of names", COMPATS)
-
-
-def _profile(value: object) -> str:
-    return _one_of(value, "profile", PROFILES)
-
-
-def _one_of(value: object, noun: str, known: Iterable[str]) -> str:
+def _one_of(noun: str, known: Iterable[str]) -> Check:
     names = list(known)
-    if not isinstance(value, str) or value not in names:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a {noun}. Expected {' or '.join(names)}.")
-    return value
+
+    def check(value: object) -> object:
+        if value not in names:
+            raise argparse.ArgumentTypeError(f"{value!r} is not a {noun}. Expected {' or '.join(names)}.")
+        return value
+
+    return check

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from exporter.runs.overrides import Override, Overrides
@@ -64,24 +65,6 @@ def networks(value: object) -> Allowed:
         raise ArgumentTypeError(f"{value!r}: {problem}") from problem
 
 
-def pages(value: object) -> tuple[Page, ...]:
-    """Pages to poll.
-
-    Raises:
-        ArgumentTypeError: it is no list of pages.
-    """
-    return _targets(value, Page)
-
-
-def servers(value: object) -> tuple[Mlflow, ...]:
-    """Tracking servers to poll.
-
-    Raises:
-        ArgumentTypeError: it is no list of servers.
-    """
-    return _targets(value, Mlflow)
-
-
 def address(value: object) -> str:
     """The address of a server.
 
@@ -96,11 +79,18 @@ def address(value: object) -> str:
     return value
 
 
-def _targets(value: object, make: Callable[..., T]) -> tuple[T, ...]:
+def _targets(make: Callable[..., T], value: object) -> tuple[T, ...]:
     try:
         return tuple(make(**fields) for fields in _json(value, list, "a list of tables"))
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, AttributeError) as problem:  # of another form, or not texts
         raise ArgumentTypeError(f"{masked(str(value))!r}: {masked(str(problem))}") from problem
+
+
+pages = partial(_targets, Page)
+"""Pages to poll."""
+
+servers = partial(_targets, Mlflow)
+"""Tracking servers to poll."""
 
 
 def _texts(found: Any) -> tuple[str, ...]:

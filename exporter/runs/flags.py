@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from exporter.options import CommandLine, hosts, number, port, positive, text
+from exporter.options import CommandLine, not_negative, number, port, positive, text
 from exporter.runs import arguments
 from exporter.runs.history import panelfile
 from exporter.runs.overrides import Overrides
@@ -18,11 +18,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
         "python -m exporter.runs", "Serve statistics over training steps to Prometheus.", arguments
     )
     flags.add("path", text, ("./runs",), "run folders, log files or globs to read", many=True)
-    flags.add("port", port, 9410, "port to serve on")
-    flags.add("listen", text, "127.0.0.1", "address to serve on")
-    flags.add(
-        "hosts", hosts, (), "names besides the machine's own that requests may use, separated by commas"
-    )
+    flags.add_address(9410)
     flags.add("state-dir", Path, None, "folder that keeps what a restart could not rebuild")
     flags.add("hold", positive, 15.0, "seconds for which extremes are held: three scrape intervals")
     flags.add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")
@@ -32,7 +28,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     _add_registrations(flags)
     _add_pages(flags)
     flags.add("silence", positive, 600.0, "least seconds without a step that count as silence")
-    flags.add("silence-intervals", positive, 5.0, "typical step intervals that count as silence")
+    flags.add("silence-intervals", not_negative, 5.0, "typical step intervals that count as silence")
     return flags
 
 

@@ -40,7 +40,7 @@ class Override:
                 for block, keys in found["limits"].items()
             }
             return cls(re.compile(found["runs"], re.DOTALL), limits)
-        except (KeyError, TypeError, AttributeError, re.error) as problem:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, re.error) as problem:
             raise ValueError(
                 f'{found!r} is not an override. Expected one such as {{"runs": "sft-.*", "limits": '
                 f'{{"KL": {{"enabled": 0}}}}}} ({problem!r})'

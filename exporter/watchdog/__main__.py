@@ -18,7 +18,7 @@ from typing import Any
 
 from exporter.host_check import HostCheck
 from exporter.lossy import lose_what_cannot_be_written
-from exporter.options import CommandLine, cannot_listen, hosts, port, positive, stopped_by_signal, text
+from exporter.options import CommandLine, cannot_listen, positive, stopped_by_signal, text
 from exporter.server import Server
 from exporter.watchdog import disks
 from exporter.watchdog.client import Client
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(cannot_listen(options, error), file=sys.stderr)
         return 2
-    print(f"http://{options.listen}:{options.port}/ tells what keeps the stack from alerting", flush=True)
+    print(f"http://{options.listen}:{options.port}/ shows what keeps the stack from alerting", flush=True)
     watchdog.start()
     while not stop.is_set():
         server.serve(TICK_SECONDS)
@@ -123,11 +123,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
         "Send an alert about faults that keep Prometheus from storing, evaluating and alerting.",
         arguments,
     )
-    flags.add("port", port, 9412, "port to serve on")
-    flags.add("listen", text, "127.0.0.1", "address to serve on")
-    flags.add(
-        "hosts", hosts, (), "names besides the machine's own that requests may use, separated by commas"
-    )
+    flags.add_address(9412)
     flags.add("state", _state, (), "state folders of parts, each PART=FOLDER", many=True)
     flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
     flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")

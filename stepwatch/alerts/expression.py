@@ -11,7 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from textwrap import indent
 from typing import Union
+
+from stepwatch.alerts.identity import RUN, written
 
 Operand = Union["Expression", float]
 
@@ -131,7 +134,7 @@ class Series(Expression):
     metric: str
     labels: Mapping[str, str] = field(default_factory=dict)
     over: tuple[str, str] | None = None
-    by: str = "cluster, run"
+    by: str = written(RUN)
 
     def promql(self, scope: Scope) -> str:
         inside = [f'{name}="{value}"' for name, value in self.labels.items()]
@@ -256,10 +259,7 @@ def number(value: float) -> str:
 
 def bracketed(text: str) -> str:
     """Return PromQL in brackets; what takes several lines is indented between them."""
-    if "\n" not in text:
-        return f"({text})"
-    inside = "\n".join(f"  {line}" for line in text.splitlines())
-    return f"(\n{inside}\n)"
+    return f"(\n{indent(text, '  ')}\n)" if "\n" in text else f"({text})"
 
 
 def size(expression: Expression) -> Expression:

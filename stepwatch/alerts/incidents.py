@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-RUN = ("cluster", "run")
-GPU = ("cluster", "instance", "gpu")
-SERVER = ("cluster", "job", "instance")
-HOST = ("cluster", "instance")
-DISK = (*HOST, "mountpoint")
-EVERYTHING = ()
+from stepwatch.alerts.identity import DISK, GPU, HOST, RUN, SERVER, Labels
 
 _PRESENT = ("run", "gpu", "mountpoint", "job", "instance")
 """Of the labels that both have in common the first of these must be there: an absent label equals an absent
@@ -38,7 +33,7 @@ class Pair(NamedTuple):
 
     cause: tuple[str, ...]
     effect: tuple[str, ...]
-    same: tuple[str, ...]
+    same: Labels
     why: str
     by_warning: bool = False
 
@@ -68,9 +63,7 @@ def _named(alerts: str) -> str:
     return f'alertname=~"{alerts}"' if "|" in alerts else f'alertname="{alerts}"'
 
 
-def _pair(
-    cause: str, effect: str, same: tuple[str, ...], why: str, *more: str, by_warning: bool = False
-) -> Pair:
+def _pair(cause: str, effect: str, same: Labels, why: str, *more: str, by_warning: bool = False) -> Pair:
     """Return a pair of alerts by name; ``more`` are matchers of the cause."""
     return Pair((_named(cause), *more), (_named(effect),), same, why, by_warning)
 
@@ -165,7 +158,7 @@ PAIRS = (
         "AlertingBroken",
         ""
         "ExporterDown|TargetDown|GPUExporterStale|EngineGone|RayNodeLost|RuleFailures|TSDBFailures|StateDiskLow",
-        EVERYTHING,
+        (),
         "What Prometheus cannot store it takes for missing. The watchdog, which notifies of it, does not ask"
         " Prometheus.",
         'fault!="notifications_dropped"',

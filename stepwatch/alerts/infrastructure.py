@@ -1,8 +1,4 @@
-"""What the alerts on GPUs, servers and machines have in common: blocks of limits, and operands.
-
-Aggregations keep the label ``cluster``, which is empty where one Prometheus watches one cluster, and then
-part of no result: two machines that have one name in two clusters are never taken for one.
-"""
+"""What the alerts on GPUs, servers and machines have in common: blocks of limits, and operands."""
 
 from __future__ import annotations
 
@@ -12,19 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from stepwatch.alerts.expression import Expression, Limit, Number, Scope, Series, bracketed
+from stepwatch.alerts import identity
+from stepwatch.alerts.expression import Expression, Limit, Number, Scope, Series, bracketed, is_number
+from stepwatch.alerts.identity import written
 from stepwatch.alerts.table import Alert, Way
 from stepwatch.schema.block import Block
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import Severity
 from stepwatch.schema.section import default
 
-HOST = "cluster, instance"
-GPU = f"{HOST}, gpu, uuid"
-DISK = f"{HOST}, mountpoint"
-MOUNT = f"{HOST}, mount"
-SERVER = "cluster, job, instance"
-RAY_NODE = "cluster, job, node"
+HOST = written(identity.HOST)
+GPU = written(identity.GPU, "uuid")
+DISK = written(identity.DISK)
+SERVER = written(identity.SERVER)
 
 EVENT_WINDOW = "1h"
 """How long an event, such as an Xid error or a killed worker, keeps its alert firing."""
@@ -35,7 +31,7 @@ LAST_KNOWN = "10m"
 SETTLED = "2h"
 """How long after a run began or ended its servers may come and go without an alert."""
 
-_LIMIT = re.compile(r"<([\w.]+)>")
+_LIMIT = re.compile(r"<([\w.]+)>(s?)")
 
 
 class InfrastructureBlock(Block):
@@ -65,16 +61,25 @@ def hold(span: str, why: str, basis: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Formula(Expression):
-    """PromQL that a limit is part of, by its key in angle brackets: ``max_over_time(up[<within>s])``."""
+    """PromQL that a limit is part of, by its key in angle brackets: ``max_over_time(up[<within>s])``.
+
+    With an ``s`` behind it a limit in seconds is a duration.
+    """
 
     text: str
 
     def promql(self, scope: Scope) -> str:
-        return _LIMIT.sub(lambda match: scope.limit(match[1]), self.text)
+        def limit(match: re.Match[str]) -> str:
+            text = scope.limit(match[1])
+            if match[2] and is_number(text):
+                return str(Duration(round(1000 * float(text))))
+            return text + match[2]
+
+        return _LIMIT.sub(limit, self.text)
 
     def parts(self) -> Iterator[Expression]:
         yield self
-        yield from (Limit(key) for key in _LIMIT.findall(self.text))
+        yield from (Limit(match[1]) for match in _LIMIT.finditer(self.text))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +146,7 @@ def servers(inner: str, function: str = "max") -> Formula:
 def ray_nodes(inner: str, function: str = "max") -> Formula:
     """Return one value for each address, whatever its ports: a Ray node has up to three."""
     address = '"node", "$1", "instance", "(.+?)(?::[0-9]+)?"'
-    return Formula(f"{function} by ({RAY_NODE}) (label_replace({inner}, {address}))")
+    return Formula(f"{function} by ({written(identity.RAY_NODE)}) (label_replace({inner}, {address}))")
 
 
 def counted(counter: str) -> Expression:

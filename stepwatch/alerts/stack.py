@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
+from stepwatch.alerts import identity
 from stepwatch.alerts.basis import JUDGED, REPORTED, RUNS
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, smaller
 from stepwatch.alerts.gpu_health import WAS_SIMULATED
 from stepwatch.alerts.host import HOLDS_CHECKPOINTS
+from stepwatch.alerts.identity import written
 from stepwatch.alerts.infrastructure import (
     DISK,
     EVENT_WINDOW,
     HOST,
     LAST_KNOWN,
-    MOUNT,
     CriticalBlock,
     Formula,
     InfrastructureBlock,
@@ -96,8 +97,8 @@ class SourceDown(WarningBlock):
     )
 
 
-def _target(source: str) -> Formula:
-    return Formula(f'max by (cluster, name) (stepwatch_target_up{{source="{source}"}})')
+def _sources(inner: str) -> Formula:
+    return Formula(f"max by ({written(identity.SOURCE)}) ({inner})")
 
 
 SOURCE_DOWN = _alert(
@@ -105,11 +106,11 @@ SOURCE_DOWN = _alert(
     summary="Source of runs is down: its runs are not monitored",
     action="read the run exporter's log: it gives the reason",
     ways=(
-        fails("does not answer", _target("mlflow")),
+        fails("does not answer", _sources('stepwatch_target_up{source="mlflow"}')),
         fails(
             "has not answered since the run exporter started",
-            _target("prometheus_page"),
-            sparing=Formula("max by (cluster, name) (stepwatch_target_answered_timestamp_seconds)"),
+            _sources('stepwatch_target_up{source="prometheus_page"}'),
+            sparing=_sources("stepwatch_target_answered_timestamp_seconds"),
         ),
     ),
     about="source",
@@ -178,10 +179,10 @@ SERIES_LIMIT = _alert(
         # A raw key too many is not a fault; many hundreds are made up at each step.
         Way(
             "raw keys dropped:",
-            Formula("max by (cluster, run) (rl_raw_keys_refused_total)"),
+            Formula(f"max by ({written(identity.RUN)}) (rl_raw_keys_refused_total)"),
             ">",
             Limit("raw_keys"),
-            sparing=Formula('max by (cluster, run) (rl_run_state{state="finished"}) == 1'),
+            sparing=Formula(f'max by ({written(identity.RUN)}) (rl_run_state{{state="finished"}}) == 1'),
         ),
         counts(
             "records dropped within 1 h, of runs beyond the 200th of a log:",
@@ -221,7 +222,8 @@ MOUNT_HUNG = _alert(
     ways=(
         Way(
             "no answer for",
-            Raw("time()") - Formula(f"max by ({MOUNT}) (stepwatch_mount_hung_since_timestamp_seconds)"),
+            Raw("time()")
+            - Formula(f"max by ({written(identity.MOUNT)}) (stepwatch_mount_hung_since_timestamp_seconds)"),
             ">",
             Limit("silence"),
         ),
@@ -282,7 +284,7 @@ class NotificationFailures(CriticalBlock):
     for_: Span = hold("1m", "Both retry: one failure that is made good needs no alert.", JUDGED)
 
 
-_receivers = "cluster, instance, integration, receiver_name"
+_receivers = written(identity.RECEIVER)
 
 NOTIFICATION_FAILURES = _alert(
     NotificationFailures,

@@ -43,7 +43,11 @@ class Draughtsman:
                 max(run.steps),
                 curves,
                 self._limits(panel, run),
-                tuple(_band(alert) for alert in judged.alerts if self._concerns(alert, panel, shown)),
+                tuple(
+                    Band(alert.alert, alert.severity, alert.first_step, alert.last_step)
+                    for alert in judged.alerts
+                    if self._concerns(alert, panel, shown)
+                ),
             )
             for panel, curves in filled
         ]
@@ -66,7 +70,3 @@ class Draughtsman:
         """Does the panel show what the alert looks at? One that no panel shows is shaded in all of them."""
         about = self.about[alert.alert]
         return bool(panel.signals & about) or not shown & about
-
-
-def _band(alert: Alert) -> Band:
-    return Band(alert.alert, alert.severity, alert.first_step, alert.last_step)

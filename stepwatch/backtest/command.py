@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=_count, default=os.cpu_count(), help="logs read at once")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a value to try")
     parser.add_argument(
-        "--suggest", action="store_true", help="tell which limits would have changed the outcome"
+        "--suggest", action="store_true", help="show which limits would have changed the outcome"
     )
 
 

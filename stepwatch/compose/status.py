@@ -74,16 +74,17 @@ def _standings(
     rendered: Path, prometheus: str | None, gpu: str | None, alertmanager: str | None
 ) -> dict[str, Standing]:
     """How the settings of each part, by its metrics page, relate to the files."""
+    files = settings.by_part(rendered)
     return {
-        "prometheus": settings.standing(settings.of_prometheus(rendered), prometheus),
-        "gpu": settings.standing(settings.of_gpu(rendered), gpu),
+        "prometheus": settings.standing(files["prometheus"], prometheus),
+        "gpu": settings.standing(files["gpu"], gpu),
         "alertmanager": _alertmanager(alertmanager, rendered),
     }
 
 
 def _alertmanager(page: str | None, rendered: Path) -> Standing:
     """It tells a fingerprint of what it runs, so that times need not be believed."""
-    present = settings.loaded(settings.of_alertmanager(rendered), page)
+    present = settings.loaded(settings.by_part(rendered)["alertmanager"], page)
     if present is None:
         return Standing.UNKNOWN
     if not present.successful:

@@ -186,4 +186,4 @@ def _tell(config: Config, say: Say) -> None:
     for line in table(rows):
         say(f"  {line}")
     say("\nGrafana's password: docker compose exec grafana cat /run/stepwatch/grafana-password")
-    say("Logs: docker compose logs. `make status` tells how it is, `make down` stops it.")
+    say("Logs: docker compose logs. `make status` shows its state, `make down` stops it.")

@@ -1,8 +1,7 @@
-"""The keys that models know, for messages and for the tests of the documents."""
+"""The keys that models know."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, get_args
 
 from stepwatch.schema.errors import KeyPath
@@ -32,12 +31,3 @@ def known(model: type[Section] | None, path: KeyPath) -> tuple[str, ...]:
     """Return the keys that are known at a path below a model."""
     found = below(model, path)
     return tuple(children(found)) if found is not None else ()
-
-
-def every(model: type[Section], above: str = "") -> Iterator[str]:
-    """Yield the path of each key of a model, `scrape[].job` for one in a list."""
-    for key, field in zip(children(model), model.model_fields.values(), strict=True):
-        yield above + key
-        if below := children(model)[key]:
-            many = "[]" if str(field.annotation).startswith("tuple") else ""
-            yield from every(below, f"{above}{key}{many}.")

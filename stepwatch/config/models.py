@@ -16,7 +16,7 @@ from stepwatch.config import explain
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.discovery import Discovery
 from stepwatch.config.gpus import Gpus
-from stepwatch.config.overrides import Override, Variant
+from stepwatch.config.overrides import DEMO, Override, Variant
 from stepwatch.config.receivers import Notify, Receiver
 from stepwatch.config.runs import Runs, Signals
 from stepwatch.config.scrape import Job
@@ -186,7 +186,7 @@ class Config(Section):
             *_shared_keys(self.signals),
             *_override_faults(self),
             *_unseen_readings(self),
-            *_untold_losses(self),
+            *_unreported_losses(self),
         ]:
             raise Faults(faults)
         return self
@@ -301,7 +301,7 @@ def _unseen_readings(config: Config) -> Iterator[Fault]:
         )
 
 
-def _untold_losses(config: Config) -> Iterator[Fault]:
+def _unreported_losses(config: Config) -> Iterator[Fault]:
     """Yield a fault if lost servers leave before EngineGone has reported them."""
     gone = config.alerts.of(EngineGone)
     if gone.enabled and config.discovery.forget_after <= gone.for_:
@@ -326,7 +326,7 @@ def _override_faults(config: Config) -> Iterator[Fault]:
         for name in override.alerts:
             at = ("overrides", index, "alerts", name)
             seen[override.runs, name] += 1
-            if seen[override.runs, name] > 1:
+            if seen[override.runs, name] > 1 and override not in DEMO:
                 yield _twice(f"in an earlier override of {quoted(override.runs)}", at=at, value=NOTHING)
             yield from (fault.below(at) for fault in _block_faults(config, override, name))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +50,7 @@ def explain(model: type[Section], path: str) -> str:
     Raises:
         Refused: There is no such key.
     """
-    parts, above, at = path.replace("[]", "").split("."), "", model
+    parts, above, at = re.sub(r"\[\d*\]", "", path).split("."), "", model
     for depth, part in enumerate(parts):
         found = {name: (field, below) for name, field, below in _fields(at)}
         if part not in found:

@@ -74,7 +74,6 @@ class Stack:
             page="/",
             shows=f"the runs in {' and '.join(paths)}",
             environment=self._ours,
-            settings=settings.of_exporter(self.rendered),
         )
 
     def gpu(self) -> Part:
@@ -88,7 +87,6 @@ class Stack:
             page="/metrics",
             shows="simulated GPUs" if self.demo else "the GPUs of this machine",
             environment=self._ours,
-            settings=settings.of_gpu(self.rendered),
         )
 
     def node(self, program: Path) -> Part:
@@ -124,7 +122,6 @@ class Stack:
             ),
             ready="/-/ready",
             shows="queries, targets and every alert that fires",
-            settings=settings.of_prometheus(self.rendered),
         )
 
     def alertmanager(self, program: Program) -> Part:
@@ -148,7 +145,6 @@ class Stack:
             ),
             ready="/-/ready",
             shows="alerts in groups, silences",
-            settings=settings.of_alertmanager(self.rendered),
         )
 
     def door(self) -> Part:
@@ -209,7 +205,6 @@ class Stack:
             page="/api/v1/findings",
             shows="what keeps the stack from alerting",
             environment=self._ours,
-            settings=settings.of_watchdog(self.rendered),
         )
 
     @property
@@ -244,7 +239,8 @@ class Stack:
                 backend=backend,
                 password_file=str(self.place.backend_password),
             )
-        return Part(name=name, command=command, web=web, **others)
+        read = settings.by_part(self.rendered).get(name)
+        return Part(name=name, command=command, web=web, settings=read, **others)
 
     def _web(self, name: str) -> tuple[str, ...]:
         return (

@@ -103,4 +103,4 @@ def _tell(parts: Iterable[Part], place: State, say: Say) -> None:
     say("")
     if not any(part.name == "grafana" for part in parts):
         say("Grafana 10 or later is not on PATH: the exporter's page shows the runs all the same.")
-    say(f"Logs are in {place.logs}. `make status` tells how it is, `make down` stops it.")
+    say(f"Logs are in {place.logs}. `make status` shows its state, `make down` stops it.")

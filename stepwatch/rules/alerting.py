@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any
 
 from stepwatch.alerts.expression import Expression, Limit, Scope, any_of, bracketed, is_number
+from stepwatch.alerts.identity import RUN, written
 from stepwatch.alerts.statistics import is_in
 from stepwatch.alerts.table import Alert, Way
 from stepwatch.config.models import Config
@@ -39,11 +41,11 @@ class InForce:
     @property
     def ways(self) -> tuple[Way, ...]:
         """The ways whose limits are set for any run."""
-        return tuple(filter(self._is_set, self.alert.ways))
-
-    def _is_set(self, way: Way) -> bool:
-        replaced = way.unset in self.limits.base and way.unset not in self.limits.overridden
-        return all(map(self.limits.known, way.keys)) and not replaced
+        limits = self.limits
+        replaced = limits.base.keys() - limits.overridden
+        return tuple(
+            way for way in self.alert.ways if way.unset not in replaced and all(map(limits.known, way.keys))
+        )
 
     def condition(self, way: Way) -> Expression:
         """Return where this way holds, whatever the guards of the alert say."""
@@ -88,7 +90,7 @@ class InForce:
 
     def passed(self) -> str:
         """Return the PromQL of the limit that was passed, labelled by the words of its way."""
-        scope, same = self.scope(), ", ".join(messages.SUBJECTS[self.alert.subject].identity)
+        scope, same = self.scope(), written(messages.SUBJECTS[self.alert.subject].identity)
         return f"\nor on ({same}) ".join(self._passed(way, scope) for way in self.ways)
 
     @property
@@ -121,7 +123,7 @@ class InForce:
             ("measured", self._in_words(way.measured)),
             ("basis", f"{alert.unit}{way.basis and f' ({way.basis})'}"),
         ):
-            value = f'label_replace(\n{_indented(value)},\n  "{label}", "{text}", "", ""\n)'
+            value = f'label_replace(\n{indent(value, "  ")},\n  "{label}", "{text}", "", ""\n)'
         return value
 
 
@@ -152,8 +154,8 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
     return found
 
 
-_FIRING = """group by (cluster, run, name) (
-  label_replace(ALERTS{alertstate="firing",run!=""}, "name", "$1", "alertname", "(.+)")
+_FIRING = f"""group by ({written(RUN, "name")}) (
+  label_replace(ALERTS{{alertstate="firing",run!=""}}, "name", "$1", "alertname", "(.+)")
 )"""
 
 
@@ -189,7 +191,3 @@ def code_rules(table: tuple[Alert, ...]) -> list[dict[str, Any]]:
         for codes in every.values()
         for code, text in codes.texts.items()
     ]
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -37,7 +37,7 @@ def _groups(config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
     yield _group("codes", _SLOW, code_rules(TABLE))
     yield _group("run_gpus", usual, [recording_rule()])
     # Always on: six series a GPU, and none without one. The public dashboard for DCGM's exporter then works.
-    yield _group("dcgm", usual, [{"record": name, "expr": _Code(text)} for name, text in dcgm.rules()])
+    yield _group("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm.rules()])
 
 
 def _group(name: str, interval: str, rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

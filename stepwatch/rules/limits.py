@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import isnan
 from typing import Any
 
 from stepwatch.alerts.expression import Expression, Scope, bracketed, number
@@ -92,38 +91,26 @@ def override(key: str, *, remembered: bool = False) -> Expression:
     return (last if remembered else metric)("rl_limit_override", limit=key)
 
 
-def overriding(config: Config, index: int) -> dict[str, dict[str, float]]:
-    """Return what an override changes: by block and key, NaN for a limit that it takes away.
-
-    Of a level that it switches off nothing else is said.
-    """
-    written = config.overrides[index]
-    return {name: _changed(config, written, name) for name in written.alerts}
-
-
-def _changed(config: Config, written: Override, name: str) -> dict[str, float]:
-    """Return what an override changes of a block that it names."""
-    base = flat(config.alerts.block(name))
-    own = flat(written.over(name, config.alerts.block(name)))
-    return {
-        key: own.get(key, float("nan"))
-        for key in sorted({*base, *own})
-        if own.get(key) != base.get(key) and own.get(key.rpartition(".")[0]) != OFF
-    }
-
-
 def served_overrides(config: Config) -> list[dict[str, Any]]:
     """Return what the run exporter is to serve, as JSON: null for a limit that is taken away."""
     return [
         {
             "runs": to_re2(override.runs),
-            "limits": {
-                block: {key: None if isnan(value) else value for key, value in limits.items()}
-                for block, limits in overriding(config, index).items()
-            },
+            "limits": {name: _changed(config, override, name) for name in override.alerts},
         }
-        for index, override in enumerate(config.overrides)
+        for override in config.overrides
     ]
+
+
+def _changed(config: Config, written: Override, name: str) -> dict[str, float | None]:
+    """Return what an override changes of a block; of a level that it switches off nothing else."""
+    block = config.alerts.block(name)
+    base, own = flat(block), flat(written.over(name, block))
+    return {
+        key: own.get(key)
+        for key in sorted({*base, *own})
+        if own.get(key) != base.get(key) and own.get(key.rpartition(".")[0]) != OFF
+    }
 
 
 def flat(block: Block) -> dict[str, float]:

@@ -12,14 +12,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from stepwatch.alerts import identity
 from stepwatch.alerts.expression import number
+from stepwatch.alerts.identity import Labels
 from stepwatch.alerts.table import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
 from stepwatch.config.models import Config
 from stepwatch.deployment import Deployment
 from stepwatch.schema.quantities import Duration
-
-MOST_CHARACTERS = 400
-MOST_QUERIES = 4
 
 PASSED = "rl_limit_passed"
 """The limit of the first way in which an alert holds, with what was measured and its basis."""
@@ -41,32 +40,32 @@ class Subject(NamedTuple):
     """What alerts are about.
 
     Attributes:
-        labels: What tells one from another within a cluster; links silence by them.
+        identity: The labels that identify one.
         who: How a description names it.
-        unique: What tells its recorded limit from others'; ``labels`` and the cluster if empty.
+        unique: What identifies its recorded limit; ``identity`` if empty.
         dashboard: What shows it.
         variable: The label that chooses what the dashboard shows, if it has such a variable.
     """
 
-    labels: tuple[str, ...]
+    identity: Labels
     who: str
     dashboard: str = "stepwatch-runs"
     variable: str = ""
-    unique: tuple[str, ...] = ()
+    unique: Labels = ()
 
     @property
-    def identity(self) -> tuple[str, ...]:
-        """What tells one from another."""
-        return ("cluster", *self.labels)
+    def labels(self) -> Labels:
+        """What identifies one within a cluster; links silence by them."""
+        return tuple(name for name in self.identity if name not in identity.ALL)
 
 
 _HERE = "{{$labels.instance}}"
 _SERVER = "{{$labels.job}}{{with $labels.instance}} at {{.}}{{end}}"
 
 SUBJECTS = {
-    "run": Subject(("run",), "{{$labels.run}}", "stepwatch-training", "run"),
+    "run": Subject(identity.RUN, "{{$labels.run}}", "stepwatch-training", "run"),
     "gpu": Subject(
-        ("instance", "gpu"),
+        identity.GPU,
         "GPU {{or $labels.gpu `unknown`}} at {{$labels.instance}}"
         '{{with query (printf "last_over_time(gpu_info{uuid=%q}[1h])" $labels.uuid)}}'
         ' ({{.|first|label "name"}}){{end}}{{with $labels.uuid}}, {{.}}{{end}}',
@@ -74,21 +73,21 @@ SUBJECTS = {
         "instance",
         ("uuid",),
     ),
-    "gpu_host": Subject(("instance",), _HERE, "stepwatch-gpu", "instance"),
-    "host": Subject(("instance",), _HERE),
-    "disk": Subject(("instance", "mountpoint"), "{{$labels.mountpoint}} at {{$labels.instance}}"),
-    "mount": Subject(("instance", "mount"), "{{$labels.mount}} at {{$labels.instance}}"),
-    "server": Subject(("job", "instance"), _SERVER),
-    "ray_node": Subject(("job", "node"), "{{$labels.job}} at {{$labels.node}}"),
-    "source": Subject(("name",), "{{$labels.name}}"),
-    "series": Subject(("run", "job", "instance"), "{{or $labels.run $labels.instance}}"),
+    "gpu_host": Subject(identity.HOST, _HERE, "stepwatch-gpu", "instance"),
+    "host": Subject(identity.HOST, _HERE),
+    "disk": Subject(identity.DISK, "{{$labels.mountpoint}} at {{$labels.instance}}"),
+    "mount": Subject(identity.MOUNT, "{{$labels.mount}} at {{$labels.instance}}"),
+    "server": Subject(identity.SERVER, _SERVER),
+    "ray_node": Subject(identity.RAY_NODE, "{{$labels.job}} at {{$labels.node}}"),
+    "source": Subject(identity.SOURCE, "{{$labels.name}}"),
+    "series": Subject((*identity.RUN, "job", "instance"), "{{or $labels.run $labels.instance}}"),
     "receiver": Subject(
-        ("instance", "integration", "receiver_name"),
+        identity.RECEIVER,
         "{{$labels.instance}}{{with $labels.integration}} to {{.}}{{end}}"
         "{{with $labels.receiver_name}} of receiver {{.}}{{end}}",
     ),
-    "log": Subject(("instance", "log"), "{{$labels.log}} at {{$labels.instance}}"),
-    "stack": Subject((), "Prometheus"),
+    "log": Subject((*identity.HOST, "log"), "{{$labels.log}} at {{$labels.instance}}"),
+    "stack": Subject(identity.ALL, "Prometheus"),
 }
 """What alerts are about, by name.
 
@@ -101,7 +100,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         measured: The words of each way to fire, each once.
-        recorded: Whether a record tells which way held, and its limit.
+        recorded: Whether the way that held is recorded with its limit.
         limit: The limit, if none is recorded.
         basis: What that limit follows from.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.rules.limits import overriding
+from stepwatch.rules.limits import served_overrides
 from tests import real
 from tests.alerts import configured
 from tests.rules import healthy as h
@@ -198,4 +198,5 @@ def test_rules_are_as_large_for_two_hundred_overrides_as_for_one() -> None:
 
 def test_of_a_level_that_is_switched_off_nothing_else_is_served() -> None:
     config = configured.config({"overrides": _own({"KL": {"critical": None}, "Stalled": {"intervals": 0}})})
-    assert overriding(config, 0) == {"KL": {"critical": 0.0}, "Stalled": {"intervals": 0.0}}
+    (served,) = served_overrides(config)
+    assert served["limits"] == {"KL": {"critical": 0.0}, "Stalled": {"intervals": 0.0}}

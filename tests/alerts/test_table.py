@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from pydantic.fields import FieldInfo
 
 from stepwatch.alerts import basis
 from stepwatch.alerts.expression import Expression, Limit
 from stepwatch.alerts.table import Alert
-from stepwatch.rules.messages import MOST_CHARACTERS, MOST_QUERIES
 from stepwatch.schema.block import Block
+from stepwatch.schema.quantities import Duration
 from stepwatch.schema.section import Section
+from tests import real
 from tests.alerts.configured import BLOCKS, TABLE, rules
 from tests.rules import lints, proofs
 
 MOST_OF_A_SUMMARY = 60
+MOST_CHARACTERS = 400
+MOST_QUERIES = 4
 
 EVERYTHING = {"alerts": {name: {"enabled": True} for name in BLOCKS}}
 
@@ -91,6 +98,24 @@ def test_a_summary_is_a_headline(alert: Alert) -> None:
     assert 0 < len(alert.summary) <= MOST_OF_A_SUMMARY
     assert not alert.summary.endswith(".")
     assert alert.action
+
+
+def test_prometheus_loads_the_rules_whatever_the_durations_of_limits(tmp_path: Path) -> None:
+    spans = {
+        name: {field.alias or key: "1500ms" for key, field in block.model_fields.items() if _is_span(field)}
+        for name, block in BLOCKS.items()
+    }
+    assert spans["FabricDown"] == {"within": "1500ms", "for": "1500ms"}
+    file = tmp_path / "rules.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "rules", "rules": rules({"alerts": spans})}]}))
+    done = subprocess.run(
+        [real.prometheus("2.42").tool, "check", "rules", file], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _is_span(field: FieldInfo) -> bool:
+    return isinstance(field.default, Duration)
 
 
 @pytest.mark.parametrize("name", RULES)

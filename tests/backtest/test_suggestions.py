@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from demo.limits import OVERRIDES
 from stepwatch.__main__ import main
 from stepwatch.backtest.limits import Limit, limits
-from stepwatch.config import Config
+from stepwatch.config import Config, load
 from tests import real
 from tests.backtest.conftest import Backtest, document, log, wavering
 from tests.backtest.pages import Page
@@ -184,6 +185,14 @@ def test_values_go_outward_in_two_digits_as_far_as_they_may(
     assert [down[0], down[-1], up[0], up[-1]] == [*lower, *higher]
     assert down == sorted(down, reverse=True)
     assert up == sorted(up)
+
+
+def test_limits_are_tried_beside_an_override_of_the_runs_that_the_demo_overrides(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps({"overrides": OVERRIDES}).replace('"1m"', '"2m"'))
+    limit = next(limits(load(file)))
+    assert limit.lower()
+    assert limit.higher()
 
 
 def test_alerts_that_are_off_have_no_limits_to_try() -> None:

@@ -42,7 +42,10 @@ def test_overrides_reach_the_processes_that_read_old_logs() -> None:
     assert _served("sft-a", pickle.loads(pickle.dumps(OVERRIDES))) == _served("sft-a")
 
 
-@pytest.mark.parametrize("found", [{}, {"runs": "("}, {"runs": "a", "limits": {"KL": 1}}, 5])
+@pytest.mark.parametrize(
+    "found",
+    [{}, {"runs": "("}, {"runs": "a", "limits": {"KL": 1}}, 5, {"runs": "a", "limits": {"KL": {"a": "b"}}}],
+)
 def test_what_is_not_an_override_is_refused(found: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"is not an override[.] Expected one such as"):
         Override.read(found)

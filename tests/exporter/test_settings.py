@@ -12,6 +12,11 @@ import pytest
 
 from exporter.runs import __main__ as module
 from exporter.runs.flags import command_line
+from stepwatch.alerts.progress import Stalled
+from stepwatch.config import Config
+from stepwatch.deployment import OnThisMachine
+from stepwatch.exporters import FOLDER, documents
+from stepwatch.generate import Place, containers
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.test_main import Exporter
 from tests.real import free_port
@@ -40,10 +45,13 @@ def _file(tmp_path: Path) -> Path:
         (b'{"hold": "\xff"}', "invalid JSON. Expected a mapping such as "),
         (b"[" * 100_000, "invalid JSON. Expected a mapping such as "),
         (b'["hold"]', "not a mapping. Expected one such as "),
+        (b'{"hold": %s}' % (b"1" * 5000), "invalid JSON. Expected a mapping such as "),
         (b" " * (4 * 1024 * 1024 + 1), "larger than 4 MiB. Expected a file of settings. "),
         (b'{"holds": 15}', "holds: unknown key. Expected one of alertmanager_url, "),
         (b'{"hold": "soon"}', "hold: 'soon' is not a positive number. Expected one such as 15 or 0.5. "),
         (b'{"hold": true}', "hold: True is not a positive number. "),
+        (b'{"hold": %s}' % (b"1" * 400), f"hold: {'1' * 400} is not a positive number. "),
+        (b'{"silence_intervals": -1}', "silence_intervals: -1 is not a number from 0 on. "),
         (b'{"port": 0}', "port: 0 is not a port. Expected a number from 1 to 65535. "),
         (b'{"raw_limit": 1.5}', "raw_limit: 1.5 is not a whole number. "),
         (b'{"hosts": "a, b", "listen": 1}', "listen: 1 is not text. Expected text in quotes. "),
@@ -52,6 +60,8 @@ def _file(tmp_path: Path) -> Path:
         (b'{"hosts": [1]}', "hosts: [1] is not a list of names. "),
         (b'{"raw_allow": [1]}', "raw_allow: [1] is not a list of texts. "),
         (b'{"signals": {"cost": ["a"]}}', "signals: 'cost' is not a signal. "),
+        (b'{"overrides": [{"runs": "a", "limits": {"KL": {"enabled": "no"}}}]}', "overrides: {'runs': 'a', "),
+        (b'{"pages": [{"url": 5}]}', "pages: "),
         (b'{"pages": [{"ulr": "http://me:hunter2@h/"}]}', "pages: "),
     ],
 )
@@ -76,6 +86,36 @@ def test_a_missing_file_is_refused(file: Path, capsys: pytest.CaptureFixture[str
 
     said = capsys.readouterr().err
     assert said.startswith(f"{file}: cannot be read (No such file or directory). Expected ")
+
+
+def test_a_shortened_flag_is_refused_and_names_no_file(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command_line([f"--config={file}"]).options()
+
+    assert f"unrecognized arguments: --config={file}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"alerts": {"Stalled": {"intervals": 0, "silence": "1ms"}}, "runs": {"forget_after": "1ms"}},
+        {"runs": {"raw": {"allow": [], "limit": 0}}, "intervals": {"runs": "1ms"}},
+        {"discovery": {"allow": [], "ray": None, "files": [], "forget_after": "1h"}},
+        {"alerts": {"Stalled": {"intervals": 1e300}}, "signals": {"reward": ["a"]}},
+    ],
+)
+@pytest.mark.parametrize("place", [OnThisMachine, containers])
+def test_what_config_yaml_may_hold_the_exporter_takes(
+    settings: dict[str, object], place: Place, file: Path
+) -> None:
+    config = Config.model_validate(settings)
+    file.write_bytes(documents(config, place(config))[FOLDER / file.name])
+
+    intervals = config.alerts.of(Stalled).intervals
+    assert command_line([f"--config.file={file}"]).options().silence_intervals == intervals
 
 
 def test_a_file_that_is_removed_leaves_the_running_settings_until_another_one_comes(file: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
 
+from exporter.config_file import ConfigFile
 from exporter.runs.history.panels import Asked, Limit, Panels, read
 from exporter.runs.record import Record
 from exporter.runs.run import Clock, Options, Run
@@ -48,7 +50,10 @@ def config(*changes: str) -> Config:
 @functools.cache
 def panels(*changes: str) -> Panels:
     """What the exporter draws by a configuration."""
-    return read(render_all(config(*changes), CHECKOUT, OnThisMachine)[FILE])
+    with NamedTemporaryFile() as file:
+        file.write(render_all(config(*changes), CHECKOUT, OnThisMachine)[FILE])
+        file.flush()
+        return read(ConfigFile(file.name))
 
 
 def limit(name: str, severity: str = "") -> Limit:

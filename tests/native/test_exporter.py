@@ -35,7 +35,7 @@ def _exporter(file: Path, tmp_path: Path) -> Part:
         shows="no run",
         web=Web("127.0.0.1", {"exporter": port}, address, "/-/healthy", f"http://{address}"),
         environment={"PYTHONPATH": str(CHECKOUT)},
-        settings=settings.of_exporter(tmp_path / "rendered"),
+        settings=settings.by_part(tmp_path / "rendered")["exporter"],
     )
 
 

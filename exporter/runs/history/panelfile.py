@@ -1,12 +1,12 @@
-"""The file of panels, taken up anew whenever it is replaced, by a thread of its own: a disk may hang."""
+"""The file of panels, read again whenever it is replaced, by a thread of its own: a disk may hang."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 
+from exporter.config_file import ConfigFile
 from exporter.runs.history.panels import BARE, Panels, read
 from exporter.runs.notice import Say, to_log
 
@@ -16,12 +16,8 @@ NAME = "panels.json"
 USUAL = Path(__file__).parents[2] / "generated" / NAME
 """Of a checkout; an image holds none, since the settings come from outside."""
 
-LARGEST_FILE = 4 * 1024 * 1024
-
 SECONDS = 2.0
 """Between two looks at the file."""
-
-Mark = tuple[int, int, int] | None
 
 
 class PanelFile:
@@ -31,13 +27,11 @@ class PanelFile:
     """
 
     def __init__(self, path: Path, say: Say = to_log) -> None:
-        self.path = path
         self.errors = 0
         self.panels: Panels = BARE
-        self._say = say
+        self._file, self._say = ConfigFile(str(path)), say
         self._stop = Flag()
-        self._seen: Mark | str = "never"
-        self.look()
+        self._read()
 
     def start(self) -> None:
         """Begin to look whether it is another one, in the background."""
@@ -50,44 +44,17 @@ class PanelFile:
 
     def look(self) -> None:
         """Read the file if it is another one."""
-        mark = self._mark()
-        if mark != self._seen:
-            self._seen = mark
-            self._take(mark)
+        if self._file.changed():
+            self._read()
 
     def _run(self) -> None:
         while not self._stop.wait(SECONDS):
             self.look()
 
-    def _mark(self) -> Mark:
+    def _read(self) -> None:
         try:
-            status = self.path.stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
-
-    def _take(self, mark: Mark) -> None:
-        if mark is None:
-            self._lack()
-            return
-        try:
-            self.panels = read(_content(self.path))
-        except (OSError, ValueError, RecursionError) as problem:
+            self.panels = read(self._file)
+        except ValueError as problem:
             self.errors += 1
-            reason = os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else problem
-            self._say(
-                f"{self.path}: cannot be used: {reason}. The limits of before stay. "
-                "Expected the panels that generate.py writes. Fix: run python generate.py."
-            )
-
-    def _lack(self) -> None:
-        left = "curves are shown without limits" if self.panels is BARE else "the panels of before stay"
-        self._say(f"{self.path} is not there: {left}. Fix: run python generate.py, which writes it.")
-
-
-def _content(path: Path) -> bytes:
-    with path.open("rb") as file:
-        content = file.read(LARGEST_FILE + 1)
-    if len(content) > LARGEST_FILE:
-        raise ValueError(f"it is larger than {LARGEST_FILE // 1024**2} MiB")
-    return content
+            left = "Curves are shown without limits" if self.panels is BARE else "The panels of before stay"
+            self._say(f"{problem} {left}.")

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import orjson
-
+from exporter.config_file import ConfigFile
 from exporter.exposition import escape
 from exporter.runs.history.history import DRAWN
 from exporter.runs.signals import SIGNALS
@@ -119,20 +118,21 @@ BARE = Panels(
 """While there is no file: every signal that is kept, without limits."""
 
 
-def read(content: bytes) -> Panels:
+def read(file: ConfigFile) -> Panels:
     """Return the panels of a file.
 
     Raises:
-        ValueError: It does not hold any.
+        ConfigFileError: It does not hold any.
     """
+    found = file.values()
     try:
-        found = orjson.loads(content)
         about = {str(alert): frozenset(map(str, signals)) for alert, signals in found["about"].items()}
         return Panels(tuple(map(_panel, found["panels"])), about)
     except KeyError as problem:
-        raise ValueError(f"{problem.args[0]!r} is missing") from None
-    except (TypeError, AttributeError, RecursionError) as problem:
-        raise ValueError(f"it has another form ({problem})") from None
+        fault = f"{problem.args[0]}: missing"
+    except (TypeError, ValueError, AttributeError) as problem:
+        fault = f"of another form ({problem})"
+    raise file.error(fault, "the panels that generate.py writes")
 
 
 def _panel(found: Mapping[str, Any]) -> Panel:

@@ -84,12 +84,9 @@ class Card:
     def diagnoses(self) -> list[Health]:
         """Signals out of range that none of its alerts has reported."""
         bad = [health for health in self.run.healths if health.state in SEVERITIES and not self.calm]
-        return sorted(
-            (health for health in bad if not self._is_told(health)), key=lambda bad: rank(bad.state)
-        )
-
-    def _is_told(self, health: Health) -> bool:
-        return any(alert.summary and alert.summary in health.diagnosis for alert in self.run.firing)
+        said = [alert.summary for alert in self.run.firing if alert.summary]
+        new = (health for health in bad if not any(summary in health.diagnosis for summary in said))
+        return sorted(new, key=lambda health: rank(health.state))
 
 
 def description(alert: Firing) -> str:
