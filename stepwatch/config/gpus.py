@@ -46,6 +46,7 @@ class Gpus(Section):
         0,
         "How many processes of each GPU, those with the most memory, are named by name, pid "
         "and container; the rest as one. 0: only their number. One or two series each. "
+        "With plain processes, Prometheus then records which run uses which GPU. "
         "Containers of the stack then see the host's /proc, read-only.",
     )
     serial: Switch = default(
