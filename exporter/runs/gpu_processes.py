@@ -123,14 +123,19 @@ class GPUProcesses:
         process = self._processes.get(pid)
         while process:
             yield process
-            parent = self._processes.get(process.parent)
+            parent = self._parent(process)
             process = parent if parent and self._is_launcher(parent, process) else None
 
+    def _parent(self, process: _Process) -> _Process | None:
+        """Return its parent. One that began later was given the id of a parent that had ended meanwhile."""
+        parent = self._processes.get(process.parent)
+        return parent if parent and (parent.began, parent.pid) < (process.began, process.pid) else None
+
     def _ancestors(self, process: _Process) -> Iterator[_Process]:
-        above = self._processes.get(process.parent)
+        above = self._parent(process)
         while above:
             yield above
-            above = self._processes.get(above.parent)
+            above = self._parent(above)
 
     def _is_launcher(self, parent: _Process, child: _Process) -> bool:
         """Return whether a parent belongs to the run of its child.
