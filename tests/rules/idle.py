@@ -54,6 +54,70 @@ LEFT_ALONE = {602: [], 902: [], 1402: []}
 SILENT = {602: []}
 IT = {"run": RUN}
 
+BY_PROCESSES = (
+    Scenario("its own GPU is just not idle, by DCGM", {**OWN_BY_DCGM, OWN_DCGM_BUSY: "5.02+0x300"}, SILENT),
+    Scenario("another run's GPU is busy", {**BESIDE, **ITS_OWN, **ANOTHERS}, {597: [], 602: [IT]}),
+    Scenario(
+        "another run's GPU is busy, and which are its own is not known", {**BESIDE, **ANOTHERS}, {602: [IT]}
+    ),
+    Scenario(
+        "one of its two GPUs is busy",
+        {**BESIDE, **ITS_OWN, _on_gpu(100, NEIGHBOUR): "5e9+0x300"},
+        SILENT,
+    ),
+    Scenario(
+        "it shares a busy GPU with another run",
+        {**BESIDE, **ITS_OWN, **ANOTHERS, _on_gpu(100, NEIGHBOUR): "5e9+0x300"},
+        SILENT,
+    ),
+    Scenario(
+        "its GPU is busy, another run's idle", {**IDLE, BUSY: "0.9+0x300", **ITS_OWN, **ANOTHERS}, SILENT
+    ),
+    Scenario("waits for a GPU that no run is known to use", {**BESIDE, **ITS_OWN}, SILENT),
+    Scenario(
+        "a GPU that no run is known to use is busy, and hardly any of its memory in use",
+        {**BESIDE, **ITS_OWN, NEIGHBOUR_USED: "8+0x300"},
+        {602: [IT]},
+    ),
+    Scenario(
+        "a GPU that no run is known to use is busy, and just enough of its memory in use",
+        {**BESIDE, **ITS_OWN, NEIGHBOUR_USED: "8.01+0x300"},
+        SILENT,
+    ),
+    Scenario(
+        "only another run's GPU has memory in use: the run is elsewhere",
+        {**BESIDE, USED: "8+0x300", **ANOTHERS},
+        SILENT,
+    ),
+    Scenario(
+        "a process of another PID namespace has the id of one on the busy GPU",
+        {**BESIDE, _on_gpu(200, NEIGHBOUR): "5e9+0x300", _of_run("sft", 200, namespace="1-2"): "1+0x300"},
+        SILENT,
+    ),
+    Scenario(
+        "two run exporters name the run on the busy GPU differently",
+        {**BESIDE, **ANOTHERS, _of_run("sft-2", 200, OTHER_EXPORTER): "1+0x300"},
+        SILENT,
+    ),
+    Scenario(
+        "has stopped, and its processes are there",
+        {**IDLE, **ITS_OWN, RUNNING: "0+0x300"},
+        SILENT,
+    ),
+    Scenario(
+        "another run's GPU is busy, by DCGM as well",
+        {
+            **BESIDE,
+            **ANOTHERS,
+            selector("DCGM_FI_DEV_GPU_UTIL", **DCGM, UUID=NEIGHBOUR["uuid"]): "90+0x300",
+            selector("DCGM_FI_DEV_FB_USED", **DCGM, UUID=NEIGHBOUR["uuid"]): "9+0x300",
+            selector("DCGM_FI_DEV_FB_FREE", **DCGM, UUID=NEIGHBOUR["uuid"]): "71+0x300",
+        },
+        {602: [IT]},
+    ),
+)
+"""What the processes of runs tell; seldom evaluated, since nothing changes in these."""
+
 UNUSED = (
     Scenario("all GPUs idle for ten minutes", IDLE, {597: [], 602: [IT], 1402: [IT]}),
     Scenario("one of two GPUs busy", {**IDLE, NEIGHBOUR_BUSY: "0.9+0x300"}, LEFT_ALONE),
@@ -135,64 +199,5 @@ UNUSED = (
         {**OWN_BY_DCGM, OWN_DCGM_BUSY: "90+0x11 4.98+0x300"},
         {602: [], 647: [], 672: [IT]},
     ),
-    Scenario("its own GPU is just not idle, by DCGM", {**OWN_BY_DCGM, OWN_DCGM_BUSY: "5.02+0x300"}, SILENT),
-    Scenario("another run's GPU is busy", {**BESIDE, **ITS_OWN, **ANOTHERS}, {597: [], 602: [IT]}),
-    Scenario(
-        "another run's GPU is busy, and which are its own is not known", {**BESIDE, **ANOTHERS}, {602: [IT]}
-    ),
-    Scenario(
-        "one of its two GPUs is busy",
-        {**BESIDE, **ITS_OWN, _on_gpu(100, NEIGHBOUR): "5e9+0x300"},
-        SILENT,
-    ),
-    Scenario(
-        "it shares a busy GPU with another run",
-        {**BESIDE, **ITS_OWN, **ANOTHERS, _on_gpu(100, NEIGHBOUR): "5e9+0x300"},
-        SILENT,
-    ),
-    Scenario(
-        "its GPU is busy, another run's idle", {**IDLE, BUSY: "0.9+0x300", **ITS_OWN, **ANOTHERS}, SILENT
-    ),
-    Scenario("waits for a GPU that no run is known to use", {**BESIDE, **ITS_OWN}, SILENT),
-    Scenario(
-        "a GPU that no run is known to use is busy, and hardly any of its memory in use",
-        {**BESIDE, **ITS_OWN, NEIGHBOUR_USED: "8+0x300"},
-        {602: [IT]},
-    ),
-    Scenario(
-        "a GPU that no run is known to use is busy, and just enough of its memory in use",
-        {**BESIDE, **ITS_OWN, NEIGHBOUR_USED: "8.01+0x300"},
-        SILENT,
-    ),
-    Scenario(
-        "only another run's GPU has memory in use: the run is elsewhere",
-        {**BESIDE, USED: "8+0x300", **ANOTHERS},
-        SILENT,
-    ),
-    Scenario(
-        "a process of another PID namespace has the id of one on the busy GPU",
-        {**BESIDE, _on_gpu(200, NEIGHBOUR): "5e9+0x300", _of_run("sft", 200, namespace="1-2"): "1+0x300"},
-        SILENT,
-    ),
-    Scenario(
-        "two run exporters name the run on the busy GPU differently",
-        {**BESIDE, **ANOTHERS, _of_run("sft-2", 200, OTHER_EXPORTER): "1+0x300"},
-        SILENT,
-    ),
-    Scenario(
-        "has stopped, and its processes are there",
-        {**IDLE, **ITS_OWN, RUNNING: "0+0x300"},
-        SILENT,
-    ),
-    Scenario(
-        "another run's GPU is busy, by DCGM as well",
-        {
-            **BESIDE,
-            **ANOTHERS,
-            selector("DCGM_FI_DEV_GPU_UTIL", **DCGM, UUID=NEIGHBOUR["uuid"]): "90+0x300",
-            selector("DCGM_FI_DEV_FB_USED", **DCGM, UUID=NEIGHBOUR["uuid"]): "9+0x300",
-            selector("DCGM_FI_DEV_FB_FREE", **DCGM, UUID=NEIGHBOUR["uuid"]): "71+0x300",
-        },
-        {602: [IT]},
-    ),
+    *(scenario._replace(interval=15) for scenario in BY_PROCESSES),
 )
