@@ -13,8 +13,6 @@ from demo.limits import RUNS
 from stepwatch import pages
 
 _PATIENCE = 60
-_SCRAPED_SECONDS = 20
-"""Longer than the interval and the timeout of the slowest scrape, that of the GPUs."""
 
 
 def end_alerts(alertmanager: str, gpus: str) -> int:
@@ -49,13 +47,13 @@ def wait_gone(prometheus: str) -> bool:
     return _wait(lambda: _found(prometheus, question))
 
 
-def wait_unscraped(prometheus: str) -> bool:
+def wait_unscraped(prometheus: str, seconds: float) -> bool:
     """Wait until Prometheus has ended the series of the exporters of runs and GPUs, which were stopped.
 
     Stopped before, it would go on with their last samples, and with the demo's alerts, when it is started
     again within five minutes.
     """
-    return _wait(lambda: _found(prometheus, 'absent(up{job=~"runs|gpu"} == 1)'), _SCRAPED_SECONDS)
+    return _wait(lambda: _found(prometheus, 'absent(up{job=~"runs|gpu"} == 1)'), seconds)
 
 
 def wait_ready(prometheus: str) -> bool:

@@ -7,6 +7,10 @@ from stepwatch.compose.demo import SIMULATIONS
 from stepwatch.compose.engine import Engine, addresses
 from stepwatch.tables import Say
 
+_UNSCRAPED_SECONDS = 50
+"""The name of a stopped container is unknown to DNS: after its refresh, 15 s at most, Prometheus waits for
+two intervals of the GPUs' scrape before it ends the series of a target that is gone."""
+
 
 def down(project: Engine, say: Say) -> int:
     """Remove every container of the stack; volumes, with data, silences and the password, stay.
@@ -21,8 +25,8 @@ def down(project: Engine, say: Say) -> int:
     running = {service.name for service in services if service.state == "running"}
     if running.issuperset(SIMULATIONS) and (prometheus := addresses(services).get("prometheus")):
         project.tell("stop", "exporter", "demo-gpu")
-        say("Waiting until Prometheus has seen the end of the demo: at most 20 s.")
-        demo.wait_unscraped(f"http://{prometheus}")
+        say(f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s.")
+        demo.wait_unscraped(f"http://{prometheus}", _UNSCRAPED_SECONDS)
     if code := project.show("down", "--remove-orphans"):
         return code
     say("Stepwatch is down. Its data stays in Docker's volumes (`docker volume ls`).")

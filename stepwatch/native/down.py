@@ -13,6 +13,8 @@ from stepwatch.native.state import State
 from stepwatch.tables import Say
 
 _ORPHAN_GRACE = 10
+_UNSCRAPED_SECONDS = 20
+"""Longer than the interval of the slowest scrape, that of the GPUs."""
 
 
 def down(place: State, say: Say) -> int:
@@ -43,8 +45,8 @@ def _stop(place: State, parts: Iterable[Part], say: Say) -> list[processes.Proce
         if server and "demo" in addresses:
             for name in ("exporter", "gpu"):
                 server.stop(name)
-            say("Waiting until Prometheus has seen the end of the demo: at most 20 s.")
-            demo.wait_unscraped(f"http://{addresses['prometheus']}")
+            say(f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s.")
+            demo.wait_unscraped(f"http://{addresses['prometheus']}", _UNSCRAPED_SECONDS)
     service.stop(place)
     with supervisord.connected(place) as server:
         if server:
