@@ -297,12 +297,13 @@ def test_real_processes_of_a_real_trainer_are_found(machine: Machine, tmp_path: 
     device = tmp_path / "dev/nvidia0"
     device.parent.mkdir()
     device.touch()
-    rank = "import sys, time; file = open(sys.argv[1]); print('ready', flush=True); time.sleep(60)"
+    # Each line in one write: three processes have one pipe.
+    rank = "import sys, time; file = open(sys.argv[1]); print('ready\\n', end='', flush=True); time.sleep(60)"
     launcher = (
         "import subprocess, sys\n"
         "ranks = [subprocess.Popen([sys.executable, '-c', *sys.argv[1:]], start_new_session=True)"
         " for _ in range(2)]\n"
-        "print(*(rank.pid for rank in ranks), flush=True)\n"
+        "print(f'{ranks[0].pid} {ranks[1].pid}\\n', end='', flush=True)\n"
         "sys.stdin.read()\n"
         "[rank.kill() for rank in ranks]\n"
     )
