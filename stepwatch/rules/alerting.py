@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
@@ -18,6 +18,7 @@ from stepwatch.rules import messages
 from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
 
 _KEY = re.compile(r"<(\w+)>")
+_MATCHER = "\0"
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,18 @@ class InForce:
 
     def passed(self) -> str:
         """Return the PromQL of the limit that was passed, labelled by the words of its way."""
-        scope, same = self.scope(), written(messages.SUBJECTS[self.alert.subject].identity)
-        return f"\nor on ({same}) ".join(self._passed(way, scope) for way in self.ways)
+        return self._passed(self.scope(), self.held)
+
+    def asked(self) -> str:
+        """Return the same about a run for which the alert fires, as a format that its matcher completes."""
+        scope = self.scope(_MATCHER)
+        return self._passed(scope, self.condition).replace("%", "%%").replace(_MATCHER, "%[1]s")
+
+    def _passed(self, scope: Scope, holds: Callable[[Way], Expression]) -> str:
+        same = written(messages.SUBJECTS[self.alert.subject].identity)
+        return f"\nor on ({same}) ".join(
+            self._limit(way, scope, bracketed(holds(way).promql(scope))) for way in self.ways
+        )
 
     @property
     def comparison(self) -> messages.Comparison:
@@ -115,9 +126,8 @@ class InForce:
         """Fill in limits that words name: ``older than <age>``."""
         return _KEY.sub(lambda match: str(getattr(self.limits.settings, match[1])), text)
 
-    def _passed(self, way: Way, scope: Scope) -> str:
-        alert, held = self.alert, bracketed(self.held(way).promql(scope))
-        limit = way.limit.promql(scope)
+    def _limit(self, way: Way, scope: Scope, held: str) -> str:
+        alert, limit = self.alert, way.limit.promql(scope)
         value = f"{limit} + 0 * {held}" if is_number(limit) else f"{limit}\nand {held}"
         for label, text in (
             ("measured", self._in_words(way.measured)),
@@ -162,11 +172,12 @@ _FIRING = f"""group by ({written(RUN, "name")}) (
 def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
     alert, wait, comparison = found.alert, found.wait, found.comparison
     if comparison.recorded:
-        yield {
-            "record": messages.PASSED,
-            "expr": found.passed(),
-            "labels": {"rule": f"{alert.name}-{found.severity}"},
-        }
+        rule = f"{alert.name}-{found.severity}"
+        if alert.subject == "run":
+            labels = {"rule": rule, "promql": found.asked()}
+            yield {"record": messages.ASKED, "expr": "vector(1)", "labels": labels}
+        else:
+            yield {"record": messages.PASSED, "expr": found.passed(), "labels": {"rule": rule}}
     yield {
         "alert": alert.name,
         "expr": found.expression.promql(found.scope()),

@@ -62,6 +62,10 @@ class _Dumper(_DUMPER):  # type: ignore[misc]
 
 
 _Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" * ("\n" in text)),
+)
+_Dumper.add_representer(
     _Code, lambda dumper, code: dumper.represent_scalar("tag:yaml.org,2002:str", str(code), style="|")
 )
 

@@ -2,9 +2,10 @@
 
 A description of what is not a run says who, the measured value, its limit, and for how long. A limit that is
 one number, whatever made the alert fire, is written as text; else the description asks for the recorded limit
-of the way that held (``PASSED``). What a code of the driver means is recorded as well (``CODE_INFO``), so
-that a template stays short enough to be read in Prometheus' own page, and nothing but words depends on a
-recording rule. What to do first is an annotation of its own, ``action``.
+of the way that held (``PASSED``), or, about a run, for the PromQL of that limit (``ASKED``), which it then
+evaluates for that run. What a code of the driver means is recorded as well (``CODE_INFO``), so that a template
+stays short enough to be read in Prometheus' own page, and nothing but words depends on a recording rule. What
+to do first is an annotation of its own, ``action``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ from stepwatch.schema.quantities import Duration
 
 PASSED = "rl_limit_passed"
 """The limit of the first way in which an alert holds, with what was measured and its basis."""
+
+ASKED = "alert_limit_info"
+"""The same of rules about runs, as PromQL that a message asks for one run; always 1.
+
+Recorded for every run at every evaluation, the limits would cost twice what the rules themselves do.
+"""
 
 CODE_INFO = "alert_code_info"
 """The meaning of a code, and what to do first, as labels; always 1."""
@@ -166,10 +173,9 @@ def _about_run(alert: Alert, severity: str) -> str:
     measured = alert.ways[0].measured
     if alert.style:
         basis = "{{.Labels.basis}}" if alert.unit or any(way.basis for way in alert.ways) else ""
-        measured = _each_of_run(
-            f"{PASSED}{{rule='{alert.name}-{severity}',%s}}",
-            f"{{{{.Labels.measured}}}} {_value_and_limit(alert)}{basis}",
-        )
+        limit = f"{{{{.Labels.measured}}}} {_value_and_limit(alert)}{basis}"
+        found = f"{{{{range printf .Labels.promql $r|query}}}}{limit}{{{{end}}}}"
+        measured = f"{{{{range query `{ASKED}{{rule='{alert.name}-{severity}'}}`}}}}{found}{{{{end}}}}"
     if alert.others:
         said += _each_of_run(f"{FIRING}{{name!='{alert.name}',%s}}", "; {{.Labels.name}} fires")
     return f'{{{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}}}{measured}{said}.'
