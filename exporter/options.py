@@ -7,6 +7,7 @@ and what was expected.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from argparse import ArgumentTypeError
@@ -208,3 +209,20 @@ def stopped_by_signal() -> Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     return stop
+
+
+def start_again(module: str, stop: Event) -> None:
+    """Run a module anew in this process, with the same arguments; returns if a signal has asked it to stop.
+
+    Args:
+        module: Its name, as ``python -m`` has it.
+        stop: What ``stopped_by_signal`` returned.
+    """
+    if stop.is_set():
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)  # ends the process from here on: an event would be lost
+    if not stop.is_set():
+        sys.stdout.write("New settings: starting again with them.\n")
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]])  # noqa: S606

@@ -17,6 +17,7 @@ import pytest
 from stepwatch import news, pages, runfolder
 from stepwatch.compose import engine, status
 from stepwatch.environment import CHECKOUT
+from stepwatch.firing import firing
 from stepwatch.news import News
 from stepwatch.schema.errors import Refused
 from tests.real import free_port
@@ -63,6 +64,7 @@ def alertmanager(serve: Serve, *receivers: str, uptime: float = 3600) -> str:
         "labels": {"alertname": "KLExplosion", "run": "ppo", "severity": "critical"},
         "annotations": {"description": "KL 1.6.", "action": "stop the run"},
         "startsAt": "2026-01-01T03:12:00Z",
+        "fingerprint": "a",
         "status": {"state": "active", "inhibitedBy": [], "silencedBy": []},
     }
     names = [{"name": name} for name in receivers]
@@ -98,6 +100,25 @@ def test_runs_receivers_and_alerts_are_told(serve: Serve) -> None:
     assert said[2].startswith("\nFiring:\n  critical  KLExplosion  ppo  since ")
     assert said[2].endswith(": KL 1.6.\n    First: stop the run.")
     assert len(said) == 3
+
+
+def test_an_inhibited_alert_comes_last_and_names_what_inhibits_it() -> None:
+    def alert(name: str, severity: str, *inhibiting: str) -> dict[str, object]:
+        return {
+            "labels": {"alertname": name, "run": "ppo", "severity": severity},
+            "annotations": {"description": "."},
+            "startsAt": "2026-01-01T03:12:00Z",
+            "fingerprint": f"of {name}",
+            "status": {"inhibitedBy": [f"of {each}" for each in inhibiting], "silencedBy": []},
+        }
+
+    alerts = [alert("RewardCollapse", "critical", "RunStopped"), alert("RunStopped", "warning")]
+
+    stopped, collapsed = firing(json.dumps(alerts), None)
+
+    assert stopped.startswith("warning  RunStopped  ppo  since ")
+    assert collapsed.startswith("critical  RewardCollapse  ppo  since ")
+    assert collapsed.endswith(" (muted by RunStopped): .")
 
 
 def test_without_runs_and_receivers_it_says_so(serve: Serve) -> None:

@@ -7,7 +7,6 @@ from exporter import interrupt
 if __name__ == "__main__":
     interrupt.end_at_once()  # first of all: the modules below take their time
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from exporter.lossy import lose_what_cannot_be_written
-from exporter.options import CommandLine, cannot_listen, stopped_by_signal
+from exporter.options import CommandLine, cannot_listen, start_again, stopped_by_signal
 from exporter.runs import flags
 from exporter.runs.history import panelfile
 from exporter.runs.mounts import HungError, Mount
@@ -41,9 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     while not stop.is_set():
         stop.wait(service.look())
         if _changed(settings, thread) and settings.renewed():
-            service.stop()  # first: a client that was registered would not register again
-            _start_again()
-    service.stop()
+            break
+    service.stop()  # before a new start: a client that was registered would not register again
+    # A state file and the logs hold all that matters, so that a fresh start is the simplest change.
+    start_again("exporter.runs", stop)
     return 0
 
 
@@ -60,12 +60,6 @@ def _changed(settings: CommandLine, thread: Mount) -> bool:
     with suppress(HungError):
         return thread.call(settings.changed)
     return False
-
-
-def _start_again() -> None:
-    # A state file and the logs hold all that matters, so that a fresh start is the simplest change.
-    print("New settings: starting again with them.", flush=True)
-    os.execv(sys.executable, [sys.executable, "-m", "exporter.runs", *sys.argv[1:]])  # noqa: S606
 
 
 if __name__ == "__main__":

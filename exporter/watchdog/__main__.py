@@ -9,7 +9,6 @@ if __name__ == "__main__":
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from typing import Any
 
 from exporter.host_check import HostCheck
 from exporter.lossy import lose_what_cannot_be_written
-from exporter.options import CommandLine, cannot_listen, positive, stopped_by_signal, text
+from exporter.options import CommandLine, cannot_listen, positive, start_again, stopped_by_signal, text
 from exporter.server import Server
 from exporter.watchdog import disks
 from exporter.watchdog.client import Client
@@ -50,9 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     while not stop.is_set():
         server.serve(TICK_SECONDS)
         if settings.changed() and settings.renewed():
-            server.close()
-            os.execv(sys.executable, [sys.executable, "-m", "exporter.watchdog", *sys.argv[1:]])  # noqa: S606
+            break
     server.close()
+    start_again("exporter.watchdog", stop)
     return 0
 
 

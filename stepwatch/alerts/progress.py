@@ -50,7 +50,7 @@ STALLED = Alert(
             since_last_step(),
             ">",
             larger(Limit("intervals") * _interval, Limit("silence")),
-            "by its usual steps",
+            "by its usual steps, at least `silence`",
             signal="since_last_step",
         ),
         Way("no step for", since_last_step(), ">", Limit("silence"), sparing=_interval),

@@ -235,7 +235,7 @@ REWARD_STAGNATION = Alert(
             _since_best,
             ">=",
             larger(Limit("warning.run_ratio") * metric("rl_steps_seen"), Limit("warning.steps")),
-            "a share of the run",
+            "a share of the run, at least `steps`",
             (metric("rl_records_seen") >= Limit("warning.records"))
             & over("mean", REWARD, 20),  # which exists once windows are full again after a resume
         ),

@@ -191,7 +191,7 @@ class Alert:
             return "standard deviations"
         if name.startswith("times_") or name == "intervals":
             return "times"
-        if name in ("steps", "records", "restarts", "checkpoints"):
+        if name in ("severity", "for", "steps", "records", "restarts", "checkpoints"):
             return ""
         return "share" if "ratio" in name else self.unit.strip()
 

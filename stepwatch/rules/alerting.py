@@ -16,6 +16,7 @@ from stepwatch.config.models import Config
 from stepwatch.deployment import Deployment
 from stepwatch.rules import messages
 from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
+from stepwatch.schema.quantities import Duration
 
 _KEY = re.compile(r"<(\w+)>")
 _MATCHER = "\0"
@@ -160,12 +161,18 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
     """Return the rules of a table, as a rule file has them."""
     found = [rule for each in in_force(config, table) for rule in _rules(each, config, deployment)]
     if any(alert.subject == "run" and alert.others for alert in table):
-        found.append({"record": messages.FIRING, "expr": _FIRING})
+        recent = Duration(2 * config.intervals.rules.milliseconds)
+        found.append({"record": messages.FIRING, "expr": _FIRING.format(recent)})
     return found
 
 
+# What a stopped Prometheus wrote last would count for five minutes: only what was evaluated since does.
 _FIRING = f"""group by ({written(RUN, "name")}) (
-  label_replace(ALERTS{{alertstate="firing",run!=""}}, "name", "$1", "alertname", "(.+)")
+  label_replace(
+    ALERTS{{{{alertstate="firing",run!=""}}}}
+    and count_over_time(ALERTS{{{{alertstate="firing",run!=""}}}}[{{}}]),
+    "name", "$1", "alertname", "(.+)"
+  )
 )"""
 
 

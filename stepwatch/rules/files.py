@@ -34,7 +34,7 @@ def _groups(config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
     usual = str(config.intervals.stack_rules)
     for name, alerts in GROUPS.items():
         yield _group(name, intervals.get(name, usual), rules(config, deployment, alerts))
-    yield _group("codes", _SLOW, code_rules(TABLE))
+    yield _group("texts", _SLOW, code_rules(TABLE))
     yield _group("run_gpus", usual, [recording_rule()])
     # Always on: six series a GPU, and none without one. The public dashboard for DCGM's exporter then works.
     yield _group("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm.rules()])

@@ -3,9 +3,9 @@
 A description of what is not a run says who, the measured value, its limit, and for how long. A limit that is
 one number, whatever made the alert fire, is written as text; else the description asks for the recorded limit
 of the way that held (``PASSED``), or, about a run, for the PromQL of that limit (``ASKED``), which it then
-evaluates for that run. What a code of the driver means is recorded as well (``CODE_INFO``), so that a template
-stays short enough to be read in Prometheus' own page, and nothing but words depends on a recording rule. What
-to do first is an annotation of its own, ``action``.
+evaluates for that run. What a code of the driver means is recorded as well (``CODE_INFO``), so that a
+template stays short enough to be read in Prometheus' own page, and nothing but words depends on a recording
+rule. What to do first is an annotation of its own, ``action``.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "Stalled",
         {h.LAST_STEP_AT: AGO},
-        ["no step for 17m 15s, limit 10m 0s (by its usual steps); step 640."],
+        ["no step for 17m 15s, limit 10m 0s (by its usual steps, at least `silence`); step 640."],
     ),
     (
         "NonFinite",

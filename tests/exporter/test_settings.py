@@ -153,6 +153,14 @@ def test_new_settings_are_taken_over_by_the_same_process(exporter, file):
     assert "New settings: starting again" in out
 
 
+def test_an_exporter_that_is_stopped_while_its_settings_change_does_not_start_again(exporter, file):
+    replace(file, SHORT)
+    exporter.process.terminate()
+    code, out, _ = exporter.end()
+    assert code == 0
+    assert "starting again" not in out
+
+
 def test_settings_that_cannot_be_used_change_nothing(exporter, file):
     replace(file, {"forget_after": "soon"})
     lines = iter(exporter.process.stderr.readline, "")
@@ -174,12 +182,12 @@ def test_nothing_is_taken_any_more_once_it_was_saved(tmp_path, file, monkeypatch
     monkeypatch.setattr(module, "stopped_by_signal", Event)
     port = free_port()
 
-    def start_again():
+    def start_again(*_):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
         raise StartsAgainError
 
-    monkeypatch.setattr(module, "_start_again", start_again)
+    monkeypatch.setattr(module, "start_again", start_again)
     change = Timer(0.5, replace, (file, {"hold": 3}))
     change.start()
     with pytest.raises(StartsAgainError):

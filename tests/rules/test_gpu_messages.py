@@ -33,7 +33,7 @@ def _written(promtool: Path, folder: Path, rule: tuple[str, str], *groups: Group
         unit.write(
             folder,
             f"{number}",
-            [*rendered.recorded("gpu"), *rendered.recorded("codes"), rendered.rule(*rule, group="gpu")],
+            [*rendered.recorded("gpu"), *rendered.recorded("texts"), rendered.rule(*rule, group="gpu")],
             [group],
         )
         for number, group in enumerate(groups)
@@ -121,7 +121,7 @@ def test_links_lead_to_the_box_and_silence_the_card(promtool: Path, tmp_path: Pa
 def test_every_xid_code_is_explained(severity: str, promtool: Path, tmp_path: Path) -> None:
     codes = {*XIDS, 777} - {45}
     series = {xids.xid(code, REAL): "0+0x11 1+0x9" for code in codes}
-    group = Group("codes", {**series, **INFO, cards.up("ok", REAL): "1+0x20"}, [Moment(62, {"GPUXid": []})])
+    group = Group("texts", {**series, **INFO, cards.up("ok", REAL): "1+0x20"}, [Moment(62, {"GPUXid": []})])
     alerts = _written(promtool, tmp_path, ("GPUXid", severity), group)
     critical = set(rendered.config().alerts.GPUXid.critical)
     assert {int(alert.labels["xid"]) for alert in alerts} == (
