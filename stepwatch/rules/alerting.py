@@ -128,14 +128,18 @@ class InForce:
         return _KEY.sub(lambda match: str(getattr(self.limits.settings, match[1])), text)
 
     def _limit(self, way: Way, scope: Scope, held: str) -> str:
-        alert, limit = self.alert, way.limit.promql(scope)
+        limit = way.limit.promql(scope)
         value = f"{limit} + 0 * {held}" if is_number(limit) else f"{limit}\nand {held}"
-        for label, text in (
-            ("measured", self._in_words(way.measured)),
-            ("basis", f"{alert.unit}{way.basis and f' ({way.basis})'}"),
-        ):
+        for label, text in self._texts(way).items():
             value = f'label_replace(\n{indent(value, "  ")},\n  "{label}", "{text}", "", ""\n)'
         return value
+
+    def _texts(self, way: Way) -> dict[str, str]:
+        """What a message says of a way: of runs as one format of ``printf``."""
+        measured, basis = self._in_words(way.measured), way.basis and f" ({way.basis})"
+        if self.alert.subject == "run":
+            return {"text": messages.compared(self.alert, measured, basis)}
+        return {"measured": measured, "basis": f"{self.alert.unit}{basis}"}
 
 
 def in_force(config: Config, table: tuple[Alert, ...]) -> Iterator[InForce]:
@@ -181,7 +185,7 @@ def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[d
     if comparison.recorded:
         rule = f"{alert.name}-{found.severity}"
         if alert.subject == "run":
-            labels = {"rule": rule, "promql": found.asked()}
+            labels = {"rule": rule, "expr": found.asked()}
             yield {"record": messages.ASKED, "expr": "vector(1)", "labels": labels}
         else:
             yield {"record": messages.PASSED, "expr": found.passed(), "labels": {"rule": rule}}

@@ -24,7 +24,7 @@ from stepwatch.schema.quantities import Duration
 PASSED = "rl_limit_passed"
 """The limit of the first way in which an alert holds, with what was measured and its basis."""
 
-ASKED = "alert_limit_info"
+ASKED = "limit_info"
 """The same of rules about runs, as PromQL that a message asks for one run; always 1.
 
 Recorded for every run at every evaluation, the limits would cost twice what the rules themselves do.
@@ -172,9 +172,12 @@ def _about_run(alert: Alert, severity: str) -> str:
     said = "".join(_each_of_run(fact.query, fact.text) for fact in alert.facts)
     measured = alert.ways[0].measured
     if alert.style:
-        basis = "{{.Labels.basis}}" if alert.unit or any(way.basis for way in alert.ways) else ""
-        limit = f"{{{{.Labels.measured}}}} {_value_and_limit(alert)}{basis}"
-        found = f"{{{{range printf .Labels.promql $r|query}}}}{limit}{{{{end}}}}"
+        values = (
+            "$value .Value"
+            if alert.style.startswith("%")
+            else f"($value|{alert.style}) (.Value|{alert.style})"
+        )
+        found = f"{{{{range printf .Labels.expr $r|query}}}}{{{{printf .Labels.text {values}}}}}{{{{end}}}}"
         measured = f"{{{{range query `{ASKED}{{rule='{alert.name}-{severity}'}}`}}}}{found}{{{{end}}}}"
     if alert.others:
         said += _each_of_run(f"{FIRING}{{name!='{alert.name}',%s}}", "; {{.Labels.name}} fires")
@@ -186,11 +189,17 @@ def _each_of_run(query: str, text: str) -> str:
     return f'{{{{range printf "{query}" $r|query}}}}{text}{{{{end}}}}'
 
 
-def _value_and_limit(alert: Alert) -> str:
-    """The value of an alert, and of the recorded limit."""
-    if alert.style.startswith("%"):
-        return f'{{{{printf "{alert.style}, limit {alert.style}" $value .Value}}}}'
-    return f"{_shown(alert, '$value')}, limit {_shown(alert, '.Value')}"
+def compared(alert: Alert, measured: str, basis: str) -> str:
+    """Return the value and the limit of a run in words, as a format of ``printf`` for both.
+
+    Args:
+        alert: The alert.
+        measured: What is measured.
+        basis: What the limit follows from.
+    """
+    verb = alert.style if alert.style.startswith("%") else "%s"
+    words = [text.replace("%", "%%") for text in (measured, alert.unit, basis)]
+    return f"{words[0]} {verb}, limit {verb}{words[1]}{words[2]}"
 
 
 def _compared(alert: Alert, severity: str, comparison: Comparison, subject: Subject) -> str:

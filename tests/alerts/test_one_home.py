@@ -127,11 +127,12 @@ class Readers:
 
     @cached_property
     def messages(self) -> dict[str, str]:
-        """What each says of its limits: as text, or by the record that it looks up."""
+        """What each says of its limits: as text, or by the record or the PromQL that it looks up."""
         found: dict[str, str] = {}
         for rule in self._rules:
-            name = rule.get("alert") or rule.get("labels", {}).get("rule", "").rpartition("-")[0]
-            text = rule["annotations"]["description"] if "alert" in rule else rule["expr"]
+            labels = rule.get("labels", {})
+            name = rule.get("alert") or labels.get("rule", "").rpartition("-")[0]
+            text = rule["annotations"]["description"] if "alert" in rule else labels.get("expr", rule["expr"])
             found[name] = found.get(name, "") + text
         return found
 
