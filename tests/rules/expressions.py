@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import promql_parser
 from promql_parser import AggregateExpr, BinaryExpr, Call, MatchOp, ParenExpr, UnaryExpr, VectorSelector
 
+from tests.rules import rendered
 from tests.rules.series import Series
 
-_ASKED = re.compile(r'query \(printf "([^"]+)"|printf "([^"]+)"[^"]*\|query')
+_ASKED = re.compile(r'query \(printf "([^"]+)"|printf "([^"]+)" \$r\|query|query `([^`]+)`')
+_ANY_RUN = 'run="any",cluster="any"'
+_LIMIT = re.compile(r"limit_info{rule='([^']+)'}.*printf \.Labels\.expr \$r\|query")
 
 
 def parse(expression: str) -> Any:
@@ -21,9 +25,20 @@ def parse(expression: str) -> Any:
 
 def asked(annotation: str) -> list[str]:
     """The expressions that an annotation asks for, about a run or GPU named `any`."""
-    found = ("".join(query) for query in _ASKED.findall(annotation))
+    found = ["".join(query) for query in _ASKED.findall(annotation)]
     filled = (re.sub(r"%(?:\[\d\])?q", '"any"', query) for query in found)
-    return [re.sub(r"%(?:\[\d\])?s", 'run="any",cluster="any"', query) for query in filled]
+    asked = [re.sub(r"%(?:\[\d\])?s", _ANY_RUN, query) for query in filled]
+    limits = (_limits()[rule] for rule in _LIMIT.findall(annotation))
+    return [*asked, *(limit.replace("%[1]s", _ANY_RUN).replace("%%", "%") for limit in limits)]
+
+
+@functools.cache
+def _limits() -> dict[str, str]:
+    """The expression of the limit that a rule about runs passed, by name and severity of the rule."""
+    records = (each for group in rendered.groups() for each in rendered.recorded(group))
+    return {
+        each["labels"]["rule"]: each["labels"]["expr"] for each in records if each["record"] == "limit_info"
+    }
 
 
 def selectors(node: Any) -> list[VectorSelector]:
