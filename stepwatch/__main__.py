@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch import choice
+from stepwatch.alerts.catalogue import key
 from stepwatch.backtest.command import add_options, backtest
 from stepwatch.config import Config, load
 from stepwatch.config.reference import defaults, explain
@@ -83,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _without_stack(options: argparse.Namespace) -> int:
     if options.command == "config":
-        _say((defaults(Config) if options.defaults else explain(Config, options.explain)).rstrip())
+        _say((defaults(Config) if options.defaults else explain(Config, key(options.explain))).rstrip())
         return 0
     config = options.config or DEFAULT
     if options.command == "gpu-check":
@@ -158,7 +159,11 @@ def _parser() -> argparse.ArgumentParser:
     reference = commands.add_parser("config", help="print the keys of config.yaml with defaults and reasons")
     which = reference.add_mutually_exclusive_group(required=True)
     which.add_argument("--defaults", action="store_true", help="all of them, as YAML")
-    which.add_argument("--explain", metavar="KEY", help="one of them with all below it: alerts.KL")
+    which.add_argument(
+        "--explain",
+        metavar="KEY",
+        help="one of them with all below it: alerts.KL; or that of an alert: KLHigh",
+    )
     looking = _command(commands, "inspect", "show what is read of logs: which runs, which signals")
     # Texts: a path would take one of the slashes of an address away.
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")

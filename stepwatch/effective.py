@@ -114,7 +114,7 @@ def _in_force(alert: Entry, block: Block, origins: Origins) -> Alert:
     own = [key for key in values if spell(key) in alert.keys or key in (("severity",), ("for",))]
     limits = (
         Limit(
-            spell((name, *key)),
+            spell(("alerts", name, *key)),
             values[key],
             alert.unit_of(spell(key)),
             origins.of(key, values[key], defaults),

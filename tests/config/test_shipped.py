@@ -109,7 +109,7 @@ def test_a_key_of_a_list_is_explained_with_the_keys_below_it():
 @pytest.mark.parametrize(
     ("key", "fix"),
     [
-        ("alerts.KLHigh", "Fix: did you mean KL?"),
+        ("alerts.Kl", "Fix: did you mean KL?"),
         ("alert.KL", "Fix: did you mean alerts?"),
         ("listen.port", "listen holds no keys. Expected: a value. Fix: leave the rest out"),
         ("", "Fix: write one of these, or delete it"),
@@ -119,6 +119,21 @@ def test_an_unknown_key_is_refused_with_what_was_meant(key, fix, capsys):
     assert stepwatch(["config", f"--explain={key}"]) == 2
 
     assert fix in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("KL", "alerts.KL"),
+        ("KLExplosion", "alerts.KL"),
+        ("alerts.KLHigh", "alerts.KL"),
+        ("KL.warning.above_start", "alerts.KL.warning.above_start"),
+    ],
+)
+def test_a_key_is_found_by_the_name_of_an_alert(name, key, capsys):
+    assert stepwatch(["config", f"--explain={name}"]) == 0
+
+    assert capsys.readouterr().out == explain(Config, key)
 
 
 def test_the_docs_have_every_key_with_its_default_and_reason():

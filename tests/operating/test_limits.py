@@ -72,15 +72,18 @@ def test_a_run_has_the_limits_of_the_rules_that_judge_it(run: str) -> None:
 def test_a_limit_is_from_an_override_or_the_file_or_is_the_default() -> None:
     base, sft, long = told(None), told("sft-a"), told("ppo-long")
 
-    assert limit(base["KLHigh", "warning"], "KL.warning.above_start") == ("0.25", "config.yaml")
-    assert limit(base["KLHigh", "warning"], "KL.warning.stddevs") == ("3", "default")
-    assert limit(base["RewardDrop", "warning"], "Reward.warning.stddevs") == ("2.5", "default")
-    assert limit(base["NonFinite", "warning"], "NonFinite.warning.steps") == ("2", "config.yaml")
-    assert limit(sft["KLExplosion", "critical"], "KL.critical.stddevs") == ("9", "overrides[0] `sft-*`")
-    assert limit(sft["KLExplosion", "critical"], "KL.critical.above_start") == ("1", "default")
-    assert limit(sft["NonFinite", "warning"], "NonFinite.warning.steps") == ("2", "config.yaml")
-    assert limit(long["Stalled", "info"], "Stalled.silence") == ("1h", "overrides[1] `*-long`")
-    assert limit(long["Stalled", "info"], "Stalled.intervals") == ("5", "default")
+    assert limit(base["KLHigh", "warning"], "alerts.KL.warning.above_start") == ("0.25", "config.yaml")
+    assert limit(base["KLHigh", "warning"], "alerts.KL.warning.stddevs") == ("3", "default")
+    assert limit(base["RewardDrop", "warning"], "alerts.Reward.warning.stddevs") == ("2.5", "default")
+    assert limit(base["NonFinite", "warning"], "alerts.NonFinite.warning.steps") == ("2", "config.yaml")
+    assert limit(sft["KLExplosion", "critical"], "alerts.KL.critical.stddevs") == (
+        "9",
+        "overrides[0] `sft-*`",
+    )
+    assert limit(sft["KLExplosion", "critical"], "alerts.KL.critical.above_start") == ("1", "default")
+    assert limit(sft["NonFinite", "warning"], "alerts.NonFinite.warning.steps") == ("2", "config.yaml")
+    assert limit(long["Stalled", "info"], "alerts.Stalled.silence") == ("1h", "overrides[1] `*-long`")
+    assert limit(long["Stalled", "info"], "alerts.Stalled.intervals") == ("5", "default")
 
 
 def test_an_alert_that_is_off_says_by_which_key() -> None:
@@ -98,11 +101,11 @@ def test_an_alert_that_is_off_says_by_which_key() -> None:
         if not alert.enabled
     }
     assert off == {
-        ("KLExplosion", "None", "config.yaml"): "KL.critical",
-        ("GradNormHigh", "False", "config.yaml"): "GradNormHigh.enabled",
-        ("RunFinished", "False", "default"): "RunFinished.enabled",
-        ("KLHigh", "None", "overrides[0] `sft-*`"): "KL.warning",
-        ("KLExplosion", "False", "overrides[1] `*-long`"): "KL.enabled",
+        ("KLExplosion", "None", "config.yaml"): "alerts.KL.critical",
+        ("GradNormHigh", "False", "config.yaml"): "alerts.GradNormHigh.enabled",
+        ("RunFinished", "False", "default"): "alerts.RunFinished.enabled",
+        ("KLHigh", "None", "overrides[0] `sft-*`"): "alerts.KL.warning",
+        ("KLExplosion", "False", "overrides[1] `*-long`"): "alerts.KL.enabled",
     }
     assert noisy["GradNormHigh", "warning"].enabled
 
@@ -125,9 +128,9 @@ def test_the_table_is_for_eyes(tmp_path: Path, capsys: pytest.CaptureFixture[str
     rows = [line.split() for line in _said(tmp_path, capsys, "sft-a").splitlines()]
 
     assert rows[0] == ["alert", "severity", "limit", "value", "unit", "from"]
-    assert ["KLHigh", "warning", "KL.warning", "off", "overrides[0]", "`sft-*`"] in rows
-    assert ["KLExplosion", "critical", "KL.critical.above", "null", "nats/token", "default"] in rows
-    assert ["Stalled", "critical", "Stalled.silence", "10m", "default"] in rows
+    assert ["KLHigh", "warning", "alerts.KL.warning", "off", "overrides[0]", "`sft-*`"] in rows
+    assert ["KLExplosion", "critical", "alerts.KL.critical.above", "null", "nats/token", "default"] in rows
+    assert ["Stalled", "critical", "alerts.Stalled.silence", "10m", "default"] in rows
 
 
 def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,7 +138,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     by_name = {(alert["alert"], alert["severity"]): alert for alert in found["alerts"]}
 
     assert found["run"] == "ppo-long"
-    assert by_name["Stalled", "info"]["limits"]["Stalled.silence"] == {
+    assert by_name["Stalled", "info"]["limits"]["alerts.Stalled.silence"] == {
         "value": "1h",
         "unit": "",
         "from": "overrides[1] `*-long`",
