@@ -72,9 +72,13 @@ class GPUProcesses:
         Args:
             writers: The ids of the processes that write the logs of each run, as far as they are seen.
         """
-        if not (self._proc / "driver/nvidia").is_dir():
-            return {}
-        self._read()
+        with suppress(OSError):  # of a process file system that cannot be read, nothing is known either
+            if (self._proc / "driver/nvidia").is_dir():
+                self._read()
+                return self._gpus(writers)
+        return {}
+
+    def _gpus(self, writers: Mapping[Place, Iterable[str]]) -> dict[Place, RunGPUs]:
         used: defaultdict[Place, list[_Process]] = defaultdict(list)
         for process, run in self._assigned(writers):
             if self._has_gpu_open(process):
