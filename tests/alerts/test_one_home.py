@@ -256,8 +256,8 @@ def test_a_default_is_changed_in_one_place_for_rule_message_panels_backtest_comm
         lined = any(draws(alert, default.key, place) for alert in about)
         assert (now.panels[place] != BEFORE.panels[place]) == lined, place
     assert changed(BEFORE.backtest, now.backtest) == {alert.name for alert in about if alert.from_records}
-    assert changed(BEFORE.in_force, now.in_force) == {key}
-    assert now.in_force[key] == scalar(value)
+    assert changed(BEFORE.in_force, now.in_force) == {f"alerts.{key}"}
+    assert now.in_force[f"alerts.{key}"] == scalar(value)
 
     monkeypatch.setattr(default.field, "default", value)
     reference = documentation.PAGE.read_text()
