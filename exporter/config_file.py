@@ -47,10 +47,8 @@ class ConfigFile:
         except json.JSONDecodeError as problem:
             place = f"invalid JSON in line {problem.lineno} ({problem.msg})"
             raise self.error(place, 'a mapping such as {"port": 9410}') from None
-        except (
-            ValueError,
-            RecursionError,
-        ):  # other bytes than UTF-8, a number of thousands of digits, nesting
+        except (ValueError, RecursionError):
+            # Other bytes than UTF-8, a number of thousands of digits, or mappings nested too deep.
             raise self.error("invalid JSON", 'a mapping such as {"port": 9410} in UTF-8') from None
         if not isinstance(found, dict):
             raise self.error("not a mapping", 'one such as {"port": 9410}')

@@ -38,7 +38,7 @@ from stepwatch.schema.section import default
 class GPULost(CriticalBlock):
     """The driver has lost a GPU, or does not answer for it."""
 
-    for_: Span = hold("30s", "One slow answer of the driver is no loss, and a lost GPU stays lost.", JUDGED)
+    for_: Span = hold("30s", "The driver may answer slowly once; a lost GPU stays lost.", JUDGED)
 
 
 GPU_LOST = gpu_alert(

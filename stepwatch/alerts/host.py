@@ -33,7 +33,7 @@ class HostMemory(WarningBlock):
         " at once is in one of the two hours only. Long enough to save a checkpoint and restart.",
         JUDGED,
     )
-    for_: Span = hold("5m", "A peak of a few minutes is no leak.", JUDGED)
+    for_: Span = hold("5m", "A peak may last a few minutes; a leak lasts longer.", JUDGED)
 
 
 _total = hosts("node_memory_MemTotal_bytes")

@@ -156,8 +156,8 @@ PAIRS = (
     ),
     _pair(
         "AlertingBroken",
-        ""
-        "ExporterDown|TargetDown|GPUExporterStale|EngineGone|RayNodeLost|RuleFailures|TSDBFailures|StateDiskLow",
+        "ExporterDown|TargetDown|GPUExporterStale|EngineGone|RayNodeLost|RuleFailures|TSDBFailures"
+        "|StateDiskLow",
         (),
         "What Prometheus cannot store it takes for missing. The watchdog, which notifies of it, does not ask"
         " Prometheus.",

@@ -9,12 +9,14 @@ itself, one that depends on another does not hold.
 from __future__ import annotations
 
 from stepwatch.alerts.expression import Expression, Raw, Scope, bracketed, number
+from stepwatch.alerts.identity import RUN, written
 from stepwatch.alerts.statistics import is_in
 
 RECORDED = "rl_run_gpu"
 """A GPU that a run uses, by ``instance``, ``gpu`` and ``uuid``; ``by`` says how that is known; always 1."""
 
-_GPU = "cluster, run, instance, gpu, uuid"
+_RUN = written(RUN)
+_GPU = written(RUN, "instance", "gpu", "uuid")
 
 
 def _used(labels: str) -> str:
@@ -22,11 +24,11 @@ def _used(labels: str) -> str:
 
     A process for which two run exporters name different runs is of neither: Prometheus refuses such a join.
     """
-    processes = "group by (cluster, run, pid_namespace, pid) (rl_run_gpu_process_info)"
+    processes = f"group by ({_RUN}, pid_namespace, pid) (rl_run_gpu_process_info)"
     return (
         f"group by ({labels}) (\n"
         "  gpu_process_memory_bytes\n"
-        "  * on (pid_namespace, pid) group_left (cluster, run) (\n"
+        f"  * on (pid_namespace, pid) group_left ({_RUN}) (\n"
         f"    {processes}\n"
         f"    unless on (pid_namespace, pid) count by (pid_namespace, pid) ({processes}) > 1\n"
         "  )\n"
@@ -51,14 +53,14 @@ def highest(value: str, memory: str, in_use: float) -> Expression:
         memory: PromQL of the share of its memory that is in use, by UUID.
         in_use: From which share on.
     """
-    used = _used("cluster, run, uuid")
+    used = _used(f"{_RUN}, uuid")
     running = is_in("running").promql(Scope())
     unclaimed, held = (
         f"max{bracketed(f'{each}{chr(10)}unless on (uuid) {used}')}" for each in (value, memory)
     )
     others = bracketed(f"{unclaimed}\nand {held} > {number(in_use)}")
     return Raw(
-        "max by (cluster, run) "
+        f"max by ({_RUN}) "
         + bracketed(
             f"{value}\n* on (uuid) group_right () {used}\nor {others} * on () group_right () ({running})"
         )
@@ -71,7 +73,7 @@ def recording_rule() -> dict[str, str]:
     Of its machine's, those that another run is known to use are left out.
     """
     used = _used(_GPU)
-    listed = f"group by (cluster, run, uuid) (rl_run_node_gpu_info)\nunless on (uuid) {used}"
+    listed = f"group by ({_RUN}, uuid) (rl_run_node_gpu_info)\nunless on (uuid) {used}"
     node = bracketed(
         f"{bracketed(listed)}\n* on (uuid) group_left (instance, gpu)\n  topk by (uuid) (1, gpu_up)"
     )
@@ -79,4 +81,4 @@ def recording_rule() -> dict[str, str]:
         "label_replace" + bracketed(f'{found},\n"by", "{by}", "", ""')
         for found, by in ((used, "process"), (f"group by ({_GPU}) {node}", "node"))
     )
-    return {"record": RECORDED, "expr": f"{known}\nor on (cluster, run) {else_}"}
+    return {"record": RECORDED, "expr": f"{known}\nor on ({_RUN}) {else_}"}

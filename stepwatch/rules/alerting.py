@@ -1,4 +1,4 @@
-"""Alerting rules from the table: for each alert the rule itself, and a record of the limit it passed."""
+"""Alerting rules from the table: for each alert the rule itself, and how its message finds the limit."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from stepwatch.schema.quantities import Duration
 
 _KEY = re.compile(r"<(\w+)>")
 _MATCHER = "\0"
+"""Stands for the matcher of a run while what is around it becomes a format; no PromQL holds it."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,11 @@ class InForce:
     @property
     def comparison(self) -> messages.Comparison:
         """What its message says of what it compares."""
-        alert, scope = self.alert, self.scope()
         measured = tuple(dict.fromkeys(self._in_words(way.measured) for way in self.ways))
-        bounds = {(way.limit.promql(scope), way.basis) for way in self.ways}
+        if self.alert.subject == "run":
+            return messages.Comparison(measured, recorded=bool(self.alert.style))
+        bounds = {(way.limit.promql(self.scope()), way.basis) for way in self.ways}
         limit, basis = bounds.pop()
-        if alert.subject == "run":
-            return messages.Comparison(measured, bool(alert.style))
         if bounds or len(measured) > 1 or not is_number(limit):
             return messages.Comparison(measured, recorded=True)
         return messages.Comparison(measured, recorded=False, limit=float(limit), basis=basis)
@@ -165,19 +165,25 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
     """Return the rules of a table, as a rule file has them."""
     found = [rule for each in in_force(config, table) for rule in _rules(each, config, deployment)]
     if any(alert.subject == "run" and alert.others for alert in table):
-        recent = Duration(2 * config.intervals.rules.milliseconds)
-        found.append({"record": messages.FIRING, "expr": _FIRING.format(recent)})
+        found.append({"record": messages.FIRING, "expr": _firing(config.intervals.rules)})
     return found
 
 
-# What a stopped Prometheus wrote last would count for five minutes: only what was evaluated since does.
-_FIRING = f"""group by ({written(RUN, "name")}) (
-  label_replace(
-    ALERTS{{{{alertstate="firing",run!=""}}}}
-    and count_over_time(ALERTS{{{{alertstate="firing",run!=""}}}}[{{}}]),
-    "name", "$1", "alertname", "(.+)"
-  )
-)"""
+def _firing(interval: Duration) -> str:
+    """Return what fires for each run by the last two evaluations.
+
+    What a stopped Prometheus wrote last would otherwise count for five minutes after it was started again.
+    """
+    recent, firing = Duration(2 * interval.milliseconds), 'ALERTS{alertstate="firing",run!=""}'
+    return (
+        f"group by ({written(RUN, 'name')}) (\n"
+        "  label_replace(\n"
+        f"    {firing}\n"
+        f"    and count_over_time({firing}[{recent}]),\n"
+        '    "name", "$1", "alertname", "(.+)"\n'
+        "  )\n"
+        ")"
+    )
 
 
 def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:

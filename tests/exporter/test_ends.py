@@ -46,7 +46,7 @@ class Job:
 
     def ended(self) -> None:
         """Wait until the trainer has ended."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             while "\nState:\tZ" not in Path(f"/proc/{self.pid}/status").read_text():
                 time.sleep(0.02)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from threading import Event
 
 import pytest
 
@@ -85,4 +86,20 @@ def test_the_exporter_ends_at_once_in_the_midst_of_it(driver: Driver, start: Sta
 
     assert (code, errors) == (0, "")
     assert in_time(time.monotonic() - before, 5)
-    assert bool(driver.calls()["Shutdown", -1]) == (held == "slow")
+    if held == "hang":
+        assert not driver.calls()["Shutdown", -1]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_it_is_closed_once_what_it_measures_has_ended(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
+    """A driver must not be shut down while it is asked; the caller learns whether it still is."""
+    answered = Event()
+    monkeypatch.setattr(pcie, "_DIRECTIONS", {SENT: lambda _: float(answered.wait(60))})
+    call = pcie.Throughput().call()
+    call.read([])
+    if ends:
+        answered.set()
+    closed = call.close()
+    answered.set()
+
+    assert closed == ends
