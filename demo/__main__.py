@@ -8,7 +8,7 @@ if __name__ == "__main__":
     interrupt.end_at_once()  # first of all: the modules below take their time
 
 import argparse
-import sys
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +16,10 @@ from threading import Event
 
 from demo.story import STORIES
 from demo.trainer import TOTAL, Trainer
-from exporter.lossy import lose_what_cannot_be_written
+from exporter import logging_setup
 from exporter.options import stopped_by_signal
+
+logger = logging.getLogger("demo")
 
 SHORTEST, LONGEST = 0.001, 0.4
 """Seconds of a step: slower ones would not show the trouble within three minutes."""
@@ -26,18 +28,24 @@ SHORTEST, LONGEST = 0.001, 0.4
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the logs until SIGTERM or SIGINT. Returns the exit code; 2 if they cannot be written."""
     options = _parser().parse_args(arguments)
+    logging_setup.configure(options.log_level, options.log_format)
     stop = stopped_by_signal()
     folder = options.path / "demo"
     trainers = [
         Trainer(story, folder, options.seed, options.step_seconds, options.steps) for story in STORIES
     ]
-    print(f"{len(trainers)} simulated runs write to {folder}", flush=True)
+    logger.info("%d simulated runs write to %s", len(trainers), folder)
     try:
         _train(trainers, options.step_seconds, stop)
         for trainer in trainers:
             trainer.remove()
     except OSError as problem:
-        print(_cannot_write(problem, folder), file=sys.stderr)
+        logger.error(  # noqa: TRY400 - a full disk, or a user's mistake
+            "--path: %s: %s. Expected: a folder that can be written to. "
+            "Fix: free some space there, or name another folder.",
+            problem.filename or folder,
+            problem.strerror,
+        )
         return 2
     return 0
 
@@ -51,13 +59,6 @@ def _train(trainers: Sequence[Trainer], seconds: float, stop: Event) -> None:
         due = max(due + seconds, time.monotonic())
 
 
-def _cannot_write(problem: OSError, folder: Path) -> str:
-    return (
-        f"--path: {problem.filename or folder}: {problem.strerror}. "
-        "Expected: a folder that can be written to. Fix: free some space there, or name another folder."
-    )
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m demo", description="Write the logs of four simulated training runs."
@@ -68,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--step-seconds", type=_seconds, default=0.3, help="how long a step takes (default: %(default)s)"
     )
+    logging_setup.add_flags(parser)
     return parser
 
 
@@ -90,5 +92,4 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    lose_what_cannot_be_written()
     interrupt.run(main)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import selectors
 import socket
-import sys
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from exporter.message import BAD_REQUEST, FAULT, TOO_LONG, Answer, Head, Later, Pages
+
+logger = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
 
@@ -169,6 +171,6 @@ class Connection:
 def _guarded(make: Callable[[], Made]) -> Made | Answer:
     try:
         return make()
-    except Exception:  # noqa: BLE001  (one page's fault must not end the server)
-        sys.excepthook(*sys.exc_info())
+    except Exception:  # one page's fault must not end the server
+        logger.exception("A page could not be made.")
         return FAULT

@@ -7,16 +7,21 @@ and what was expected.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from threading import Event
 from typing import Any
 
+from exporter import logging_setup
 from exporter.config_file import ConfigFile, ConfigFileError
+from exporter.secret_shapes import masked
+
+logger = logging.getLogger(__name__)
 
 FILE_FLAG = "--config.file"
 
@@ -49,6 +54,9 @@ class CommandLine:
         self._together = together
         self._checks: dict[str, tuple[Check, bool]] = {}
         self.file = self._named()
+        logging_setup.add_flags(self._parser)
+        self._checks["log_level"] = one_of("level", logging_setup.LEVELS), False
+        self._checks["log_format"] = one_of("format", logging_setup.FORMATS), False
 
     def add(self, name: str, check: Check, default: object, text: str, *, many: bool = False) -> None:
         """Add the flag ``--name``; in the file its dashes are underscores, and ``many`` are a list."""
@@ -73,21 +81,21 @@ class CommandLine:
         try:
             return self._options()
         except ConfigFileError as problem:
-            sys.stderr.write(f"{problem}\n")
+            sys.stderr.write(f"{masked(str(problem))}\n")
             sys.exit(2)
         except ArgumentTypeError as problem:
-            self._parser.error(str(problem))
+            self._parser.error(masked(str(problem)))
 
     def changed(self) -> bool:
         """Whether the file was replaced since it was read."""
         return self.file is not None and self.file.changed()
 
     def renewed(self) -> argparse.Namespace | None:
-        """Return the options of a file that was replaced; ``None``, with an error printed, for a bad one."""
+        """Return the options of a file that was replaced; ``None``, with an error logged, for a bad one."""
         try:
             return self._options()
         except (ConfigFileError, ArgumentTypeError) as problem:
-            sys.stderr.write(f"{problem} The running settings stay in force.\n")
+            logger.error("%s The running settings stay in force.", problem)  # noqa: TRY400 - a user's mistake
             return None
 
     def _named(self) -> ConfigFile | None:
@@ -172,6 +180,18 @@ def switch(value: object) -> bool:
     return value is True or value == "true"
 
 
+def one_of(noun: str, known: Iterable[str]) -> Check:
+    """Return a check for one of these names."""
+    names = list(known)
+
+    def check(value: object) -> object:
+        if value not in names:
+            raise ArgumentTypeError(f"{value!r} is not a {noun}. Expected {' or '.join(names)}.")
+        return value
+
+    return check
+
+
 def hosts(value: object) -> tuple[str, ...]:
     """Check host names, separated by commas or in a list; returns them in lower case."""
     names = value.split(",") if isinstance(value, str) else value
@@ -194,12 +214,15 @@ def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def cannot_listen(options: argparse.Namespace, error: OSError) -> str:
-    """Return the message for an address of ``--listen`` and ``--port`` that is not available."""
-    return (
-        f"--listen {options.listen} --port {options.port}: cannot listen there: {error.strerror}. "
+def log_cannot_listen(options: argparse.Namespace, error: OSError) -> None:
+    """Log that an address of ``--listen`` and ``--port`` is not available."""
+    logger.error(
+        "--listen %s --port %s: cannot listen there: %s. "
         "Expected an address of this machine and a free port. "
-        "Fix: stop the program that uses the port, or choose another one."
+        "Fix: stop the program that uses the port, or choose another one.",
+        options.listen,
+        options.port,
+        error.strerror,
     )
 
 
@@ -223,6 +246,5 @@ def start_again(module: str, stop: Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # ends the process from here on: an event would be lost
     if not stop.is_set():
-        sys.stdout.write("New settings: starting again with them.\n")
-        sys.stdout.flush()
+        logger.info("New settings: starting again with them.")
         os.execv(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]])  # noqa: S606

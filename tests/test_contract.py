@@ -224,7 +224,7 @@ def _exported(run: Run) -> str:
     health.files["log"] += 1
     health.unstarted = {"ppo/train.log": 1e9}
     health.hung = {"/data": 1e9}
-    gate = Gate(Allowed(), lambda _: None)
+    gate = Gate(Allowed())
     gate.note("ray_file", "damaged", "")
     health.others += [Discovery([_Source()], gate, 600.0, Way()).samples, *_of_parts()]
     health.targets.append(Polled("http://127.0.0.1:9092/metrics", "prometheus_page", True, 1, 0.0))
@@ -236,12 +236,12 @@ def _exported(run: Run) -> str:
 def _of_parts() -> Iterator[Samples]:
     """What the other parts of the exporter tell of themselves."""
     watch = Watch(Settings(("runs",)))
-    registry = Registry(Ledger(None, Allowed(), lambda _: None))
+    registry = Registry(Ledger(None, Allowed()))
     server = Server(("127.0.0.1", 0), Routes({}))
     server.answered["200"] = 1
     server.close()
     yield Story(watch.views, PanelFile(USUAL), None).samples
-    yield Api(registry, Allowed(), Token(None, print), {}).samples
+    yield Api(registry, Allowed(), Token(None), {}).samples
     yield from (registry.samples, watch.trainers.samples, server.samples)
 
 

@@ -9,23 +9,24 @@ if __name__ == "__main__":
 
 import argparse
 import asyncio
+import logging
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from aiohttp import web
 
-from exporter import process
+from exporter import logging_setup, process
 from exporter.door.check import OriginCheck
 from exporter.door.clients import MOST_CLIENTS, Clients
 from exporter.door.proxy import Backend, Proxy, session
 from exporter.exposition import CONTENT_TYPE, Family, Sample, header, lines
-from exporter.lossy import lose_what_cannot_be_written
 from exporter.message import Answer, text
 from exporter.options import CommandLine, hosts, port
 from exporter.options import text as text_option
+
+logger = logging.getLogger("exporter.door")
 
 HEALTHY, METRICS = "/-/door/healthy", "/-/door/metrics"
 """On both ports; below /-/door/ neither program has pages."""
@@ -38,21 +39,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the door until SIGTERM or SIGINT. Returns the exit code."""
     settings = _command_line(arguments)
     options = settings.options()
+    logging_setup.configure(options.log_level, options.log_format)
     try:
         asyncio.run(_serve(options, settings))
     except OSError as error:
-        print(
-            f"--listen {options.listen}: cannot listen on port {options.prometheus_port} or "
-            f"{options.alertmanager_port}: {error.strerror}. Expected an address of this machine and free "
+        logger.error(  # noqa: TRY400 - a user's mistake
+            "--listen %s: cannot listen on port %s or %s: %s. Expected an address of this machine and free "
             "ports. Fix: stop the program that has the port, or choose another one.",
-            file=sys.stderr,
+            options.listen,
+            options.prometheus_port,
+            options.alertmanager_port,
+            error.strerror,
         )
         return 2
     return 0
 
 
 def _command_line(arguments: Sequence[str] | None) -> CommandLine:
-    """Return the options; of new ones in the file the origins apply."""
+    """Return the options; of new ones in the file the origins and those of the log apply."""
     flags = CommandLine(
         "python -m exporter.door",
         "Serve Prometheus and Alertmanager, and refuse requests of foreign web pages.",
@@ -86,12 +90,13 @@ async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
             backend = Backend(name, name.capitalize(), address)
             proxies.append(Proxy(backend, options.password_file, check, clients, backends, own))
             servers.append(await _started(proxies[-1], options.listen, at, running))
-            print(
-                f"http://{options.listen}:{at} passes requests on to {backend.title} at {address}", flush=True
+            logger.info(
+                "http://%s:%s passes requests on to %s at %s", options.listen, at, backend.title, address
             )
         while not stop.is_set():
             if settings.changed() and (renewed := settings.renewed()):
                 check.origins = renewed.origins
+                logging_setup.configure(renewed.log_level, renewed.log_format)
             clients.look([client for server in servers for client in server.connections])
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stop.wait(), TICK_SECONDS)
@@ -145,5 +150,4 @@ def _metrics(proxies: Sequence[Proxy], clients: Clients) -> Answer:
 
 
 if __name__ == "__main__":
-    lose_what_cannot_be_written()
     interrupt.run(main)

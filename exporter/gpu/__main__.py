@@ -8,12 +8,13 @@ if __name__ == "__main__":
     interrupt.end_at_once()  # first of all: the modules below take their time
 
 import argparse
+import logging
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from threading import Event
 
+from exporter import logging_setup
 from exporter.gpu.backend import Extras
 from exporter.gpu.box import Box
 from exporter.gpu.child import Child
@@ -25,9 +26,10 @@ from exporter.gpu.outage import Outage
 from exporter.gpu.pace import Pace
 from exporter.gpu.pages import Pages
 from exporter.host_check import HostCheck
-from exporter.lossy import lose_what_cannot_be_written
-from exporter.options import cannot_listen, stopped_by_signal
+from exporter.options import log_cannot_listen, stopped_by_signal
 from exporter.server import Server
+
+logger = logging.getLogger("exporter.gpu")
 
 TICK_SECONDS = 0.25
 
@@ -36,15 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
     settings = command_line(arguments)
     options = settings.options()
+    logging_setup.configure(options.log_level, options.log_format)
     stop = stopped_by_signal()
     front = Front(options)
     signal.signal(signal.SIGUSR1, lambda *_: front.release.set())
     try:
         server = Server((options.listen, options.port), front.pages)
     except OSError as error:
-        print(cannot_listen(options, error), file=sys.stderr)
+        log_cannot_listen(options, error)
         return 2
-    print(f"http://{options.listen}:{options.port}/metrics shows the GPUs of this machine", flush=True)
+    logger.info("http://%s:%s/metrics shows the GPUs of this machine", options.listen, options.port)
     while not (stop.is_set() or front.hopeless()):
         server.serve(TICK_SECONDS)
         if settings.changed():
@@ -73,34 +76,35 @@ class Front:
         self.box.usable = options is not None
         if options is None:
             return
+        logging_setup.configure(options.log_level, options.log_format)
         self.box.expected, self.box.settled = options.expected, time.time()
         self.pace.usual, self.pace.patience = options.interval, options.idle
         self.outage.patience = options.restart_after
         self.pages.hosts = (*options.hosts, options.listen)
         self.keeper.renew(lambda: _child(options), _limits(options), time.monotonic())
-        print("New settings: reading goes on with them.", flush=True)
+        logger.info("New settings: reading goes on with them.")
 
     def tick(self) -> None:
-        """Do what is due; say it when the driver or a GPU comes or goes."""
+        """Do what is due."""
         now = time.monotonic()
         if self.release.is_set():
             self.release.clear()
             self.keeper.release(RELEASE_SECONDS, now)
         self.keeper.tick(now, time.time())
-        for line in self.journal.lines(now):
-            print(line, flush=True)
+        self.journal.look(now)
 
     def hopeless(self) -> bool:
-        """Does only a restart help? Says so."""
+        """Return whether only a restart helps, and log why."""
         now = time.monotonic()
         reason = self.box.trouble(now)
         over = self.outage.lasts(reason, now)
         if over:
-            print(
-                f"No GPU could be read for {self.outage.patience} s ({reason}), though they could before. "
-                "Ending, to be started again: a container then gets its devices, and the library of the "
-                "present driver. Fix if that does not help: make the container anew.",
-                file=sys.stderr,
+            logger.error(
+                "No GPU could be read for %s s (%s), though they could before. Ending, to be started again: "
+                "a container then gets its devices, and the library of the present driver. "
+                "Fix if that does not help: make the container anew.",
+                self.outage.patience,
+                reason,
             )
         return over
 
@@ -111,9 +115,8 @@ def _limits(options: argparse.Namespace) -> Limits:
 
 def _child(options: argparse.Namespace) -> Child:
     extras = Extras(*(getattr(options, name) for name in Extras._fields))
-    return Child(options.backend, extras, options.interval)
+    return Child(options.backend, extras, options.interval, (options.log_level, options.log_format))
 
 
 if __name__ == "__main__":
-    lose_what_cannot_be_written()
     interrupt.run(main)

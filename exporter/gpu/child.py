@@ -15,16 +15,16 @@ READ_BYTES = 65536
 
 
 class Child:
-    """Starts a worker at once. ``interval`` in seconds."""
+    """Starts a worker at once. ``interval`` in seconds; ``log`` is the level and the format of its log."""
 
-    def __init__(self, backend: str, extras: Extras, interval: float) -> None:
+    def __init__(self, backend: str, extras: Extras, interval: float, log: tuple[str, str]) -> None:
         self._pipe, says = os.pipe()
         hears, self._orders = os.pipe()
         os.set_blocking(self._pipe, False)
         for theirs in (says, hears):
             os.set_inheritable(theirs, True)  # noqa: FBT003  (it takes no keywords)
         command = [sys.executable, "-m", "exporter.gpu.worker"]
-        words = [*command, backend, json.dumps(extras), str(interval), str(says), str(hears)]
+        words = [*command, backend, json.dumps(extras), str(interval), str(says), str(hears), *log]
         # In a process group of its own: Ctrl-C is the front's to answer.
         self.pid = os.posix_spawn(sys.executable, words, os.environ, setpgroup=0)
         for theirs in (says, hears):

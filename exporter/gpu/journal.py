@@ -1,31 +1,34 @@
-"""Says it when the driver or a GPU comes or goes."""
+"""Logs when the driver or a GPU comes or goes."""
 
 from __future__ import annotations
 
+import logging
+
 from exporter.gpu.backend import OK
 from exporter.gpu.box import Box, Gpu
-from exporter.gpu.contract import NVML_REASONS
+from exporter.gpu.contract import NVML_REASONS, RELEASED
+
+logger = logging.getLogger(__name__)
 
 
 class Journal:
-    """Follows what is known of the GPUs; anyone who reads it knows that they were well at first."""
+    """Follows what is known of the GPUs; anyone who reads the log knows that they were well at first."""
 
     def __init__(self, box: Box, now: float) -> None:
         self._box = box
         self._nvml = box.reason(now)
         self._gpus: dict[Gpu, str] = {}
 
-    def lines(self, now: float) -> list[str]:
-        """What is new. ``now`` in seconds of the steady clock."""
-        found, reason = [], self._box.reason(now)
+    def look(self, now: float) -> None:
+        """Log what is new. ``now`` in seconds of the steady clock."""
+        reason = self._box.reason(now)
         if reason != self._nvml:
-            found.append(f"NVML {reason}: {NVML_REASONS.get(reason, 'an error of the driver.')}")
+            level = logging.INFO if reason in (OK, "starting", RELEASED) else logging.ERROR
+            logger.log(level, "NVML %s: %s", reason, NVML_REASONS.get(reason, "an error of the driver."))
             self._nvml = reason
-        return found + self._changes(self._box.gpus if reason == OK else {})
-
-    def _changes(self, gpus: dict[Gpu, str]) -> list[str]:
-        changed = {gpu: why for gpu, why in gpus.items() if why != self._gpus.get(gpu, OK)}
-        self._gpus.update(changed)
-        return [
-            f"GPU {number} ({uuid or 'of unknown UUID'}): {why}" for (number, uuid), why in changed.items()
-        ]
+        for gpu, why in (self._box.gpus if reason == OK else {}).items():
+            if why != self._gpus.get(gpu, OK):
+                number, uuid = gpu
+                level = logging.INFO if why == OK else logging.ERROR
+                logger.log(level, "GPU %s (%s): %s", number, uuid or "of unknown UUID", why)
+                self._gpus[gpu] = why

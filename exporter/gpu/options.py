@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from exporter.gpu.backend import BACKENDS, COMPATS, PROFILES, Extras
-from exporter.options import Check, CommandLine, number, positive, switch, text
+from exporter.options import CommandLine, number, one_of, positive, switch, text
 
 _USUAL = Extras()
 
@@ -37,7 +37,7 @@ def _add_service(flags: CommandLine) -> None:
     flags.add_address(9411)
     flags.add(
         "backend",
-        _one_of("backend", BACKENDS),
+        one_of("backend", BACKENDS),
         "nvml",
         "where the GPUs are: nvml, or demo for simulated ones",
     )
@@ -73,25 +73,14 @@ def _add_extras(flags: CommandLine) -> None:
     flags.add("pcie", switch, _USUAL.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")
     flags.add(
         "compat",
-        _one_of("set of names", COMPATS),
+        one_of("set of names", COMPATS),
         _USUAL.compat,
         "names that are served beside our own: none, or NVIDIA's dcgm",
     )
     flags.add(
         "profile",
-        _one_of("profile", PROFILES),
+        one_of("profile", PROFILES),
         _USUAL.profile,
         f"what the simulated GPUs are: {', '.join(PROFILES)}",
     )
     flags.add("sick", number, _USUAL.sick, "the number of the simulated GPU that fails")
-
-
-def _one_of(noun: str, known: Iterable[str]) -> Check:
-    names = list(known)
-
-    def check(value: object) -> object:
-        if value not in names:
-            raise argparse.ArgumentTypeError(f"{value!r} is not a {noun}. Expected {' or '.join(names)}.")
-        return value
-
-    return check

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from threading import Condition, Event, Thread
 
+from exporter import logging_setup
 from exporter.gpu import backend as source
 from exporter.gpu import snapshot
 from exporter.gpu.contract import FRESH, STALE_INTERVALS
@@ -155,8 +156,12 @@ class Worker:
             self._backend.close()
 
 
-def main(name: str, extras: str, interval: str, pipe: str, orders: str) -> int:
-    """Work for the front that reads the one pipe and writes to the other. Returns the exit code."""
+def main(name: str, extras: str, interval: str, pipe: str, orders: str, *log: str) -> int:
+    """Work for the front that reads the one pipe and writes to the other. Returns the exit code.
+
+    ``log``: the level and the format of the log, which is the front's.
+    """
+    logging_setup.configure(*log)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     module, _, kind = source.BACKENDS[name].partition(":")
     options = source.Extras(*json.loads(extras))
@@ -170,5 +175,4 @@ def main(name: str, extras: str, interval: str, pipe: str, orders: str) -> int:
 
 if __name__ == "__main__":
     code = main(*sys.argv[1:])
-    sys.stderr.flush()
     os._exit(code)  # threads that the driver holds would keep a normal end waiting

@@ -7,35 +7,35 @@ from exporter import interrupt
 if __name__ == "__main__":
     interrupt.end_at_once()  # first of all: the modules below take their time
 
-import sys
+import logging
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.lossy import lose_what_cannot_be_written
-from exporter.options import CommandLine, cannot_listen, start_again, stopped_by_signal
+from exporter import logging_setup
+from exporter.options import CommandLine, log_cannot_listen, start_again, stopped_by_signal
 from exporter.runs import flags
 from exporter.runs.history import panelfile
 from exporter.runs.mounts import HungError, Mount
 from exporter.runs.service import Service
+
+logger = logging.getLogger("exporter.runs")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
     settings = flags.command_line(argv)
     options = settings.options()
+    logging_setup.configure(options.log_level, options.log_format)
     stop = stopped_by_signal()
     try:
         service = Service(options, _panels(options), stop.is_set)
     except OSError as error:
-        print(cannot_listen(options, error), file=sys.stderr)
+        log_cannot_listen(options, error)
         return 2
     service.start()
-    print(
-        f"http://{options.listen}:{options.port}/ shows the runs of {', '.join(options.path)}",
-        flush=True,
-    )
+    logger.info("http://%s:%s/ shows the runs of %s", options.listen, options.port, ", ".join(options.path))
     thread = Mount(str(options.config_file))
     while not stop.is_set():
         stop.wait(service.look())
@@ -63,5 +63,4 @@ def _changed(settings: CommandLine, thread: Mount) -> bool:
 
 
 if __name__ == "__main__":
-    lose_what_cannot_be_written()
     interrupt.run(main)

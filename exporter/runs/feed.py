@@ -8,7 +8,6 @@ from threading import Lock
 
 from exporter.runs.health import Health, Polled
 from exporter.runs.limit import RunLimit
-from exporter.runs.notice import Say
 from exporter.runs.polled import Target
 from exporter.runs.polled.poller import Poller
 from exporter.runs.presence import Presence
@@ -76,9 +75,6 @@ class Feed:
 
     def polled(self) -> list[Polled]:
         return [self.poller.polled()]
-
-    def tell(self, say: Say) -> None:
-        self.poller.tell(say)
 
     def save(self, health: Health) -> None:
         self._remembered.save(health, self._lock)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from exporter.runs.contract import JUDGED
-from exporter.runs.notice import Say, to_log
 from exporter.runs.signals.candidates import ENOUGH_RECORDS
 from exporter.runs.views import View
+
+logger = logging.getLogger(__name__)
 
 MOST_KEYS = 8
 
@@ -15,19 +17,18 @@ MOST_KEYS = 8
 class Hints:
     """Remembers which runs were reported. ``unjudged`` counts those that no rule can judge now."""
 
-    def __init__(self, say: Say = to_log) -> None:
+    def __init__(self) -> None:
         self.unjudged = 0
-        self._say = say
-        self._told: set[int] = set()
+        self._logged: set[int] = set()
 
-    def tell(self, views: Iterable[View]) -> None:
+    def log(self, views: Iterable[View]) -> None:
         """Report each such run once."""
         unjudged = [view for view in views if _is_unjudged(view)]
         self.unjudged = len(unjudged)
         for view in unjudged:
-            if view.run.serial not in self._told:
-                self._say(text(view))
-        self._told = {view.run.serial for view in unjudged}
+            if view.run.serial not in self._logged:
+                logger.warning("%s", text(view))
+        self._logged = {view.run.serial for view in unjudged}
 
 
 def _is_unjudged(view: View) -> bool:

@@ -97,7 +97,7 @@ class Logs:
         self._note_hung()
         if searched:
             self._clean_states()
-            self._notice.tell(self.refused())
+            self._notice.log(self.refused())
         return gone
 
     def on_mounts(self, logs: Iterable[Log], work: Callable[[list[Log]], None]) -> None:

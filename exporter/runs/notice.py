@@ -1,21 +1,22 @@
-"""Tells once what cannot be read, and the fix."""
+"""Logs once what cannot be read, and the fix."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shlex
 import stat
-import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
 from exporter.runs.refusal import Refusal
+
+logger = logging.getLogger(__name__)
 
 MOST = 5
 """Paths that are named at a time; the others are counted."""
@@ -25,31 +26,22 @@ MOST_HOURLY = 100
 
 HOUR = 3600.0
 
-Say = Callable[[str], None]
-
-
-def to_log(text: str) -> None:
-    """Write a line to the exporter's log; one that cannot be written to is no reason to end."""
-    with suppress(OSError):
-        # Unlike standard output, it takes names of any bytes in any locale.
-        sys.stderr.write(f"{text}\n")
-
 
 class Once:
-    """Says each text once, and ``MOST_HOURLY`` an hour of one topic, of which there are few.
+    """Warns of each text once, and of ``MOST_HOURLY`` an hour of one topic, of which there are few.
 
     Anyone who makes up texts without end fills no log and no memory, and hushes no other topic. Of each topic
     the last ``MOST_HOURLY`` texts are known.
     """
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
         self._topics: defaultdict[Hashable, _Topic] = defaultdict(_Topic)
 
-    def __call__(self, topic: Hashable, text: str) -> None:
-        """Say it, unless it was said before."""
+    def warn(self, topic: Hashable, text: str, fault: Exception | None = None) -> None:
+        """Log it, unless it was logged before; of a ``fault`` of ours with the traceback."""
         if self._topics[topic].takes(text, time.monotonic()):
-            self._say(text)
+            self._log.warning("%s", text, exc_info=fault)
 
 
 @dataclass(slots=True)
@@ -76,21 +68,21 @@ class _Topic:
 class Notice:
     """Remembers what was logged, for as long as it holds."""
 
-    def __init__(self, say: Say = to_log) -> None:
-        self._say = say
-        self._told: Collection[Path] = frozenset()
+    def __init__(self) -> None:
+        self._logged: Collection[Path] = frozenset()
 
-    def tell(self, refusals: Mapping[Path, Refusal]) -> None:
-        """Tell what is new among all that is refused now."""
-        new = [refusal for path, refusal in refusals.items() if path not in self._told]
+    def log(self, refusals: Mapping[Path, Refusal]) -> None:
+        """Log what is new among all that is refused now."""
+        new = [refusal for path, refusal in refusals.items() if path not in self._logged]
         for refusal in new[:MOST]:
-            self._say(text(refusal))
+            logger.error("%s", text(refusal))
         if len(new) > MOST:
-            self._say(
-                f"And {len(new) - MOST} more cannot be read, {len(refusals)} in all "
-                '(stepwatch_files{kind="unreadable"}).'
+            logger.error(
+                'And %d more cannot be read, %d in all (stepwatch_files{kind="unreadable"}).',
+                len(new) - MOST,
+                len(refusals),
             )
-        self._told = frozenset(refusals)
+        self._logged = frozenset(refusals)
 
 
 def text(refusal: Refusal) -> str:

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from exporter.runs.health import Health, Polled
 from exporter.runs.limit import PolledRoster
-from exporter.runs.notice import Say
 from exporter.runs.run import Run
 from exporter.runs.views import Signs
 
@@ -27,9 +26,6 @@ class Polling(Protocol):
 
     def polled(self) -> list[Polled]:
         """How the polls went so far."""
-
-    def tell(self, say: Say) -> None:
-        """Tell what gives no answer, once for each reason."""
 
     def save(self, health: Health) -> None:
         """Keep what the next start could not ask for, if it changed since the last time."""

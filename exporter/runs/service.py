@@ -14,7 +14,6 @@ from exporter.runs.history.shapes import Unshown
 from exporter.runs.history.story import Story
 from exporter.runs.lifecycle import Silence
 from exporter.runs.light.site import Light
-from exporter.runs.notice import to_log
 from exporter.runs.raw import RawRule
 from exporter.runs.registered.api import Api
 from exporter.runs.registered.ledger import Ledger
@@ -44,7 +43,7 @@ class Service:
     """
 
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
-        self._registry = Registry(Ledger(options.state_dir, options.discovery_allow, to_log))
+        self._registry = Registry(Ledger(options.state_dir, options.discovery_allow))
         self._watch = Watch(_settings(options, self._registry), stopped=stopped)
         urls = {
             "url": options.prometheus_url,
@@ -115,7 +114,7 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
 
 def _api(options: Namespace, registry: Registry) -> Api:
     ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
-    return Api(registry, options.discovery_allow, Token(options.token_file, to_log), ports)
+    return Api(registry, options.discovery_allow, Token(options.token_file), ports)
 
 
 def _patient(watch: Watch, source: Source) -> Patient:

@@ -22,7 +22,6 @@ from exporter.runs.log import Log
 from exporter.runs.logs import Logs
 from exporter.runs.marking import UnknownRunError
 from exporter.runs.mounts import HungError, Mount, Mounts
-from exporter.runs.notice import to_log
 from exporter.runs.polled import Target
 from exporter.runs.polling import Polling
 from exporter.runs.registered.page import MonitorPage
@@ -155,9 +154,7 @@ class Watch:
                 self._views[at] = self._views[at]._replace(gpus=self._gpus[at])
             for listener in self.listeners:
                 listener(self._views.values(), self.logs)
-        for feed in self.feeds:
-            feed.tell(to_log)
-        self._hints.tell(self._views.values())
+        self._hints.log(self._views.values())
         with self._lock:
             rosters = self._rosters()
             self._note_health(rosters)

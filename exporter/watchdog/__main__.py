@@ -9,15 +9,22 @@ if __name__ == "__main__":
 
 import argparse
 import json
-import sys
+import logging
 import time
 from collections.abc import Sequence
 from threading import Thread
 from typing import Any
 
+from exporter import logging_setup
 from exporter.host_check import HostCheck
-from exporter.lossy import lose_what_cannot_be_written
-from exporter.options import CommandLine, cannot_listen, positive, start_again, stopped_by_signal, text
+from exporter.options import (
+    CommandLine,
+    log_cannot_listen,
+    positive,
+    start_again,
+    stopped_by_signal,
+    text,
+)
 from exporter.server import Server
 from exporter.watchdog import disks
 from exporter.watchdog.client import Client
@@ -26,6 +33,8 @@ from exporter.watchdog.finding import Findings
 from exporter.watchdog.pages import Pages
 from exporter.watchdog.servers import Alertmanager, Prometheus
 from exporter.watchdog.supervisor import Supervisor
+
+logger = logging.getLogger("exporter.watchdog")
 
 LOOK_SECONDS = 10.0
 """Between two looks. With what each of them needs to be sure, a fault is reported within a minute."""
@@ -36,15 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the watchdog until SIGTERM or SIGINT. Returns the exit code."""
     settings = command_line(arguments)
     options = settings.options()
+    logging_setup.configure(options.log_level, options.log_format)
     stop = stopped_by_signal()
     watchdog = Watchdog(options)
     pages = Pages(watchdog.findings, lambda: watchdog.looked, lambda: disks.samples(watchdog.folders))
     try:
         server = Server((options.listen, options.port), HostCheck(pages, {*options.hosts, options.listen}))
     except OSError as error:
-        print(cannot_listen(options, error), file=sys.stderr)
+        log_cannot_listen(options, error)
         return 2
-    print(f"http://{options.listen}:{options.port}/ shows what keeps the stack from alerting", flush=True)
+    logger.info("http://%s:%s/ shows what keeps the stack from alerting", options.listen, options.port)
     watchdog.start()
     while not stop.is_set():
         server.serve(TICK_SECONDS)
@@ -80,8 +90,8 @@ class Watchdog:
         while True:
             try:
                 self._look()
-            except Exception:  # noqa: BLE001  (what no one thought of must not end the looks)
-                sys.excepthook(*sys.exc_info())
+            except Exception:  # what no one thought of must not end the looks
+                logger.exception("A look at the stack failed. The next one is in %.0f s.", LOOK_SECONDS)
             time.sleep(LOOK_SECONDS)
 
     def _look(self) -> None:
@@ -97,22 +107,18 @@ class Watchdog:
         now = time.time()
         over = self.findings.update(found, now)
         for finding in over:
-            _log(f"over: {finding.summary}: {finding.name}")
+            logger.info("over: %s: %s", finding.summary, finding.name)
             if finding.fault.startswith("disk_"):
                 for part in finding.parts:
                     if self._supervisor.start(part):
-                        _log(f"started {part}, which had died while its disk was full")
+                        logger.info("started %s, which had died while its disk was full", part)
         for known in self.findings.present:
             if known.since == now:
-                _log(f"{known.finding.summary}: {known.finding.description}")
+                logger.error("%s: %s", known.finding.summary, known.finding.description)
         alerts = self.findings.alerts(now) if self._enabled else []
         if not alerts or self._alertmanager.post(alerts):
             self.findings.forget(now)
         self.looked = now
-
-
-def _log(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
@@ -152,5 +158,4 @@ def _alert(value: object) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    lose_what_cannot_be_written()
     interrupt.run(main)

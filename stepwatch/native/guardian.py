@@ -6,6 +6,8 @@ supervisord. It also rotates the logs that the parts write.
 
 from __future__ import annotations
 
+import argparse
+import logging
 import os
 import shutil
 import signal
@@ -15,8 +17,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.lossy import lose_what_cannot_be_written
+from exporter import logging_setup
 from stepwatch.native import processes
+
+logger = logging.getLogger("stepwatch.native.guardian")
 
 SERVICE = "STEPWATCH_SERVICE"
 """Set in the environment where systemd supervises supervisord."""
@@ -36,7 +40,12 @@ _ROTATE_SECONDS = 10
 
 def main() -> int:
     """Watch supervisord until it is replaced. Returns the exit code."""
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(prog="python -m stepwatch.native.guardian")
+    parser.add_argument("folder", type=Path, help="the state folder of the stack")
+    logging_setup.add_flags(parser)
+    options = parser.parse_args()
+    logging_setup.configure(options.log_level, options.log_format)
+    folder: Path = options.folder
     guardian = Guardian(folder)
     while guardian.supervised():
         guardian.rotate_when_due()
@@ -75,7 +84,7 @@ class Guardian:
         self._asked = time.monotonic()
         if now - self._answered > _HUNG_SECONDS and self.supervised():
             self.end = f"had not answered for {_HUNG_SECONDS} s and was killed"
-            _say(f"supervisord (pid {self._supervisor}) {self.end}.")
+            logger.error("supervisord (pid %d) %s.", self._supervisor, self.end)
             os.kill(self._supervisor, signal.SIGKILL)
 
     def rotate_when_due(self) -> None:
@@ -109,7 +118,7 @@ def rotate(log: Path, limit: int = _LOG_BYTES) -> None:
         fresh.replace(log.with_name(f"{log.name}.1"))
     except OSError as problem:
         fresh.unlink(missing_ok=True)
-        _say(f"{log}: the log cannot be rotated: {problem.strerror}.")
+        logger.error("%s: the log cannot be rotated: %s.", log, problem.strerror)  # noqa: TRY400 - a full disk
 
 
 def _answers(folder: Path) -> bool:
@@ -139,25 +148,20 @@ def _replaced(folder: Path, end: str) -> bool:
 
     place = State(folder)
     try:
-        with place.lock("the guardian", _say), supervisord.connected(place) as server:
+        with place.lock("the guardian", logger.info), supervisord.connected(place) as server:
             if server or not place.wanted:
                 return True
-            _say("supervisord is gone: stopping the parts that it left, and starting all anew.")
+            logger.error("supervisord is gone: stopping the parts that it left, and starting all anew.")
             # They hold the ports.
             processes.stop(place.mark, grace=_STOP_SECONDS)
             supervisord.start(place)
             with suppress(OSError):  # on a full disk
                 write(place.restarted, f"{end}; the guardian started all parts again.")
     except (OSError, StackError) as problem:
-        _say(f"{problem}")
+        logger.error("%s", problem)  # noqa: TRY400 - it says what to do
         return not folder.is_dir()
     return True
 
 
-def _say(text: str) -> None:
-    print(time.strftime("%Y-%m-%dT%H:%M:%S%z"), text, flush=True)  # noqa: T201 - to the guardian's log
-
-
 if __name__ == "__main__":
-    lose_what_cannot_be_written()
     sys.exit(main())

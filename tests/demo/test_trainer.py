@@ -18,6 +18,7 @@ from exporter.runs.contract import JUDGED
 from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
 from exporter.runs.sources import recognise
 from tests.real.waiting import HANG_SECONDS, eventually
+from tests.records import split
 
 ROOT = Path(__file__).parents[2]
 NOT_OF_VERL = {"reward_std", "zero_std_ratio", "kl_sequence", "kl_teacher", "engine_prob_error"}
@@ -136,10 +137,10 @@ def test_a_signal_ends_it_at_once_and_takes_the_logs_along(tmp_path: Path, numbe
         assert "another day" not in (tmp_path / "demo" / "healthy.log").read_text()
 
         process.send_signal(number)
-        said, problems = process.communicate(timeout=HANG_SECONDS)
+        out, log = process.communicate(timeout=HANG_SECONDS)
 
-    assert (process.returncode, problems) == (0, "")
-    assert said == f"4 simulated runs write to {tmp_path}/demo\n"
+    assert (process.returncode, out) == (0, "")
+    assert split(log) == (f"4 simulated runs write to {tmp_path}/demo\n", "")
     assert list((tmp_path / "demo").iterdir()) == []
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.exporter.conftest import Watched
 from tests.exporter.lines import append, measured, verl_json
 
@@ -14,7 +12,7 @@ Watching = Callable[..., Watched]
 
 
 def test_a_run_of_unknown_keys_is_told_of_once_and_counted(
-    folder: Path, watched: Watching, capsys: pytest.CaptureFixture[str]
+    folder: Path, watched: Watching, logged: list[str]
 ) -> None:
     append(folder / "a.jsonl", *(verl_json(step, {"my/points": step}) for step in range(6)))
     append(folder / "b.jsonl", *(verl_json(step, measured(step)) for step in range(6)))
@@ -22,7 +20,7 @@ def test_a_run_of_unknown_keys_is_told_of_once_and_counted(
 
     assert page.look().value("stepwatch_unjudged_runs") == 1
     page.look(10.0)
-    said = [line for line in capsys.readouterr().err.splitlines() if "signal" in line]
+    said = [line for line in logged if "signal" in line]
     assert len(said) == 1
     assert said[0].startswith("a: none of its keys is a signal that rules look at: my/points. Fix: ")
 

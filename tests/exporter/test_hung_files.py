@@ -45,12 +45,13 @@ def lets_in(token: Token, shown: dict[str, str]) -> bool:
     return False
 
 
-def test_a_token_that_cannot_be_read_admits_no_one_and_delays_no_request(mount: hung_mount.Mount) -> None:
+def test_a_token_that_cannot_be_read_admits_no_one_and_delays_no_request(
+    mount: hung_mount.Mount, logged: list[str]
+) -> None:
     file = mount.behind / "token"
     file.write_text("open:sesame\n")
     file.chmod(0o600)
-    said: list[str] = []
-    token = Token(mount.folder / "token", said.append)
+    token = Token(mount.folder / "token")
     shown = {"authorization": "Bearer open:sesame"}
     token.require(shown)
     mount.hang()
@@ -61,7 +62,7 @@ def test_a_token_that_cannot_be_read_admits_no_one_and_delays_no_request(mount: 
         assert error.value.status == "503 Service Unavailable"
 
     soon(refused)
-    assert "does not answer" in said[-1]
+    assert "does not answer" in logged[-1]
     mount.come_back()
     eventually(lambda: lets_in(token, shown))
 

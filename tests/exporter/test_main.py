@@ -18,6 +18,7 @@ from tests.exporter.lines import append, console, measured, verl_json
 from tests.exporter.scrape import Scrape, until
 from tests.real import free_port
 from tests.real.waiting import HANG_SECONDS, in_time
+from tests.records import split
 
 ROOT = Path(__file__).parents[2]
 Process = subprocess.Popen[str]
@@ -51,10 +52,11 @@ class Exporter:
         return until(self.scrape, true, self.process)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
-        """Exit code, output and errors."""
+        """Exit code, and what it logged: information, and what went wrong."""
         self.process.send_signal(number)
-        out, errors = self.process.communicate(timeout=HANG_SECONDS)
-        return self.process.returncode, out, errors
+        out, log = self.process.communicate(timeout=HANG_SECONDS)
+        assert out == ""
+        return self.process.returncode, *split(log)
 
 
 @pytest.fixture(name="start")

@@ -20,6 +20,7 @@ from stepwatch.generate import Place, containers
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.test_main import Exporter
 from tests.real import free_port
+from tests.records import records
 
 SHORT = {"silence": 0.5, "silence_intervals": 1, "forget_after": 0.5}
 """What has been silent for half a second is forgotten."""
@@ -164,9 +165,9 @@ def test_an_exporter_that_is_stopped_while_its_settings_change_does_not_start_ag
 def test_settings_that_cannot_be_used_change_nothing(exporter, file):
     replace(file, {"forget_after": "soon"})
     lines = iter(exporter.process.stderr.readline, "")
-    said = next(line for line in lines if line.startswith(f"{file}: "))
+    said = next(text for line in lines if (text := records(line)[0]["message"]).startswith(f"{file}: "))
     assert "forget_after: 'soon' is not a positive number. Expected one such as 15 or 0.5. Fix: " in said
-    assert said.endswith("The running settings stay in force.\n")
+    assert said.endswith("The running settings stay in force.")
     assert exporter.scrape().value("rl_step", run="a") == 5
     assert exporter.process.poll() is None
     replace(file, SHORT)
@@ -180,6 +181,7 @@ class StartsAgainError(Exception):
 def test_nothing_is_taken_any_more_once_it_was_saved(tmp_path, file, monkeypatch):
     replace(file, {})
     monkeypatch.setattr(module, "stopped_by_signal", Event)
+    monkeypatch.setattr(module.logging_setup, "configure", lambda *_: None)  # of this process
     port = free_port()
 
     def start_again(*_):

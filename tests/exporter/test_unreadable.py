@@ -175,13 +175,12 @@ def refused(*paths: str, number: int = errno.EACCES) -> dict[Path, Refusal]:
     return {Path(path): Refusal(Path(path), number) for path in paths}
 
 
-def test_a_path_is_told_again_only_after_it_could_be_read() -> None:
-    lines: list[str] = []
-    notice = Notice(lines.append)
+def test_a_path_is_logged_again_only_after_it_could_be_read(logged: list[str]) -> None:
+    notice = Notice()
     for paths in (["/a"], ["/a"], ["/a", "/b"], ["/b"], ["/a", "/b"]):
-        notice.tell(refused(*paths))
+        notice.log(refused(*paths))
 
-    assert [line.partition(":")[0] for line in lines] == ["/a", "/b", "/a"]
+    assert [line.partition(":")[0] for line in logged] == ["/a", "/b", "/a"]
 
 
 def test_a_name_of_any_bytes_stays_in_its_line(tmp_path: Path) -> None:

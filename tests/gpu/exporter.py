@@ -17,6 +17,7 @@ from stepwatch import pages
 from tests.exporter.scrape import Scrape, until
 from tests.real import free_port
 from tests.real.waiting import HANG_SECONDS, slowness
+from tests.records import split
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--interval=0.2", "--retry=0.3", "--hang=2")
@@ -79,10 +80,11 @@ class Exporter:
         return found
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
-        """Exit code, output and errors."""
+        """Exit code, and what it logged: information, and what went wrong."""
         self.process.send_signal(number)
-        out, errors = self.process.communicate(timeout=HANG_SECONDS)
-        return self.process.returncode, out, errors
+        out, log = self.process.communicate(timeout=HANG_SECONDS)
+        assert out == ""
+        return self.process.returncode, *split(log)
 
 
 @contextmanager

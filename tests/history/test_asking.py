@@ -89,8 +89,7 @@ def test_an_answer_that_is_too_large_or_leads_elsewhere_is_refused():
 def test_a_server_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exporter.runs.history.questions.SECONDS", 0.2)
     with answering(200, b"{}", delay=5) as url:
-        told: list[str] = []
-        prometheus = Prometheus(url, lambda: (), lambda: (), lambda: [Span("x", 0.0, 1.0)], told.append)
+        prometheus = Prometheus(url, lambda: (), lambda: (), lambda: [Span("x", 0.0, 1.0)])
         prometheus.start()
         begun = time.monotonic()
         assert prometheus.look_at("x").episodes == ()
@@ -124,11 +123,12 @@ class Serving(Listening):
         super().__init__(Handler)
 
 
-def test_a_past_that_is_not_told_is_a_lack_of_that_run_alone_and_is_told_once():
+def test_a_past_that_is_not_told_is_a_lack_of_that_run_alone_and_is_logged_once(
+    logged: list[str],
+):
     spans = [Span(run, 0.0, 1.0) for run in ("large", "too large", "small")]
-    told: list[str] = []
     with Serving() as server:
-        prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans, told.append)
+        prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans)
         for span in spans:
             prometheus.look_at(span.run)
         for _ in range(5):
@@ -145,14 +145,14 @@ def test_a_past_that_is_not_told_is_a_lack_of_that_run_alone_and_is_told_once():
             prometheus.said.lack(run)
             == f"Past alerts, limits and GPU curves of this run are missing. {reason}"
         )
-    assert told == [f"{reason} Of the past of a run what was last known is shown, or nothing."]
+    assert logged == [f"{reason} Of the past of a run what was last known is shown, or nothing."]
 
 
 def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exporter.runs.history.prometheus.PAST_SECONDS", 0.1)
     spans = [Span(f"large {number}", 0.0, 1.0) for number in range(4)]
     with Serving(delay=0.15) as server:
-        prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans, lambda _: None)
+        prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans)
         for span in spans:
             prometheus.look_at(span.run)
         lacking = []

@@ -151,16 +151,15 @@ def test_a_run_that_prometheus_does_not_know_has_no_past(real: PrometheusServer)
 
 @pytest.mark.e2e
 def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_nobody_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ):
     monkeypatch.setattr("exporter.runs.history.prometheus.INTERVAL_SECONDS", 0.2)
     monkeypatch.setattr("exporter.runs.history.prometheus.LONGEST_PAUSE", 0.2)
-    told: list[str] = []
     with watching("3.13", tmp_path, free_port()) as server:
         begun = time.time() - 60
         spans = lambda: [Span(RUN, begun, time.time())]  # noqa: E731
         judged = lambda: (*panels().asked, limit("KLHigh"))  # noqa: E731
-        prometheus = Prometheus(server.url, judged, lambda: panels().limits, spans, told.append)
+        prometheus = Prometheus(server.url, judged, lambda: panels().limits, spans)
         prometheus.start()
         eventually(lambda: RUN in prometheus.said.firing and prometheus.said.now[curve("mean of GPUs")])
         assert prometheus.said.trouble(time.time()) == ""
@@ -175,7 +174,7 @@ def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_nobody_wai
             f"{server.url}/api/v1/alerts gives no answer: Connection refused."
         )
         assert "Prometheus last answered 10 min ago" in said.trouble((said.answered or 0.0) + 605)
-        assert len([text for text in told if "Alerts" in text]) == 1
+        assert len([text for text in logged if "Alerts" in text]) == 1
         server.start()
         eventually(lambda: prometheus.said.problem is None)
         assert prometheus.said.trouble(time.time()) == ""

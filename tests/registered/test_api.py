@@ -34,8 +34,8 @@ class Told(NamedTuple):
 class Client:
     """Talks to a server with the API and nothing else."""
 
-    def __init__(self, folder: Path, port: int, registry: Registry, api: Api, said: list[str]) -> None:
-        self.folder, self.port, self.registry, self.api, self.said = folder, port, registry, api, said
+    def __init__(self, folder: Path, port: int, registry: Registry, api: Api, logged: list[str]) -> None:
+        self.folder, self.port, self.registry, self.api, self.logged = folder, port, registry, api, logged
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Told:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -64,19 +64,18 @@ class Client:
 
 
 @pytest.fixture(name="serve")
-def _serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
+def _serve(tmp_path: Path, logged: list[str]) -> Iterator[Callable[..., Client]]:
     """Start a server; a token's file may be named."""
     running: list[Serving] = []
 
     def serve(token: Path | None = None) -> Client:
-        registry = Registry(Ledger(tmp_path / "state", Allowed(), print))
+        registry = Registry(Ledger(tmp_path / "state", Allowed()))
         ports = {"prometheus_port": 9090, "grafana_port": None}
-        said: list[str] = []
-        api = Api(registry, Allowed(), Token(token, print), ports, said.append)
+        api = Api(registry, Allowed(), Token(token), ports)
         server = Server(("127.0.0.1", 0), Routes(api.routes()), MOST_BODY)
         running.append(Serving(server))
         running[-1].start()
-        return Client(tmp_path, server.port, registry, api, said)
+        return Client(tmp_path, server.port, registry, api, logged)
 
     yield serve
     for serving in running:
@@ -197,7 +196,7 @@ def test_why_servers_are_refused_is_said_once_with_the_fix(serve: Callable[..., 
     for _ in range(3):
         assert client.register({"targets": ["192.0.2.2:9092"]}).status == 400
 
-    (words,) = client.said
+    (words,) = client.logged
     assert words.startswith("127.0.0.1 may not register servers: ")
     assert "192.0.2.2:9092" in words
     assert "Fix: add its network to discovery.allow in config.yaml" in words
@@ -210,10 +209,10 @@ def test_a_flood_of_refusals_does_not_flood_the_log_and_hides_no_other(
     client = serve()
     for number in range(30):
         client.register({"targets": [f"192.0.2.2:{1000 + number}"]})
-    assert len(client.said) == 10
+    assert len(client.logged) == 10
     client.register({"targets": []})
 
-    assert "targets is no list" in client.said[10]
+    assert "targets is no list" in client.logged[10]
 
 
 def test_a_flood_is_told_when_to_come_again(serve: Callable[..., Client]) -> None:

@@ -20,27 +20,25 @@ KNOWN = [
 ]
 
 
-class Kept:
-    """A ledger in a folder, and what it said."""
-
-    def __init__(self, folder: Path | None, *networks: str) -> None:
-        self.said: list[str] = []
-        self.ledger = Ledger(folder, Allowed(networks) if networks else Allowed(), self.said.append)
+def kept(folder: Path | None, *networks: str) -> Ledger:
+    return Ledger(folder, Allowed(networks) if networks else Allowed())
 
 
-def test_what_is_registered_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_what_is_registered_is_there_after_a_restart(tmp_path: Path, logged: list[str]) -> None:
     folder = tmp_path / "state"
-    assert Kept(folder).ledger.load() == []
-    assert Kept(folder).ledger.save(KNOWN)
-    again = Kept(folder)
+    assert kept(folder).load() == []
+    assert kept(folder).save(KNOWN)
+    again = kept(folder)
 
-    assert again.ledger.load() == KNOWN
-    assert again.said == []
-    assert again.ledger.errors == 0
+    assert again.load() == KNOWN
+    assert logged == []
+    assert again.errors == 0
 
 
 @pytest.mark.parametrize("sign", ['"', "\u8bad", "\U0001f600"], ids=["escaped", "Chinese", "emoji"])
-def test_all_that_may_be_registered_is_there_after_a_restart(tmp_path: Path, sign: str) -> None:
+def test_all_that_may_be_registered_is_there_after_a_restart(
+    tmp_path: Path, sign: str, logged: list[str]
+) -> None:
     told = {
         f"{number}".rjust(labels.LONGEST_NAME, "x"): sign * labels.LONGEST_VALUE
         for number in range(labels.MOST)
@@ -51,26 +49,26 @@ def test_all_that_may_be_registered_is_there_after_a_restart(tmp_path: Path, sig
         )
         for number in range(MOST)
     ]
-    assert Kept(tmp_path).ledger.save(full)
-    again = Kept(tmp_path)
+    assert kept(tmp_path).save(full)
+    again = kept(tmp_path)
 
-    assert again.ledger.load() == full
-    assert again.said == []
+    assert again.load() == full
+    assert logged == []
 
 
-def test_without_a_folder_it_is_said_that_nothing_is_kept_once_there_is_something() -> None:
-    kept = Kept(None)
+def test_without_a_folder_it_is_said_that_nothing_is_kept_once_there_is_something(logged: list[str]) -> None:
+    ledger = kept(None)
 
-    assert kept.ledger.load() == []
-    assert kept.said == []
-    assert kept.ledger.save(KNOWN)
-    assert kept.ledger.save(KNOWN)
-    (words,) = kept.said
+    assert ledger.load() == []
+    assert logged == []
+    assert ledger.save(KNOWN)
+    assert ledger.save(KNOWN)
+    (words,) = logged
     assert "in memory only" in words
 
 
-def test_a_damaged_file_is_kept_aside_counted_and_told(tmp_path: Path) -> None:
-    Kept(tmp_path).ledger.save(KNOWN)
+def test_a_damaged_file_is_kept_aside_counted_and_told(tmp_path: Path, logged: list[str]) -> None:
+    kept(tmp_path).save(KNOWN)
     whole = (tmp_path / NAME).read_bytes()
     for damaged in (
         whole[:-20],
@@ -80,49 +78,51 @@ def test_a_damaged_file_is_kept_aside_counted_and_told(tmp_path: Path) -> None:
         b"\xff",
     ):
         (tmp_path / NAME).write_bytes(damaged)
-        kept = Kept(tmp_path)
+        ledger = kept(tmp_path)
 
-        assert kept.ledger.load() == []
+        assert ledger.load() == []
         assert (tmp_path / ASIDE).read_bytes() == damaged
-        assert kept.ledger.errors == 1
-        assert str(tmp_path / ASIDE) in kept.said[0]
-        assert kept.ledger.save(KNOWN)
-        assert Kept(tmp_path).ledger.load() == KNOWN
+        assert ledger.errors == 1
+        assert str(tmp_path / ASIDE) in logged[0]
+        assert ledger.save(KNOWN)
+        assert kept(tmp_path).load() == KNOWN
 
 
 @given(st.binary(max_size=400))
 def test_whatever_stands_in_the_file_begins_anew(tmp_path: Path, content: bytes) -> None:
     (tmp_path / NAME).write_bytes(content)
 
-    assert Kept(tmp_path).ledger.load() == []
+    assert kept(tmp_path).load() == []
 
 
-def test_servers_that_are_no_longer_allowed_are_left_out(tmp_path: Path) -> None:
-    Kept(tmp_path).ledger.save(KNOWN)
-    kept = Kept(tmp_path, "10.0.0.0/8")
+def test_servers_that_are_no_longer_allowed_are_left_out(tmp_path: Path, logged: list[str]) -> None:
+    kept(tmp_path).save(KNOWN)
+    ledger = kept(tmp_path, "10.0.0.0/8")
 
-    assert [one.address for one in kept.ledger.load()] == ["10.0.0.7:8000"]
-    assert "fd00::7" in kept.said[0]
+    assert [one.address for one in ledger.load()] == ["10.0.0.7:8000"]
+    assert "fd00::7" in logged[0]
 
 
-def test_a_folder_that_cannot_be_written_is_told_of_once_and_tried_again(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_told_of_once_and_tried_again(
+    tmp_path: Path, logged: list[str]
+) -> None:
     folder = tmp_path / "state"
     folder.write_text("in the way")
-    kept = Kept(folder)
+    ledger = kept(folder)
 
-    assert not kept.ledger.save(KNOWN)
-    assert not kept.ledger.save(KNOWN)
-    assert len(kept.said) == 1
+    assert not ledger.save(KNOWN)
+    assert not ledger.save(KNOWN)
+    assert len(logged) == 1
     folder.unlink()
-    assert kept.ledger.save(KNOWN)
-    assert Kept(folder).ledger.load() == KNOWN
+    assert ledger.save(KNOWN)
+    assert kept(folder).load() == KNOWN
 
 
-def test_a_file_that_cannot_be_read_is_no_end(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_no_end(tmp_path: Path, logged: list[str]) -> None:
     (tmp_path / NAME).mkdir()
-    kept = Kept(tmp_path)
+    ledger = kept(tmp_path)
 
-    assert kept.ledger.load() == []
-    assert "cannot be read" in kept.said[0]
+    assert ledger.load() == []
+    assert "cannot be read" in logged[0]
     with pytest.raises(IsADirectoryError):
         (tmp_path / NAME).read_bytes()

@@ -31,7 +31,7 @@ def basic(text: str) -> dict[str, str]:
     [{"authorization": f"Bearer {SECRET}"}, {"authorization": f"bearer  {SECRET}"}, basic(f"any:{SECRET}")],
 )
 def test_the_token_is_taken_as_bearer_and_as_password(file: Path, headers: dict[str, str]) -> None:
-    Token(file, print).require(headers)
+    Token(file).require(headers)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_token_is_taken_as_bearer_and_as_password(file: Path, headers: dict[
 )
 def test_anything_else_is_refused(file: Path, headers: dict[str, str]) -> None:
     with pytest.raises(RefusedError) as refused:
-        Token(file, print).require(headers)
+        Token(file).require(headers)
 
     assert refused.value.result == "token"
     assert refused.value.status == "401 Unauthorized"
@@ -61,11 +61,11 @@ def test_anything_else_is_refused(file: Path, headers: dict[str, str]) -> None:
 
 
 def test_without_a_file_everybody_is_let_in() -> None:
-    Token(None, print).require({})
+    Token(None).require({})
 
 
 def test_a_new_token_holds_at_once(file: Path) -> None:
-    token = Token(file, print)
+    token = Token(file)
     file.write_text("another")
 
     token.require({"authorization": "Bearer another"})
@@ -75,47 +75,43 @@ def test_a_new_token_holds_at_once(file: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"two words", b"\xff\xfe", b"x" * 10_000, b"a\nb"])
 def test_a_file_without_a_token_lets_nobody_in_and_the_log_says_why_once(
-    file: Path, content: bytes | None
+    file: Path, content: bytes | None, logged: list[str]
 ) -> None:
     file.unlink()
     if content is not None:
         file.write_bytes(content)
         file.chmod(0o600)
-    said: list[str] = []
-    token = Token(file, said.append)
+    token = Token(file)
     with pytest.raises(RefusedError) as refused:
         token.require({"authorization": "Bearer "})
 
     assert refused.value.result == "token_file"
     assert str(file) not in str(refused.value)
-    assert len(said) == 1
-    assert str(file) in said[0]
+    assert len(logged) == 1
+    assert str(file) in logged[0]
 
 
-def test_a_file_that_goes_is_told_of_when_somebody_registers(file: Path) -> None:
-    said: list[str] = []
-    token = Token(file, said.append)
-    assert said == []
+def test_a_file_that_goes_is_told_of_when_somebody_registers(file: Path, logged: list[str]) -> None:
+    token = Token(file)
+    assert logged == []
     file.unlink()
     with pytest.raises(RefusedError):
         token.require({})
 
-    assert "No such file" in said[0]
+    assert "No such file" in logged[0]
 
 
-def test_a_pipe_in_the_file_s_place_holds_nobody_up(file: Path) -> None:
+def test_a_pipe_in_the_file_s_place_holds_nobody_up(file: Path, logged: list[str]) -> None:
     file.unlink()
     os.mkfifo(file)
-    said: list[str] = []
-    Token(file, said.append)
+    Token(file)
 
-    assert "it is no file" in said[0]
+    assert "it is no file" in logged[0]
 
 
-def test_a_file_that_everybody_may_read_is_told_of_with_the_fix(file: Path) -> None:
+def test_a_file_that_everybody_may_read_is_told_of_with_the_fix(file: Path, logged: list[str]) -> None:
     file.chmod(0o644)
-    said: list[str] = []
-    token = Token(file, said.append)
+    token = Token(file)
 
-    assert f"chmod o-rwx {file}" in said[0]
+    assert f"chmod o-rwx {file}" in logged[0]
     token.require({"authorization": f"Bearer {SECRET}"})

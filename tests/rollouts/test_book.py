@@ -113,7 +113,7 @@ def test_a_full_book_keeps_what_it_has_and_counts_the_rest(book, served, gate):
 
 
 @pytest.mark.parametrize("status", [307, 404])
-def test_a_server_without_a_page_is_not_served_until_it_has_one(book, served, gate, said, status):
+def test_a_server_without_a_page_is_not_served_until_it_has_one(book, served, gate, logged, status):
     book.take([target("log", run="ppo")], 0)
     assert book.path(ADDRESS) == "/metrics"
     for now in (1, 2):
@@ -122,7 +122,7 @@ def test_a_server_without_a_page_is_not_served_until_it_has_one(book, served, ga
         assert book.path(ADDRESS) == "/metrics"
 
     assert gate.counts == {("log", "no_page"): 1}
-    assert "servers of ppo have no page /metrics," in said[0]
+    assert "servers of ppo have no page /metrics," in logged[0]
     book.tried(Outcome(ADDRESS, True, 200), 3)
     assert served(3)
     assert book.path(ADDRESS) == ""

@@ -131,7 +131,7 @@ def test_no_answer_is_given_before_everything_was_read_so_that_prometheus_keeps_
     assert addresses(found) == {"127.0.0.7:1"}
 
 
-def test_a_source_that_fails_keeps_its_last_answer_and_costs_no_other_its_targets(discover, gate, said):
+def test_a_source_that_fails_keeps_its_last_answer_and_costs_no_other_its_targets(discover, gate, logged):
     first, second = Told("a", target("127.0.0.7:1")), Told("b", target("127.0.0.8:1", "b"))
     found = discover(first, second)
     found.turn()
@@ -141,7 +141,7 @@ def test_a_source_that_fails_keeps_its_last_answer_and_costs_no_other_its_target
 
     assert addresses(found) == {"127.0.0.7:1", "127.0.0.8:1", "127.0.0.9:1"}
     assert gate.counts == {("a", "fault"): 1}
-    assert "Traceback" not in said[0]
+    assert "Traceback" not in logged[0]
     first.told = []
     found.turn()
     assert addresses(found) == {"127.0.0.8:1", "127.0.0.9:1"}

@@ -24,31 +24,33 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_a_flood_of_one_kind_hides_no_other_kind_and_no_other_source(gate: Gate, said: list[str]) -> None:
+def test_a_flood_of_one_kind_hides_no_other_kind_and_no_other_source(gate: Gate, logged: list[str]) -> None:
     gate.passed("verl_file", "/x", [f"8.8.{n // 250}.{n % 250}:80" for n in range(1200)])
-    assert len(said) == notice.MOST_HOURLY
+    assert len(logged) == notice.MOST_HOURLY
     gate.note("verl_file", "damaged", "/x is no YAML")
     gate.note("ray_file", "address", "/y: 8.8.8.8:80")
 
-    assert said[notice.MOST_HOURLY :] == ["verl_file: /x is no YAML.", "ray_file: /y: 8.8.8.8:80."]
+    assert logged[notice.MOST_HOURLY :] == ["verl_file: /x is no YAML.", "ray_file: /y: 8.8.8.8:80."]
     assert gate.counts["verl_file", "address"] == 1200
 
 
-def test_after_a_flood_new_texts_are_told_within_the_hour(gate: Gate, said: list[str], clock: Clock) -> None:
+def test_after_a_flood_new_texts_are_told_within_the_hour(
+    gate: Gate, logged: list[str], clock: Clock
+) -> None:
     for number in range(3 * notice.MOST_HOURLY):
         gate.note("log", "address", str(number))
     clock.now += notice.HOUR
     gate.note("log", "address", "new")
     gate.note("log", "address", str(notice.MOST_HOURLY - 1))
 
-    assert said[notice.MOST_HOURLY :] == ["log: new."]
+    assert logged[notice.MOST_HOURLY :] == ["log: new."]
 
 
-def test_a_flood_that_goes_on_fills_no_memory(gate: Gate, said: list[str], clock: Clock) -> None:
+def test_a_flood_that_goes_on_fills_no_memory(gate: Gate, logged: list[str], clock: Clock) -> None:
     for number in range(5 * notice.MOST_HOURLY):
         gate.note("log", "address", str(number))
         clock.now += notice.HOUR
-    (topic,) = gate._tell._topics.values()
+    (topic,) = gate._once._topics.values()
 
-    assert len(said) == 5 * notice.MOST_HOURLY
+    assert len(logged) == 5 * notice.MOST_HOURLY
     assert len(topic.texts) == notice.MOST_HOURLY

@@ -162,7 +162,7 @@ def test_a_router_of_slime_is_asked_for_the_metrics_of_its_engines(watched, sour
 
 
 def test_addresses_that_are_not_allowed_are_counted_once_and_not_at_each_look(
-    watched, source, folder, gate, said
+    watched, source, folder, gate, logged
 ):
     append(folder / "ppo.log", f"LLMServerManager: ['{A}', '8.8.8.8:80']\n", console(1, measured(1)))
     for _ in range(3):
@@ -170,7 +170,7 @@ def test_addresses_that_are_not_allowed_are_counted_once_and_not_at_each_look(
         assert told(source).keys() == {A}
 
     assert gate.counts == {("log", "address"): 1}
-    assert "ppo: 8.8.8.8:80 lies in none" in said[0]
+    assert "ppo: 8.8.8.8:80 lies in none" in logged[0]
 
 
 def test_lines_without_end_fill_no_memory(watched, source, folder):

@@ -97,14 +97,14 @@ def test_the_servers_of_a_session_that_was_removed_are_over(folder, source, gate
         "[" * 100_000,
     ],
 )
-def test_the_last_good_answer_holds_while_the_list_is_broken(folder, source, gate, said, broken):
+def test_the_last_good_answer_holds_while_the_list_is_broken(folder, source, gate, logged, broken):
     replaced(folder, content(NODE, DASHBOARD))
     found(source)
     replaced(folder, broken)
 
     assert [found(source), found(source)] == [[NODE, DASHBOARD]] * 2
     assert gate.counts == {("ray_file", "damaged"): 1}
-    assert len(said) == 1
+    assert len(logged) == 1
 
 
 def test_no_targets_are_none(folder, source, gate):

@@ -146,14 +146,14 @@ def test_the_last_good_answer_holds_while_the_file_is_broken(file, found, write,
     assert found() == {C}
 
 
-def test_a_huge_file_is_not_read_and_told_of_once(file, found, write, gate, said):
+def test_a_huge_file_is_not_read_and_told_of_once(file, found, write, gate, logged):
     write(file, content(A))
     found()
     write(file, "x" * (1 << 20) + "\n")
 
     assert [found(), found()] == [{A}] * 2
     assert gate.counts == {("verl_file", "too_large"): 1}
-    assert said == [f"verl_file: {file} has more than 1048576 bytes."]
+    assert logged == [f"verl_file: {file} has more than 1048576 bytes."]
 
 
 def test_what_is_being_written_waits_until_it_has_settled(file, found, write):
@@ -207,14 +207,14 @@ def test_what_is_no_file_is_not_opened(file, found, gate, make):
     assert gate.counts == {("verl_file", "unreadable"): 1}
 
 
-def test_addresses_that_are_not_allowed_are_left_out_counted_and_told_once(file, found, write, gate, said):
+def test_addresses_that_are_not_allowed_are_left_out_counted_and_told_once(file, found, write, gate, logged):
     for _ in range(2):
         write(file, content(A, "8.8.8.8:80", "node-1:80", "http://10.0.0.1:80"))
         os.utime(file, (time.time() - 10 - _,) * 2)
         assert found() == {A}
 
     assert gate.counts == {("verl_file", "address"): 6}
-    assert len(said) == 3
+    assert len(logged) == 3
 
 
 def test_a_list_without_end_is_cut(file, found, write, gate):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 
 from exporter.config_file import ConfigFile
 from exporter.runs.history.panels import BARE, Panels, read
-from exporter.runs.notice import Say, to_log
+
+logger = logging.getLogger(__name__)
 
 NAME = "panels.json"
 """It lies beside the settings."""
@@ -26,10 +28,10 @@ class PanelFile:
     ``errors`` counts the files that could not be used; each is logged once.
     """
 
-    def __init__(self, path: Path, say: Say = to_log) -> None:
+    def __init__(self, path: Path) -> None:
         self.errors = 0
         self.panels: Panels = BARE
-        self._file, self._say = ConfigFile(str(path)), say
+        self._file = ConfigFile(str(path))
         self._stop = Flag()
         self._read()
 
@@ -57,4 +59,4 @@ class PanelFile:
         except ValueError as problem:
             self.errors += 1
             left = "Curves are shown without limits" if self.panels is BARE else "The panels of before stay"
-            self._say(f"{problem} {left}.")
+            logger.warning("%s %s.", problem, left)

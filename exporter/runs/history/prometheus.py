@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,10 @@ from typing import Any
 from exporter.runs.history.panels import Asked
 from exporter.runs.history.questions import Past, Questions, Span
 from exporter.runs.history.shapes import Firing
-from exporter.runs.notice import Once, Say, to_log
+from exporter.runs.notice import Once
 from exporter.runs.polled.web import PollError
+
+logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 5.0
 """Between two rounds of questions."""
@@ -76,7 +79,6 @@ class Prometheus:
         judged: Gives the curves and limits whose values now are asked for, of all runs.
         drawn: Gives those whose past is asked for, of one run after another.
         spans: Gives the runs that are shown, and since when they are.
-        say: Gets a line when it stops answering, and one for each reason why it reports no past.
 
     ``errors`` counts the rounds that failed, and the questions about a past.
     """
@@ -87,13 +89,12 @@ class Prometheus:
         judged: Callable[[], Sequence[Asked]],
         drawn: Callable[[], Sequence[Asked]],
         spans: Callable[[], Sequence[Span]],
-        say: Say = to_log,
     ) -> None:
         self.errors = 0
         self.said = Said() if url else UNASKED
         self._questions = Questions(url) if url else None
-        self._judged, self._drawn, self._spans, self._say = judged, drawn, spans, say
-        self._tell = Once(say)
+        self._judged, self._drawn, self._spans = judged, drawn, spans
+        self._once = Once(logger)
         self._looked: dict[str, float] = {}
         self._asked_at: dict[str, float] = {}
         self._wake, self._stop = Flag(), Flag()
@@ -155,7 +156,9 @@ class Prometheus:
 
     def _lack(self, run: str, reason: str) -> None:
         if not self._stop.is_set():
-            self._tell("past", f"{reason} Of the past of a run what was last known is shown, or nothing.")
+            self._once.warn(
+                "past", f"{reason} Of the past of a run what was last known is shown, or nothing."
+            )
         self.errors += 1
         self.said = replace(self.said, lacks={**self.said.lacks, run: reason})
 
@@ -176,7 +179,7 @@ class Prometheus:
 
     def _failed(self, problem: str) -> None:
         if self.said.problem is None and not self._stop.is_set():
-            self._say(f"{problem} Alerts are shown as they were last known.")
+            logger.warning("%s Alerts are shown as they were last known.", problem)
         self.errors += 1
         self.said = replace(self.said, problem=problem)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)

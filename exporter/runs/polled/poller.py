@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from threading import Event as Flag
 from threading import Thread
 
 from exporter.runs.health import Polled
-from exporter.runs.notice import Say
 from exporter.runs.polled import Target
 from exporter.runs.polled.web import PollError
 from exporter.runs.record import Event
+
+logger = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
@@ -36,7 +38,7 @@ class Poller:
         self.answered: float | None = None
         self.answered_at: float | None = None
         self.answers = self.errors = 0
-        self._told: tuple[str, ...] = ()
+        self._logged: tuple[str, ...] = ()
         self._interval = interval
         self._take = take
         self._stop = Flag()
@@ -57,14 +59,6 @@ class Poller:
         target = self.target
         return Polled(target.name, target.source, self.problem is None, self.errors, self.answered_at)
 
-    def tell(self, say: Say) -> None:
-        """Tell why the target gives no answer, or not all of it, once for each reason."""
-        problems = (self.problem,) if self.problem else self.target.lacking
-        for problem in problems:
-            if problem not in self._told:
-                say(problem)
-        self._told = problems
-
     def _run(self) -> None:
         while not self._stop.is_set():
             self._poll()
@@ -76,7 +70,7 @@ class Poller:
         except PollError as problem:
             self._failed(str(problem))
         except Exception as fault:  # noqa: BLE001  (an answer that no one thought of must not end the polls)
-            self._failed(f"{self.target.name}: {type(fault).__name__}, which is a fault of Stepwatch")
+            self._failed(f"{self.target.name}: {type(fault).__name__}, which is a fault of Stepwatch", fault)
 
     def _hand_over(self, events: list[Event]) -> None:
         if self._stop.is_set():
@@ -84,10 +78,21 @@ class Poller:
         self.answered, self.answered_at = time.monotonic(), time.time()
         self.answers += 1
         self._take(events)
+        if self.problem is not None:
+            logger.info("%s answers again.", self.target.name)
         self.problem, self._pause, self._retry = None, self._interval, self._first
+        self._log(self.target.lacking)
 
-    def _failed(self, problem: str) -> None:
+    def _failed(self, problem: str, fault: Exception | None = None) -> None:
         self.problem = problem
         self.errors += 1
         self._pause = self._retry
         self._retry = min(2 * self._retry, max(self._interval, LONGEST_PAUSE))
+        self._log((problem,), fault)
+
+    def _log(self, problems: tuple[str, ...], fault: Exception | None = None) -> None:
+        """Log why the target gives no answer, or not all of it, once for each reason."""
+        for problem in problems:
+            if problem not in self._logged and not self._stop.is_set():
+                logger.warning("%s", problem, exc_info=fault)
+        self._logged = problems

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,13 +13,15 @@ from typing import Any
 from exporter.exposition import Family, Sample
 from exporter.message import Answer, Request
 from exporter.routes import Table
-from exporter.runs.notice import Once, Say, to_log
+from exporter.runs.notice import Once
 from exporter.runs.registered import order
 from exporter.runs.registered.rate import Rate
 from exporter.runs.registered.refusal import RefusedError
 from exporter.runs.registered.registry import Registry
 from exporter.runs.registered.token import Token
 from exporter.runs.rollouts.address import Allowed
+
+logger = logging.getLogger(__name__)
 
 KIND = "application/json"
 """A browser sends this to another site only if that allows it, which we never do."""
@@ -42,12 +45,11 @@ class Api:
         allowed: Allowed,
         token: Token,
         ports: Mapping[str, int | None],
-        say: Say = to_log,
     ) -> None:
         self._registry, self._allowed, self._token = registry, allowed, token
         # Traces are not taken: without this port the client sends none.
         self._services = {"status": "ok", "otlp_port": None, **ports}
-        self._rate, self._tell = Rate(), Once(say)
+        self._rate, self._once = Rate(), Once(logger)
         self._results = Counter(dict.fromkeys(RESULTS, 0))
 
     def routes(self) -> Table:
@@ -71,7 +73,7 @@ class Api:
         except RefusedError as refusal:
             self._results[refusal.result] += 1
             # rl-insight's client does not say why, and its user looks here.
-            self._tell(refusal.result, f"{request.client} may not register servers: {refusal}")
+            self._once.warn(refusal.result, f"{request.client} may not register servers: {refusal}")
             return _json(refusal.status, {"detail": str(refusal)}, *refusal.headers)
         self._results["accepted"] += 1
         return answer

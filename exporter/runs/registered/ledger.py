@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 from exporter.runs import sealed
 from exporter.runs.mounts import Mount
-from exporter.runs.notice import Say
 from exporter.runs.registered import labels
 from exporter.runs.registered.order import LONGEST_JOB
 from exporter.runs.registered.table import MOST, Registration
 from exporter.runs.rollouts.address import LONGEST, AddressError, Allowed
+
+logger = logging.getLogger(__name__)
 
 NAME = "registrations.state"
 ASIDE = "registrations.aside"
@@ -34,10 +36,10 @@ Less would lose what was accepted; without a bound, any file that lies there wou
 class Ledger:
     """Loads and saves; ``None`` as folder keeps nothing. ``errors`` counts what could not be."""
 
-    def __init__(self, folder: Path | None, allowed: Allowed, say: Say) -> None:
+    def __init__(self, folder: Path | None, allowed: Allowed) -> None:
         self.errors = 0
-        self._folder, self._allowed, self._say = folder, allowed, say
-        self._failing = self._told = False
+        self._folder, self._allowed = folder, allowed
+        self._failing = self._warned = False
         self._thread = Mount(str(folder))
 
     def load(self) -> list[Registration]:
@@ -62,7 +64,7 @@ class Ledger:
     def save(self, known: Iterable[Registration]) -> bool:
         """Write what is registered now; returns whether that worked."""
         if self._folder is None:
-            self._tell_that_nothing_is_kept()
+            self._warn_that_nothing_is_kept()
             return True
         # with its escapes (ensure_ascii) a sign could take 12 bytes
         body = json.dumps([asdict(one) for one in known], ensure_ascii=False).encode()
@@ -80,10 +82,10 @@ class Ledger:
         self._failing = False
         return True
 
-    def _tell_that_nothing_is_kept(self) -> None:
-        if not self._told:
-            self._say("Registrations are kept in memory only. Fix: name a folder with --state-dir.")
-        self._told = True
+    def _warn_that_nothing_is_kept(self) -> None:
+        if not self._warned:
+            logger.warning("Registrations are kept in memory only. Fix: name a folder with --state-dir.")
+        self._warned = True
 
     def _allowed_ones(self, kept: list[dict[str, Any]]) -> Iterator[Registration]:
         """Those that may be read by the settings of today, which may be others than before."""
@@ -94,7 +96,7 @@ class Ledger:
         try:
             self._allowed.checked(address)
         except AddressError as problem:
-            self._say(f"A registered server is left out: {problem}.")
+            logger.warning("A registered server is left out: %s.", problem)
             return False
         return True
 
@@ -111,4 +113,4 @@ class Ledger:
 
     def _failed(self, words: str) -> None:
         self.errors += 1
-        self._say(words)
+        logger.error("%s", words)

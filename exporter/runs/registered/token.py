@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import hmac
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.runs import tokenfile
 from exporter.runs.mounts import HungError, Mount
-from exporter.runs.notice import Say
 from exporter.runs.registered.refusal import RefusedError
 from exporter.runs.tokenfile import TokenFileError
+
+logger = logging.getLogger(__name__)
 
 ASK = ("WWW-Authenticate", 'Basic realm="Stepwatch"')
 
@@ -23,12 +25,12 @@ class Token:
     becomes of ``http://any:TOKEN@host``. Without a file everyone is let in.
     """
 
-    def __init__(self, path: Path | None, say: Say) -> None:
-        self._path, self._say = path, say
-        self._told: str | None = None
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._logged: str | None = None
         self._thread = Mount(str(path))
         if path is not None:
-            self._tell(self._look(path))
+            self._log(self._look(path))
 
     def require(self, headers: Mapping[str, str]) -> None:
         """Let a request pass.
@@ -42,7 +44,7 @@ class Token:
             path = self._path
             token = self._thread.call(lambda: tokenfile.read(path))
         except (TokenFileError, HungError) as problem:
-            self._tell(str(problem))
+            self._log(str(problem))
             words = "The file with the token cannot be used. Fix: the run exporter's log says what to change."
             raise RefusedError("token_file", "503 Service Unavailable", words) from None
         if not hmac.compare_digest(_shown(headers.get("authorization", "")), token.encode()):
@@ -55,11 +57,11 @@ class Token:
         except HungError as problem:
             return str(problem)
 
-    def _tell(self, problem: str | None) -> None:
-        """Tell once what is wrong with the file, which strangers need not know."""
-        if problem is not None and problem != self._told:
-            self._say(problem)
-        self._told = problem
+    def _log(self, problem: str | None) -> None:
+        """Log once what is wrong with the file, which strangers need not know."""
+        if problem is not None and problem != self._logged:
+            logger.error("%s", problem)
+        self._logged = problem
 
 
 def _fault(path: Path) -> str | None:

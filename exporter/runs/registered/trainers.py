@@ -11,7 +11,6 @@ from threading import Lock
 from exporter.exposition import Family, Sample
 from exporter.runs.health import Health, Polled
 from exporter.runs.limit import RunLimit
-from exporter.runs.notice import Say
 from exporter.runs.polled import Target
 from exporter.runs.polled.poller import Poller
 from exporter.runs.presence import AWAY_SECONDS, Presence
@@ -141,10 +140,6 @@ class Trainers:
 
     def polled(self) -> list[Polled]:
         return [page.poller.polled() for page in self._pages.values()]
-
-    def tell(self, say: Say) -> None:
-        for page in self._pages.values():
-            page.poller.tell(say)
 
     def save(self, health: Health) -> None:
         self._remembered.save(health, self._lock)

@@ -107,7 +107,7 @@ class Discovery:
         try:
             self.turn()
         except Exception as fault:  # noqa: BLE001  (one that no one thought of must not freeze the targets)
-            self._gate.note(NAME, "fault", f"{type(fault).__name__}, which is a fault of Stepwatch")
+            self._gate.note(NAME, "fault", f"{type(fault).__name__}, which is a fault of Stepwatch", fault)
             self._stop.wait(TURN_SECONDS)
 
     def turn(self) -> None:
@@ -146,7 +146,7 @@ class Discovery:
                 self._told[source.name] = list(source.targets())
             except Exception as fault:  # noqa: BLE001  (one that no one thought of must not cost the others' targets)
                 words = f"{type(fault).__name__}, which is a fault of Stepwatch; what was known still holds"
-                self._gate.note(source.name, "fault", words)
+                self._gate.note(source.name, "fault", words, fault)
             yield from self._told.get(source.name, ())
 
     def _note(self, served: Iterable[Entry]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from exporter.runs.notice import Once, Say, to_log
+from exporter.runs.notice import Once
 from exporter.runs.rollouts.address import AddressError, Allowed
+
+logger = logging.getLogger(__name__)
 
 MOST = 5000
 """Addresses of one list, and targets in all: more than any cluster has."""
@@ -15,9 +18,9 @@ MOST = 5000
 class Gate:
     """``counts`` what was refused, by source and reason."""
 
-    def __init__(self, allowed: Allowed, say: Say = to_log) -> None:
+    def __init__(self, allowed: Allowed) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
-        self._allowed, self._tell = allowed, Once(say)
+        self._allowed, self._once = allowed, Once(logger)
 
     def passed(self, source: str, place: object, addresses: Sequence[str]) -> tuple[str, ...]:
         """Those of a list that are allowed, each once. ``place`` is where the list stands."""
@@ -32,7 +35,7 @@ class Gate:
             except AddressError as problem:  # noqa: PERF203  (one bad address must not end the list)
                 self.note(source, "address", f"{place}: {problem}")
 
-    def note(self, source: str, reason: str, words: str) -> None:
-        """Count it; ``words`` say where, what, and the fix."""
+    def note(self, source: str, reason: str, words: str, fault: Exception | None = None) -> None:
+        """Count it; ``words`` say where, what, and the fix. ``fault``: it is one of ours."""
         self.counts[source, reason] += 1
-        self._tell((source, reason), f"{source}: {words}.")
+        self._once.warn((source, reason), f"{source}: {words}.", fault)
