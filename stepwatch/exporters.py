@@ -27,7 +27,8 @@ def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, byt
     Raises:
         Refused: No container sees a file that the configuration names.
     """
-    every = {name: {"__generated": _MARK, **of(config, deployment)} for name, of in _SERVERS.items()}
+    log = {"log_level": config.log.level, "log_format": config.log.format}
+    every = {name: {"__generated": _MARK, **log, **of(config, deployment)} for name, of in _SERVERS.items()}
     return {
         FOLDER / f"{name}.json": f"{json.dumps(each, indent=1)}\n".encode() for name, each in every.items()
     }

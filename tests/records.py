@@ -31,11 +31,15 @@ def _unquoted(value: str) -> str:
     return re.sub(r'\\(["\\])', r"\1", value[1:-1]) if value.startswith('"') else value
 
 
-def split(lines: str) -> tuple[str, str]:
-    """The messages of information, and those of what went wrong, a line each."""
+def split(lines: str, expected: str = "") -> tuple[str, str]:
+    """The messages of information, and those of what went wrong, a line each.
+
+    Those of the ``expected`` logger count as information.
+    """
     found = records(lines)
-    return _messages(found, ("DEBUG", "INFO")), _messages(found, ("WARN", "ERROR"))
+    wrong = [each for each in found if each["level"] in ("WARN", "ERROR") and each["logger"] != expected]
+    return _messages(each for each in found if each not in wrong), _messages(wrong)
 
 
-def _messages(found: Iterable[Record], levels: tuple[str, ...]) -> str:
-    return "".join(f"{each['message']}\n" for each in found if each["level"] in levels)
+def _messages(found: Iterable[Record]) -> str:
+    return "".join(f"{each['message']}\n" for each in found)

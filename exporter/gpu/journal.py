@@ -10,6 +10,13 @@ from exporter.gpu.contract import NVML_REASONS, RELEASED
 
 logger = logging.getLogger(__name__)
 
+_CALM = {
+    OK: logging.INFO,
+    "starting": logging.INFO,
+    RELEASED: logging.INFO,
+    "library_not_found": logging.WARNING,  # a machine without GPUs
+}
+
 
 class Journal:
     """Follows what is known of the GPUs; anyone who reads the log knows that they were well at first."""
@@ -23,7 +30,7 @@ class Journal:
         """Log what is new. ``now`` in seconds of the steady clock."""
         reason = self._box.reason(now)
         if reason != self._nvml:
-            level = logging.INFO if reason in (OK, "starting", RELEASED) else logging.ERROR
+            level = _CALM.get(reason, logging.ERROR)
             logger.log(level, "NVML %s: %s", reason, NVML_REASONS.get(reason, "an error of the driver."))
             self._nvml = reason
         for gpu, why in (self._box.gpus if reason == OK else {}).items():

@@ -24,7 +24,16 @@ from stepwatch.globs import fits
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
 from stepwatch.schema.places import Link, ListenAddress, Page
 from stepwatch.schema.quantities import Duration, Size
-from stepwatch.schema.scalars import Interval, Port, PositiveSpan, StorageSize, instead, one_of
+from stepwatch.schema.scalars import (
+    Interval,
+    LogFormat,
+    LogLevel,
+    Port,
+    PositiveSpan,
+    StorageSize,
+    instead,
+    one_of,
+)
 from stepwatch.schema.section import Section, default
 
 # What Prometheus takes if nothing is said; it refuses a timeout longer than the interval.
@@ -101,6 +110,19 @@ class Retention(Section):
     )
 
 
+class Log(Section):
+    """What the exporters, the door and the watchdog log."""
+
+    level: LogLevel = default(
+        "info",
+        "The least level that is logged. error: you have to act; warn: something is missing or "
+        "late; info: what started, came back or took new settings; debug: details.",
+    )
+    format: LogFormat = default(
+        "logfmt", "logfmt, as Prometheus writes it, or json: one record a line, with time, level and logger."
+    )
+
+
 class Links(Section):
     """Addresses that messages and pages point to; None means the part's own."""
 
@@ -162,6 +184,10 @@ class Config(Section):
     )
     retention: Retention = default(
         Retention(), "How much history Prometheus keeps, whichever limit is reached first."
+    )
+    log: Log = default(
+        Log(),
+        "What the exporters, the door and the watchdog log. They take a change without a restart.",
     )
     listen: ListenAddress = default(
         "127.0.0.1",

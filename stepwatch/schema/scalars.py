@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
+from exporter.logging_setup import FORMATS, LEVELS
 from stepwatch.schema.errors import Fault
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.section import Checked
@@ -148,3 +149,5 @@ Role = Annotated[
     Literal["rollout", "gpu", "host", "other"], Checked(_choice("rollout", "gpu", "host", "other"))
 ]
 Scheme = Annotated[Literal["http", "https"], Checked(_choice("http", "https"))]
+LogLevel = Annotated[str, Checked(_choice(*LEVELS))]
+LogFormat = Annotated[str, Checked(_choice(*FORMATS))]

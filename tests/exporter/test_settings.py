@@ -10,6 +10,7 @@ from threading import Event, Timer
 
 import pytest
 
+from exporter.logging_setup import FORMATS, LEVELS
 from exporter.runs import __main__ as module
 from exporter.runs.flags import command_line
 from stepwatch.alerts.progress import Stalled
@@ -106,6 +107,8 @@ def test_a_shortened_flag_is_refused_and_names_no_file(
         {"runs": {"raw": {"allow": [], "limit": 0}}, "intervals": {"runs": "1ms"}},
         {"discovery": {"allow": [], "ray": None, "files": [], "forget_after": "1h"}},
         {"alerts": {"Stalled": {"intervals": 1e300}}, "signals": {"reward": ["a"]}},
+        *({"log": {"level": level}} for level in LEVELS),
+        *({"log": {"format": form}} for form in FORMATS),
     ],
 )
 @pytest.mark.parametrize("place", [OnThisMachine, containers])

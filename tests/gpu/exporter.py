@@ -80,11 +80,11 @@ class Exporter:
         return found
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
-        """Exit code, and what it logged: information, and what went wrong."""
+        """Exit code, and what it logged: information on GPUs included, and what went wrong."""
         self.process.send_signal(number)
         out, log = self.process.communicate(timeout=HANG_SECONDS)
         assert out == ""
-        return self.process.returncode, *split(log)
+        return self.process.returncode, *split(log, "exporter.gpu.journal")
 
 
 @contextmanager
