@@ -6,7 +6,8 @@ import pytest
 
 from stepwatch.config import Config
 from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import CHECKOUT, generate
+from stepwatch.environment import CHECKOUT
+from stepwatch.generate import generate
 from stepwatch.pending import instead_of_usual, pending
 
 
