@@ -27,6 +27,9 @@ CONFIG = (_of_user("XDG_CONFIG_HOME", ".config") if INSTALLED else CHECKOUT) / "
 STATE = _of_user("XDG_STATE_HOME", ".local/state") if INSTALLED else CHECKOUT / ".stepwatch"
 """What a native stack writes, unless a variable names another folder."""
 
+TEMPLATE_CACHE = _of_user("XDG_CACHE_HOME", ".cache") / "templates" if INSTALLED else None
+"""Where compiled templates are kept; ``None`` means beside the templates."""
+
 _RUNS = "path: ./runs\n"
 
 

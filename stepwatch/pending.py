@@ -35,9 +35,9 @@ def pending(config: Path, out: Path, place: Place) -> str | None:
     except Refused as refusal:
         return f"{config.name} cannot be used; what was rendered last is in force.\n  {refusal}"
     if any(_OF_THE_MACHINE not in path.parts for _, path in changes):
-        return f"{config.name} was changed since it was rendered: `{_up(config)}` puts it in force."
+        return f"{config.name} was changed since it was rendered: {_up(config)} puts it in force."
     return None
 
 
 def _up(config: Path) -> str:
-    return "make up" if config.resolve() == CONFIG else f"make up CONFIG={shlex.quote(str(config))}"
+    return "`make up`" if config.resolve() == CONFIG else f"`make up CONFIG={shlex.quote(str(config))}`"

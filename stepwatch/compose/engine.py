@@ -174,7 +174,7 @@ def require() -> None:
         NoEngineError: what is missing.
     """
     if INSTALLED:
-        raise NoEngineError("containers are built from a checkout of the repository, by `docker compose`")
+        raise NoEngineError("those are built in a checkout of the repository")
     if not shutil.which("docker"):
         raise NoEngineError("docker is not on PATH")
     if _output("docker", "version", "--format={{.Server.Version}}") is None:
