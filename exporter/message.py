@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from exporter.installation import adapt
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 """Has no place in a path, and a lone line feed there would begin a line of an answer that repeats it."""
 
@@ -49,7 +51,9 @@ Pages = Callable[[Request], Answer | Later]
 
 def text(status: str, body: str, *headers: tuple[str, str]) -> Answer:
     """An answer in words."""
-    return Answer(status, "text/plain; charset=utf-8", body.encode("utf-8", "backslashreplace"), headers)
+    return Answer(
+        status, "text/plain; charset=utf-8", adapt(body).encode("utf-8", "backslashreplace"), headers
+    )
 
 
 BAD_REQUEST = text("400 Bad Request", "this is no HTTP request\n")

@@ -16,13 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stepwatch import choice
+from exporter import __version__
+from exporter.installation import INSTALLED, adapt
+from stepwatch import choice, generate, layout
 from stepwatch.alerts.catalogue import key
 from stepwatch.backtest.command import add_options, backtest
 from stepwatch.config import Config, load
 from stepwatch.config.reference import defaults, explain
 from stepwatch.effective import alerts
-from stepwatch.generate import CHECKOUT
+from stepwatch.environment import CHECKOUT
 from stepwatch.gpucheck.command import gpu_check
 from stepwatch.inspection import inspect
 from stepwatch.mark import mark
@@ -34,8 +36,6 @@ from stepwatch.schema.errors import Refused
 from stepwatch.silence import silence
 from stepwatch.testalert.command import send_test
 from stepwatch.unmatched import unmatched
-
-DEFAULT = CHECKOUT / "config.yaml"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,25 +49,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except Refused as refusal:
-        sys.stderr.write(f"{refusal}\n")
+        sys.stderr.write(adapt(f"{refusal}\n"))
         return 2
     except KeyboardInterrupt:
-        sys.stderr.write("Interrupted. `make status` shows what runs.\n")
+        sys.stderr.write(adapt("Interrupted. `make status` shows what runs.\n"))
         return 130
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.command in ("config", "inspect", "backtest", "gpu-check"):
+    if options.command in ("config", "discover", "inspect", "backtest", "gpu-check"):
         return _without_stack(options)
-    place = State.chosen(CHECKOUT)
+    place = State.chosen(layout.STATE)
     if options.command == "up":
-        file = options.config or DEFAULT
+        if options.config is None:
+            layout.write_config(_say)
+        file = options.config or layout.CONFIG
         stack = choice.to_start(file, place, _say, native=options.native, as_service=options.service)
         code = stack.up(options.runs, demo=options.demo, repair=options.repair)
         for remark in [] if code else _unmatched(file):
             _say(remark)
         return code
-    config = options.config or place.config(_say) or DEFAULT
+    config = options.config or place.config(_say) or layout.config()
     if options.command in ("mark", "silence", "alerts", "gpu-release"):
         return _by_a_part(options, config)
     as_service = options.command == "down" and options.service
@@ -84,9 +86,11 @@ def _run(options: argparse.Namespace) -> int:
 
 def _without_stack(options: argparse.Namespace) -> int:
     if options.command == "config":
-        _say((defaults(Config) if options.defaults else explain(Config, key(options.explain))).rstrip())
+        _say((explain(Config, key(options.explain)) if options.explain else defaults(Config)).rstrip())
         return 0
-    config = options.config or DEFAULT
+    if options.command == "discover":
+        return generate.main(["--discover", "docker"])
+    config = options.config or layout.config()
     if options.command == "gpu-check":
         return gpu_check(options.page, _say)
     if options.command == "inspect":
@@ -130,19 +134,17 @@ def _unmatched(file: Path) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m stepwatch")
+    parser = argparse.ArgumentParser(prog="stepwatch" if INSTALLED else "python -m stepwatch")
+    parser.add_argument("--version", action="version", version=f"stepwatch {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    starting = _command(commands, "up", "start the stack, or bring a running one up to date")
-    starting.add_argument("--runs", type=Path, help="in place of the file's runs.path")
-    starting.add_argument("--demo", action="store_true", help="with simulated trainers and GPUs")
-    starting.add_argument("--native", action="store_true", help="as plain processes even if Docker answers")
-    starting.add_argument(
-        "--repair", action="store_true", help="move damaged files aside that keep a part from starting"
-    )
-    starting.add_argument("--service", action="store_true", help="have systemd start it, after reboots too")
+    _add_start(_command(commands, "up", "start the stack, or bring a running one up to date"))
+    demo = _command(commands, "demo", "the same with simulated trainers and GPUs")
+    _add_start(demo)
+    demo.set_defaults(command="up", demo=True)
     ending = _command(commands, "down", "stop the stack")
     ending.add_argument("--service", action="store_true", help="and remove its systemd unit")
     _command(commands, "status", "show how each part is")
+    commands.add_parser("discover", help="scrape the running containers labelled stepwatch.scrape=PORT")
     _command(commands, "demo-reset", "have the demo start over")
     testing = _command(commands, "test-alert", "send one marked test message to a receiver")
     testing.add_argument("receiver", help="its name in config.yaml")
@@ -157,8 +159,8 @@ def _parser() -> argparse.ArgumentParser:
     judging.add_argument("run", nargs="?", help="a run's name; without it, what holds where no override fits")
     judging.add_argument("--format", choices=("table", "json"), default="table")
     reference = commands.add_parser("config", help="print the keys of config.yaml with defaults and reasons")
-    which = reference.add_mutually_exclusive_group(required=True)
-    which.add_argument("--defaults", action="store_true", help="all of them, as YAML")
+    which = reference.add_mutually_exclusive_group()
+    which.add_argument("--defaults", action="store_true", help="all of them, as YAML; this is the default")
     which.add_argument(
         "--explain",
         metavar="KEY",
@@ -178,6 +180,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_start(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--runs", type=Path, help="in place of the file's runs.path")
+    command.add_argument("--demo", action="store_true", help="with simulated trainers and GPUs")
+    command.add_argument("--native", action="store_true", help="as plain processes even if Docker answers")
+    command.add_argument(
+        "--repair", action="store_true", help="move damaged files aside that keep a part from starting"
+    )
+    command.add_argument("--service", action="store_true", help="have systemd start it, after reboots too")
+
+
 def _command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(name, help=text)
     command.add_argument("--config", type=Path, help="in place of config.yaml")
@@ -186,7 +198,7 @@ def _command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
 
 def _say(line: str) -> None:
     try:
-        sys.stdout.write(f"{line}\n")
+        sys.stdout.write(adapt(f"{line}\n"))
         sys.stdout.flush()
     except BrokenPipeError:  # `make up | head`: no one reads on, but the work must be done
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  (open until the end)

@@ -19,7 +19,7 @@ KEPT = "damaged"
 LOG_LINES = 50
 """Of the log's end, in which the last starts are found."""
 
-NOTHING = "REPAIR=1: no damaged file keeps a part from starting; nothing was moved."
+NOTHING = "`make up REPAIR=1`: no damaged file keeps a part from starting; nothing was moved."
 
 _WORKS = re.compile("TSDB started|Server is ready|Completed loading of configuration file")
 _PROMETHEUS = re.compile(r'"opening storage failed: (?P<reason>.*)"')

@@ -15,7 +15,7 @@ from stepwatch.alerts.table import Alert as Entry
 from stepwatch.config import Config, load
 from stepwatch.config.overrides import DEMO
 from stepwatch.config.reference import scalar
-from stepwatch.environment import CHECKOUT
+from stepwatch.layout import RESOURCES
 from stepwatch.schema.block import Block
 from stepwatch.schema.errors import KeyPath, spell
 from stepwatch.schema.quantities import Duration, Size
@@ -89,7 +89,7 @@ def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
     for line in table([HEADINGS, *(row for alert in found for row in _rows(alert))]):
         say(line)
     runbook = settings.links.runbook
-    say(f"\nEach alert has a heading in {runbook if '://' in runbook else CHECKOUT / runbook}")
+    say(f"\nEach alert has a heading in {runbook if '://' in runbook else RESOURCES / runbook}")
     return 0
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TextIO
 
+from exporter.installation import INSTALLED, adapt
 from stepwatch import check, exporters, links, output, panels, promql
 from stepwatch.alerts import codes, gpu_load, incidents
 from stepwatch.alerts.catalogue import TABLE
@@ -14,6 +15,8 @@ from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config, load
 from stepwatch.dashboard import Json
 from stepwatch.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
+from stepwatch.environment import CHECKOUT
+from stepwatch.layout import RESOURCES, STATE
 from stepwatch.native.state import State
 from stepwatch.render import SERVICES, render, template
 from stepwatch.rules import files as rule_files
@@ -22,8 +25,6 @@ from stepwatch.schema.errors import Refused
 
 if TYPE_CHECKING:
     from stepwatch.discovery.targets import Found
-
-CHECKOUT = Path(__file__).resolve().parent.parent
 
 Place = Callable[[Config], Deployment]
 
@@ -67,10 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.discover:
             from stepwatch.discovery.command import discover  # noqa: PLC0415  (a client of Docker: rendering needs none)
 
-            return _report_found(*discover(State.chosen(CHECKOUT)))
+            return _report_found(*discover(State.chosen(STATE)))
         if options.check:
-            return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
-        outcome = generate(options.config, options.out, templates=CHECKOUT)
+            return _report_stale(stale(options.config, options.out))
+        outcome = generate(options.config, options.out)
         _report(outcome)
         _tell_compose(options, outcome.config)
         if options.reload is not None:
@@ -88,7 +89,7 @@ def containers(config: Config) -> Deployment:
     return InContainers(seen, above_ray(config))
 
 
-def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Place = containers) -> Outcome:
+def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Place = containers) -> Outcome:
     """Render a configuration, have it checked, and replace what is generated below a folder.
 
     Args:
@@ -113,7 +114,7 @@ def generate(config: Path, out: Path, *, templates: Path = CHECKOUT, place: Plac
     return Outcome(settings, len(files), changes, checks, links.remark(settings, context["deployment"]))
 
 
-def stale(config: Path, out: Path, *, templates: Path = CHECKOUT) -> output.Changes:
+def stale(config: Path, out: Path, *, templates: Path = RESOURCES) -> output.Changes:
     """Return what `generate` would change; nothing is written.
 
     Raises:
@@ -160,7 +161,7 @@ def _rendered(
         files |= rule_files.files(context["config"], context["deployment"])
     if "exporter" in services:
         files |= exporters.documents(context["config"], context["deployment"])
-    return files
+    return {path: adapt(content.decode()).encode() for path, content in files.items()} if INSTALLED else files
 
 
 def _context(config: Config, place: Place) -> dict[str, Any]:
@@ -255,4 +256,4 @@ def _few(lines: list[str]) -> list[str]:
 
 
 def _say(stream: TextIO, lines: Iterable[str]) -> None:
-    stream.writelines(f"{line}\n" for line in lines)
+    stream.writelines(adapt(f"{line}\n") for line in lines)

@@ -79,7 +79,7 @@ def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) 
         shown = (masked_url(place) if _is_url(place) else place for place in places)
         say(
             f"No run in {', '.join(shown)}. docs/formats.md lists what is understood. "
-            "Fix: name logs or their folder: make inspect RUNS=/path/to/logs"
+            "Fix: name logs or their folder: `make inspect RUNS=/path/to/logs`"
         )
     return 0 if found else 1
 

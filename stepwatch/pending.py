@@ -6,20 +6,19 @@ import shlex
 from pathlib import Path
 
 from stepwatch import output
-from stepwatch.generate import CHECKOUT, Place, rendered
+from stepwatch.generate import Place, rendered
+from stepwatch.layout import CONFIG, RESOURCES
 from stepwatch.schema.errors import Refused
 
 # Which parts there are to read depends on the machine, not on config.yaml.
 _OF_THE_MACHINE = "targets"
 
-_USUAL = CHECKOUT / "config.yaml"
-
 
 def instead_of_usual(config: Path) -> str | None:
     """What is to be said if the file in force is not the checkout's own; ``None`` if it is."""
-    if config.resolve() == _USUAL:
+    if config.resolve() == CONFIG:
         return None
-    return f"In force is {config}, which CONFIG= named last; edits of {_USUAL} are not heeded."
+    return f"In force is {config}, which `make up CONFIG=file` named last; edits of {CONFIG} are not heeded."
 
 
 def pending(config: Path, out: Path, place: Place) -> str | None:
@@ -31,14 +30,14 @@ def pending(config: Path, out: Path, place: Place) -> str | None:
         place: Where the parts run that read it.
     """
     try:
-        files = rendered(config, CHECKOUT, place)
+        files = rendered(config, RESOURCES, place)
         changes = output.compare(out, files)
     except Refused as refusal:
         return f"{config.name} cannot be used; what was rendered last is in force.\n  {refusal}"
     if any(_OF_THE_MACHINE not in path.parts for _, path in changes):
-        return f"{config.name} was changed since it was rendered: `{_up(config)}` puts it in force."
+        return f"{config.name} was changed since it was rendered: {_up(config)} puts it in force."
     return None
 
 
 def _up(config: Path) -> str:
-    return "make up" if config.resolve() == _USUAL else f"make up CONFIG={shlex.quote(str(config))}"
+    return "`make up`" if config.resolve() == CONFIG else f"`make up CONFIG={shlex.quote(str(config))}`"

@@ -24,6 +24,7 @@ from stepwatch.config.document import parse
 from stepwatch.config.nodes import LOADER
 from stepwatch.dashboard import Json, assemble
 from stepwatch.globs import alternation
+from stepwatch.layout import TEMPLATE_CACHE
 from stepwatch.schema.errors import ConfigError, Refused, quoted
 
 SERVICES = ("prometheus", "alertmanager", "grafana")
@@ -43,7 +44,7 @@ class RenderError(Refused):
 class _Compiled(jinja2.FileSystemBytecodeCache):
     """What templates were compiled to, kept as Python keeps its modules: compiling takes most of the time.
 
-    In memory, too: `backtest` renders again and again, and the checkout may be read-only.
+    In memory, too: `backtest` renders again and again, and the folder may be read-only.
     """
 
     _code: ClassVar[dict[tuple[str, str], bytes]] = {}
@@ -59,7 +60,7 @@ class _Compiled(jinja2.FileSystemBytecodeCache):
         self._code[bucket.key, bucket.checksum] = bucket.bytecode_to_string()
         if not sys.dont_write_bytecode:
             with suppress(OSError):
-                Path(self.directory).mkdir(exist_ok=True)
+                Path(self.directory).mkdir(parents=True, exist_ok=True)
                 super().dump_bytecode(bucket)
 
 
@@ -133,7 +134,7 @@ def environment(root: Path, context: Mapping[str, Any]) -> jinja2.Environment:
         autoescape=False,  # noqa: S701  the output is YAML and JSON for servers, not HTML
         finalize=_written,
         loader=jinja2.FileSystemLoader(root),
-        bytecode_cache=_Compiled(str(root / "__pycache__")),
+        bytecode_cache=_Compiled(str(TEMPLATE_CACHE or root / "__pycache__")),
     )
     made.filters |= {"yaml": quoted, "re2": alternation, "json": json.dumps}
     made.globals.update(context)

@@ -33,5 +33,5 @@ def remark(*, made: bool, remembered: bool) -> str:
             "If that is a slip, `make up RUNS=folder` names another"
         )
     if remembered:
-        return ", as RUNS= said last time (RUNS=folder, or runs.path in config.yaml, changes it)"
+        return ", which `make up RUNS=folder` named last (the same, or runs.path in config.yaml, changes it)"
     return ""

@@ -291,7 +291,7 @@ def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
         ", which did not exist, so it was made; it is empty. "
         "If that is a slip, `make up RUNS=folder` names another"
     )
-    assert "as RUNS= said last time" in runfolder.remark(made=False, remembered=True)
+    assert "which `make up RUNS=folder` named last" in runfolder.remark(made=False, remembered=True)
     assert runfolder.remark(made=False, remembered=False) == ""
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from stepwatch.config import Config
 from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import CHECKOUT, generate
+from stepwatch.environment import CHECKOUT
+from stepwatch.generate import generate
 from stepwatch.pending import instead_of_usual, pending
 
 
@@ -37,7 +38,8 @@ def test_an_edit_of_the_checkouts_own_file_needs_no_name_to_be_applied(tmp_path)
 def test_another_file_than_the_checkouts_own_is_named(config):
     assert instead_of_usual(CHECKOUT / "config.yaml") is None
     assert instead_of_usual(config) == (
-        f"In force is {config}, which CONFIG= named last; edits of {CHECKOUT / 'config.yaml'} are not heeded."
+        f"In force is {config}, which `make up CONFIG=file` named last; "
+        f"edits of {CHECKOUT / 'config.yaml'} are not heeded."
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch import packages, programs, releases
-from stepwatch.generate import CHECKOUT
+from stepwatch.environment import CHECKOUT
 from stepwatch.programs import ProgramError
 from tests.mirror import Mirror, standin, stem, tarball
 from tests.real import Tool, alertmanager

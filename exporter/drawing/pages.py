@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import jinja2
@@ -10,8 +11,19 @@ from markupsafe import Markup
 from exporter.drawing import svg
 from exporter.drawing.chart import Chart
 from exporter.drawing.legend import legend
+from exporter.installation import adapt
 
 TEMPLATES = Path(__file__).with_name("templates")
+
+
+class _Loader(jinja2.FileSystemLoader):
+    """Reads templates with the commands that they name as they are called here."""
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        source, path, current = super().get_source(environment, template)
+        return adapt(source), path, current
 
 
 def environment(folder: Path) -> jinja2.Environment:
@@ -21,7 +33,7 @@ def environment(folder: Path) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=jinja2.FileSystemLoader([folder, TEMPLATES]),
+        loader=_Loader([folder, TEMPLATES]),
     )
     made.globals |= {"draw": _drawn, "legend": legend}
     return made

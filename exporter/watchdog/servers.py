@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from exporter.installation import adapt
 from exporter.watchdog.client import Client, UnreachableError
 from exporter.watchdog.finding import ALERTMANAGER, Finding, Timer
 
@@ -28,6 +29,8 @@ SEND_SECONDS = 10.0
 """Prometheus gives up a request to Alertmanager after that long, and only then counts what it dropped."""
 SETTLE_SECONDS = 60.0
 """Prometheus knows no Alertmanager for some seconds after it loaded its settings; it sends again later."""
+
+_STATUS = adapt("`make status`")
 
 
 class Alertmanager:
@@ -58,7 +61,7 @@ class Alertmanager:
                 ALERTMANAGER,
                 "Alertmanager does not answer",
                 f"{problem}, for {DOWN_SECONDS:.0f} s or more: no notification is sent. "
-                "First: `make status`, then the log of Alertmanager.",
+                f"First: {_STATUS}, then the log of Alertmanager.",
                 ("alertmanager",),
             )
         elif self._refusal:
@@ -152,7 +155,7 @@ class Prometheus:
 
 def _of_prometheus(fault: str, summary: str, text: str) -> Finding:
     description = (
-        f"{text[:1].upper()}{text[1:]}: no run is watched. First: `make status`, then the log of Prometheus."
+        f"{text[:1].upper()}{text[1:]}: no run is watched. First: {_STATUS}, then the log of Prometheus."
     )
     return Finding(fault, "prometheus", summary, description, ("prometheus",))
 

@@ -17,7 +17,7 @@ from stepwatch.backtest.report import Report
 from stepwatch.backtest.results import Alert, Judged, Unjudged
 from stepwatch.backtest.table import extent, number
 from stepwatch.config import Config
-from stepwatch.generate import CHECKOUT
+from stepwatch.layout import RESOURCES
 from stepwatch.rules.messages import runbook_url
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -99,4 +99,4 @@ def _summary(entries: Sequence[Entry]) -> str:
 def _runbook(config: Config, alert: str) -> str:
     """The runbook's heading of an alert, from wherever the page is opened."""
     link = runbook_url(config, alert)
-    return link if "://" in link else f"{CHECKOUT.as_uri()}/{link}"
+    return link if "://" in link else f"{RESOURCES.as_uri()}/{link}"

@@ -9,7 +9,8 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config import Config
 from stepwatch.dashboard import Json
 from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import CHECKOUT, training
+from stepwatch.generate import training
+from stepwatch.layout import RESOURCES
 from stepwatch.panels import Panel, panels
 from stepwatch.rules.lines import lines
 
@@ -22,7 +23,7 @@ class Drawn:
 
     @cached_property
     def _document(self) -> Json:
-        return training(self.config, CHECKOUT, OnThisMachine)
+        return training(self.config, RESOURCES, OnThisMachine)
 
     @property
     def metrics(self) -> frozenset[str]:

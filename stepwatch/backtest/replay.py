@@ -18,7 +18,7 @@ from stepwatch.backtest.results import Unjudged
 from stepwatch.backtest.tape import Replayed
 
 MISSING = "there is no such file or folder"
-EMPTY = "there is no log in it. Fix: name logs or their folder: make backtest RUNS=/path/to/logs"
+EMPTY = "there is no log in it. Fix: name logs or their folder: `make backtest RUNS=/path/to/logs`"
 
 SAMPLES = ".samples"
 """How the names of the files of samples end."""

@@ -12,7 +12,7 @@ from stepwatch.tables import table
 
 SUGGESTED = ("limit", "alert", "severity", "now", "fires on", "lower", "higher")
 NOTHING = "There is no run in what was named. docs/formats.md lists what is understood."
-UNKNOWN = "none of its keys is a signal that rules look at; `make inspect` shows them"
+UNKNOWN = "none of its keys is a signal that rules look at; `make inspect RUNS=folder` shows them"
 
 HEAD = ("alert", "severity", "records", "steps", "value", "threshold", "")
 

@@ -10,7 +10,8 @@ from stepwatch.compose import demo, down, status, up
 from stepwatch.compose.engine import Engine
 from stepwatch.config import Config, load
 from stepwatch.deployment import Deployment
-from stepwatch.generate import CHECKOUT, containers
+from stepwatch.environment import CHECKOUT
+from stepwatch.generate import containers
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 from stepwatch.testalert.journal import Journal

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from exporter.installation import INSTALLED
 from stepwatch.deployment import CONTAINER_PORTS
 from stepwatch.schema.errors import Refused
 
@@ -172,6 +173,8 @@ def require() -> None:
     Raises:
         NoEngineError: what is missing.
     """
+    if INSTALLED:
+        raise NoEngineError("those are built in a checkout of the repository")
     if not shutil.which("docker"):
         raise NoEngineError("docker is not on PATH")
     if _output("docker", "version", "--format={{.Server.Version}}") is None:

@@ -157,14 +157,14 @@ class Config(Section):
     scrape: tuple[Job, ...] = default(
         (),
         "Prometheus jobs of your own: rollout servers, GPU and host exporters. Containers "
-        "labelled stepwatch.scrape=PORT are discovered (make discover). Affects TargetDown, "
+        "labelled stepwatch.scrape=PORT are discovered (`make discover`). Affects TargetDown, "
         "one alert per target that is down; with the role rollout EngineGone instead.",
     )
     receivers: tuple[Receiver, ...] = default(
         (),
         "Who is notified. With no receiver, alerts show on the pages only. Each receiver has "
         "one of webhook, mail and slack. Secrets are in files of their own, in secrets/ if "
-        "the stack runs in containers. After make up, make test-alert TO=name sends a test "
+        "the stack runs in containers. After `make up`, `make test-alert TO=name` sends a test "
         "notification.",
     )
     notify: Notify = default(Notify(), "When notifications are sent.")

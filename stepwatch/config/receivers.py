@@ -85,7 +85,7 @@ class Notify(Section):
 class Receiver(Section):
     """Someone or something that gets notifications."""
 
-    name: ReceiverName = needed("Its name, each once; make test-alert TO=name sends a test notification.")
+    name: ReceiverName = needed("Its name, each once; `make test-alert TO=name` sends a test notification.")
     webhook: Webhook | None = default(None, "An HTTP endpoint that takes Alertmanager's JSON by POST.")
     mail: Mail | None = default(None, "Mail, through a mail server.")
     slack: Slack | None = default(None, "A Slack channel, by an incoming webhook.")

@@ -76,7 +76,7 @@ def install(place: State, say: Say) -> None:
         folder = next((line[17:] for line in old.splitlines() if line.startswith("WorkingDirectory=")), "?")
         raise StackError(
             f"{path()} runs the stack in {folder}. Expected: no unit, or one for {place.folder}. "
-            f"Fix: `make down SERVICE=1` with {state.VARIABLE}={folder}, or leave SERVICE=1 out here."
+            f"Fix: `make down SERVICE=1` with {state.VARIABLE}={folder}, or `make up` alone here."
         )
     text = unit(place)
     if text != old:
@@ -86,7 +86,7 @@ def install(place: State, say: Say) -> None:
         except OSError as problem:
             raise StackError(
                 f"{path()}: {problem.strerror}. Expected: a unit file that can be written. "
-                "Fix: permit that, or leave SERVICE=1 out."
+                "Fix: permit that, or run `make up` alone."
             ) from None
     _order("daemon-reload")
     _order("enable", NAME)
@@ -149,7 +149,7 @@ def standing(place: State) -> list[str]:
         since = _shown("show", "--property=ActiveEnterTimestamp", "--value", NAME)
         lines.append(f"Restarts of all parts by systemd: {restarts}, the last at {since}.")
     if place.wanted and not runs(place):
-        lines.append("The stack does not run through it. Fix: make up SERVICE=1")
+        lines.append("The stack does not run through it. Fix: `make up SERVICE=1`")
     return lines + _remarks()
 
 
@@ -222,9 +222,9 @@ def _require_systemd() -> None:
         said = answer.stderr.strip() if answer else "systemctl is not on PATH"
         fix = "" if os.geteuid() == 0 else "log in as this user (not by su or sudo), or "
         raise StackError(
-            f"SERVICE=1: no {manager} answers here ({said}). Expected: a machine that systemd runs. "
-            f"Fix: {fix}run `make up` without SERVICE=1 and have it started at boot by other means "
-            "(cron: @reboot)."
+            f"`make up SERVICE=1`: no {manager} answers here ({said}). "
+            f"Expected: a machine that systemd runs. Fix: {fix}run `make up` alone and "
+            "have it started at boot by other means (cron: @reboot)."
         )
 
 

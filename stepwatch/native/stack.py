@@ -11,6 +11,8 @@ from exporter import backend_access
 from stepwatch import exporters, settings
 from stepwatch.config import Config
 from stepwatch.deployment import BEHIND_DOOR
+from stepwatch.environment import CHECKOUT
+from stepwatch.layout import RESOURCES
 from stepwatch.native import grafana
 from stepwatch.native.grafana import Grafana
 from stepwatch.native.part import Part, Web
@@ -22,13 +24,11 @@ from stepwatch.programs import Program
 class Stack:
     """What the parts are made from.
 
-    ``checkout`` holds the exporter's code, ``rendered`` the folders ``<service>/generated``,
-    ``runs`` is the folder or glob that the exporter reads. ``demo``: with simulated runs, and
-    simulated GPUs in place of this machine's own.
+    ``rendered`` holds the folders ``<service>/generated``, ``runs`` is the folder or glob that the exporter
+    reads. ``demo``: with simulated runs, and simulated GPUs in place of this machine's own.
     """
 
     config: Config
-    checkout: Path
     rendered: Path
     place: State
     runs: Path
@@ -117,7 +117,7 @@ class Stack:
         return self._part(
             "prometheus",
             (
-                *("sh", f"{self.checkout}/prometheus/start.sh", str(data)),
+                *("sh", f"{RESOURCES}/prometheus/start.sh", str(data)),
                 *(str(program.path), *program.options, *options, *self._web("prometheus")),
             ),
             ready="/-/ready",
@@ -140,7 +140,7 @@ class Stack:
         return self._part(
             "alertmanager",
             (
-                *("sh", f"{self.checkout}/alertmanager/start.sh", str(data)),
+                *("sh", f"{RESOURCES}/alertmanager/start.sh", str(data)),
                 *(str(program.path), *program.options, *options, *self._web("alertmanager")),
             ),
             ready="/-/ready",
@@ -214,7 +214,7 @@ class Stack:
 
     @property
     def _ours(self) -> dict[str, str]:
-        return {"PYTHONPATH": str(self.checkout)}
+        return {"PYTHONPATH": str(CHECKOUT)}
 
     def _settings(self, name: str) -> str:
         return f"--config.file={self.rendered / exporters.FOLDER / name}.json"

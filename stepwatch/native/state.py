@@ -28,13 +28,13 @@ class State:
     folder: Path
 
     @classmethod
-    def chosen(cls, checkout: Path) -> State:
-        """The folder that the variable names, else `.stepwatch` in the checkout.
+    def chosen(cls, usual: Path) -> State:
+        """The folder that the variable names, else the usual one.
 
         Raises:
             StackError: it is another user's.
         """
-        folder = Path(os.environ.get(VARIABLE) or checkout / ".stepwatch").resolve()
+        folder = Path(os.environ.get(VARIABLE) or usual).resolve()
         if folder.exists() and os.geteuid() not in (0, folder.stat().st_uid):
             raise StackError(
                 f"{folder} belongs to another user, and so does the stack in it. "
@@ -143,8 +143,8 @@ class State:
         except OSError as problem:
             kept = f"not moved aside: {problem.strerror}"
         say(
-            f"{self._memory}: the file is damaged ({kept}). It held CONFIG= and RUNS= of the last `make up`; "
-            "without it config.yaml and its runs.path are used. "
+            f"{self._memory}: the file is damaged ({kept}). It held what the last `make up` "
+            "named in place of config.yaml and its runs.path; without it these are used. "
             "Fix: if the last `make up` named others, run `make up CONFIG=file RUNS=folder` with them."
         )
         return {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stepwatch import output, runfolder
 from stepwatch.config import load
-from stepwatch.generate import CHECKOUT, generate
+from stepwatch.generate import generate
 from stepwatch.native import grafana, node, passwords, supervision
 from stepwatch.native.demo import end_demo
 from stepwatch.native.part import Part
@@ -55,7 +55,6 @@ def up(
         remembered = None if runs else place.runs(settings.runs.path, say)
         stack = Stack(
             config=settings,
-            checkout=CHECKOUT,
             rendered=rendered,
             place=place,
             runs=(runs or remembered or settings.runs.path).absolute(),

@@ -6,7 +6,8 @@ from pathlib import Path, PurePosixPath
 
 from stepwatch.config import Config, load
 from stepwatch.config.receivers import Receiver
-from stepwatch.generate import CHECKOUT, rendered
+from stepwatch.generate import rendered
+from stepwatch.layout import RESOURCES
 from stepwatch.schema.errors import Refused
 from stepwatch.tables import Say
 from stepwatch.testalert.alertmanager import Alertmanager
@@ -60,8 +61,8 @@ def _receiver(config: Config, name: str, file: Path) -> Receiver:
 
 
 def _require_current(alertmanager: Alertmanager, config: Path, site: Site) -> None:
-    if not alertmanager.runs(rendered(config, CHECKOUT, site.deployment)[_SETTINGS]):
+    if not alertmanager.runs(rendered(config, RESOURCES, site.deployment)[_SETTINGS]):
         raise Refused(
             f"The Alertmanager at {alertmanager.url} runs other settings than {config} says, and the test "
-            "would be of those. Fix: `make up` (with CONFIG= for another file), then test again."
+            "would be of those. Fix: `make up` (for another file `make up CONFIG=file`), then test again."
         )

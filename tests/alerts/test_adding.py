@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from stepwatch.environment import CHECKOUT
+from tests.real.copies import copy_checkout
 
 ENTRY = '''
 
@@ -109,16 +108,7 @@ CHECKS = (
 @pytest.fixture(name="copy")
 def _copy(tmp_path: Path) -> Path:
     """A copy of the checkout with the new alert."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (CHECKOUT / name).is_file():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(CHECKOUT / name, tmp_path / name)
+    copy_checkout(tmp_path)
     for name, more in (
         ("stepwatch/alerts/length.py", ENTRY),
         ("tests/rules/catalogue/length.py", CASES),

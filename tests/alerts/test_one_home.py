@@ -21,7 +21,8 @@ from stepwatch.config import Config
 from stepwatch.config.reference import keys, scalar
 from stepwatch.deployment import InContainers
 from stepwatch.effective import effective
-from stepwatch.generate import CHECKOUT, render_all
+from stepwatch.environment import CHECKOUT
+from stepwatch.generate import render_all
 from stepwatch.panels import FILE
 from stepwatch.rules import lines
 from stepwatch.rules.alerting import rules

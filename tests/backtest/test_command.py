@@ -134,7 +134,7 @@ def test_a_folder_without_a_run_is_no_success(
         (tmp_path / "runs" / "notes.txt").write_text(content)
     code, out, _ = backtest(tmp_path / "runs", "--fail-on", "critical")
     assert code == 2
-    fix = "Fix: name logs or their folder: make backtest RUNS=/path/to/logs"
+    fix = "Fix: name logs or their folder: `make backtest RUNS=/path/to/logs`"
     assert out == (NOTHING if content else f"{tmp_path}/runs: there is no log in it. {fix}") + "\n"
 
 

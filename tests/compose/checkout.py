@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import urllib.error
@@ -18,6 +17,7 @@ import yaml
 
 from stepwatch.environment import CHECKOUT
 from tests.real import free_port
+from tests.real.copies import copy_checkout
 from tests.real.docker import Client
 from tests.real.waiting import eventually
 
@@ -33,7 +33,8 @@ class Checkout:
 
     def __init__(self, folder: Path, docker: Client, settings: dict[str, Any] | None = None) -> None:
         self.folder, self.docker = folder, docker
-        _copy(folder)
+        copy_checkout(folder)
+        (folder / ".venv").symlink_to(CHECKOUT / ".venv")
         self.ports = {part: free_port() for part in (*PUBLISHED, "node")}
         self.config = folder / "config.yaml"
         self.ray = folder.parent / "above" / "ray"
@@ -104,19 +105,3 @@ def until(condition: Callable[[], object], what: str) -> None:
         return False
 
     eventually(holds, pause=0.5, seen=lambda: what)
-
-
-def _copy(folder: Path) -> None:
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    for name in filter(None, listed.split("\0")):
-        source, target = CHECKOUT / name, folder / name
-        if source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
-    (folder / ".venv").symlink_to(CHECKOUT / ".venv")

@@ -11,7 +11,8 @@ import pytest
 
 from stepwatch.config import load
 from stepwatch.deployment import InContainers
-from stepwatch.generate import CHECKOUT, render_all
+from stepwatch.environment import CHECKOUT
+from stepwatch.generate import render_all
 
 Json = dict[str, Any]
 Render = Callable[..., dict[PurePosixPath, bytes]]

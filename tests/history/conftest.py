@@ -16,7 +16,8 @@ from exporter.runs.run import Clock, Options, Run
 from stepwatch.config import Config
 from stepwatch.config.changes import load_changed
 from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import CHECKOUT, render_all
+from stepwatch.environment import CHECKOUT
+from stepwatch.generate import render_all
 from stepwatch.panels import FILE
 
 Values = Mapping[str, float]

@@ -146,7 +146,7 @@ def test_a_machine_without_systemd_is_told_what_to_do_instead(tmp_path: Path) ->
     done = installation.up("--service")
 
     assert done.returncode == 2
-    assert "SERVICE=1: no systemd" in done.stderr
+    assert "`make up SERVICE=1`: no systemd" in done.stderr
     assert "Fix: " in done.stderr
     assert "Traceback" not in done.stderr
     assert installation.pids() == set()

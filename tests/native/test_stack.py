@@ -71,7 +71,10 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
 def _runs_are_remembered(installation: Installation, pids: set[int]) -> None:
     done = installation.run("up", *installation.choice)
 
-    assert f"Reading runs from {installation.folder / 'my runs'}, as RUNS= said last time" in done.stdout
+    assert (
+        f"Reading runs from {installation.folder / 'my runs'}, which `make up RUNS=folder` named last"
+        in done.stdout
+    )
     assert installation.parts() == pids
 
 

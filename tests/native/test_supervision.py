@@ -427,7 +427,7 @@ def test_the_state_folder_is_the_one_that_the_variable_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("STEPWATCH_STATE", raising=False)
-    assert State.chosen(tmp_path).folder == tmp_path / ".stepwatch"
+    assert State.chosen(tmp_path).folder == tmp_path
 
     monkeypatch.setenv("STEPWATCH_STATE", str(tmp_path / "elsewhere"))
     assert State.chosen(tmp_path).folder == tmp_path / "elsewhere"

@@ -8,7 +8,8 @@ import yaml
 
 from stepwatch.config import Config
 from stepwatch.deployment import Deployment, OnThisMachine
-from stepwatch.generate import CHECKOUT, render_all
+from stepwatch.environment import CHECKOUT
+from stepwatch.generate import render_all
 
 RULES = PurePosixPath("prometheus/generated/rules/rl.yml")
 

@@ -7,6 +7,7 @@ from threading import Event, Thread
 
 import orjson
 
+from exporter.installation import adapt
 from exporter.runs.polled import web
 
 INTERVAL_SECONDS = 5.0
@@ -50,4 +51,4 @@ class Watchdog:
             self._answered = time.monotonic()
         except (web.PollError, ValueError, KeyError, TypeError) as problem:
             if time.monotonic() - self._answered > SILENT_SECONDS:
-                self.findings = (f"The watchdog does not answer: {problem} Fix: `make up`.",)
+                self.findings = (adapt(f"The watchdog does not answer: {problem} Fix: `make up`."),)
