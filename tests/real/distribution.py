@@ -19,7 +19,6 @@ PACKAGES = {
     "ip": "iproute2",
     "iptables": "iptables",
     "mkfs.ext4": "e2fsprogs",
-    "prometheus-node-exporter": "prometheus-node-exporter",
 }
 """Which package has each program."""
 
