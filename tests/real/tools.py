@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import unittest
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,7 @@ def _release(name: str) -> Release:
 def _released(release: Release) -> Path:
     if kept := releases.kept(release):
         return kept
+    sys.audit("tests.download", release.stem)  # `pytest --fast` refuses it
     build.say(f"{release.name}-{release.version}: downloading the official release, once.")
     return releases.obtain(release, build.say)
 
