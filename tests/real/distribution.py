@@ -30,7 +30,9 @@ def install() -> None:
         return
     sys.stderr.write(f"Installing {', '.join(missing)} ...\n")
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update"], ["install", "-y", "--no-install-recommends", "libc6-dev", *missing]):
+    # Without Debian's keys, debootstrap on Ubuntu would check no signature.
+    missing += ["debian-archive-keyring", "libc6-dev"]
+    for command in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
         done = subprocess.run(
             ["apt-get", "-qq", *command], env=quiet, capture_output=True, text=True, check=False
         )

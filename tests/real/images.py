@@ -6,6 +6,7 @@ They are files for `docker import`, kept with the built programs.
 from __future__ import annotations
 
 import io
+import platform
 import re
 import shutil
 import subprocess
@@ -154,7 +155,9 @@ def _bootstrap(archive: Path) -> None:
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.stem}-") as scratch:
         root = Path(scratch) / "root"
         command = ["debootstrap", "--variant=minbase", f"--include={_DEBIAN_PYTHON}", "bookworm", str(root)]
-        done = subprocess.run([*command, _mirror()], capture_output=True, text=True, check=False)
+        if platform.freedesktop_os_release()["ID"] == "debian":  # elsewhere the default mirror of debootstrap
+            command.append(_mirror())
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ImageError(f"debootstrap: {done.stdout[-500:]}{done.stderr[-500:]}")
         # A proxy's own certificate authority, if there is one, must be known inside as well.
