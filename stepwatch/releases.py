@@ -15,7 +15,7 @@ from stepwatch.tables import Say
 
 VARIABLE = "STEPWATCH_RELEASES"
 """Names a mirror in place of ``BASE``."""
-BASE = "https://github.com/prometheus"
+BASE = "https://github.com"
 
 _ANSWER_SECONDS = 8
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -34,23 +34,45 @@ class ReleaseError(Exception):
 
 @dataclass(frozen=True)
 class Release:
-    """A release of a project: ``prometheus`` ``3.13.2``."""
+    """A release of a project: ``prometheus`` ``3.13.2``.
+
+    Args:
+        name: The project, and its main program.
+        version: Without the ``v`` of its tag.
+        owner: Of the project's repository.
+        file: The published file if that is the program itself, with ``{machine}`` in its name
+            (``x86_64``, ``aarch64``); by default the program lies in an archive named after the stem.
+        sums: The file with the checksums.
+    """
 
     name: str
     version: str
+    owner: str = "prometheus"
+    file: str | None = None
+    sums: str = "sha256sums.txt"
 
     @property
     def stem(self) -> str:
-        """What its archive for this machine, and the one folder in it, are called.
+        """Name of the folder with its programs, for this machine.
 
         Raises:
-            ReleaseError: there is none for this machine.
+            ReleaseError: no release is known for this machine.
         """
         system, machine = platform.system().lower(), platform.machine().lower()
         if system != "linux" or machine not in _ARCHITECTURES:
             fix = f"build {self.name} and put it on PATH"
             raise ReleaseError(f"no official release is known for {system} on {machine}", fix)
         return f"{self.name}-{self.version}.linux-{_ARCHITECTURES[machine]}"
+
+    @property
+    def download(self) -> str:
+        """Name of the published file for this machine.
+
+        Raises:
+            ReleaseError: no release is known for this machine.
+        """
+        stem = self.stem
+        return self.file.format(machine=platform.machine()) if self.file else f"{stem}.tar.gz"
 
 
 def kept(release: Release) -> Path | None:
@@ -90,15 +112,15 @@ def _base(release: Release) -> str:
     if parts.scheme not in ("http", "https") or not parts.netloc or not plain:
         problem = f"{VARIABLE} is {base!r}" if plain else f"{VARIABLE} holds more than a plain address"
         raise ReleaseError(problem, f"set it to a mirror like {BASE}, without user or query, or unset it")
-    return f"{base.rstrip('/')}/{release.name}/releases/download/v{release.version}"
+    return f"{base.rstrip('/')}/{release.owner}/{release.name}/releases/download/v{release.version}"
 
 
 def _fetch(release: Release, folder: Path, say: Say) -> Path:
-    """Download the archive into a folder; nothing but what was published comes through."""
+    """Download the published file into a folder; return it if its checksum is the published one."""
     from stepwatch import download  # noqa: PLC0415  (an HTTP client: few commands download)
 
-    base, name = _base(release), f"{release.stem}.tar.gz"
-    published = _published(base, name)
+    base, name = _base(release), release.download
+    published = _published(f"{base}/{release.sums}", name)
     url = f"{base}/{name}"
     say(f"  downloading {url}")
     try:
@@ -114,9 +136,8 @@ def _fetch(release: Release, folder: Path, say: Say) -> Path:
     return folder / name
 
 
-def _published(base: str, name: str) -> str:
+def _published(url: str, name: str) -> str:
     """The SHA-256 that is published for a file."""
-    url = f"{base}/sha256sums.txt"
     if found := re.search(rf"^([0-9a-f]{{64}}) [ *]{re.escape(name)}$", _sums(url), re.MULTILINE):
         return found[1]
     raise ReleaseError(f"{url} names no {name}", f"name a mirror that has it in {VARIABLE}")
@@ -142,8 +163,14 @@ def _unreachable(host: str) -> ReleaseError:
 
 
 def _unpack(file: Path, release: Release) -> None:
+    """Make the folder with the programs beside the file."""
     from stepwatch import archive  # noqa: PLC0415  (as above)
 
+    if release.file:
+        folder = file.parent / release.stem
+        folder.mkdir()
+        file.rename(folder / release.name).chmod(0o755)
+        return
     try:
         archive.unpack(file, file.parent, release.stem)
     except archive.ArchiveError as problem:

@@ -7,6 +7,8 @@ import io
 import platform
 import tarfile
 from http.server import BaseHTTPRequestHandler
+from threading import Event
+from types import TracebackType
 
 from tests.real.listening import Listening
 
@@ -40,23 +42,38 @@ class Mirror(Listening):
     """Serves files while the ``with`` block runs.
 
     ``asked`` are the paths that were asked for. ``cut`` is how many bytes of each archive are held
-    back, although its length is told in full.
+    back, although its length is told in full. Paths that end in ``hanging`` get no answer.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.cut = 0
+        self.hanging: str | None = None
+        self._ended = Event()
         super().__init__(self._handler())
         self.url += "/mirror"
 
     def publish(self, name: str, version: str, archive: bytes, *, sha256: str | None = None) -> None:
-        """Offer an archive, with its checksum unless another one is given."""
-        base, file = f"/mirror/{name}/releases/download/v{version}", f"{stem(name, version)}.tar.gz"
+        """Offer an archive as the Prometheus project does, with its checksum unless another one is given."""
+        file = f"{stem(name, version)}.tar.gz"
         other = f"{'0' * 64}  {name}-{version}.darwin-amd64.tar.gz\n"
-        digest = sha256 or hashlib.sha256(archive).hexdigest()
-        self.files[f"{base}/{file}"] = archive
-        self.files[f"{base}/sha256sums.txt"] = f"{other}{digest}  {file}\n".encode()
+        line = f"{sha256 or hashlib.sha256(archive).hexdigest()}  {file}\n"
+        base = f"/mirror/prometheus/{name}/releases/download/v{version}"
+        self.files |= {f"{base}/{file}": archive, f"{base}/sha256sums.txt": f"{other}{line}".encode()}
+
+    def publish_compose(self, version: str, program: bytes) -> None:
+        """Offer a Compose plugin as its project does: the program itself."""
+        file = f"docker-compose-linux-{platform.machine()}"
+        line = f"{hashlib.sha256(program).hexdigest()} *{file}\n"
+        base = f"/mirror/docker/compose/releases/download/v{version}"
+        self.files |= {f"{base}/{file}": program, f"{base}/checksums.txt": line.encode()}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        super().__exit__(kind, problem, trace)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         mirror = self
@@ -64,6 +81,9 @@ class Mirror(Listening):
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 mirror.asked.append(self.path)
+                if mirror.hanging and self.path.endswith(mirror.hanging):
+                    mirror._ended.wait()
+                    return
                 content = mirror.files.get(self.path)
                 self.send_response(404 if content is None else 200)
                 self.send_header("Content-Length", str(len(content or b"")))

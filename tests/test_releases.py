@@ -67,7 +67,7 @@ def test_a_release_is_downloaded_checked_unpacked_and_kept(mirror: Mirror) -> No
     assert sorted(path.name for path in folder.iterdir()) == ["docs", "prometheus", "promtool"]
     assert (folder / "promtool").read_bytes() == PROGRAMS["promtool"]
     assert (folder / "promtool").stat().st_mode & 0o777 == 0o755
-    assert f"downloading {mirror.url}/prometheus/releases/download/v3.13.2/{TOP}.tar.gz" in said
+    assert f"downloading {mirror.url}/prometheus/prometheus/releases/download/v3.13.2/{TOP}.tar.gz" in said
     assert [path.name for path in packages.tools_folder().iterdir()] == [TOP]
 
 
@@ -139,7 +139,9 @@ def test_checksums_that_do_not_name_the_archive_are_refused(mirror: Mirror) -> N
 def test_a_mirror_that_lacks_it_is_named_with_the_fix(mirror: Mirror) -> None:
     problem = refusal()
 
-    assert f"{mirror.url}/prometheus/releases/download/v3.13.2/sha256sums.txt: 404" in problem.problem
+    assert (
+        f"{mirror.url}/prometheus/prometheus/releases/download/v3.13.2/sha256sums.txt: 404" in problem.problem
+    )
     assert problem.fix == "name a mirror that has it in STEPWATCH_RELEASES"
 
 

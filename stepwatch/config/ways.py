@@ -23,8 +23,8 @@ _TLS_FROM_THE_START = 465
 class Webhook(Section):
     """An HTTP endpoint that takes Alertmanager's JSON; its URL here or, if secret, in a file."""
 
-    integration: ClassVar = "webhook"
-    spoken: ClassVar = "webhook (HTTP)"
+    integration: ClassVar[str] = "webhook"
+    spoken: ClassVar[str] = "webhook (HTTP)"
 
     url: WebhookUrl | None = default(None, "Its URL, if it holds no secret.")
     url_file: SecretUrlFile | None = default(
@@ -52,8 +52,8 @@ class Webhook(Section):
 class Mail(Section):
     """Mails, handed to a mail server that takes them from this machine."""
 
-    integration: ClassVar = "email"
-    spoken: ClassVar = "mail (SMTP)"
+    integration: ClassVar[str] = "email"
+    spoken: ClassVar[str] = "mail (SMTP)"
 
     to: tuple[MailAddress, ...] = needed("The addresses.")
     from_: MailAddress = Field(alias="from", description="The sender's address.")
@@ -114,8 +114,8 @@ class Mail(Section):
 class Slack(Section):
     """A Slack channel, by an incoming webhook; its URL is a secret and stands in a file."""
 
-    integration: ClassVar = "slack"
-    spoken: ClassVar = "Slack"
+    integration: ClassVar[str] = "slack"
+    spoken: ClassVar[str] = "Slack"
 
     url_file: SecretUrlFile = needed("A file with the URL of an incoming webhook.")
     channel: Channel | None = default(None, '"#name". null: the webhook\'s own.')

@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.real import free_port
-from tests.real.docker import Docker, standins
-
-PAGE = "prom/node-exporter:v1.9.1"
-"""Any exporter would do; this one has its port and path by options."""
+from tests.real.docker import NODE_EXPORTER, Docker, standins
 
 Start = Callable[..., None]
 
@@ -30,9 +27,8 @@ def _start(docker: Docker) -> Iterator[Start]:
     def start(name: str, *options: str, listen: str = ":9100", page: str = "/metrics", **labels: str) -> None:
         told = [f"--label=stepwatch.{key}={text}" for key, text in labels.items()]
         words = (f"--web.listen-address={listen}", f"--web.telemetry-path={page}")
-        docker.docker(
-            "run", "--detach", f"--name={name}", *told, *options, PAGE, *words, "--collector.disable-defaults"
-        )
+        image = (NODE_EXPORTER, *words, "--collector.disable-defaults")
+        docker.docker("run", "--detach", f"--name={name}", *told, *options, *image)
         started.append(name)
 
     yield start

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from stepwatch import pages
-from stepwatch.native import node, processes
+from stepwatch.native import processes
 from stepwatch.native.state import State
 from tests.native.installation import PORTS, Installation, made
 from tests.native.release import unpacked_release
 from tests.real import Server, free_port, query
-from tests.real.tools import unavailable
+from tests.real.tools import newest
 from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.e2e
@@ -148,10 +148,9 @@ def _texts(folder: Path) -> dict[Path, bytes]:
 
 
 def test_a_node_exporter_that_serves_already_is_read_and_not_started(installation: Installation) -> None:
-    program = node.find()
-    if program is None:
-        unavailable("node_exporter is not on PATH")
-    command = [program, f"--web.listen-address=127.0.0.1:{installation.ports['node']}"]
+    folder = newest("node_exporter")
+    installation.environment["PATH"] = f"{folder}:{os.environ['PATH']}"
+    command = [folder / "node_exporter", f"--web.listen-address=127.0.0.1:{installation.ports['node']}"]
     with Server(command, f"{installation.url('node')}/") as server:
         done = installation.up()
 

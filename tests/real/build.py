@@ -1,4 +1,4 @@
-"""Builds the newest releases from their Go modules, once per version and user."""
+"""Builds programs from their Go modules, where no official release can be downloaded."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from stepwatch.packages import tools_folder
 
 MODULES = Path(__file__).resolve().parent.parent / "tools"
 LEAST_GO = (1, 25)
@@ -38,6 +36,7 @@ _COMMON = "github.com/prometheus/common/version.Version"
 _KNOWN = {
     "prometheus": Module("github.com/prometheus/prometheus", 100, _COMMON),
     "alertmanager": Module("github.com/prometheus/alertmanager", 100, _COMMON),
+    "node_exporter": Module("github.com/prometheus/node_exporter", 0, _COMMON),
     "compose": Module("github.com/docker/compose/v5", 0, "github.com/docker/compose/v5/internal.Version"),
 }
 
@@ -55,34 +54,29 @@ def version(name: str) -> str:
     return f"{major}.{minor}.{patch}"
 
 
-def built(name: str) -> Path:
-    """The folder with the built programs; builds them if this version is not there yet.
+def build(name: str, place: Path) -> Path:
+    """Build a project's programs into ``bin`` of a new folder; return that folder.
 
     Raises:
         BuildError: Go is missing or too old, or the build failed.
     """
-    place = tools_folder() / f"{name}-{version(name)}"
-    with locked(place):
-        if not (place / "bin").is_dir():
-            _build(name, place)
-    return place / "bin"
-
-
-def _build(name: str, place: Path) -> None:
     _require_go()
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{name}-") as scratch:
         fresh = Path(scratch) / "fresh"
         (fresh / "bin").mkdir(parents=True)
         _go_build(name, fresh / "bin")
         fresh.rename(place)
+    return place / "bin"
 
 
 def _require_go() -> None:
     go = shutil.which("go")
-    told = go and subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
-    number = re.match(r"go(\d+)\.(\d+)", told or "")
+    answer = (
+        go and subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+    )
+    number = re.match(r"go(\d+)\.(\d+)", answer or "")
     if not number or (int(number[1]), int(number[2])) < LEAST_GO:
-        found = told.strip() if told else "none"
+        found = answer.strip() if answer else "none"
         raise BuildError(f"Go 1.25 or later is needed to build it, found: {found}")
 
 
@@ -91,15 +85,14 @@ def _go_build(name: str, folder: Path) -> None:
     # cgo would tie the programs to this machine's loader; the listing of tools stands in go.mod.
     command = ["env", "CGO_ENABLED=0", "go", "build", "-ldflags", stamp, "-o", f"{folder}/", "tool"]
     begun = time.monotonic()
-    _say(f"Building {name} {version(name)} with Go, once (some minutes) ...")
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, cwd=MODULES / name, stdout=output, stderr=output)
         while _runs(process):
-            _say(f"  still building {name} ({time.monotonic() - begun:.0f} s)")
+            say(f"  still building {name} ({time.monotonic() - begun:.0f} s)")
         if process.returncode:
             output.seek(0)
             raise BuildError(f"go build of {name} failed: {output.read()[-2000:]}")
-    _say(f"  built {name} in {time.monotonic() - begun:.0f} s")
+    say(f"  built {name} in {time.monotonic() - begun:.0f} s")
 
 
 def _runs(process: subprocess.Popen[bytes]) -> bool:
@@ -119,6 +112,7 @@ def locked(place: Path) -> Iterator[None]:
         yield
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Write a line to standard error."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

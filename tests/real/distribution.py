@@ -19,7 +19,6 @@ PACKAGES = {
     "ip": "iproute2",
     "iptables": "iptables",
     "mkfs.ext4": "e2fsprogs",
-    "prometheus-node-exporter": "prometheus-node-exporter",
 }
 """Which package has each program."""
 
@@ -30,10 +29,19 @@ def install() -> None:
     if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
     sys.stderr.write(f"Installing {', '.join(missing)} ...\n")
+    _apt_get("update")
+    # Without Debian's keys, debootstrap on Ubuntu would check no signature.
+    wanted = [*missing, "debian-archive-keyring", "libc6-dev"]
+    # What a distribution does not package must not keep the rest away: Ubuntu has no chromium-driver.
+    _apt_get("install", "-y", "--no-install-recommends", *filter(_is_packaged, wanted))
+
+
+def _is_packaged(package: str) -> bool:
+    return bool(subprocess.run(["apt-cache", "show", package], capture_output=True, check=False).stdout)
+
+
+def _apt_get(*words: str) -> None:
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update"], ["install", "-y", "--no-install-recommends", "libc6-dev", *missing]):
-        done = subprocess.run(
-            ["apt-get", "-qq", *command], env=quiet, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"apt-get {command[0]}: {done.stderr.strip()[-500:]}")
+    done = subprocess.run(["apt-get", "-qq", *words], env=quiet, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"apt-get {words[0]}: {done.stderr.strip()[-500:]}")

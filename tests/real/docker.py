@@ -16,9 +16,9 @@ from typing_extensions import Self
 
 from stepwatch.native.log import last_lines
 from tests.real import images
-from tests.real.build import BuildError, built, version
+from tests.real.build import BuildError, version
 from tests.real.images import ImageError, StandIn
-from tests.real.tools import unavailable
+from tests.real.tools import newest, unavailable
 
 _PATIENCE = 90
 
@@ -124,6 +124,7 @@ class Docker(Client):
 
 
 PYTHON = "python:3.12-slim"
+NODE_EXPORTER = f"prom/node-exporter:v{version('node_exporter')}"
 
 
 def standins() -> dict[str, StandIn]:
@@ -132,7 +133,7 @@ def standins() -> dict[str, StandIn]:
         return {
             f"prom/prometheus:v{version('prometheus')}": images.prometheus(),
             f"prom/alertmanager:v{version('alertmanager')}": images.alertmanager(),
-            "prom/node-exporter:v1.9.1": images.node_exporter(),
+            NODE_EXPORTER: images.node_exporter(),
             "grafana/grafana:13.1.1": images.grafana(),
             PYTHON: images.python(),
         }
@@ -155,6 +156,8 @@ def _require(*programs: str) -> None:
 
 def _compose() -> Path:
     try:
-        return built("compose") / "cmd"
+        # Go names the program after its package, the release after the project.
+        (program,) = newest("compose").iterdir()
     except BuildError as problem:
         unavailable(f"Compose: {problem}")
+    return program

@@ -6,6 +6,7 @@ They are files for `docker import`, kept with the built programs.
 from __future__ import annotations
 
 import io
+import platform
 import re
 import shutil
 import subprocess
@@ -17,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch.packages import tools_folder
-from tests.real.build import built, locked, version
+from tests.real.build import locked, version
+from tests.real.tools import newest
 
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 _BUSYBOX = Path("/bin/busybox")
-_NODE_EXPORTER = "prometheus-node-exporter"
 _DEBIAN_PYTHON = "python3,python3-pip,python3-venv,ca-certificates"
 
 
@@ -50,7 +51,7 @@ _TEXTS = {"etc/passwd": "nobody:x:65534:65534:nobody:/:/bin/false\n"}
 
 def prometheus() -> StandIn:
     """With promtool, and `sh` and `wget` as the official image has them."""
-    programs = built("prometheus")
+    programs = newest("prometheus")
     files = {f"bin/{name}": programs / name for name in ("prometheus", "promtool")}
     data = Data("prometheus", 65534)
     return _scratch("prometheus", version("prometheus"), files, entry="bin/prometheus", data=data)
@@ -58,20 +59,17 @@ def prometheus() -> StandIn:
 
 def alertmanager() -> StandIn:
     """With amtool, `sh` and `wget`."""
-    programs = built("alertmanager")
+    programs = newest("alertmanager")
     files = {f"bin/{name}": programs / name for name in ("alertmanager", "amtool")}
     data = Data("alertmanager", 65534)
     return _scratch("alertmanager", version("alertmanager"), files, entry="bin/alertmanager", data=data)
 
 
 def node_exporter() -> StandIn:
-    """The distribution's, with the libraries that it is linked to."""
-    program = shutil.which(_NODE_EXPORTER)
-    if not program:
-        raise ImageError(f"{_NODE_EXPORTER} is not on PATH")
-    files = {"bin/node_exporter": Path(program), **_libraries(Path(program))}
+    """With `sh` and `wget`."""
+    files = {"bin/node_exporter": newest("node_exporter") / "node_exporter"}
     data = Data("home", 65534)
-    return _scratch("node_exporter", "distribution", files, entry="bin/node_exporter", data=data)
+    return _scratch("node_exporter", version("node_exporter"), files, entry="bin/node_exporter", data=data)
 
 
 def python() -> StandIn:
@@ -150,11 +148,6 @@ def _add(tar: tarfile.TarFile, place: str, content: bytes) -> None:
     tar.addfile(file, io.BytesIO(content))
 
 
-def _libraries(program: Path) -> dict[str, Path]:
-    told = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-    return {path.lstrip("/"): Path(path) for path in re.findall(r"(/\S+)", told)}
-
-
 def _bootstrap(archive: Path) -> None:
     if not shutil.which("debootstrap"):
         raise ImageError("debootstrap is not on PATH")
@@ -162,7 +155,9 @@ def _bootstrap(archive: Path) -> None:
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.stem}-") as scratch:
         root = Path(scratch) / "root"
         command = ["debootstrap", "--variant=minbase", f"--include={_DEBIAN_PYTHON}", "bookworm", str(root)]
-        done = subprocess.run([*command, _mirror()], capture_output=True, text=True, check=False)
+        if platform.freedesktop_os_release()["ID"] == "debian":  # elsewhere the default mirror of debootstrap
+            command.append(_mirror())
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ImageError(f"debootstrap: {done.stdout[-500:]}{done.stderr[-500:]}")
         # A proxy's own certificate authority, if there is one, must be known inside as well.

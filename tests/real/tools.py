@@ -1,15 +1,18 @@
-"""Which real programs the tests run with: the oldest that we promise to work on, and the newest."""
+"""The real programs that tests run: the oldest versions that we promise to work on, and the newest."""
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
 import unittest
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from stepwatch import packages, programs
+from stepwatch import packages, programs, releases
+from stepwatch.packages import tools_folder
+from stepwatch.releases import Release, ReleaseError
 from tests.real import build
 
 
@@ -43,27 +46,67 @@ EVERYTHING = tuple(
 """Gives each program that the tests use."""
 
 
+def newest(name: str) -> Path:
+    """The folder with a project's newest programs: cached, else the official release, else built with Go.
+
+    Raises:
+        BuildError: the release cannot be downloaded, and Go is missing or too old, or the build failed.
+    """
+    place = tools_folder() / f"{name}-{build.version(name)}"
+    with build.locked(place):
+        if (place / "bin").is_dir():
+            return place / "bin"
+        try:
+            return _released(_release(name))
+        except ReleaseError as problem:
+            build.say(f"{place.name}: no official release ({problem}); building it with Go, once (minutes).")
+        return build.build(name, place)
+
+
+def _release(name: str) -> Release:
+    version = build.version(name)
+    if name != "compose":
+        return Release(name, version)
+    file = "docker-compose-linux-{machine}"
+    return Release(name, version, owner="docker", file=file, sums="checksums.txt")
+
+
+def _released(release: Release) -> Path:
+    if kept := releases.kept(release):
+        return kept
+    sys.audit("tests.download", release.stem)  # `pytest --fast` refuses it
+    build.say(f"{release.name}-{release.version}: downloading the official release, once.")
+    return releases.obtain(release, build.say)
+
+
 def _tool(server: str, tool: str, version: str) -> Tool:
+    least = programs.written(programs.WANTED[server].tool.least)
     try:
-        found = (
-            _built(server, tool)
-            if build.version(server).startswith(f"{version}.")
-            else _packaged(server, tool)
-        )
-    except (build.BuildError, packages.PackageError) as problem:
+        if least.startswith(f"{version}."):
+            return _oldest(server, tool, Release(server, least))
+        folder = newest(server)
+    except (build.BuildError, ReleaseError) as problem:
         unavailable(f"{server} {version}: {problem}")
-    if not found.version.startswith(f"{version}."):
-        unavailable(f"{server} {version}: this distribution packages {found.version}")
-    return found
-
-
-def _built(server: str, tool: str) -> Tool:
-    folder = build.built(server)
     return Tool(build.version(server), folder / server, folder / tool)
 
 
-def _packaged(server: str, tool: str) -> Tool:
-    made, helper = (programs.packaged(name) for name in (server, tool))
+def _oldest(server: str, tool: str, release: Release) -> Tool:
+    """From the distribution's package if that is the oldest version, else the official release."""
+    with build.locked(tools_folder() / f"{release.name}-{release.version}"):
+        if releases.kept(release) is None and (found := _packaged(server, tool)):
+            if found.version == release.version:
+                return found
+            build.say(f"{release.name}-{release.version}: the distribution packages {found.version}.")
+        folder = _released(release)
+    return Tool(release.version, folder / server, folder / tool)
+
+
+def _packaged(server: str, tool: str) -> Tool | None:
+    try:
+        made, helper = (programs.packaged(name) for name in (server, tool))
+    except packages.PackageError as problem:
+        build.say(f"{server}: no package ({problem}).")
+        return None
     return Tool(programs.written(made.version), made.path, helper.path, made.options)
 
 
