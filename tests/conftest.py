@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
+import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Generator
-from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from xdist.remote import Producer
@@ -17,10 +16,9 @@ from xdist.scheduler import LoadGroupScheduling
 
 STARTS = {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"}
 """What Python reports to audit hooks before it starts a program or a copy of itself."""
-FUNCTION_SECONDS = 1.0
-"""Of a processor, after which a test with many cases has shown enough for a fast look."""
+SECONDS = 1.0
+"""What a test with all its cases may take of a processor when only fast ones are wanted."""
 CONTAINERS = "containers"
-_COMPILED = pytest.StashKey[Path]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,23 +26,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-        # Hundreds of interpreters that the tests start would compile all modules again, each for a second.
-        config.stash[_COMPILED] = compiled = Path(tempfile.mkdtemp(prefix="stepwatch-compiled-"))
-        os.environ["PYTHONPYCACHEPREFIX"] = str(compiled)
+    # Else each of hundreds of interpreters that tests start would compile all modules again, for a second.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if config.getoption("--fast"):
         os.environ.pop("CI", None)  # a missing program skips a test here, in CI too
         config.pluginmanager.register(Fast())
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if config.stash.get(_COMPILED, None):
-        shutil.rmtree(config.stash[_COMPILED], ignore_errors=True)
-
-
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have tests with containers run first, in one worker: their engines wait for each other."""
+    if config.getoption("--fast"):
+        items[:] = [item for item in items if not any(item.iter_markers("e2e"))]
     for item in items:
         if "docker" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(CONTAINERS))
@@ -64,41 +57,52 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGro
 
 
 class Fast:
-    """Skips each test that is about to start a program, whatever the caller makes of the refusal."""
+    """Leaves out each test that is about to start a program, and what of a test takes long.
+
+    A test, whatever the caller makes of the refusal, is skipped once it wants a program. Nothing has to be
+    marked, so a new test is a fast one until it is seen to be none.
+    """
 
     def __init__(self) -> None:
         self._running = ""
-        self._refused: set[str] = set()
+        self._skipped: dict[str, str] = {}
         self._used: Counter[str] = Counter()
         sys.addaudithook(self._audit)
+        signal.signal(signal.SIGPROF, lambda *_: self._skip("takes long"))
+
+    def _skip(self, reason: str) -> NoReturn:
+        self._skipped[self._running] = f"Skipped: {reason}"
+        pytest.skip(reason)
 
     def _audit(self, event: str, _arguments: object) -> None:
         if self._running and event in STARTS:
-            self._refused.add(self._running)
-            pytest.skip("starts a program")
+            self._skip("starts a program")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        self._running, begun = item.nodeid, time.process_time()
+        self._running = item.nodeid
         try:
             return (yield)
         finally:
             self._running = ""
-            self._used[_function(item)] += time.process_time() - begun
 
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        if self._used[_function(item)] > FUNCTION_SECONDS:
-            pytest.skip("another case of a test that takes long")
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+        function, begun = pyfuncitem.nodeid.partition("[")[0], time.process_time()
+        if self._used[function] >= SECONDS:
+            self._skip("takes long")
+        signal.setitimer(signal.ITIMER_PROF, SECONDS - self._used[function])
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            self._used[function] += time.process_time() - begun
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if report.failed and item.nodeid in self._refused:
-            report.outcome, report.longrepr = "skipped", (str(item.path), 0, "Skipped: starts a program")
+        if report.failed and item.nodeid in self._skipped:
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, self._skipped[item.nodeid])
         return report
-
-
-def _function(item: pytest.Item) -> str:
-    return item.nodeid.partition("[")[0]
