@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 # Tests wait more than they work, so more than two of them fit on two cores.
 JOBS ?= 4
+BY_FILE = --dist=loadgroup --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
 export RUNS CONFIG TO RUN NOTE FOR KEY
@@ -16,13 +17,13 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert mark silence config alerts discover gpu-release inspect gpu-check backtest generate test test-world trainer-logs check bench mutate formats judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence config alerts discover gpu-release inspect gpu-check backtest generate test test-fast test-world trainer-logs check bench mutate formats judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 REPAIR=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
 	@echo "  FOR=time for silence and gpu-release,"
-	@echo "  CONFIG=file for all of these, ARGS='-k name' for test and bench,"
+	@echo "  CONFIG=file for all of these, ARGS='-k name' for tests and bench,"
 	@echo "  ARGS=--suggest for backtest, JOBS=number for test"
 
 up: runtime ## Start the stack, or apply config.yaml to the running one; containers if Docker answers
@@ -75,11 +76,14 @@ generate: runtime ## Render config.yaml for the containers, and have Alertmanage
 
 test: development ## Run all tests; gets the programs that they need, which takes minutes once
 	@$(PY) -m tests.real
-	@$(PY) -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder $(ARGS)
+	@$(PY) -m pytest --numprocesses=$(JOBS) $(BY_FILE) $(ARGS)
 
-test-world: development ## Run the tests with real trainers, in an environment of 5 GB, and 50 schedules of faults
+test-fast: development ## Run the tests that need no other program, and take little: under a minute
+	@$(PY) -m pytest --fast --numprocesses=2 --dist=worksteal $(ARGS)
+
+test-world: development ## Run the tests that `test` leaves out: real trainers (5 GB), many faults, containers
 	@$(PY) -m tests.real world
-	@$(PY) -m pytest -m world --numprocesses=2 $(ARGS) tests/world tests/chaos tests/compose
+	@$(PY) -m pytest -m world --numprocesses=2 $(BY_FILE) $(ARGS)
 
 trainer-logs: development ## Make the logs of tests/logs anew by real trainers: make trainer-logs ARGS=trl/
 	@$(PY) -m tests.real.trainers $(ARGS)

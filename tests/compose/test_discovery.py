@@ -17,7 +17,7 @@ from tests.compose.conftest import NETWORK
 from tests.exporter.lines import console, measured
 from tests.real.docker import PYTHON, Docker
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 SERVER = """
 import sys

@@ -14,8 +14,6 @@ from tests.compose.checkout import Checkout
 from tests.real.docker import Docker
 from tests.real.waiting import in_time
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture(name="checkout")
 def _checkout(docker: Docker, tmp_path: Path) -> Iterator[Checkout]:
@@ -24,6 +22,8 @@ def _checkout(docker: Docker, tmp_path: Path) -> Iterator[Checkout]:
     checkout.run("docker", "compose", "down", "--volumes", "--timeout=5")
 
 
+@pytest.mark.e2e
+@pytest.mark.world
 def test_up_gives_up_on_a_container_that_dies_again_and_again(checkout: Checkout) -> None:
     file = checkout.folder / "compose.yaml"
     text = file.read_text()

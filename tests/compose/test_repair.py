@@ -9,7 +9,7 @@ import pytest
 from stepwatch import damage
 from tests.compose.checkout import Checkout
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 
 @pytest.fixture(name="running")

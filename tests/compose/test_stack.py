@@ -163,7 +163,13 @@ def test_a_test_message_arrives_and_nothing_of_it_stays(demo, sink):
     assert demo.stepwatch("test-alert", "nobody").returncode == 2
 
 
-@pytest.mark.parametrize("service", sorted(SERVICES - {"demo", "demo-gpu"}))
+@pytest.mark.parametrize(
+    "service",
+    [
+        pytest.param(name, marks=() if name == "prometheus" else pytest.mark.world)
+        for name in sorted(SERVICES - {"demo", "demo-gpu"})
+    ],
+)
 def test_a_killed_container_comes_back_and_no_alert_is_lost(demo, sink, service):
     before = demo.containers()[service]
     # Not `docker kill`, which counts as the user's wish.
@@ -182,6 +188,7 @@ def test_a_killed_container_comes_back_and_no_alert_is_lost(demo, sink, service)
     assert not set(sink.alerts("resolved")) & DEMO_ALERTS
 
 
+@pytest.mark.world
 def test_down_and_up_keep_silences_and_data(demo, sink):
     begun = datetime.now(timezone.utc)
     silence = {
@@ -280,6 +287,7 @@ def test_generated_files_belong_to_the_owner_of_the_checkout(demo):
     assert (changed.stat().st_uid, changed.stat().st_gid) == (4321, 4321)
 
 
+@pytest.mark.world
 def test_the_demo_starts_over(demo):
     # GPUXid tells of the last hour, and after a reset the simulated cards are the same.
     runs = {(name, run) for name, run in DEMO_ALERTS if run}

@@ -12,7 +12,7 @@ from tests.compose.conftest import Sink
 from tests.real.docker import Docker
 from tests.real.waiting import in_time
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 SMALL = ("--driver=local", "--opt=type=tmpfs", "--opt=device=tmpfs", "--opt=o=size=64m,uid=65534,gid=65534")
 """A volume of 64 MiB that belongs to the user of Prometheus."""

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.stack import PAIRS, ROOT, Stack
 from tests.real.waiting import let_pass
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 PROMISED = {
     ("KLExplosion", "demo/kl-explodes"),

@@ -16,7 +16,7 @@ from tests.discovery.conftest import Start
 from tests.real import free_port
 from tests.real.docker import Docker
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 NETWORK = "--network=stepwatch_default"
 BRIDGE = "10.213.0.1"

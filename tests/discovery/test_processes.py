@@ -12,14 +12,14 @@ import pytest
 
 from stepwatch.environment import CHECKOUT
 from tests.discovery.conftest import Start
-from tests.native.installation import Installation, made
+from tests.native.installation import MAINLY_NEWEST, Installation, made
 from tests.real import eventually, query
 from tests.real.docker import Docker
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(name="installation", params=["oldest", "newest"])
+@pytest.fixture(name="installation", params=MAINLY_NEWEST)
 def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
     installation = made(tmp_path, request.param)
     installation.configure("intervals: {scrape: 1s}\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
 
+import pytest
 import yaml
 from typing_extensions import Self
 
@@ -30,6 +31,12 @@ PARTS = ("exporter", "prometheus", "alertmanager", "door")
 
 PAIRS = [("2.42", "0.25"), ("3.13", "0.31")]
 """Prometheus and Alertmanager: the oldest versions promised to work, and the newest."""
+
+MAINLY_NEWEST = [
+    pytest.param(PAIRS[0], marks=pytest.mark.world, id="oldest"),
+    pytest.param(PAIRS[1], id="newest"),
+]
+"""For stacks in which little depends on the versions: `make test-world` tests the oldest ones."""
 
 
 class Stack:

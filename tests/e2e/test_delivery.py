@@ -8,7 +8,7 @@ import pytest
 
 from stepwatch import pages
 from stepwatch.firing import PAGE, firing
-from tests.e2e.stack import PAIRS, Stack
+from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.writer import writing
 from tests.own_logs import HEALTHY, RESUMED, SICK
 from tests.real.waiting import eventually, let_pass
@@ -20,7 +20,7 @@ LAST = 100
 """Step of the healthy run."""
 
 
-@pytest.fixture(scope="module", params=PAIRS, ids=lambda versions: "prometheus-" + versions[0])
+@pytest.fixture(scope="module", params=MAINLY_NEWEST)
 def stack(request, tmp_path_factory):
     with Stack(tmp_path_factory.mktemp("stack"), request.param) as running:
         yield running

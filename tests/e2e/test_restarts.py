@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.e2e.stack import PAIRS, Stack
+from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing
 from tests.own_logs import QUIET, SICK
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 RUNS = ("before", "during")
 
 
-@pytest.mark.parametrize("versions", PAIRS, ids=lambda versions: "prometheus-" + versions[0])
+@pytest.mark.parametrize("versions", MAINLY_NEWEST)
 def test_killing_any_part_loses_no_alert_and_doubles_none(tmp_path, versions):
     with (
         Stack(tmp_path, versions) as stack,

@@ -13,7 +13,7 @@ from exporter.runs.history.panelfile import NAME, PanelFile
 from exporter.runs.history.shapes import RunStory
 from exporter.runs.history.story import Story
 from exporter.runs.watch import Settings, Watch
-from tests.e2e.stack import PAIRS, Stack
+from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing
 from tests.own_logs import SICK
@@ -63,7 +63,7 @@ def told(stack: Stack, story: Story, names: set[str]) -> RunStory:
     return found
 
 
-@pytest.mark.parametrize("versions", PAIRS, ids=lambda versions: "prometheus-" + versions[0])
+@pytest.mark.parametrize("versions", MAINLY_NEWEST)
 def test_alerts_and_their_steps_are_told_also_by_an_exporter_that_was_not_there(
     tmp_path: Path, versions: tuple[str, str]
 ):

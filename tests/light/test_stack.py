@@ -15,7 +15,7 @@ from exporter.runs.light import links
 from exporter.runs.light.words import clock
 from stepwatch.__main__ import main as command
 from tests import own_logs
-from tests.e2e.stack import PAIRS, Stack
+from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.writer import writing
 from tests.light.browser import PHONE, Browser
 from tests.real.waiting import eventually
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 SICK, HEALTHY = "grpo/short-answers", "<b>grpo</b>/healthy"
 
 
-@pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: pair[0])
+@pytest.fixture(scope="module", params=MAINLY_NEWEST)
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack that has seen one run go wrong and one go well."""
     with (

@@ -8,12 +8,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from stepwatch.config.models import Ports
 from stepwatch.environment import CHECKOUT
 from stepwatch.native import processes
 from tests.real import alertmanager, free_port, prometheus
 
 VERSIONS = {"oldest": ("2.42", "0.25"), "newest": ("3.13", "0.31")}
+MAINLY_NEWEST = [pytest.param("oldest", marks=pytest.mark.world), "newest"]
+"""For what depends little on the versions: `make test-world` tests the oldest ones."""
 PORTS = tuple(Ports.model_fields)
 
 

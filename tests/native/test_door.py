@@ -17,14 +17,14 @@ from stepwatch.native import processes
 from stepwatch.native.state import State
 from tests.door.conftest import ask
 from tests.exporter.lines import append, measured, verl_json
-from tests.native.installation import Installation, made
+from tests.native.installation import MAINLY_NEWEST, Installation, made
 from tests.real import Received, WebhookSink
 from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(name="installation", params=["oldest", "newest"])
+@pytest.fixture(name="installation", params=MAINLY_NEWEST)
 def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
     installation = made(tmp_path, request.param)
     yield installation

@@ -15,7 +15,7 @@ import pytest
 
 from stepwatch import pages
 from stepwatch.native import processes
-from tests.native.installation import Installation, made
+from tests.native.installation import MAINLY_NEWEST, Installation, made
 from tests.real.waiting import eventually, in_time
 
 pytestmark = pytest.mark.e2e
@@ -24,7 +24,7 @@ PROMISED_SECONDS = 15
 NOTE = "kept over kills"
 
 
-@pytest.fixture(name="installation", params=["oldest", "newest"])
+@pytest.fixture(name="installation", params=MAINLY_NEWEST)
 def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
     installation = made(tmp_path, request.param)
     yield installation

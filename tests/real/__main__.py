@@ -1,6 +1,6 @@
 """Have every program ready before the tests start, so that the wait is seen for what it is.
 
-`python -m tests.real world` gets what `make test-world` needs, which is big, and nothing else.
+`python -m tests.real world` gets what `make test-world` needs more, which is big.
 """
 
 import sys
@@ -9,8 +9,8 @@ import unittest
 from tests.real import distribution, docker, mlflow, rl_insight, trainers
 from tests.real.tools import EVERYTHING
 
-WORLD = (trainers.environment, rl_insight.environment)
 USUAL = (*EVERYTHING, docker.prepare, mlflow.environment, rl_insight.environment)
+WORLD = (*USUAL, trainers.environment)
 
 try:
     distribution.install()

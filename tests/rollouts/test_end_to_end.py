@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.stack import PAIRS, Stack
+from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.rollouts.verl import Engine, Trainer, update_prometheus_config
 
 pytestmark = pytest.mark.e2e
@@ -22,7 +22,7 @@ SETTINGS = {
 FORGET = "45s"
 
 
-@pytest.fixture(params=PAIRS, ids=lambda versions: "prometheus-" + versions[0], name="stack")
+@pytest.fixture(params=MAINLY_NEWEST, name="stack")
 def _stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
     discovery = {"ray": str(tmp_path / "ray"), "forget_after": FORGET}
     with Stack(tmp_path / "stack", request.param, discovery=discovery, **SETTINGS) as stack:
