@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.gpu.dcgm.names import TWINS, Twin
+from exporter.gpu.dcgm import TWINS, Twin
 from stepwatch.alerts.expression import number
 
 SHOWN = (

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from stepwatch import output
-from stepwatch.generate import Place, rendered
+from stepwatch.generator import Place, rendered
 from stepwatch.layout import CONFIG, RESOURCES
 from stepwatch.schema.errors import Refused
 

@@ -12,7 +12,8 @@ import pytest
 
 from stepwatch import generate as command
 from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import generate, main, stale
+from stepwatch.generate import main
+from stepwatch.generator import generate, stale
 from stepwatch.schema.errors import Refused
 from tests.real import tools as real
 

@@ -7,7 +7,7 @@ import pytest
 from stepwatch.config import Config
 from stepwatch.deployment import OnThisMachine
 from stepwatch.environment import CHECKOUT
-from stepwatch.generate import generate
+from stepwatch.generator import generate
 from stepwatch.pending import instead_of_usual, pending
 
 

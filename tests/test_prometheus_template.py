@@ -8,7 +8,7 @@ import yaml
 
 from stepwatch.config import load
 from stepwatch.deployment import InContainers, OnThisMachine
-from stepwatch.generate import render_all
+from stepwatch.generator import render_all
 from stepwatch.schema.quantities import Duration
 
 CHECKOUT = Path(__file__).parents[1]

@@ -8,9 +8,8 @@ from typing import Any
 
 from exporter import __version__, process
 from exporter.exposition import Family, Sample, header, lines
-from exporter.gpu import contract, families
+from exporter.gpu import contract, dcgm, families
 from exporter.gpu.backend import OK
-from exporter.gpu.dcgm import names as dcgm
 
 Gpu = tuple[int, str]
 """Number and UUID."""

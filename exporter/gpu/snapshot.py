@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from exporter.exposition import escape, header, number, series
 from exporter.gpu.backend import Card, Event, Reading
-from exporter.gpu.dcgm.twins import Twins
+from exporter.gpu.dcgm import Twins
 from exporter.gpu.families import GPU_FAMILIES
 from exporter.gpu.report import Report
 

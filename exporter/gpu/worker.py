@@ -21,7 +21,7 @@ from exporter import logging_setup
 from exporter.gpu import backend as source
 from exporter.gpu import snapshot
 from exporter.gpu.contract import FRESH, STALE_INTERVALS
-from exporter.gpu.dcgm.twins import Twins
+from exporter.gpu.dcgm import Twins
 from exporter.gpu.reader import Reader
 
 PATIENCE = 0.8

@@ -9,7 +9,7 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config import Config
 from stepwatch.dashboard import Json
 from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import training
+from stepwatch.generator import training
 from stepwatch.layout import RESOURCES
 from stepwatch.panels import Panel, panels
 from stepwatch.rules.lines import lines

@@ -11,7 +11,7 @@ from stepwatch.compose.engine import Engine
 from stepwatch.config import Config, load
 from stepwatch.deployment import Deployment
 from stepwatch.environment import CHECKOUT
-from stepwatch.generate import containers
+from stepwatch.generator import containers
 from stepwatch.native.state import State
 from stepwatch.tables import Say
 from stepwatch.testalert.journal import Journal

@@ -16,7 +16,7 @@ from stepwatch.compose.status import news
 from stepwatch.compose.variables import PUBLISHED, of_config, of_machine
 from stepwatch.config import Config, load
 from stepwatch.environment import CHECKOUT
-from stepwatch.generate import generate
+from stepwatch.generator import generate
 from stepwatch.native import ports
 from stepwatch.native.state import State
 from stepwatch.reload import reload

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stepwatch import output, runfolder
 from stepwatch.config import load
-from stepwatch.generate import generate
+from stepwatch.generator import generate
 from stepwatch.native import grafana, node, passwords, supervision
 from stepwatch.native.demo import end_demo
 from stepwatch.native.part import Part

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from stepwatch.config import Config, load
 from stepwatch.config.receivers import Receiver
-from stepwatch.generate import rendered
+from stepwatch.generator import rendered
 from stepwatch.layout import RESOURCES
 from stepwatch.schema.errors import Refused
 from stepwatch.tables import Say

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.deployment import Deployment, OnThisMachine
-from stepwatch.generate import generate
+from stepwatch.generator import generate
 from tests.alertmanager.route import QUICK, Route
 from tests.real import AlertmanagerServer, Tool, WebhookSink, alertmanager
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import Place, containers
+from stepwatch.generator import Place, containers
 from stepwatch.schema.errors import ConfigError
 from tests.alertmanager.conftest import Render
 from tests.real import Tool, alertmanager

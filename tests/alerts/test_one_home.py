@@ -22,7 +22,7 @@ from stepwatch.config.reference import keys, scalar
 from stepwatch.deployment import InContainers
 from stepwatch.effective import effective
 from stepwatch.environment import CHECKOUT
-from stepwatch.generate import render_all
+from stepwatch.generator import render_all
 from stepwatch.panels import FILE
 from stepwatch.rules import lines
 from stepwatch.rules.alerting import rules

@@ -18,7 +18,7 @@ from typing_extensions import Self
 
 from stepwatch.config import Config, load
 from stepwatch.config.models import Ports
-from stepwatch.generate import generate
+from stepwatch.generator import generate
 from stepwatch.native import stack as native
 from stepwatch.native.part import Part
 from stepwatch.native.state import State

@@ -17,7 +17,7 @@ from stepwatch.alerts.progress import Stalled
 from stepwatch.config import Config
 from stepwatch.deployment import OnThisMachine
 from stepwatch.exporters import FOLDER, documents
-from stepwatch.generate import Place, containers
+from stepwatch.generator import Place, containers
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.test_main import Exporter
 from tests.real import free_port

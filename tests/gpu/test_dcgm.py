@@ -11,8 +11,7 @@ import yaml
 
 from exporter.gpu.backend import Extras, Reading
 from exporter.gpu.box import Box
-from exporter.gpu.dcgm.names import LINKS, TWINS, XID
-from exporter.gpu.dcgm.twins import Twins
+from exporter.gpu.dcgm import LINKS, TWINS, XID, Twins
 from exporter.gpu.demo import Demo
 from exporter.gpu.families import GPU_FAMILIES
 from exporter.gpu.report import Report

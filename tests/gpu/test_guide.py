@@ -6,7 +6,7 @@ import re
 
 from exporter.gpu.backend import PROFILES
 from exporter.gpu.contract import NVML_REASONS
-from exporter.gpu.dcgm.names import LINKS, TWINS, XID
+from exporter.gpu.dcgm import LINKS, TWINS, XID
 from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
 from exporter.gpu.options import command_line
 from stepwatch.gpucheck.command import BEGIN, END

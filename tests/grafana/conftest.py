@@ -12,7 +12,7 @@ import pytest
 from stepwatch.config import load
 from stepwatch.deployment import InContainers
 from stepwatch.environment import CHECKOUT
-from stepwatch.generate import render_all
+from stepwatch.generator import render_all
 
 Json = dict[str, Any]
 Render = Callable[..., dict[PurePosixPath, bytes]]

@@ -17,7 +17,7 @@ from stepwatch.config import Config
 from stepwatch.config.changes import load_changed
 from stepwatch.deployment import OnThisMachine
 from stepwatch.environment import CHECKOUT
-from stepwatch.generate import render_all
+from stepwatch.generator import render_all
 from stepwatch.panels import FILE
 
 Values = Mapping[str, float]

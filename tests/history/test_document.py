@@ -13,7 +13,7 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config.changes import load_changed
 from stepwatch.deployment import OnThisMachine
 from stepwatch.environment import CHECKOUT
-from stepwatch.generate import render_all, stale
+from stepwatch.generator import render_all, stale
 from stepwatch.panels import FILE
 from stepwatch.rules.lines import lines
 from tests.history.conftest import EVERY_LIMIT, config, panels

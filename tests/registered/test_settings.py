@@ -9,7 +9,7 @@ import pytest
 
 from exporter.runs import flags
 from stepwatch.deployment import InContainers, OnThisMachine
-from stepwatch.generate import generate
+from stepwatch.generator import generate
 from stepwatch.schema.errors import Refused
 
 NATIVE = partial(OnThisMachine, parts=frozenset({"exporter", "prometheus", "alertmanager"}))

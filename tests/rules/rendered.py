@@ -13,7 +13,7 @@ import yaml
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.models import Config
 from stepwatch.deployment import InContainers
-from stepwatch.generate import render_all
+from stepwatch.generator import render_all
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

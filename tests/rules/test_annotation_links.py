@@ -9,7 +9,7 @@ import yaml
 from stepwatch.config import Config
 from stepwatch.deployment import Deployment, OnThisMachine
 from stepwatch.environment import CHECKOUT
-from stepwatch.generate import render_all
+from stepwatch.generator import render_all
 
 RULES = PurePosixPath("prometheus/generated/rules/rl.yml")
 

@@ -12,7 +12,7 @@ import yaml
 from demo.limits import OVERRIDES
 from stepwatch.config.alerts import Alerts
 from stepwatch.deployment import OnThisMachine
-from stepwatch.generate import generate
+from stepwatch.generator import generate
 from tests.rules import expressions, labelled, lints, proofs, rendered
 
 JsonObject = dict[str, Any]

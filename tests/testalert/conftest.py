@@ -11,7 +11,7 @@ import pytest
 
 from stepwatch.config import Config
 from stepwatch.deployment import Deployment, OnThisMachine
-from stepwatch.generate import generate
+from stepwatch.generator import generate
 from stepwatch.testalert import journal
 from stepwatch.testalert.command import send_test
 from stepwatch.testalert.journal import Journal

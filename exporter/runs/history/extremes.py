@@ -6,8 +6,7 @@ import math
 from array import array
 from collections.abc import Iterator
 
-from exporter.drawing.curve import LARGEST
-from exporter.runs.history.shapes import Point
+from exporter.drawing.curve import LARGEST, Point
 
 MOST_STRETCHES = 512
 """Once there are as many, each two become one: a curve takes at most 17 kB."""

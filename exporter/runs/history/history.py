@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.runs.history.extremes import Detail, Extremes
-from exporter.runs.history.shapes import Row
 from exporter.runs.statistics import SignalStatistics, is_measured
 
 DRAWN = frozenset({
@@ -43,6 +43,15 @@ ROWS = 20
 
 SMOOTHED = frozenset({"reward"})
 """The signals whose smoothed values are drawn as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One of the last steps: what was measured in it, by signal. ``time`` is ``None`` where it is unknown."""
+
+    step: int
+    time: float | None
+    values: Mapping[str, float]
 
 
 class Kept(NamedTuple):

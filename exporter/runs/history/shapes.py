@@ -6,12 +6,12 @@ Nothing here changes any more once it was made: it may be shown in any thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from exporter.drawing.chart import Band, Chart
 from exporter.drawing.curve import Curve, Point
+from exporter.runs.history.history import Row
 from exporter.runs.signals.candidates import Candidate
 
 __all__ = [
@@ -100,15 +100,6 @@ class Episode:
     last_step: int
     firing: bool
     summary: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One of the last steps: what was measured in it, by signal. ``time`` is ``None`` where it is unknown."""
-
-    step: int
-    time: float | None
-    values: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

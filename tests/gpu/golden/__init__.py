@@ -9,7 +9,7 @@ from threading import Condition
 
 from exporter.gpu.backend import OK, PROFILES, Backend, Extras
 from exporter.gpu.box import Box
-from exporter.gpu.dcgm.twins import Twins
+from exporter.gpu.dcgm import Twins
 from exporter.gpu.demo import Demo
 from exporter.gpu.reader import Reader
 from exporter.gpu.snapshot import message
