@@ -66,7 +66,7 @@ inspect: runtime ## Show what is read of logs or a page: make inspect RUNS=folde
 	@$(STEPWATCH) inspect $(WITH) "$${RUNS:-./runs}"
 
 gpu-check: runtime ## Hold the GPU exporter against nvidia-smi and NVML, where there is a GPU
-	@$(STEPWATCH) gpu-check
+	@$(PY) -m tools.gpu_check
 
 backtest: runtime ## Tell which alerts old runs would have raised: make backtest RUNS=folder or file
 	@$(STEPWATCH) backtest $(WITH) "$${RUNS:-./runs}" $(ARGS)
@@ -110,7 +110,7 @@ judge: development ## Score the rules on the real logs, and write docs/alert-qua
 	@$(PY) -m tests.judge
 
 runtime:
-	@$(PYTHON) -m stepwatch.environment requirements.lock
+	@$(PYTHON) -m stepwatch.system.environment requirements.lock
 
 development:
-	@$(PYTHON) -m stepwatch.environment requirements-dev.lock
+	@$(PYTHON) -m stepwatch.system.environment requirements-dev.lock

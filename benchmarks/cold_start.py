@@ -13,7 +13,7 @@ from typing import NamedTuple
 import orjson
 
 from benchmarks import logs
-from exporter.runs.watch import Settings, Watch
+from exporter.runs.collector import Settings, Watch
 
 MEGABYTE = 1_000_000
 TRIES = 5

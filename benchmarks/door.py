@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import quantiles
 
 from benchmarks import processes
-from exporter import backend_access
-from stepwatch.pages import Page
+from exporter.http import backend_access
+from stepwatch.system.http_client import Page
 from tests.door.backend import Backend
 from tests.door.conftest import Door, before
 from tests.real import AlertmanagerServer, PrometheusServer

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import processes
-from stepwatch.packages import tools_folder
+from stepwatch.programs.packages import tools_folder
 from tests.gpu.driver import Driver
 from tests.real import Server, eventually, free_port
 

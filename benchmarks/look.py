@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks import idle, logs
-from exporter.runs.watch import Settings, Watch
+from exporter.runs.collector import Settings, Watch
 
 LOOKS = 500
 PAUSE_SECONDS = 0.02

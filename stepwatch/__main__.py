@@ -18,24 +18,24 @@ from typing import Any
 
 from exporter import __version__
 from exporter.installation import INSTALLED, adapt
-from stepwatch import choice, generate, layout
+from stepwatch import generate
 from stepwatch.alerts.catalogue import key
 from stepwatch.backtest.command import add_options, backtest
 from stepwatch.config import Config, load
 from stepwatch.config.reference import defaults, explain
-from stepwatch.effective import alerts
-from stepwatch.environment import CHECKOUT
-from stepwatch.gpucheck.command import gpu_check
-from stepwatch.inspection import inspect
-from stepwatch.mark import mark
-from stepwatch.native.state import State
-from stepwatch.native.status import NOT_RUNNING
-from stepwatch.pending import instead_of_usual, pending
-from stepwatch.release import USUAL, gpu_release
+from stepwatch.deploy import backend
+from stepwatch.deploy.native.state import State
+from stepwatch.deploy.native.status import NOT_RUNNING
+from stepwatch.operate.gpu_release import USUAL, gpu_release
+from stepwatch.operate.inspection import inspect
+from stepwatch.operate.limits_report import alerts
+from stepwatch.operate.mark import mark
+from stepwatch.operate.silence import silence
+from stepwatch.operate.unmatched import unmatched
+from stepwatch.render import layout
+from stepwatch.render.drift import instead_of_usual, pending
 from stepwatch.schema.errors import Refused
-from stepwatch.silence import silence
 from stepwatch.testalert.command import send_test
-from stepwatch.unmatched import unmatched
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,14 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.command in ("config", "discover", "inspect", "backtest", "gpu-check"):
+    if options.command in ("config", "discover", "inspect", "backtest"):
         return _without_stack(options)
     place = State.chosen(layout.STATE)
     if options.command == "up":
         if options.config is None:
             layout.write_config(_say)
         file = options.config or layout.CONFIG
-        stack = choice.to_start(file, place, _say, native=options.native, as_service=options.service)
+        stack = backend.to_start(file, place, _say, native=options.native, as_service=options.service)
         code = stack.up(options.runs, demo=options.demo, repair=options.repair)
         for remark in [] if code else _unmatched(file):
             _say(remark)
@@ -76,9 +76,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.command in ("down", "demo-reset"):
         # Before the look for what runs: `up` may be about to start it.
         with place.lock(f"`make {options.command}`", _say):
-            stack = choice.running(config, place, _say, as_service=as_service)
+            stack = backend.running(config, place, _say, as_service=as_service)
             return stack.down() if options.command == "down" else stack.demo_reset()
-    stack = choice.running(config, place, _say)
+    stack = backend.running(config, place, _say)
     if options.command == "test-alert":
         return send_test(config, options.receiver, stack, _say)
     return _status(stack, config, named=options.config is not None)
@@ -91,8 +91,6 @@ def _without_stack(options: argparse.Namespace) -> int:
     if options.command == "discover":
         return generate.main(["--discover", "docker"])
     config = options.config or layout.config()
-    if options.command == "gpu-check":
-        return gpu_check(options.page, _say)
     if options.command == "inspect":
         return inspect(options.places, load(config), _say, markdown=options.markdown)
     return backtest(options, config, _say)
@@ -109,7 +107,7 @@ def _by_a_part(options: argparse.Namespace, config: Path) -> int:
     return alerts(config, options.run, options.format, _say)
 
 
-def _status(stack: choice.Stack, config: Path, *, named: bool) -> int:
+def _status(stack: backend.Stack, config: Path, *, named: bool) -> int:
     with ThreadPoolExecutor(max_workers=1) as pool:
         # Asks the exporter, which may hang: at the same time as all others.
         overrides = pool.submit(_unmatched, config)
@@ -174,8 +172,6 @@ def _parser() -> argparse.ArgumentParser:
     releasing.add_argument(
         "--for", dest="span", default=str(USUAL), metavar="TIME", help="default: %(default)s"
     )
-    checking = _command(commands, "gpu-check", "hold the GPU exporter against nvidia-smi and NVML")
-    checking.add_argument("--page", type=Path, default=CHECKOUT / "docs/gpu.md", help="gets the table")
     add_options(_command(commands, "backtest", "show which alerts old runs would have raised"))
     return parser
 

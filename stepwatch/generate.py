@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from exporter.installation import adapt
-from stepwatch import output
-from stepwatch.compose import dotenv, variables
 from stepwatch.config import Config
-from stepwatch.environment import CHECKOUT
-from stepwatch.generator import Outcome, generate, stale
-from stepwatch.layout import STATE
-from stepwatch.native.state import State
+from stepwatch.deploy.native.state import State
+from stepwatch.render import dotenv, output, variables
+from stepwatch.render.generator import Outcome, generate, stale
+from stepwatch.render.layout import STATE
 from stepwatch.schema.errors import Refused
+from stepwatch.system.environment import CHECKOUT
 
 if TYPE_CHECKING:
-    from stepwatch.discovery.targets import Found
+    from stepwatch.deploy.discovery.targets import Found
 
 DONE, STALE, REFUSED = 0, 1, 2
 LEFT_OUT = 1
@@ -36,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.discover:
-            from stepwatch.discovery.command import discover  # noqa: PLC0415  (a client of Docker: rendering needs none)
+            from stepwatch.deploy.discovery.command import discover  # noqa: PLC0415  (a client of Docker: rendering needs none)
 
             return _report_found(*discover(State.chosen(STATE)))
         if options.check:
@@ -99,7 +98,7 @@ def _tell_compose(options: argparse.Namespace, config: Config) -> None:
 
 
 def _reload(options: argparse.Namespace, config: Config) -> str:
-    from stepwatch.reload import reload  # noqa: PLC0415  (an HTTP client, which takes its time to load)
+    from stepwatch.services.reload import reload  # noqa: PLC0415  (an HTTP client, which takes its time to load)
 
     address = options.reload or f"http://{config.address('alertmanager')}"
     return reload(address, options.out / "alertmanager/generated/alertmanager.yml")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from exporter.runs.contract import STATISTICS
 from exporter.runs.signals.axes import AXES, step_key, time_key
-from exporter.runs.signals.key import Key, normal
 from exporter.runs.signals.keys.generic import KEYS
+from exporter.runs.signals.keys.key import Key, normal
+from exporter.runs.stats.catalogue import STATISTICS
 from stepwatch.config import Config
-from stepwatch.inspection import inspect
+from stepwatch.operate.inspection import inspect
 from tests.public_logs import USUAL, folders
 
 CHECKOUT = Path(__file__).parents[1]

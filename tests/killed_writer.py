@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from stepwatch.output import compare, locked, recover, replace, staged
+from stepwatch.render.output import compare, locked, recover, replace, staged
 
 OPERATIONS = {"open", "fsync", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 from tests.lacking import lacking
 
 WHO = "grep -E '^(Uid|Gid|Groups)' /proc/self/status"
@@ -14,7 +14,7 @@ WHO = "grep -E '^(Uid|Gid|Groups)' /proc/self/status"
 
 def become(folder) -> list[list[str]]:
     """Real, effective, saved and file system ids of user and group, and the groups."""
-    command = [sys.executable, "-m", "stepwatch.as_owner", "sh", "-c", WHO]
+    command = [sys.executable, "-m", "stepwatch.system.as_owner", "sh", "-c", WHO]
     path = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True, check=True)
     return [line.split()[1:] for line in done.stdout.splitlines()]

@@ -1,6 +1,6 @@
 import pytest
 
-from stepwatch.check import CheckError, check
+from stepwatch.render.check import CheckError, check
 
 
 @pytest.fixture(name="folders")
@@ -62,7 +62,7 @@ def test_what_a_tool_says_is_passed_on_with_the_paths_that_the_user_knows(folder
 
 def test_a_tool_that_is_not_there_is_said_in_a_line(folders, monkeypatch):
     monkeypatch.delenv("STEPWATCH_AMTOOL")
-    monkeypatch.setattr("stepwatch.programs.find", lambda _: None)
+    monkeypatch.setattr("stepwatch.programs.programs.find", lambda _: None)
 
     assert check(folders)[1] == "amtool was not found: the files of alertmanager are not checked."
 
@@ -78,7 +78,7 @@ def test_a_tool_that_is_named_but_does_not_run_is_refused(folders, monkeypatch):
 
 def test_a_tool_that_hangs_is_given_up(folders, tools, monkeypatch):
     tools["amtool"]("exec sleep 60")
-    monkeypatch.setattr("stepwatch.check.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("stepwatch.render.check.TIMEOUT_SECONDS", 0.2)
 
     with pytest.raises(CheckError, match=r"amtool cannot be run .*timed out"):
         check(folders)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from stepwatch import choice
-from stepwatch.compose.commands import Containers
-from stepwatch.environment import CHECKOUT
-from stepwatch.native import service
-from stepwatch.native.commands import Processes
-from stepwatch.native.state import State
+from stepwatch.deploy import backend
+from stepwatch.deploy.compose.commands import Containers
+from stepwatch.deploy.native import service
+from stepwatch.deploy.native.commands import Processes
+from stepwatch.deploy.native.state import State
 from stepwatch.schema.errors import Refused
+from stepwatch.system.environment import CHECKOUT
 
 DOCKER = """#!/bin/sh
 case "$1 $2" in
@@ -45,7 +45,7 @@ def _place(tmp_path):
 
 def started(place, *, native=False):
     said = []
-    return choice.to_start(CHECKOUT / "config.yaml", place, said.append, native=native), said
+    return backend.to_start(CHECKOUT / "config.yaml", place, said.append, native=native), said
 
 
 def test_containers_where_docker_answers(docker, place):
@@ -56,7 +56,7 @@ def test_containers_where_docker_answers(docker, place):
 def test_a_unit_of_systemd_is_refused_for_containers(docker, place):
     docker()
     with pytest.raises(Refused, match=r"SERVICE=1: .*Fix: leave SERVICE=1 out.*or add NATIVE=1"):
-        choice.to_start(CHECKOUT / "config.yaml", place, print, native=False, as_service=True)
+        backend.to_start(CHECKOUT / "config.yaml", place, print, native=False, as_service=True)
 
 
 def test_plain_processes_where_a_unit_runs_them(docker, place, monkeypatch, tmp_path):
@@ -95,13 +95,13 @@ def test_plain_processes_elsewhere_and_the_reason_is_told(docker, place, answers
 
 def test_other_commands_are_about_what_runs(docker, place):
     docker(stack="yes")
-    assert isinstance(choice.running(CHECKOUT / "config.yaml", place, print), Containers)
+    assert isinstance(backend.running(CHECKOUT / "config.yaml", place, print), Containers)
     docker(stack="no")
-    assert isinstance(choice.running(CHECKOUT / "config.yaml", place, print), Processes)
+    assert isinstance(backend.running(CHECKOUT / "config.yaml", place, print), Processes)
 
 
 def test_a_running_stack_of_processes_stays_one(docker, place, monkeypatch):
     docker(stack="yes")
-    monkeypatch.setattr(choice.Processes, "exists", True)
+    monkeypatch.setattr(backend.Processes, "exists", True)
     assert isinstance(started(place)[0], Processes)
-    assert isinstance(choice.running(CHECKOUT / "config.yaml", place, print), Processes)
+    assert isinstance(backend.running(CHECKOUT / "config.yaml", place, print), Processes)

@@ -10,30 +10,32 @@ from typing import Any
 
 import pytest
 
-from exporter.routes import Routes
-from exporter.runs import exposition, signals
-from exporter.runs.contract import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
-from exporter.runs.exposition import FAMILIES, RunText, page
-from exporter.runs.gpu_processes import RunGPUs
-from exporter.runs.health import Health, Polled, Samples
+from exporter.http.routes import Routes
+from exporter.http.server import Server
+from exporter.runs import signals
+from exporter.runs.collector import Settings, Watch
 from exporter.runs.history.panelfile import USUAL, PanelFile
 from exporter.runs.history.story import Story
-from exporter.runs.overrides import Override, Overrides
-from exporter.runs.record import Record, TotalSteps
-from exporter.runs.registered.api import Api
-from exporter.runs.registered.ledger import Ledger
-from exporter.runs.registered.registry import Registry
-from exporter.runs.registered.token import Token
+from exporter.runs.model.health import Health, Polled, Samples
+from exporter.runs.model.overrides import Override, Overrides
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.registrations.api import Api
+from exporter.runs.registrations.registry import Registry
+from exporter.runs.registrations.store import Ledger
+from exporter.runs.registrations.token import Token
 from exporter.runs.rollouts.address import Allowed
+from exporter.runs.rollouts.address_map import Way
+from exporter.runs.rollouts.allowlist import Gate
 from exporter.runs.rollouts.discovery import Discovery
-from exporter.runs.rollouts.gate import Gate
-from exporter.runs.rollouts.way import Way
-from exporter.runs.run import Clock, Options, Run
-from exporter.runs.views import View
-from exporter.runs.watch import Settings, Watch
-from exporter.server import Server
+from exporter.runs.serve import metrics
+from exporter.runs.serve.metrics import FAMILIES, RunText, page
+from exporter.runs.signals.record import Record, TotalSteps
+from exporter.runs.stats.catalogue import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
+from exporter.runs.visible.gpu_processes import RunGPUs
+from exporter.runs.visible.views import View
 from exporter.watchdog import finding
-from stepwatch import logfiles, pages
+from stepwatch.operate import logfiles
+from stepwatch.system import http_client
 from tests.own_logs import HEALTHY
 from tests.real import AlertmanagerServer, PrometheusServer
 from tests.real.waiting import eventually
@@ -150,7 +152,7 @@ def _serves(server: PrometheusServer | AlertmanagerServer, program: str) -> None
     with server:
 
         def missing() -> set[tuple[str, str]]:
-            return wanted - _metrics(pages.read(f"{server.url}/metrics") or "")
+            return wanted - _metrics(http_client.read(f"{server.url}/metrics") or "")
 
         eventually(lambda: not missing(), pause=0.2, seen=missing)
 
@@ -321,7 +323,7 @@ def test_a_run_has_at_most_250_series_whatever_its_trainer_logs() -> None:
 def test_what_no_rule_looks_at_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     needed = {each for each in _series(_full_run()) if not each.startswith(YIELDING)}
     for room in (1, 5, 30, 50):
-        monkeypatch.setattr(exposition, "MOST_SERIES", len(needed) + room)
+        monkeypatch.setattr(metrics, "MOST_SERIES", len(needed) + room)
         series = _series(_full_run(*EVERYTHING, broken=signals.NAMES))
         assert len(series) == len(needed) + room
         assert needed <= series

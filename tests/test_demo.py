@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from stepwatch import demo, pages
+from stepwatch.services import demo
+from stepwatch.system import http_client
 from tests.real import AlertmanagerServer, eventually
 
 pytestmark = pytest.mark.e2e
@@ -32,14 +33,14 @@ def alert(**labels: str) -> dict[str, Any]:
 
 
 def held(server: AlertmanagerServer) -> list[dict[str, str]]:
-    alerts = json.loads(pages.read(f"{server.url}/api/v2/alerts") or "[]")
+    alerts = json.loads(http_client.read(f"{server.url}/api/v2/alerts") or "[]")
     return [{key: value for key, value in each["labels"].items() if key != "alertname"} for each in alerts]
 
 
 def test_the_demo_s_alerts_end_and_no_others(alertmanager: AlertmanagerServer) -> None:
     others = [{"run": "ppo/demo"}, {"instance": "10.0.0.7:9411"}, {"run": "demo"}, {"job": "gpu"}]
     ours = [{"run": "demo/hangs"}, {"instance": GPUS, "gpu": "5"}]
-    pages.order(f"{alertmanager.url}/api/v2/alerts", [alert(**labels) for labels in [*ours, *others]])
+    http_client.order(f"{alertmanager.url}/api/v2/alerts", [alert(**labels) for labels in [*ours, *others]])
     eventually(lambda: len(held(alertmanager)) == 6)
 
     assert demo.end_alerts(alertmanager.url, GPUS) == 2

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from stepwatch.config import Config
-from stepwatch.deployment import BEHIND_DOOR, CONTAINER_PORTS, InContainers, OnThisMachine
-from stepwatch.environment import CHECKOUT
+from stepwatch.config.deployment import BEHIND_DOOR, CONTAINER_PORTS, InContainers, OnThisMachine
 from stepwatch.schema.errors import Refused
+from stepwatch.system.environment import CHECKOUT
 
 
 @pytest.fixture(name="folder")

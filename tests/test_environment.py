@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter import interrupt
-from stepwatch import environment
+from stepwatch.system import environment
 
 
 @pytest.fixture(name="checkout")
@@ -18,16 +18,16 @@ def _checkout(tmp_path: Path) -> Path:
     """A checkout whose locks ask for nothing, so that no test downloads anything."""
     checkout = tmp_path / "a checkout"
     for module in (environment, interrupt):
-        folder = checkout / module.__name__.partition(".")[0]
-        folder.mkdir(parents=True)
-        shutil.copy(module.__file__, folder)
+        file = checkout / Path(*module.__name__.split(".")).with_suffix(".py")
+        file.parent.mkdir(parents=True)
+        shutil.copy(module.__file__, file)
     for lock in (environment.RUNTIME, environment.DEVELOPMENT):
         (checkout / lock).write_text("# nothing\n")
     return checkout
 
 
 def set_up(checkout: Path, lock: str) -> str:
-    command = [sys.executable, "-m", "stepwatch.environment", lock]
+    command = [sys.executable, "-m", "stepwatch.system.environment", lock]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
     return done.stderr
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 
 TESTS = """
 import contextlib, os, subprocess, threading

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from stepwatch import generate as command
-from stepwatch.deployment import OnThisMachine
+from stepwatch.config.deployment import OnThisMachine
 from stepwatch.generate import main
-from stepwatch.generator import generate, stale
+from stepwatch.render import generator
+from stepwatch.render.generator import generate, stale
 from stepwatch.schema.errors import Refused
 from tests.real import tools as real
 
@@ -35,8 +36,9 @@ def _site(tmp_path, monkeypatch):
         path.write_text(text)
     for tool in ("promtool", "amtool"):
         monkeypatch.setenv(f"STEPWATCH_{tool.upper()}", "/bin/true")
-    monkeypatch.setattr(command, "CHECKOUT", tmp_path / "site")
-    monkeypatch.setattr(command.rule_files, "files", lambda *_: {})
+    for module in (command, generator):
+        monkeypatch.setattr(module, "CHECKOUT", tmp_path / "site")
+    monkeypatch.setattr(generator.rule_files, "files", lambda *_: {})
     return tmp_path / "site"
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.record import Record, TotalSteps
 from exporter.runs.signals import Reading
+from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.sources.flat_jsonl import FlatJsonl
 from stepwatch.__main__ import main
 from tests import formats

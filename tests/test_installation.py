@@ -11,7 +11,7 @@ import pytest
 from exporter import installation
 from exporter.installation import adapt
 from stepwatch.__main__ import _parser
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 
 OF_CHECKOUTS = {"make generate", "make gpu-check", "make test"}
 """What users of an installation do not need."""

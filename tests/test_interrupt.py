@@ -80,7 +80,7 @@ def ends_quietly(done):
         "import pydantic",
         "import yaml",
         "import jinja2",
-        "import stepwatch.render",
+        "import stepwatch.render.templates",
         "open {folder}/config.yaml",
         "tempfile.mkdtemp",
         "subprocess.Popen /bin/true",
@@ -104,7 +104,7 @@ def test_generate_ends_without_a_traceback(interrupted, tmp_path, event):
         "import argparse",
         "import stepwatch.config",
         "import pydantic",
-        "import stepwatch.effective",
+        "import stepwatch.operate.limits_report",
         "open {folder}/config.yaml",
     ],
 )
@@ -116,7 +116,7 @@ def test_a_command_ends_without_a_traceback(interrupted, tmp_path, event):
 
 @pytest.mark.parametrize("event", ["import hashlib", "import venv"])
 def test_the_setup_of_the_environment_ends_without_a_traceback(interrupted, event):
-    assert ends_quietly(interrupted(event, "-m", "stepwatch.environment", "requirements.lock"))
+    assert ends_quietly(interrupted(event, "-m", "stepwatch.system.environment", "requirements.lock"))
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_the_setup_of_the_environment_ends_without_a_traceback(interrupted, even
     [
         (RUNS, "import argparse"),
         (RUNS, "import orjson"),
-        (RUNS, "import exporter.runs.service"),
+        (RUNS, "import exporter.runs.app"),
         (GPU, "import argparse"),
-        (GPU, "import exporter.gpu.keeper"),
+        (GPU, "import exporter.gpu.supervisor"),
         (DEMO, "import argparse"),
         (DEMO, "import demo.trainer"),
         (DOOR, "import aiohttp"),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.deployment import OnThisMachine
+from stepwatch.config.deployment import OnThisMachine
 from stepwatch.generate import main
-from stepwatch.generator import generate
+from stepwatch.render.generator import generate
 
 RECEIVER = 'receivers: [{name: oncall, webhook: {url: "http://127.0.0.1:5001/"}}]\n'
 PROXY = "https://stepwatch.example.org"

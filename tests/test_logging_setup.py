@@ -18,8 +18,8 @@ import pytest
 
 from exporter.door.__main__ import METRICS
 from exporter.logging_setup import FORMATS, _Formatter
-from stepwatch import pages
-from stepwatch.environment import CHECKOUT
+from stepwatch.system import http_client
+from stepwatch.system.environment import CHECKOUT
 from tests.exporter.test_main import Exporter
 from tests.gpu.exporter import Exporter as GpuExporter
 from tests.real import free_port
@@ -91,7 +91,7 @@ def _serves(before: list[str], module: str, folder: Path, log: int | None) -> No
     )
     try:
         page = f"http://127.0.0.1:{port}{METRICS if module == 'exporter.door' else '/metrics'}"
-        eventually(lambda: process.poll() is not None or pages.read(page) is not None)
+        eventually(lambda: process.poll() is not None or http_client.read(page) is not None)
         assert process.poll() is None
     finally:
         process.terminate()
@@ -109,13 +109,13 @@ def _served(tmp_path: Path, *flags: str) -> list[Record]:
         fresh = tmp_path / "new"
         fresh.write_text(json.dumps({"prometheus_url": f"http://me:{SECRET}@h:9090"}))
         fresh.replace(file)
-        assert exporter.process.stderr
+        assert exporter.http.process.stderr
         log = ""
         while "stay in force" not in log:
-            log += exporter.process.stderr.readline()
+            log += exporter.http.process.stderr.readline()
     finally:
-        exporter.process.terminate()
-        _, rest = exporter.process.communicate(timeout=HANG_SECONDS)
+        exporter.http.process.terminate()
+        _, rest = exporter.http.process.communicate(timeout=HANG_SECONDS)
     log += rest
     assert SECRET not in log
     return records(log)
@@ -127,7 +127,7 @@ def test_each_line_of_the_run_exporter_is_json_with_time_level_logger_and_messag
     assert all(RFC_3339.fullmatch(each["time"]) for each in found)
     level = {each["logger"]: each["level"] for each in found}
     assert level["exporter.runs"] == "INFO"
-    assert level["exporter.runs.polled.poller"] == "WARN"
+    assert level["exporter.runs.remote.poller"] == "WARN"
     assert level["exporter.options"] == "ERROR"
     (refused,) = (each["message"] for each in found if each["logger"] == "exporter.options")
     assert "runs.json: prometheus_url: http://h:9090 is not an address. Expected " in refused
@@ -145,8 +145,8 @@ def test_a_new_level_and_format_apply_without_a_restart(tmp_path: Path) -> None:
     fresh = tmp_path / "new"
     fresh.write_text('{"log_level": "info", "log_format": "json"}')
     fresh.replace(file)
-    assert exporter.process.stderr
-    line = exporter.process.stderr.readline()
+    assert exporter.http.process.stderr
+    line = exporter.http.process.stderr.readline()
     exporter.end()
 
     assert json.loads(line)["message"] == "New settings: reading goes on with them."

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 
 
 @pytest.mark.parametrize(

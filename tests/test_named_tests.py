@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 
 DOCUMENTS = [CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
 NAMED = re.compile(r"\btests/[\w./-]*\w(?:::\w+)?")

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from stepwatch import news, pages, runfolder
-from stepwatch.compose import engine, status
-from stepwatch.environment import CHECKOUT
-from stepwatch.firing import firing
-from stepwatch.news import News
+from stepwatch.deploy.compose import engine, status
 from stepwatch.schema.errors import Refused
+from stepwatch.services import health_report, run_folder
+from stepwatch.services.firing import firing
+from stepwatch.services.health_report import News
+from stepwatch.system import http_client
+from stepwatch.system.environment import CHECKOUT
 from tests.real import free_port
 
 LOOKED = "stepwatch_last_poll_timestamp_seconds 1760000000.0\n"
@@ -84,7 +85,7 @@ def lines(exporter: str = "", alertmanager: str = "", watchdog: str = "") -> lis
 
 
 def well(report: News, say: Callable[[str], object] = print) -> bool:
-    return report.tell(pages.read_all(report.pages), say)
+    return report.tell(http_client.read_all(report.pages), say)
 
 
 def told(exporter: str, watchdog: str = "") -> str:
@@ -246,7 +247,7 @@ def test_after_up_the_first_look_of_the_exporter_is_waited_for(serve: Serve) -> 
 
 
 def test_an_exporter_that_does_not_look_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(news, "_FIRST_LOOK", 0.2)
+    monkeypatch.setattr(health_report, "_FIRST_LOOK", 0.2)
 
     assert told(f"127.0.0.1:{free_port()}") == ""
 
@@ -282,21 +283,21 @@ def test_simulated_runs_in_containers_are_said_to_be_in_their_volume(serve: Serv
 
 def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     folder = tmp_path / "a/b"
-    assert runfolder.make(folder)
+    assert run_folder.make(folder)
     assert folder.is_dir()
-    assert not runfolder.make(folder)
-    assert not runfolder.make(tmp_path / "*/logs")
+    assert not run_folder.make(folder)
+    assert not run_folder.make(tmp_path / "*/logs")
 
-    assert runfolder.remark(made=True, remembered=True) == (
+    assert run_folder.remark(made=True, remembered=True) == (
         ", which did not exist, so it was made; it is empty. "
         "If that is a slip, `make up RUNS=folder` names another"
     )
-    assert "which `make up RUNS=folder` named last" in runfolder.remark(made=False, remembered=True)
-    assert runfolder.remark(made=False, remembered=False) == ""
+    assert "which `make up RUNS=folder` named last" in run_folder.remark(made=False, remembered=True)
+    assert run_folder.remark(made=False, remembered=False) == ""
 
 
 def test_a_run_folder_that_cannot_be_made_is_refused_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(Refused, match=r"runs\.path: .*/file/runs: Not a directory\. .*make up RUNS=folder"):
-        runfolder.make(tmp_path / "file/runs")
+        run_folder.make(tmp_path / "file/runs")

@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from stepwatch import output
-from stepwatch.output import OutputError, compare, locked, recover, replace, staged
+from stepwatch.render import output
+from stepwatch.render.output import OutputError, compare, locked, recover, replace, staged
 
 CHECKOUT = Path(__file__).parents[1]
 

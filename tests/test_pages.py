@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from stepwatch import pages
+from stepwatch.system import http_client
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_a_part_that_stops_in_the_middle_of_an_answer_gives_none(said: bytes) ->
         threading.Thread(target=answer, daemon=True).start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
 
-        assert pages.read(url) is None
-        assert pages.order(url) is None or said.startswith(b"HTTP/1.1 200 OK")
+        assert http_client.read(url) is None
+        assert http_client.order(url) is None or said.startswith(b"HTTP/1.1 200 OK")
 
 
 def test_pages_are_read_at_the_same_time() -> None:
@@ -55,6 +55,6 @@ def test_pages_are_read_at_the_same_time() -> None:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         urls = {path: f"http://127.0.0.1:{server.server_address[1]}{path}" for path in ("/a", "/b", "/c")}
 
-        assert pages.read_all(urls.values()) == {url: path for path, url in urls.items()}
+        assert http_client.read_all(urls.values()) == {url: path for path, url in urls.items()}
         server.shutdown()
-    assert pages.read_all([]) == {}
+    assert http_client.read_all([]) == {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from stepwatch.config import Config
-from stepwatch.deployment import OnThisMachine
-from stepwatch.environment import CHECKOUT
-from stepwatch.generator import generate
-from stepwatch.pending import instead_of_usual, pending
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render.drift import instead_of_usual, pending
+from stepwatch.render.generator import generate
+from stepwatch.system.environment import CHECKOUT
 
 
 @pytest.fixture(name="config")

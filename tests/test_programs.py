@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import packages, programs, releases
-from stepwatch.environment import CHECKOUT
-from stepwatch.programs import ProgramError
+from stepwatch.programs import packages, programs, releases
+from stepwatch.programs.programs import ProgramError
+from stepwatch.system.environment import CHECKOUT
 from tests.mirror import Mirror, standin, stem, tarball
 from tests.real import Tool, alertmanager
 from tests.real.tools import unavailable

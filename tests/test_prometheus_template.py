@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from stepwatch.config import load
-from stepwatch.deployment import InContainers, OnThisMachine
-from stepwatch.generator import render_all
+from stepwatch.config.deployment import InContainers, OnThisMachine
+from stepwatch.render.generator import render_all
 from stepwatch.schema.quantities import Duration
 
 CHECKOUT = Path(__file__).parents[1]

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from stepwatch.deployment import InContainers
-from stepwatch.readable import CONTAINER_USER, require
-from stepwatch.render import render
+from stepwatch.config.deployment import InContainers
+from stepwatch.config.readable import CONTAINER_USER, require
+from stepwatch.render.templates import render
 from stepwatch.schema.errors import Refused
 
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwatch import archive, download, packages, releases
-from stepwatch.releases import Release, ReleaseError
+from stepwatch.programs import archive, download, packages, releases
+from stepwatch.programs.releases import Release, ReleaseError
 from tests.mirror import Mirror, standin, stem, tarball
 from tests.real import free_port
 from tests.real.waiting import HANG_SECONDS, in_time

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from exporter.door.__main__ import HEALTHY
-from stepwatch import pages
-from stepwatch.environment import CHECKOUT
-from stepwatch.reload import ReloadError, reload, runs
+from stepwatch.services.reload import ReloadError, reload, runs
+from stepwatch.system import http_client
+from stepwatch.system.environment import CHECKOUT
 from tests.real import AlertmanagerServer, free_port
 from tests.real.waiting import eventually
 
@@ -28,7 +28,7 @@ def _server(request, tmp_path):
 
 
 def metrics(server):
-    return pages.read(f"{server.url}/metrics")
+    return http_client.read(f"{server.url}/metrics")
 
 
 def test_it_tells_by_the_file_itself_whether_it_runs_it(server):
@@ -67,7 +67,7 @@ def test_one_behind_the_door_that_does_not_answer_refuses_nothing(tmp_path):
     door = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(CHECKOUT)})
     try:
         url = f"http://127.0.0.1:{at}"
-        eventually(lambda: pages.read(f"{url}{HEALTHY}"))
+        eventually(lambda: http_client.read(f"{url}{HEALTHY}"))
         assert "No Alertmanager answers" in reload(url, GENERATED / "alertmanager.yml")
     finally:
         door.terminate()

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
-from stepwatch.render import RenderError, render
+from stepwatch.render.templates import RenderError, render
 from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.schema.quantities import Duration
 
@@ -207,7 +207,8 @@ def test_a_file_of_a_kind_that_has_no_comments_is_refused(rendered):
 def test_the_same_input_gives_the_same_bytes_in_every_process():
     program = (
         "import hashlib, sys; from pathlib import Path; from stepwatch.config import Config\n"
-        "from stepwatch.deployment import InContainers; from stepwatch.generator import render_all\n"
+        "from stepwatch.config.deployment import InContainers\n"
+        "from stepwatch.render.generator import render_all\n"
         "files = render_all(Config(), Path(), lambda _: InContainers())\n"
         "print(hashlib.sha256(repr(list(files.items())).encode()).hexdigest())"
     )

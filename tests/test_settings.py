@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stepwatch import settings
+from stepwatch.services import settings
 
 
 def written(file: Path, at: float) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import startup
-from stepwatch.startup import Look, Startup
+from stepwatch.services import startup
+from stepwatch.services.startup import Look, Startup
 from tests.real import PrometheusServer
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch import download, programs, releases
-from stepwatch.environment import CHECKOUT
-from stepwatch.packages import tools_folder
+from stepwatch.programs import download, programs, releases
+from stepwatch.programs.packages import tools_folder
+from stepwatch.system.environment import CHECKOUT
 from tests.mirror import ARCHITECTURE, Mirror, standin, stem, tarball
 from tests.real import build, free_port, tools
 

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from exporter import logging_setup, process
+from exporter import logging_setup
 from exporter.door.check import OriginCheck
 from exporter.door.clients import MOST_CLIENTS, Clients
 from exporter.door.proxy import Backend, Proxy, session
-from exporter.exposition import CONTENT_TYPE, Family, Sample, header, lines
-from exporter.message import Answer, text
+from exporter.http import process
+from exporter.http.exposition import CONTENT_TYPE, Family, Sample, header, lines
+from exporter.http.message import Answer, text
 from exporter.options import CommandLine, hosts, port
 from exporter.options import text as text_option
 

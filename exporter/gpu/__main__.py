@@ -16,18 +16,18 @@ from threading import Event
 
 from exporter import logging_setup
 from exporter.gpu.backend import Extras
-from exporter.gpu.box import Box
-from exporter.gpu.child import Child
 from exporter.gpu.contract import FRESH, RELEASE_SECONDS
+from exporter.gpu.interval import Pace
 from exporter.gpu.journal import Journal
-from exporter.gpu.keeper import Keeper, Limits
 from exporter.gpu.options import command_line
-from exporter.gpu.outage import Outage
-from exporter.gpu.pace import Pace
 from exporter.gpu.pages import Pages
-from exporter.host_check import HostCheck
+from exporter.gpu.restart_policy import Outage
+from exporter.gpu.state import Box
+from exporter.gpu.supervisor import Keeper, Limits
+from exporter.gpu.worker_process import Child
+from exporter.http.host_check import HostCheck
+from exporter.http.server import Server
 from exporter.options import log_cannot_listen, stopped_by_signal
-from exporter.server import Server
 
 logger = logging.getLogger("exporter.gpu")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.exposition import Family, header, joined, lines
 from exporter.gpu.backend import NO_LABELS, Card, Reading
 from exporter.gpu.report import Report
+from exporter.http.exposition import Family, header, joined, lines
 
 
 class Twin(NamedTuple):

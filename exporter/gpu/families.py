@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.exposition import Family
+from exporter.http.exposition import Family
 
 
 def _families(kind: str, **texts: str) -> Iterator[Family]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from exporter.gpu.backend import OK
-from exporter.gpu.box import Box, Gpu
 from exporter.gpu.contract import NVML_REASONS, RELEASED
+from exporter.gpu.state import Box, Gpu
 
 logger = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-from exporter.exposition import CONTENT_TYPE
-from exporter.gpu.box import Box
 from exporter.gpu.contract import LONGEST_RELEASE_SECONDS, RELEASE_SECONDS
-from exporter.gpu.keeper import Keeper
-from exporter.gpu.pace import Pace
-from exporter.message import Answer, Later, Request, text
-from exporter.routes import Routes
+from exporter.gpu.interval import Pace
+from exporter.gpu.state import Box
+from exporter.gpu.supervisor import Keeper
+from exporter.http.exposition import CONTENT_TYPE
+from exporter.http.message import Answer, Later, Request, text
+from exporter.http.routes import Routes
 
 INDEX = (
     "Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"

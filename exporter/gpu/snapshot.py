@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
-from exporter.exposition import escape, header, number, series
 from exporter.gpu.backend import Card, Event, Reading
 from exporter.gpu.dcgm import Twins
 from exporter.gpu.families import GPU_FAMILIES
 from exporter.gpu.report import Report
+from exporter.http.exposition import escape, header, number, series
 
 Chunks = dict[str, list[str]]
 """Lines by metric name."""

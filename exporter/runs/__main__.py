@@ -15,10 +15,10 @@ from pathlib import Path
 
 from exporter import logging_setup
 from exporter.options import CommandLine, log_cannot_listen, start_again, stopped_by_signal
-from exporter.runs import flags
+from exporter.runs.app import Service
+from exporter.runs.cli import flags
+from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.history import panelfile
-from exporter.runs.mounts import HungError, Mount
-from exporter.runs.service import Service
 
 logger = logging.getLogger("exporter.runs")
 

@@ -16,7 +16,8 @@ from threading import Thread
 from typing import Any
 
 from exporter import logging_setup
-from exporter.host_check import HostCheck
+from exporter.http.host_check import HostCheck
+from exporter.http.server import Server
 from exporter.options import (
     CommandLine,
     log_cannot_listen,
@@ -25,7 +26,6 @@ from exporter.options import (
     stopped_by_signal,
     text,
 )
-from exporter.server import Server
 from exporter.watchdog import disks
 from exporter.watchdog.client import Client
 from exporter.watchdog.disks import Folder

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import NamedTuple
 
-from exporter.exposition import Family, Sample
+from exporter.http.exposition import Family, Sample
 from exporter.watchdog import snapshots
 from exporter.watchdog.finding import Finding, size
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-from exporter import process
-from exporter.exposition import CONTENT_TYPE, Family, Sample, header, lines
-from exporter.message import Answer, Later, Request, text
-from exporter.routes import Routes
+from exporter.http import process
+from exporter.http.exposition import CONTENT_TYPE, Family, Sample, header, lines
+from exporter.http.message import Answer, Later, Request, text
+from exporter.http.routes import Routes
 from exporter.watchdog.finding import Findings
 
 INDEX = "Stepwatch watchdog. What is wrong: /api/v1/findings  Metrics: /metrics  Health: /-/healthy\n"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from exporter.drawing.chart import Band, Chart
 from exporter.drawing.curve import Curve, curve
+from stepwatch.backtest.openmetrics_writer import START, Replayed
 from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Alert, Judged
 from stepwatch.backtest.server import Prometheus, side_by_side
-from stepwatch.backtest.tape import START, Replayed
-from stepwatch.panels import Panel, of_run
+from stepwatch.render.panels import Panel, of_run
 
 
 @dataclass(frozen=True)

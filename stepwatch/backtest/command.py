@@ -14,7 +14,7 @@ from stepwatch.backtest.table import lines
 from stepwatch.backtest.work import prepared
 from stepwatch.config import Config
 from stepwatch.config.changes import load_changed
-from stepwatch.tables import Say
+from stepwatch.system.terminal import Say
 
 FAILING = {"warning": ("warning", "critical"), "critical": ("critical",)}
 

@@ -17,7 +17,7 @@ from stepwatch.backtest.report import Report
 from stepwatch.backtest.results import Alert, Judged, Unjudged
 from stepwatch.backtest.table import extent, number
 from stepwatch.config import Config
-from stepwatch.layout import RESOURCES
+from stepwatch.render.layout import RESOURCES
 from stepwatch.rules.messages import runbook_url
 
 TEMPLATES = Path(__file__).with_name("templates")

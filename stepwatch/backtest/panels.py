@@ -7,11 +7,11 @@ from functools import cached_property
 
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config import Config
-from stepwatch.dashboard import Json
-from stepwatch.deployment import OnThisMachine
-from stepwatch.generator import training
-from stepwatch.layout import RESOURCES
-from stepwatch.panels import Panel, panels
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render.dashboard import Json
+from stepwatch.render.generator import training
+from stepwatch.render.layout import RESOURCES
+from stepwatch.render.panels import Panel, panels
 from stepwatch.rules.lines import lines
 
 

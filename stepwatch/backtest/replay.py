@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from exporter.runs.discover import Found
-from exporter.runs.names import printable, run_names
-from exporter.runs.run import Options
-from stepwatch import logfiles
-from stepwatch.backtest import tape
+from exporter.runs.logs.find import Found
+from exporter.runs.logs.names import printable, run_names
+from exporter.runs.model.run import Options
+from stepwatch.backtest import openmetrics_writer
+from stepwatch.backtest.openmetrics_writer import Replayed
 from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Unjudged
-from stepwatch.backtest.tape import Replayed
+from stepwatch.operate import logfiles
 
 MISSING = "there is no such file or folder"
 EMPTY = "there is no log in it. Fix: name logs or their folder: `make backtest RUNS=/path/to/logs`"
@@ -83,7 +83,7 @@ def _one(log: tuple[int, tuple[str, Found]], recording: Recording, asked: frozen
     number, (name, found) = log
     samples = recording.folder / f"{number}{SAMPLES}"
     try:
-        return tape.write(found, name, recording.metrics, recording.options, samples)
+        return openmetrics_writer.write(found, name, recording.metrics, recording.options, samples)
     except logfiles.UnreadError as problem:
         samples.unlink()
         asked_for = not asked.isdisjoint(part.absolute() for part in found.parts)

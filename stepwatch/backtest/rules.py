@@ -9,8 +9,8 @@ from stepwatch.alerts.catalogue import GROUPS
 from stepwatch.alerts.expression import Series
 from stepwatch.alerts.table import Alert
 from stepwatch.config import Config, Variant
-from stepwatch.globs import fits
 from stepwatch.rules.alerting import InForce, in_force
+from stepwatch.schema.globs import fits
 
 STATE = "rl_run_state"
 """Not replayed: every run is taken to go on, as it did when its records came."""

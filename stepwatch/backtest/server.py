@@ -16,13 +16,12 @@ from typing import Any, TypeVar
 
 import orjson
 
-from stepwatch import pages
+from stepwatch.backtest.openmetrics_writer import START
 from stepwatch.backtest.progress import Tick
-from stepwatch.backtest.tape import START
-from stepwatch.native import ports
-from stepwatch.native.log import last_lines
-from stepwatch.programs import Program
+from stepwatch.programs.programs import Program
 from stepwatch.schema.errors import Refused
+from stepwatch.system import http_client, ports
+from stepwatch.system.log_tail import last_lines
 
 START_SECONDS = 60
 STOP_SECONDS = 30
@@ -85,7 +84,7 @@ class Prometheus:
             f"{self._url}/api/v1/{how}", urllib.parse.urlencode(asked).encode()
         )
         try:
-            with pages.direct.open(request, timeout=600) as answer:
+            with http_client.direct.open(request, timeout=600) as answer:
                 return dict(orjson.loads(answer.read())["data"])
         except urllib.error.HTTPError as refusal:
             raise ServerError(f"Prometheus refuses {asked['query']}: {refusal.read().decode()}") from refusal
@@ -166,7 +165,7 @@ def _running(server: Program, folder: Path) -> Iterator[str]:
 
 def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while pages.read(url) is None:
+    while http_client.read(url) is None:
         if process.poll() is not None or time.monotonic() > deadline:
             said = "\n".join(last_lines(log, 5))
             raise ServerError(f"Prometheus does not start:\n{said}")

@@ -8,7 +8,7 @@ from stepwatch.backtest import advice
 from stepwatch.backtest.report import Report
 from stepwatch.backtest.results import Alert, Judged, Unjudged
 from stepwatch.backtest.suggestions import Suggestion
-from stepwatch.tables import table
+from stepwatch.system.terminal import table
 
 SUGGESTED = ("limit", "alert", "severity", "now", "fires on", "lower", "higher")
 NOTHING = "There is no run in what was named. docs/formats.md lists what is understood."

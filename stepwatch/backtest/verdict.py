@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stepwatch.backtest.episodes import Episode, Inhibition, episodes, inhibited
+from stepwatch.backtest.openmetrics_writer import START, Replayed
 from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Alert, Judged
 from stepwatch.backtest.rules import Rule
 from stepwatch.backtest.server import NO_RUN, Prometheus, side_by_side
-from stepwatch.backtest.tape import START, Replayed
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.drawing.chart import Chart
-from exporter.runs.raw import RawRule
-from exporter.runs.run import Options
-from stepwatch import programs
+from exporter.runs.model.raw_keys import RawRule
+from exporter.runs.model.run import Options
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.incidents import PAIRS
 from stepwatch.backtest import server
 from stepwatch.backtest.charts import Draughtsman
 from stepwatch.backtest.episodes import inhibitions
 from stepwatch.backtest.limits import limits
+from stepwatch.backtest.openmetrics_writer import Replayed
 from stepwatch.backtest.panels import Drawn
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.replay import SAMPLES, Recording, Replays, find, replay
@@ -25,10 +25,10 @@ from stepwatch.backtest.results import Judged, Results, Unjudged
 from stepwatch.backtest.rules import Catalogue, catalogue, metrics
 from stepwatch.backtest.server import Prometheus
 from stepwatch.backtest.suggestions import Suggestion, Trial
-from stepwatch.backtest.tape import Replayed
 from stepwatch.backtest.verdict import Judge
 from stepwatch.config import Config
-from stepwatch.programs import Program
+from stepwatch.programs import programs
+from stepwatch.programs.programs import Program
 from stepwatch.rules.lines import subjects
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from stepwatch.config import explain
-from stepwatch.config.document import parse
 from stepwatch.config.loading import load, validated, written
 from stepwatch.config.models import Config
+from stepwatch.config.yaml.document import parse
 from stepwatch.schema.errors import ConfigError, KeyPath, Problem, refusal
 
 SOURCE = "--set"

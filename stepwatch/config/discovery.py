@@ -10,7 +10,7 @@ from pydantic import Field
 
 from exporter.runs.rollouts.address import USUAL
 from stepwatch.schema.errors import Fault
-from stepwatch.schema.places import FolderOrGlob
+from stepwatch.schema.path_types import FolderOrGlob
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan
 from stepwatch.schema.secret import SecretFile

@@ -8,11 +8,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stepwatch.config import explain, leaks
-from stepwatch.config.document import UNREADABLE, Document, parse
+from stepwatch.config import explain
 from stepwatch.config.models import Config
 from stepwatch.config.overrides import DEMO
-from stepwatch.config.source import read
+from stepwatch.config.yaml import leaks
+from stepwatch.config.yaml.document import UNREADABLE, Document, parse
+from stepwatch.config.yaml.source import read
 from stepwatch.schema.errors import NOTHING, ConfigError, Fault, Problem, SecretFault, refusal
 
 

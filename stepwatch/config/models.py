@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
-from exporter.runs.signals.key import normal
+from exporter.runs.signals.keys.key import normal
 from stepwatch.alerts.engines import EngineGone
 from stepwatch.config import explain
 from stepwatch.config.alerts import Alerts
@@ -20,9 +20,9 @@ from stepwatch.config.overrides import DEMO, Override, Variant
 from stepwatch.config.receivers import Notify, Receiver
 from stepwatch.config.runs import Runs, Signals
 from stepwatch.config.scrape import Job
-from stepwatch.globs import fits
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
-from stepwatch.schema.places import Link, ListenAddress, Page
+from stepwatch.schema.globs import fits
+from stepwatch.schema.path_types import Link, ListenAddress, Page
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.scalars import (
     Interval,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import field_validator, model_validator
 
-from stepwatch.config.ways import WAYS, Mail, Slack, Way, Webhook
+from stepwatch.config.receiver_types import WAYS, Mail, Slack, Way, Webhook
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.names import ReceiverName
 from stepwatch.schema.quantities import Duration

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from exporter.runs.contract import JUDGED
 from exporter.runs.signals import NAMES
+from exporter.runs.stats.catalogue import JUDGED
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.names import ReceiverName
-from stepwatch.schema.places import FolderOrGlob, PageUrl, ServerUrl
+from stepwatch.schema.path_types import FolderOrGlob, PageUrl, ServerUrl
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan, SeriesCount, instead
 from stepwatch.schema.secret import SecretFile

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.names import JobName, LabelName, LabelValue
-from stepwatch.schema.places import MetricsPath, Target, TargetFiles
+from stepwatch.schema.path_types import MetricsPath, Target, TargetFiles
 from stepwatch.schema.scalars import Interval, Role, Scheme
 from stepwatch.schema.secret import SecretFile
 from stepwatch.schema.section import Section, default, needed

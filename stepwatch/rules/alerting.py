@@ -12,8 +12,8 @@ from stepwatch.alerts.expression import Expression, Limit, Scope, any_of, bracke
 from stepwatch.alerts.identity import RUN, written
 from stepwatch.alerts.statistics import is_in
 from stepwatch.alerts.table import Alert, Way
+from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
-from stepwatch.deployment import Deployment
 from stepwatch.rules import messages
 from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
 from stepwatch.schema.quantities import Duration

@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
-from stepwatch import dcgm
 from stepwatch.alerts.catalogue import GROUPS, TABLE
 from stepwatch.alerts.run_gpus import recording_rule
+from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
-from stepwatch.deployment import Deployment
+from stepwatch.rules import dcgm
 from stepwatch.rules.alerting import code_rules, rules
 
 FOLDER = PurePosixPath("prometheus/generated/rules")

@@ -15,8 +15,8 @@ from stepwatch.alerts.expression import Expression, Scope, bracketed, number
 from stepwatch.alerts.statistics import last, metric
 from stepwatch.config.models import Config
 from stepwatch.config.overrides import Override
-from stepwatch.globs import to_re2
 from stepwatch.schema.block import Block
+from stepwatch.schema.globs import to_re2
 from stepwatch.schema.quantities import Duration, Size
 
 SEVERITIES = ("info", "warning", "critical")

@@ -17,8 +17,8 @@ from stepwatch.alerts import identity
 from stepwatch.alerts.expression import number
 from stepwatch.alerts.identity import Labels
 from stepwatch.alerts.table import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
+from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
-from stepwatch.deployment import Deployment
 from stepwatch.schema.quantities import Duration
 
 PASSED = "rl_limit_passed"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from stepwatch.globs import to_re2
 from stepwatch.schema.errors import Fault
+from stepwatch.schema.globs import to_re2
 from stepwatch.schema.section import Checked
 
 OWN_JOBS = ("runs", "rollouts", "gpu", "node", "prometheus", "alertmanager", "docker")

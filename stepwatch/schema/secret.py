@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationInfo
 
 from stepwatch.schema.errors import Fault
-from stepwatch.schema.places import to_path
+from stepwatch.schema.path_types import to_path
 from stepwatch.schema.section import Checked
 
 MAX_BYTES = 8192

@@ -8,8 +8,9 @@ import urllib.parse
 from dataclasses import dataclass
 from typing import Any
 
-from stepwatch import pages, reload
 from stepwatch.schema.errors import Refused
+from stepwatch.services import reload
+from stepwatch.system import http_client
 from stepwatch.testalert.probe import Probe
 
 _SAMPLE = re.compile(r"^alertmanager_(notification\w+)\{(.*)\} (\S+)$", re.MULTILINE)
@@ -65,7 +66,7 @@ class Alertmanager:
             UnreachableError: It does not answer.
         """
         text = self._page("/metrics")
-        return pages.metric(text, "alertmanager_config_hash") == reload.fingerprint(settings)
+        return http_client.metric(text, "alertmanager_config_hash") == reload.fingerprint(settings)
 
     def tell(self, alert: dict[str, Any]) -> None:
         """Hand it an alert, as Prometheus does.
@@ -73,7 +74,7 @@ class Alertmanager:
         Raises:
             UnreachableError: It does not take it.
         """
-        answer = pages.order(f"{self.url}/api/v2/alerts", [alert])
+        answer = http_client.order(f"{self.url}/api/v2/alerts", [alert])
         if answer is None:
             raise self._unreachable()
         if answer:
@@ -113,10 +114,10 @@ class Alertmanager:
         return [silence for alert in alerts for silence in alert["status"]["silencedBy"]]
 
     def _page(self, path: str) -> str:
-        text = pages.read(self.url + path)
+        text = http_client.read(self.url + path)
         if text is None:
             raise self._unreachable()
         return text
 
     def _unreachable(self) -> UnreachableError:
-        return UnreachableError(pages.unanswered("Alertmanager", self.url))
+        return UnreachableError(http_client.unanswered("Alertmanager", self.url))

@@ -6,10 +6,10 @@ from pathlib import Path, PurePosixPath
 
 from stepwatch.config import Config, load
 from stepwatch.config.receivers import Receiver
-from stepwatch.generator import rendered
-from stepwatch.layout import RESOURCES
+from stepwatch.render.generator import rendered
+from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
-from stepwatch.tables import Say
+from stepwatch.system.terminal import Say
 from stepwatch.testalert.alertmanager import Alertmanager
 from stepwatch.testalert.probe import Probe
 from stepwatch.testalert.site import Site

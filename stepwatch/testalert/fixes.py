@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from stepwatch.config.ways import Mail, Slack, Way, Webhook
+from stepwatch.config.receiver_types import Mail, Slack, Way, Webhook
 
 _ANY = (Webhook, Mail, Slack)
 _HTTP = (Webhook, Slack)

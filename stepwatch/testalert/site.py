@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from stepwatch.config import Config
-from stepwatch.deployment import Deployment
+from stepwatch.config.deployment import Deployment
 from stepwatch.testalert.journal import Journal
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepwatch.config.receiver_types import Mail
 from stepwatch.config.receivers import Receiver
-from stepwatch.config.ways import Mail
 from stepwatch.testalert.alertmanager import Sent
 from stepwatch.testalert.fixes import fix
 from stepwatch.testalert.journal import Story

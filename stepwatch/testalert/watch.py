@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from stepwatch.config.receivers import Receiver
-from stepwatch.tables import Say
+from stepwatch.system.terminal import Say
 from stepwatch.testalert import verdict
 from stepwatch.testalert.alertmanager import Alertmanager, Sent
 from stepwatch.testalert.journal import Journal, Story, story

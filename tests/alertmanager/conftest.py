@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.deployment import Deployment, OnThisMachine
-from stepwatch.generator import generate
+from stepwatch.config.deployment import Deployment, OnThisMachine
+from stepwatch.render.generator import generate
 from tests.alertmanager.route import QUICK, Route
 from tests.real import AlertmanagerServer, Tool, WebhookSink, alertmanager
 

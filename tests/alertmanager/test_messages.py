@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from stepwatch.deployment import OnThisMachine
+from stepwatch.config.deployment import OnThisMachine
 from tests.alertmanager.conftest import Render
 from tests.real import Tool
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stepwatch.deployment import OnThisMachine
-from stepwatch.generator import Place, containers
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render.generator import Place, containers
 from stepwatch.schema.errors import ConfigError
 from tests.alertmanager.conftest import Render
 from tests.real import Tool, alertmanager

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.runs import arguments
+from exporter.runs.cli import arguments
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
+from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
-from stepwatch.deployment import InContainers
 from stepwatch.rules import alerting
 from stepwatch.rules.limits import served_overrides
 from tests.rules.series import Series

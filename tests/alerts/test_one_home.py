@@ -18,16 +18,16 @@ from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.alerts.table import NOTHING, Alert, Way
 from stepwatch.backtest.rules import catalogue
 from stepwatch.config import Config
+from stepwatch.config.deployment import InContainers
 from stepwatch.config.reference import keys, scalar
-from stepwatch.deployment import InContainers
-from stepwatch.effective import effective
-from stepwatch.environment import CHECKOUT
-from stepwatch.generator import render_all
-from stepwatch.panels import FILE
+from stepwatch.operate.limits_report import effective
+from stepwatch.render.generator import render_all
+from stepwatch.render.panels import FILE
 from stepwatch.rules import lines
 from stepwatch.rules.alerting import rules
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.section import Section
+from stepwatch.system.environment import CHECKOUT
 from tests.alerts import runbook
 from tests.config import documentation
 

@@ -6,10 +6,10 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
-from exporter.runs.contract import STATISTICS
-from exporter.runs.run import Options
-from stepwatch import logfiles
-from stepwatch.backtest.tape import REPEAT_SECONDS, START, write
+from exporter.runs.model.run import Options
+from exporter.runs.stats.catalogue import STATISTICS
+from stepwatch.backtest.openmetrics_writer import REPEAT_SECONDS, START, write
+from stepwatch.operate import logfiles
 from tests.backtest.conftest import exploding_kl, log
 
 METRICS = frozenset(statistic.metric for statistic in STATISTICS) | {"rl_reward", "rl_records_total"}

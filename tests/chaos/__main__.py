@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 from tests.chaos.native import Native
 from tests.chaos.schedule import filesystem
 from tests.chaos.trial import Trial

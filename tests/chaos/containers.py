@@ -12,8 +12,8 @@ from typing import Any
 
 from typing_extensions import Self
 
-from stepwatch import pages
-from stepwatch.native.processes import Process
+from stepwatch.system import http_client
+from stepwatch.system.processes import Process
 from tests.chaos.runs import Runs
 from tests.chaos.stack import LOCAL, WEBHOOK, Stack
 from tests.compose.checkout import Checkout
@@ -88,7 +88,7 @@ class Containers(Stack):
 
     def missing(self, expected: Iterable[str]) -> list[str]:
         asked = {name: f"{self.url(name)}{_READY[name]}" for name in expected if name in _READY}
-        silent = {name for name, page in asked.items() if pages.read(page, timeout=2) is None}
+        silent = {name for name, page in asked.items() if http_client.read(page, timeout=2) is None}
         return sorted(silent | (set(expected) - self.processes().keys()))
 
     def notified(self) -> Iterator[tuple[float, dict[str, Any]]]:

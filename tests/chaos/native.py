@@ -14,13 +14,12 @@ from typing import Any
 
 from typing_extensions import Self
 
-from stepwatch import pages
-from stepwatch.native import part as parts
-from stepwatch.native import processes
-from stepwatch.native.log import last_lines
-from stepwatch.native.part import Part
-from stepwatch.native.processes import Process
-from stepwatch.native.state import State
+from stepwatch.deploy.native import part as parts
+from stepwatch.deploy.native.part import Part
+from stepwatch.deploy.native.state import State
+from stepwatch.system import http_client, processes
+from stepwatch.system.log_tail import last_lines
+from stepwatch.system.processes import Process
 from tests.chaos.runs import Runs
 from tests.chaos.stack import LOCAL, REMOTE, WEBHOOK, Stack, run
 from tests.native.installation import made
@@ -133,7 +132,9 @@ class Native(Stack):
 
     def missing(self, expected: Iterable[str]) -> list[str]:
         webs = {part.name: part.web for part in self.parts if part.web}
-        silent = {name for name, web in webs.items() if pages.read(web.page(web.ready), timeout=2) is None}
+        silent = {
+            name for name, web in webs.items() if http_client.read(web.page(web.ready), timeout=2) is None
+        }
         return sorted(silent | (set(expected) - self.processes().keys()))
 
     def notified(self) -> Iterator[tuple[float, dict[str, Any]]]:

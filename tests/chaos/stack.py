@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from stepwatch import pages
-from stepwatch.native.processes import Process
+from stepwatch.system import http_client
+from stepwatch.system.processes import Process
 from tests.chaos.runs import Runs
 
 SICK = "sick"
@@ -96,7 +96,7 @@ class Stack(ABC):
 
     def samples(self) -> Samples | None:
         """Return each run's steps as Prometheus stored them, ``None`` if it does not answer."""
-        text = pages.read(f"{self.url('prometheus')}/api/v1/query?query=rl_step%5B1h%5D", timeout=3)
+        text = http_client.read(f"{self.url('prometheus')}/api/v1/query?query=rl_step%5B1h%5D", timeout=3)
         if text is None:
             return None
         series = json.loads(text)["data"]["result"]
@@ -114,7 +114,7 @@ class Stack(ABC):
         return {each["run"] for each in labels if "run" in each and each["severity"] == "critical"}
 
     def _alertmanager(self, page: str) -> list[dict[str, Any]]:
-        text = pages.read(f"{self.url('alertmanager')}/api/v2/{page}")
+        text = http_client.read(f"{self.url('alertmanager')}/api/v2/{page}")
         found: list[dict[str, Any]] = json.loads(text or "[]")
         return found
 

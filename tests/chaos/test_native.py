@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 from tests.lacking import lacking
 
 NEEDED = ("unshare", "ip", "iptables", "mkfs.ext4", "bindfs")

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 from tests.real import free_port
 from tests.real.copies import copy_checkout
 from tests.real.docker import Client

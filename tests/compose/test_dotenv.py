@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from stepwatch.compose import dotenv
+from stepwatch.render import dotenv
 from tests.real.docker import Client
 
 COMPOSE = """

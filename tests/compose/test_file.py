@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from exporter import __version__
-from stepwatch.compose.variables import of_config, of_machine
 from stepwatch.config import load
-from stepwatch.environment import CHECKOUT
+from stepwatch.render.variables import of_config, of_machine
+from stepwatch.system.environment import CHECKOUT
 from tests.real.docker import Client
 
 pytestmark = pytest.mark.e2e

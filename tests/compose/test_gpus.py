@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.compose import gpus
+from stepwatch.deploy.compose import gpus
 
 RUNTIME = {"Runtimes": {"runc": {}, "nvidia": {"path": "nvidia-container-runtime"}}}
 

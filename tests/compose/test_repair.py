@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwatch import damage
+from stepwatch.services import damage
 from tests.compose.checkout import Checkout
 
 pytestmark = [pytest.mark.e2e, pytest.mark.world]

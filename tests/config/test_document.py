@@ -1,6 +1,6 @@
 import pytest
 
-from stepwatch.config.document import parse
+from stepwatch.config.yaml.document import parse
 
 
 def values(text):

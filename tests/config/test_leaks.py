@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from exporter import secret_shapes
-from stepwatch.config import leaks, load
-from stepwatch.environment import CHECKOUT
+from stepwatch.config import load
+from stepwatch.config.yaml import leaks
 from stepwatch.schema.errors import ConfigError
+from stepwatch.system.environment import CHECKOUT
 from stepwatch.testalert.redacted import redacted
 
 # Of the shapes that their issuers document; none of them opens anything. In two parts, so that no scanner

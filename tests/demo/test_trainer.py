@@ -14,9 +14,9 @@ import pytest
 from demo.story import STORIES
 from demo.trainer import REST, Trainer
 from exporter.runs import signals
-from exporter.runs.contract import JUDGED
-from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps
 from exporter.runs.sources import recognise
+from exporter.runs.stats.catalogue import JUDGED
 from tests.real.waiting import HANG_SECONDS, eventually
 from tests.records import split
 

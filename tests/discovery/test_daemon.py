@@ -15,9 +15,9 @@ from threading import Thread
 
 import pytest
 
-from stepwatch.discovery import daemon
-from stepwatch.environment import CHECKOUT
+from stepwatch.deploy.discovery import daemon
 from stepwatch.schema.errors import Refused
+from stepwatch.system.environment import CHECKOUT
 
 # Of a connection that fails, the SDK leaves the socket to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 from tests.discovery.conftest import Start
 from tests.native.installation import MAINLY_NEWEST, Installation, made
 from tests.real import eventually, query

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from stepwatch.discovery.container import Container, Published
-from stepwatch.discovery.reach import FromContainer, FromMachine
+from stepwatch.deploy.discovery.container import Container, Published
+from stepwatch.deploy.discovery.reach import FromContainer, FromMachine
 from stepwatch.schema.errors import Refused
 
 BOXED = FromContainer({"stack", "other"})

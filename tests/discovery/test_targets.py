@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepwatch.discovery.container import Container, containers
-from stepwatch.discovery.reach import FromMachine
-from stepwatch.discovery.targets import found
+from stepwatch.deploy.discovery.container import Container, containers
+from stepwatch.deploy.discovery.reach import FromMachine
+from stepwatch.deploy.discovery.targets import found
 
 ANYWHERE = FromMachine({"bridge"})
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from exporter import backend_access
-from stepwatch.environment import CHECKOUT
-from stepwatch.pages import Page
+from exporter.http import backend_access
+from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.http_client import Page
 from tests.e2e.stack import PAIRS
 from tests.real import AlertmanagerServer, PrometheusServer, Server, free_port
 

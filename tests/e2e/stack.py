@@ -18,11 +18,11 @@ from typing_extensions import Self
 
 from stepwatch.config import Config, load
 from stepwatch.config.models import Ports
-from stepwatch.generator import generate
-from stepwatch.native import stack as native
-from stepwatch.native.part import Part
-from stepwatch.native.state import State
-from stepwatch.programs import Program
+from stepwatch.deploy.native import stack as native
+from stepwatch.deploy.native.part import Part
+from stepwatch.deploy.native.state import State
+from stepwatch.programs.programs import Program
+from stepwatch.render.generator import generate
 from tests.real import Server, Tool, WebhookSink, alertmanager, free_port, prometheus, query
 from tests.real.waiting import LIMIT, counted, eventually
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from exporter.runs import watch as watch_module
-from exporter.runs.holders import Holders
-from exporter.runs.run import Options
-from exporter.runs.watch import Settings, Watch
+from exporter.runs import collector as watch_module
+from exporter.runs.collector import Settings, Watch
+from exporter.runs.logs.writers import Holders
+from exporter.runs.model.run import Options
 from tests.exporter.scrape import Scrape
 
 settings.register_profile(

@@ -12,7 +12,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.util.tensor_util import make_ndarray
 
 from exporter.runs.readers import frames
-from exporter.runs.record import Record
+from exporter.runs.signals.record import Record
 from exporter.runs.sources.tensorboard import TensorBoard
 
 Scalar = tuple[float, int, str, float]

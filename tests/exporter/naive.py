@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from exporter.runs.contract import Statistic
+from exporter.runs.stats.catalogue import Statistic
 
 
 @dataclass

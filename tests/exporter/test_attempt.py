@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.attempt import MOST_REPEATS, Kind, Progress
-from exporter.runs.record import Record
+from exporter.runs.model.progress import MOST_REPEATS, Kind, Progress
+from exporter.runs.signals.record import Record
 
 TWO = {"critic/score/mean": 0.5, "actor/lr": 1e-6}
 

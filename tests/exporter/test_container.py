@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from exporter import healthcheck, password
+from exporter import healthcheck
+from exporter.http import password
 from tests.exporter.test_main import Exporter
 from tests.real import free_port
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.holders import Holders
-from exporter.runs.record import TotalSteps
+from exporter.runs.logs.writers import Holders
+from exporter.runs.signals.record import TotalSteps
 from exporter.runs.sources.preamble import preamble
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.fake_proc import pretend

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.record import Record
 from exporter.runs.signals import Reading
+from exporter.runs.signals.record import Record
 from exporter.runs.sources.csv_table import CsvTable
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs import discover
+from exporter.runs.logs import find
 from exporter.runs.readers.content import content
 
 
 def found(*patterns: str | Path) -> list[str]:
-    return [file.relative.as_posix() for file in discover.files([str(pattern) for pattern in patterns])]
+    return [file.relative.as_posix() for file in find.files([str(pattern) for pattern in patterns])]
 
 
 def make(folder: Path, *names: str) -> None:

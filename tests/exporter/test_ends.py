@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.holders import Holders
-from exporter.runs.watch import Settings, Watch
+from exporter.runs.collector import Settings, Watch
+from exporter.runs.logs.writers import Holders
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.scrape import Scrape
 from tests.real.waiting import eventually

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.holders import CONFIRMATIONS, Holders
+from exporter.runs.logs.writers import CONFIRMATIONS, Holders
 from tests.exporter.conftest import Watched
 from tests.exporter.test_holders import looked
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.runs.contract import STATISTICS
-from exporter.runs.exposition import FAMILIES, RunText, page
-from exporter.runs.health import Health
-from exporter.runs.record import Ended, Record, TotalSteps
-from exporter.runs.run import Clock, Options, Run
-from exporter.runs.views import View
+from exporter.runs.model.health import Health
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.serve.metrics import FAMILIES, RunText, page
+from exporter.runs.signals.record import Ended, Record, TotalSteps
+from exporter.runs.stats.catalogue import STATISTICS
+from exporter.runs.visible.views import View
 from tests.exporter.conftest import Watched
 from tests.exporter.lines import KEYS, append, console, measured
 from tests.exporter.scrape import Scrape

@@ -11,15 +11,15 @@ from threading import Lock
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
-from exporter.runs import roster
-from exporter.runs.feed import Feed
-from exporter.runs.lifecycle import Silence
-from exporter.runs.limit import MOST_RUNS, RunLimit
-from exporter.runs.polled.web import PollError
-from exporter.runs.record import Event, Record
-from exporter.runs.run import Options
-from exporter.runs.statefile import StateFolder
-from exporter.runs.views import Judge
+from exporter.runs.files.state_file import StateFolder
+from exporter.runs.logs.run_limit import MOST_RUNS, RunLimit
+from exporter.runs.model import run_set
+from exporter.runs.model.lifecycle import Silence
+from exporter.runs.model.run import Options
+from exporter.runs.remote.feed import Feed
+from exporter.runs.remote.web import PollError
+from exporter.runs.signals.record import Event, Record
+from exporter.runs.visible.views import Judge
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.scrape import Scrape
 from tests.exporter.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
@@ -312,7 +312,7 @@ class Renamed:
 
 
 def test_names_that_change_for_ever_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "MOST", 3)
+    monkeypatch.setattr(run_set, "MOST", 3)
     target = Renamed()
     feed = Feed(target, 0.01, Options(), StateFolder(None), Lock(), limit=RunLimit(MOST_RUNS))
     feed.start()

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.signals import Reading
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources.flat_jsonl import FlatJsonl
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs import discover
-from exporter.runs.gather import gathered
-from exporter.runs.names import run_names
+from exporter.runs.logs import find
+from exporter.runs.logs.grouping import gathered
+from exporter.runs.logs.names import run_names
 
 Make = Callable[..., Path]
 
 
 def logs(folder: Path) -> dict[str, list[str]]:
     """The name of each run, and the files that it is read from."""
-    found = list(gathered(discover.files([str(folder)])))
+    found = list(gathered(find.files([str(folder)])))
     names = run_names({log.path: log.relative for log in found})
     return {names[log.path]: [str(part.relative_to(folder)) for part in log.parts] for log in found}
 
@@ -63,9 +63,9 @@ def test_the_state_that_is_saved_at_the_end_comes_after_all_checkpoints(make: Ma
 
 def test_a_checkpoint_that_is_deleted_leaves_the_log_where_it_is(make: Make) -> None:
     folder = make("out/checkpoint-1/trainer_state.json", "out/checkpoint-2/trainer_state.json")
-    (before,) = gathered(discover.files([str(folder)]))
+    (before,) = gathered(find.files([str(folder)]))
     (folder / "out/checkpoint-1/trainer_state.json").unlink()
-    (after,) = gathered(discover.files([str(folder)]))
+    (after,) = gathered(find.files([str(folder)]))
 
     assert before.path == after.path
     assert len(after.parts) == 1

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from exporter import __version__, process
-from exporter.runs.exposition import page
-from exporter.runs.health import LOOK_SECONDS, Health
+from exporter import __version__
+from exporter.http import process
+from exporter.runs.model.health import LOOK_SECONDS, Health
+from exporter.runs.serve.metrics import page
 from tests.exporter.scrape import Scrape
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.contract import STATISTICS, Hold, Statistic
-from exporter.runs.exposition import Chunks, RunText
-from exporter.runs.held import Held
-from exporter.runs.record import Record
-from exporter.runs.run import Clock, Options, Run
-from exporter.runs.views import View
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.serve.metrics import Chunks, RunText
+from exporter.runs.signals.record import Record
+from exporter.runs.stats.catalogue import STATISTICS, Hold, Statistic
+from exporter.runs.stats.hold import Held
+from exporter.runs.visible.views import View
 from tests.exporter.lines import KEYS
 
 

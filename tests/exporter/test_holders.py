@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.holders import CONFIRMATIONS, SEARCH_SECONDS, Holders
+from exporter.runs.logs.writers import CONFIRMATIONS, SEARCH_SECONDS, Holders
 from tests.exporter.fake_proc import pretend
 
 Start = Callable[[str], "subprocess.Popen[str]"]

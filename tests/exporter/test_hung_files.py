@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.__main__ import _changed
-from exporter.runs.flags import command_line
-from exporter.runs.mounts import PATIENCE_SECONDS, Mount
-from exporter.runs.registered.refusal import RefusedError
-from exporter.runs.registered.token import Token
+from exporter.runs.cli.flags import command_line
+from exporter.runs.files.mounts import PATIENCE_SECONDS, Mount
+from exporter.runs.registrations.refusal import RefusedError
+from exporter.runs.registrations.token import Token
 from exporter.runs.rollouts.address import Allowed
-from exporter.runs.rollouts.gate import Gate
+from exporter.runs.rollouts.allowlist import Gate
 from exporter.runs.rollouts.links import Root
 from exporter.runs.rollouts.patient import Patient
 from exporter.runs.rollouts.ray import RayFile

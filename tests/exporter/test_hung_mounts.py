@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.mounts import HUNG_SECONDS, Mounts
-from stepwatch import pages
+from exporter.runs.files.mounts import HUNG_SECONDS, Mounts
+from stepwatch.system import http_client
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.scrape import Scrape
 from tests.exporter.test_main import Exporter, _start  # noqa: F401  (a fixture)
@@ -77,7 +77,7 @@ def test_the_health_page_names_the_mount_and_stays_healthy(mount: Mount, start: 
     mount.hang()
     exporter.until(hangs(mount))
 
-    text = pages.read(f"http://127.0.0.1:{exporter.port}/-/healthy")
+    text = http_client.read(f"http://127.0.0.1:{exporter.port}/-/healthy")
     assert text is not None
     assert text.startswith("ok\n")
     assert f"{mount.folder} does not answer for " in text
@@ -120,10 +120,10 @@ def test_a_hung_mount_costs_one_thread_and_does_not_keep_the_exporter_from_endin
     mount: Mount, start: Start, tmp_path: Path
 ) -> None:
     exporter = begin(start, mount, "--state-dir", tmp_path / "state")
-    threads = len(os.listdir(f"/proc/{exporter.process.pid}/task"))  # noqa: PTH208
+    threads = len(os.listdir(f"/proc/{exporter.http.process.pid}/task"))  # noqa: PTH208
     mount.hang()
     exporter.until(hangs(mount))
-    assert len(os.listdir(f"/proc/{exporter.process.pid}/task")) <= threads  # noqa: PTH208
+    assert len(os.listdir(f"/proc/{exporter.http.process.pid}/task")) <= threads  # noqa: PTH208
     began = time.monotonic()
     code, _, _ = exporter.end()
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.contract import STATES
-from exporter.runs.lifecycle import Evidence, Pace, Silence, state
-from exporter.runs.record import Ended
+from exporter.runs.model.lifecycle import Evidence, Pace, Silence, state
+from exporter.runs.signals.record import Ended
+from exporter.runs.stats.catalogue import STATES
 
 GOES_ON = Evidence(ended=None, step=10, total=100, quiet=5.0, gone=None, held=False, typical=30.0)
 FAILED, DOUBTFUL, FINISHED = Ended("failed"), Ended("failed", certain=False), Ended("finished")

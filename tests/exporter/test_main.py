@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import pages
+from stepwatch.system import http_client
 from tests.exporter.lines import append, console, measured, verl_json
 from tests.exporter.scrape import Scrape, until
 from tests.real import free_port
@@ -44,7 +44,7 @@ class Exporter:
         )
 
     def scrape(self) -> Scrape:
-        page = pages.read(f"http://127.0.0.1:{self.port}/metrics")
+        page = http_client.read(f"http://127.0.0.1:{self.port}/metrics")
         return Scrape((page or "").encode())
 
     def until(self, true: Callable[[Scrape], object]) -> Scrape:
@@ -69,18 +69,18 @@ def _start() -> Iterator[Callable[..., Exporter]]:
 
     yield start
     for exporter in started:
-        exporter.process.kill()
-        exporter.process.communicate()
+        exporter.http.process.kill()
+        exporter.http.process.communicate()
 
 
 def refused(*flags: str | Path) -> str:
     """What the exporter says when it does not start."""
     exporter = Exporter(*flags)
     try:
-        out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
+        out, errors = exporter.http.process.communicate(timeout=HANG_SECONDS)
     finally:
-        exporter.process.kill()
-    assert exporter.process.returncode == 2
+        exporter.http.process.kill()
+    assert exporter.http.process.returncode == 2
     assert out == ""
     assert "Traceback" not in errors
     return errors

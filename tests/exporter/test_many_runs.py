@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.runs.limit import MOST_RUNS
+from exporter.runs.logs.run_limit import MOST_RUNS
 from tests.exporter.conftest import Watched
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.test_main import Exporter, _start  # noqa: F401  (a fixture)

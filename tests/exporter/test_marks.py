@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.runs.marking import UnknownRunError
-from exporter.runs.marks import MOST
-from exporter.runs.record import Record
-from exporter.runs.run import Clock, Options, Run
+from exporter.runs.model.marks import MOST
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.serve.marking import UnknownRunError
+from exporter.runs.signals.record import Record
 from tests.exporter.conftest import Watched
 from tests.exporter.lines import append, console, measured, scoped, verl_json
 from tests.exporter.scrape import Scrape

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.numbers import number
-from exporter.runs.polled import mlflow, tracking
-from exporter.runs.polled.history import History
-from exporter.runs.polled.mlflow import Mlflow
-from exporter.runs.polled.tracking import Entry
-from exporter.runs.polled.web import Answer, PollError
-from exporter.runs.record import Ended, Event, Record, is_step
+from exporter.runs.remote import mlflow, tracking
+from exporter.runs.remote.mlflow import Mlflow
+from exporter.runs.remote.mlflow_history import History
+from exporter.runs.remote.tracking import Entry
+from exporter.runs.remote.web import Answer, PollError
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, is_step
 from tests.exporter.speaking import Speaking, says
 from tests.exporter.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
 from tests.real.mlflow import MlflowClient, MlflowServer

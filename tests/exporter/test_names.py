@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.names import run_name, run_names
+from exporter.runs.logs.names import run_name, run_names
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from exporter.runs.record import Record
-from exporter.runs.run import Clock, Options, Run
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.signals.record import Record
 from exporter.runs.sources.slime import Slime
 
 

@@ -21,10 +21,10 @@ from prometheus_client import (
     start_http_server,
 )
 
-from exporter.runs.polled.page import Page
-from exporter.runs.polled.series import SERIES_LIMIT, Found, by_run
-from exporter.runs.polled.web import LIMIT, Answer, PollError
-from exporter.runs.record import Record
+from exporter.runs.remote.page import Page
+from exporter.runs.remote.series import SERIES_LIMIT, Found, by_run
+from exporter.runs.remote.web import LIMIT, Answer, PollError
+from exporter.runs.signals.record import Record
 from tests.exporter.speaking import Speaking, says
 from tests.real.waiting import in_time
 
@@ -390,7 +390,7 @@ def test_arbitrary_pages_give_records_or_an_error_and_nothing_else(
 ) -> None:
     left = [page.encode("utf-8", "surrogatepass") for page in pages]
     with monkeypatch.context() as patch:
-        patch.setattr("exporter.runs.polled.web.get", lambda *_: Answer(left.pop(0), ""))
+        patch.setattr("exporter.runs.remote.web.get", lambda *_: Answer(left.pop(0), ""))
         page = Page("http://trainer/metrics")
         for _ in pages:
             try:

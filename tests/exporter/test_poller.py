@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.runs.polled import poller as module
-from exporter.runs.polled.page import Page
-from exporter.runs.polled.poller import Poller
-from exporter.runs.polled.web import PollError
-from exporter.runs.record import Event, Record
+from exporter.runs.remote import poller as module
+from exporter.runs.remote.page import Page
+from exporter.runs.remote.poller import Poller
+from exporter.runs.remote.web import PollError
+from exporter.runs.signals.record import Event, Record
 from tests.exporter.speaking import Speaking
 from tests.real.waiting import HANG_SECONDS, eventually, in_time
 

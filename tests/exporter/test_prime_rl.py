@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.signals import Reading
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources import recognise
 from exporter.runs.sources.prime_rl import PrimeRl
 from tests.exporter.conftest import Watched

@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.raw import RawKeys, RawRule
-from exporter.runs.run import Options
+from exporter.runs.collector import Settings, Watch
+from exporter.runs.model.raw_keys import RawKeys, RawRule
+from exporter.runs.model.run import Options
 from exporter.runs.signals import Reading
-from exporter.runs.watch import Settings, Watch
 from tests.exporter.conftest import Watched
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.scrape import Scrape

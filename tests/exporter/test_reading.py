@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.numbers import number
 from exporter.runs.signals import NAMES, Reading
 from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs.signals.numbers import number
 from exporter.runs.signals.table import table
 
 ANYTHING = st.one_of(

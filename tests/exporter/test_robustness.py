@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from exporter.runs.holders import Holders
+from exporter.runs.collector import Settings, Watch
+from exporter.runs.logs.writers import Holders
 from exporter.runs.readers import follow as follow_module
-from exporter.runs.watch import Settings, Watch
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import append, console, measured, verl_json
 from tests.exporter.speaking import Speaking

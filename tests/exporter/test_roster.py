@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.runs.roster import MOST
+from exporter.runs.model.run_set import MOST
 from tests.exporter.conftest import Watched
 
 Watching = Callable[..., Watched]

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from exporter.runs.contract import STATISTICS
-from exporter.runs.record import Ended, Event, Record, TotalSteps
-from exporter.runs.run import Clock, Options, Run
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
+from exporter.runs.stats.catalogue import STATISTICS
 from tests.exporter.lines import measured
 
 NOW = 1_700_000_000.0

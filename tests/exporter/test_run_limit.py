@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs import logs
-from exporter.runs.feed import Feed
-from exporter.runs.history import extremes
-from exporter.runs.limit import LIVE_SECONDS, LeftOut, Priority
-from exporter.runs.record import Ended, Event, Record
+from exporter.runs.logs import collection
+from exporter.runs.logs.run_limit import LIVE_SECONDS, LeftOut, Priority
+from exporter.runs.model import extremes
+from exporter.runs.remote.feed import Feed
+from exporter.runs.signals.record import Ended, Event, Record
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import append, console, measured, verl_json
 from tests.exporter.scrape import Scrape
@@ -25,7 +25,7 @@ DAY = 24 * 3600.0
 @pytest.fixture(name="page")
 def _page(watched: Watching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     """A watch that takes three runs."""
-    monkeypatch.setattr(logs, "MOST_RUNS", 3)
+    monkeypatch.setattr(collection, "MOST_RUNS", 3)
     return watched(state_folder=tmp_path / "state")
 
 
@@ -190,7 +190,7 @@ def _server() -> Server:
 @pytest.fixture(name="both")
 def _both(watched: Watching, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     """A watch over a folder and a server that takes three runs."""
-    monkeypatch.setattr(logs, "MOST_RUNS", 3)
+    monkeypatch.setattr(collection, "MOST_RUNS", 3)
     page = watched(targets=(server,), poll_targets=0.01)
     page.watch.start()
     yield page
@@ -253,7 +253,7 @@ def test_a_log_that_was_left_out_lives_if_it_grows_and_ends_if_it_is_silent(
 def test_only_the_newest_files_without_a_record_are_read_and_the_others_are_counted(
     folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "MOST_FILES", 3)
+    monkeypatch.setattr(collection, "MOST_FILES", 3)
     for number in range(10):
         path = folder / f"{number}.log"
         path.write_text("no step here\n")
@@ -269,7 +269,7 @@ def test_only_the_newest_files_without_a_record_are_read_and_the_others_are_coun
 def test_a_new_file_that_was_not_read_yet_is_not_dropped_for_an_older_text(
     folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "MOST_FILES", 3)
+    monkeypatch.setattr(collection, "MOST_FILES", 3)
     for number in range(3):
         path = folder / f"{number}.log"
         path.write_text("no step here\n")
@@ -278,11 +278,11 @@ def test_a_new_file_that_was_not_read_yet_is_not_dropped_for_an_older_text(
     page.look()
     append(folder / "new.log", console(1, measured(1)))
     clock.advance(6.0)
-    monkeypatch.setattr(logs, "READ_SECONDS", -1.0)  # nothing is read of what is new
+    monkeypatch.setattr(collection, "READ_SECONDS", -1.0)  # nothing is read of what is new
     page.watch.look()
     clock.advance(6.0)
     page.watch.look()
-    monkeypatch.setattr(logs, "READ_SECONDS", 1.0)
+    monkeypatch.setattr(collection, "READ_SECONDS", 1.0)
     assert page.watch.look() is not None
     assert (folder / "new.log") in page.watch.logs.by_path
 

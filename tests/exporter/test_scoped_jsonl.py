@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Record
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Record
 from exporter.runs.sources.scoped_jsonl import ScopedJsonl
 
 

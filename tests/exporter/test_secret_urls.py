@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs import arguments
-from exporter.runs.flags import command_line
-from exporter.runs.polled import web
-from exporter.runs.polled.mlflow import Mlflow
-from exporter.runs.polled.page import Page
-from exporter.runs.polled.web import PollError
-from exporter.runs.registered import labels
-from exporter.runs.registered.refusal import RefusedError
+from exporter.runs.cli import arguments
+from exporter.runs.cli.flags import command_line
+from exporter.runs.registrations import labels
+from exporter.runs.registrations.refusal import RefusedError
+from exporter.runs.remote import web
+from exporter.runs.remote.mlflow import Mlflow
+from exporter.runs.remote.page import Page
+from exporter.runs.remote.web import PollError
 from exporter.runs.rollouts.address import AddressError, Allowed
 from exporter.secret_shapes import masked_url
 from stepwatch.__main__ import main

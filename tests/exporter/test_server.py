@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter import connection as connection_module
-from exporter.connection import LONGEST_HEAD, MOST_UNHEARD
-from exporter.message import Answer, Later, Pages, Request
-from exporter.server import Server
+from exporter.http import connection as connection_module
+from exporter.http.connection import LONGEST_HEAD, MOST_UNHEARD
+from exporter.http.message import Answer, Later, Pages, Request
+from exporter.http.server import Server
 
 MOST_BODY = 800
 LARGE = b"x" * 20_000_000

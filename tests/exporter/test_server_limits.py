@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from exporter import server as server_module
-from exporter.message import Answer, Request
-from exporter.server import Server
+from exporter.http import server as server_module
+from exporter.http.message import Answer, Request
+from exporter.http.server import Server
 from tests.exporter.test_server import get, page, serving
 
 ASKED = b"GET /metrics HTTP/1.0\r\n\r\n"

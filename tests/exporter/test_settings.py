@@ -12,12 +12,12 @@ import pytest
 
 from exporter.logging_setup import FORMATS, LEVELS
 from exporter.runs import __main__ as module
-from exporter.runs.flags import command_line
+from exporter.runs.cli.flags import command_line
 from stepwatch.alerts.progress import Stalled
 from stepwatch.config import Config
-from stepwatch.deployment import OnThisMachine
-from stepwatch.exporters import FOLDER, documents
-from stepwatch.generator import Place, containers
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render.exporters import FOLDER, documents
+from stepwatch.render.generator import Place, containers
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.test_main import Exporter
 from tests.real import free_port
@@ -145,7 +145,7 @@ def _exporter(tmp_path, file):
     exporter = Exporter("--config.file", file, "--path", tmp_path / "runs", "--state-dir", tmp_path)
     exporter.until(lambda scrape: scrape.value("rl_step", run="a") == 5)
     yield exporter
-    if exporter.process.poll() is None:
+    if exporter.http.process.poll() is None:
         exporter.end()
 
 
@@ -159,7 +159,7 @@ def test_new_settings_are_taken_over_by_the_same_process(exporter, file):
 
 def test_an_exporter_that_is_stopped_while_its_settings_change_does_not_start_again(exporter, file):
     replace(file, SHORT)
-    exporter.process.terminate()
+    exporter.http.process.terminate()
     code, out, _ = exporter.end()
     assert code == 0
     assert "starting again" not in out
@@ -167,12 +167,12 @@ def test_an_exporter_that_is_stopped_while_its_settings_change_does_not_start_ag
 
 def test_settings_that_cannot_be_used_change_nothing(exporter, file):
     replace(file, {"forget_after": "soon"})
-    lines = iter(exporter.process.stderr.readline, "")
+    lines = iter(exporter.http.process.stderr.readline, "")
     said = next(text for line in lines if (text := records(line)[0]["message"]).startswith(f"{file}: "))
     assert "forget_after: 'soon' is not a positive number. Expected one such as 15 or 0.5. Fix: " in said
     assert said.endswith("The running settings stay in force.")
     assert exporter.scrape().value("rl_step", run="a") == 5
-    assert exporter.process.poll() is None
+    assert exporter.http.process.poll() is None
     replace(file, SHORT)
     exporter.until(lambda scrape: scrape.samples and scrape.value("rl_step", run="a") is None)
 

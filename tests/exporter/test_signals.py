@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs import signals
-from exporter.runs.contract import STATISTICS
-from exporter.runs.record import Record, ResponseLimit
 from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs.signals.record import Record, ResponseLimit
 from exporter.runs.signals.table import table
 from exporter.runs.sources.verl_console import VerlConsole
+from exporter.runs.stats.catalogue import STATISTICS
 
 GIB = 1024**3
 

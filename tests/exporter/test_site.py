@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.exposition import CONTENT_TYPE
-from exporter.message import Answer, Request
-from exporter.routes import Routes
-from exporter.runs import site
-from exporter.runs.marking import MOST_BYTES, NO_NOTE, NOTE_CHARACTERS, UnknownRunError
-from exporter.runs.service import MOST_BODY
-from exporter.runs.serving import Serving
-from exporter.runs.watch import Settings, Watch
-from exporter.server import Server
+from exporter.http.exposition import CONTENT_TYPE
+from exporter.http.message import Answer, Request
+from exporter.http.routes import Routes
+from exporter.http.server import Server
+from exporter.runs.app import MOST_BODY
+from exporter.runs.collector import Settings, Watch
+from exporter.runs.serve import endpoints
+from exporter.runs.serve.marking import MOST_BYTES, NO_NOTE, NOTE_CHARACTERS, UnknownRunError
+from exporter.runs.serve.serving import Serving
 from tests.exporter.lines import measured, verl_json
 from tests.exporter.scrape import Scrape
 
@@ -33,7 +33,9 @@ def nobody(_run: str, _note: str) -> None:
 @contextmanager
 def serving(metrics: Callable[[], bytes], mark: Callable[[str, str], None] = nobody) -> Iterator[str]:
     """A server on a free port; gives its address."""
-    server = Server(("127.0.0.1", 0), Routes(site.table(metrics, mark, lambda: (True, "ok\n"))), MOST_BODY)
+    server = Server(
+        ("127.0.0.1", 0), Routes(endpoints.table(metrics, mark, lambda: (True, "ok\n"))), MOST_BODY
+    )
     serving = Serving(server)
     serving.start()
     try:
@@ -58,7 +60,7 @@ def test_metrics_are_served_as_exposition_text() -> None:
 
 
 def test_an_exporter_that_is_not_well_answers_503_and_says_why() -> None:
-    table = site.table(lambda: b"", nobody, lambda: (False, "no look at the logs for 65 s\n"))
+    table = endpoints.table(lambda: b"", nobody, lambda: (False, "no look at the logs for 65 s\n"))
     answer = Routes(table)(Request("GET", "/-/healthy"))
 
     assert isinstance(answer, Answer)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources import recognise, recognise_first
 from exporter.runs.sources.skyrl import SkyRl
 from tests.exporter.conftest import Watched

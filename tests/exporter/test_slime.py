@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Event, Record
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record
 from exporter.runs.sources.openrlhf import OpenRlhf
 from exporter.runs.sources.slime import Slime
 

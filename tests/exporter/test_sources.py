@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.numbers import number
 from exporter.runs.readers.content import content
-from exporter.runs.record import Record
 from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Record
 from exporter.runs.sources import SOURCES, recognise, recognise_first
 from exporter.runs.sources.verl_console import VerlConsole
 from tests.exporter.lines import console, measured, scoped, verl_json

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs import statefile
-from exporter.runs.statefile import Saved, StateFolder
+from exporter.runs.files import state_file
+from exporter.runs.files.state_file import Saved, StateFolder
 
 LOG = Path("/runs/ppo/train.log")
 SAVED = Saved(carry={"records": 3}, latest={"records": 7}, head=b"step:1".hex(), offset=500, watched=True)
@@ -104,7 +104,7 @@ def test_a_file_of_another_version_counts_as_none(
     states: StateFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states.save(LOG, SAVED)
-    monkeypatch.setattr(statefile, "TITLE", "stepwatch-state 0")
+    monkeypatch.setattr(state_file, "TITLE", "stepwatch-state 0")
 
     assert states.load(LOG) is None
 

@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.runs.contract import (
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.serve.metrics import RunText
+from exporter.runs.signals.record import Record
+from exporter.runs.stats.catalogue import (
     NOT_FINITE_SIGNALS,
     STATISTIC_HELP,
     STATISTICS,
@@ -19,11 +22,8 @@ from exporter.runs.contract import (
     Hold,
     Statistic,
 )
-from exporter.runs.exposition import RunText
-from exporter.runs.record import Record
-from exporter.runs.run import Clock, Options, Run
-from exporter.runs.statistics import SignalStatistics, by_signal
-from exporter.runs.views import View
+from exporter.runs.stats.statistics import SignalStatistics, by_signal
+from exporter.runs.visible.views import View
 from tests.exporter import naive
 from tests.exporter.lines import KEYS
 

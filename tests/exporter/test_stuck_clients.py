@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs import flags
+from exporter.http.server import MOST_CLIENTS
+from exporter.runs.app import Service
+from exporter.runs.cli import flags
 from exporter.runs.history.panelfile import USUAL
-from exporter.runs.service import Service
-from exporter.server import MOST_CLIENTS
 from tests.exporter.lines import measured, verl_json
 from tests.exporter.scrape import Scrape
 from tests.exporter.test_site import get

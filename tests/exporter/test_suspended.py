@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.record import Record
-from exporter.runs.run import Clock as RunClock
-from exporter.runs.run import Options, Run
+from exporter.runs.model.run import Clock as RunClock
+from exporter.runs.model.run import Options, Run
+from exporter.runs.signals.record import Record
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.scrape import Scrape
@@ -118,10 +118,10 @@ def test_a_suspended_exporter_takes_no_finished_run_for_a_hanging_one(
     exporter.until(has("a"))
     log(2)
     exporter.until(lambda found: found.value("rl_step", run="a") == 2)
-    exporter.process.send_signal(signal.SIGSTOP)
+    exporter.http.process.send_signal(signal.SIGSTOP)
     written = log(3)
     time.sleep(0.75 * silence)
-    exporter.process.send_signal(signal.SIGCONT)
+    exporter.http.process.send_signal(signal.SIGCONT)
     exporter.until(lambda found: found.value("rl_step", run="a") == 3)
 
     def stopped(found: Scrape) -> bool:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from exporter.runs.readers.content import content
 from exporter.runs.readers.follow import Follower
 from exporter.runs.readers.leveldb import BLOCK, FILE_HEADER, FIRST, FULL, LAST, MIDDLE, LevelDbRecords
-from exporter.runs.record import Ended, Event, Record
+from exporter.runs.signals.record import Ended, Event, Record
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, coded, key
 from exporter.runs.sources.swanlab import SwanLab

@@ -21,7 +21,7 @@ from tensorboard.summary import Writer
 from tensorboard.util.tensor_util import make_tensor_proto
 from tensorboardX import SummaryWriter
 
-from exporter.runs.record import STEP_LIMIT, Record
+from exporter.runs.signals.record import STEP_LIMIT, Record
 from exporter.runs.sources.protobuf import coded, varint
 from exporter.runs.sources.tensorboard import LONGEST_TAG, TAGS, TensorBoard
 from tests.exporter import events

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.readers import reader_of
 from exporter.runs.readers.content import content
-from exporter.runs.record import Event, Record, TotalSteps
+from exporter.runs.signals.record import Event, Record, TotalSteps
 from exporter.runs.sources.trackio import Trackio
 from tests.exporter.conftest import Watched
 

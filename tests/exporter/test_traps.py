@@ -15,9 +15,9 @@ from random import Random
 
 import pytest
 
-from exporter.runs.record import Event, Record, ResponseLimit
-from exporter.runs.run import Clock, Options, Run
+from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.signals import SIGNALS
+from exporter.runs.signals.record import Event, Record, ResponseLimit
 from tests.exporter.conftest import Watched
 from tests.exporter.lines import append, console, measured, verl_json
 

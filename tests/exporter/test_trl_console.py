@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources.trl_console import TrlConsole
 from tests.exporter.trl_trainer import Training
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.record import Ended, Event, Record
 from exporter.runs.signals import Reading
+from exporter.runs.signals.record import Ended, Event, Record
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.twinkle import MOST_PARTITIONS, TwinkleEvents
 

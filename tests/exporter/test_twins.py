@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.holders import CONFIRMATIONS
-from exporter.runs.trace import AGREEING_STEPS, STEPS, TIME, Trace
-from exporter.runs.twins import COMPARE_SECONDS
+from exporter.runs.logs.writers import CONFIRMATIONS
+from exporter.runs.model.fingerprint import AGREEING_STEPS, STEPS, TIME, Trace
+from exporter.runs.visible.duplicates import COMPARE_SECONDS
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.fake_proc import pretend
 from tests.exporter.lines import KEYS, append, console, measured, verl_json

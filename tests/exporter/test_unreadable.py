@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs import discover
-from exporter.runs.notice import MOST, Notice, text
-from exporter.runs.refusal import Refusal, Refusals
+from exporter.runs.files.access import Refusal, Refusals
+from exporter.runs.files.notice import MOST, Notice, text
+from exporter.runs.logs import find
 from tests.exporter.scrape import Scrape
 from tests.exporter.test_main import Exporter, has, log
 from tests.lacking import lacking
@@ -46,8 +46,8 @@ def _other() -> Iterator[Callable[..., Exporter]]:
 
     yield start
     for exporter in started:
-        exporter.process.kill()
-        exporter.process.communicate()
+        exporter.http.process.kill()
+        exporter.http.process.communicate()
 
 
 def unreadable(count: int) -> Callable[[Scrape], bool]:
@@ -207,7 +207,7 @@ def test_what_is_gone_or_no_file_is_not_unreadable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     refusals = Refusals()
     paths = [tmp_path, tmp_path / "missing", tmp_path / "loop", tmp_path / "file", tmp_path / "file/below"]
-    list(discover.files([*map(str, paths), f"{tmp_path}/*/*.log"], refusals))
+    list(find.files([*map(str, paths), f"{tmp_path}/*/*.log"], refusals))
 
     assert refusals.by_path == {}
 
@@ -216,4 +216,4 @@ def test_the_folder_of_a_disk_s_checker_is_nobody_s_run(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     log(tmp_path / "lost+found")
 
-    assert list(discover.files([str(tmp_path)])) == []
+    assert list(find.files([str(tmp_path)])) == []

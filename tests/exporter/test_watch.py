@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.lifecycle import Silence
+from exporter.runs.model.lifecycle import Silence
 from exporter.runs.signals.keys import FRAMEWORKS
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import append, console, measured, scoped, verl_json
@@ -84,7 +84,7 @@ def test_an_unknown_file_is_counted_and_is_no_run(folder: Path, watched: Watchin
 def test_a_text_without_records_is_given_up_and_a_new_file_in_its_place_is_not(
     folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.runs.log.GIVE_UP_BYTES", 1000)
+    monkeypatch.setattr("exporter.runs.logs.log.GIVE_UP_BYTES", 1000)
     log = folder / "a.log"
     log.write_text("nothing to see\n" * 100)
     page = watched()

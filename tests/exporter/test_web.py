@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from exporter.runs.polled import web
-from exporter.runs.polled.web import PollError, RefusedError
+from exporter.runs.remote import web
+from exporter.runs.remote.web import PollError, RefusedError
 from tests.exporter.speaking import Speaking, says
 from tests.real import free_port
 from tests.real.waiting import in_time

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from stepwatch import pages
+from stepwatch.system import http_client
 from tests.exporter.scrape import Scrape, until
 from tests.real import free_port
 from tests.real.waiting import HANG_SECONDS, slowness
@@ -51,7 +51,7 @@ class Exporter:
         return f"http://127.0.0.1:{self.port}{page}"
 
     def scrape(self) -> Scrape:
-        return Scrape((pages.read(self.url()) or "").encode())
+        return Scrape((http_client.read(self.url()) or "").encode())
 
     def ask(self, page: str, method: str = "GET", **headers: str) -> tuple[int, str]:
         """Status and text of a page."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from stepwatch import pages
+from stepwatch.system import http_client
 from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import Exporter, reasons, shown
@@ -59,7 +59,7 @@ def lasting(exporter: Exporter, true: Callable[[Scrape], bool]) -> None:
     times = []
     for _ in range(SCRAPES):
         began = time.perf_counter()
-        page = pages.read(exporter.url())
+        page = http_client.read(exporter.url())
         times.append(time.perf_counter() - began)
         assert page is not None
         found = Scrape(page.encode())

@@ -18,9 +18,9 @@ from threading import active_count
 from exporter.gpu import reader as reader_module
 from exporter.gpu import worker as worker_module
 from exporter.gpu.backend import OK, Extras
-from exporter.gpu.box import Box
 from exporter.gpu.nvml.backend import Nvml
 from exporter.gpu.reader import Reader
+from exporter.gpu.state import Box
 from exporter.gpu.worker import Worker
 
 CYCLES_A_STATE = 50

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from exporter.gpu.box import Box
-from exporter.gpu.keeper import Keeper, Limits
-from exporter.gpu.pace import Pace
+from exporter.gpu.interval import Pace
+from exporter.gpu.state import Box
+from exporter.gpu.supervisor import Keeper, Limits
 
 
 class Actor:

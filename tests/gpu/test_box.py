@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.gpu.box import Box
 from exporter.gpu.contract import CRITICAL_XIDS
 from exporter.gpu.families import BOX_FAMILIES
+from exporter.gpu.state import Box
 from tests.exporter.scrape import Scrape
 from tests.gpu.exporter import nvml, reasons
 

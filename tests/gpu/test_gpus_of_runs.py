@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs import watch as watch_module
+from exporter.runs import collector as watch_module
 from tests import real
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import measured, verl_json

@@ -9,8 +9,8 @@ from exporter.gpu.contract import NVML_REASONS
 from exporter.gpu.dcgm import LINKS, TWINS, XID
 from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
 from exporter.gpu.options import command_line
-from stepwatch.gpucheck.command import BEGIN, END
 from tests.gpu.exporter import ROOT
+from tools.gpu_check.__main__ import BEGIN, END
 
 PAGE = (ROOT / "docs/gpu.md").read_text()
 

@@ -9,7 +9,7 @@ import pytest
 
 from exporter.gpu.contract import FRESH
 from exporter.gpu.pages import Pages
-from exporter.message import Request
+from exporter.http.message import Request
 from tests.gpu.stage import Stage
 
 

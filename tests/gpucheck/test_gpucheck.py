@@ -11,13 +11,13 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from stepwatch.gpucheck import smi
-from stepwatch.gpucheck.findings import findings
-from stepwatch.gpucheck.rows import ROWS
-from stepwatch.gpucheck.served import Page
-from stepwatch.gpucheck.verdicts import Round, verdicts
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.exporter import ROOT
+from tools.gpu_check import smi
+from tools.gpu_check.findings import findings
+from tools.gpu_check.rows import ROWS
+from tools.gpu_check.served import Page
+from tools.gpu_check.verdicts import Round, verdicts
 
 PAGE = "# GPUs\n\n<!-- made by `make gpu-check` -->\nno card so far\n<!-- end -->\n\n## Next\n"
 
@@ -46,7 +46,7 @@ def _check(tmp_path: Path, driver: Driver) -> Check:
             program.write_text(f"#!/bin/sh\n[ \"$*\" = '-q -x' ] && cat {tmp_path}/says\nexit {code}\n")
             program.chmod(0o755)
         done = subprocess.run(
-            [sys.executable, "-m", "stepwatch", "gpu-check", f"--page={page}"],
+            [sys.executable, "-m", "tools.gpu_check", f"--page={page}"],
             cwd=ROOT,
             env={**driver.environment, "PATH": f"{program.parent}:/usr/bin:/bin"},
             capture_output=True,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from stepwatch.config import load
-from stepwatch.deployment import InContainers
-from stepwatch.environment import CHECKOUT
-from stepwatch.generator import render_all
+from stepwatch.config.deployment import InContainers
+from stepwatch.render.generator import render_all
+from stepwatch.system.environment import CHECKOUT
 
 Json = dict[str, Any]
 Render = Callable[..., dict[PurePosixPath, bytes]]

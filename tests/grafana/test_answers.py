@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from exporter.gpu.backend import OK, Event, Extras
-from exporter.gpu.box import Box
 from exporter.gpu.demo import Demo
 from exporter.gpu.report import Report
 from exporter.gpu.snapshot import message
-from exporter.runs.contract import RUN_FAMILIES, STATES, STATISTICS
+from exporter.gpu.state import Box
 from exporter.runs.signals import SIGNALS
+from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
 from tests.grafana.conftest import Json
 from tests.grafana.queries import dashboard_queries, metrics_of
 from tests.real import PrometheusServer, query

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.dashboard import assemble
+from stepwatch.render.dashboard import assemble
 from stepwatch.schema.errors import Refused
 
 Json = dict[str, Any]

@@ -11,14 +11,14 @@ import pytest
 
 from exporter.config_file import ConfigFile
 from exporter.runs.history.panels import Asked, Limit, Panels, read
-from exporter.runs.record import Record
-from exporter.runs.run import Clock, Options, Run
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.signals.record import Record
 from stepwatch.config import Config
 from stepwatch.config.changes import load_changed
-from stepwatch.deployment import OnThisMachine
-from stepwatch.environment import CHECKOUT
-from stepwatch.generator import render_all
-from stepwatch.panels import FILE
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render.generator import render_all
+from stepwatch.render.panels import FILE
+from stepwatch.system.environment import CHECKOUT
 
 Values = Mapping[str, float]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.history.history import Kept
-from exporter.runs.run import Options
-from stepwatch import logfiles
+from exporter.runs.model.history import Kept
+from exporter.runs.model.run import Options
+from stepwatch.backtest.openmetrics_writer import START, Replayed
 from stepwatch.backtest.panels import Drawn
-from stepwatch.backtest.tape import START, Replayed
 from stepwatch.backtest.work import Backtest
-from stepwatch.panels import Curve, of_run
+from stepwatch.operate import logfiles
+from stepwatch.render.panels import Curve, of_run
 from tests.history.conftest import config
 from tests.judge.real_logs import loaded
 from tests.own_logs import HEALTHY, SICK, TRL, TRUNCATED

@@ -11,8 +11,8 @@ import pytest
 
 from exporter.runs.history.panels import Asked
 from exporter.runs.history.prometheus import INTERVAL_SECONDS, Prometheus
-from exporter.runs.history.questions import Questions, Span
-from exporter.runs.polled.web import PollError
+from exporter.runs.history.prometheus_api import Questions, Span
+from exporter.runs.remote.web import PollError
 from tests.real import eventually
 from tests.real.listening import Listening
 from tests.real.waiting import in_time
@@ -87,7 +87,7 @@ def test_an_answer_that_is_too_large_or_leads_elsewhere_is_refused():
 
 
 def test_a_server_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("exporter.runs.history.questions.SECONDS", 0.2)
+    monkeypatch.setattr("exporter.runs.history.prometheus_api.SECONDS", 0.2)
     with answering(200, b"{}", delay=5) as url:
         prometheus = Prometheus(url, lambda: (), lambda: (), lambda: [Span("x", 0.0, 1.0)])
         prometheus.start()

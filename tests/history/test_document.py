@@ -7,15 +7,15 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from exporter.runs.history.history import DRAWN, SMOOTHED
 from exporter.runs.history.panels import Limit, Panels
+from exporter.runs.model.history import DRAWN, SMOOTHED
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config.changes import load_changed
-from stepwatch.deployment import OnThisMachine
-from stepwatch.environment import CHECKOUT
-from stepwatch.generator import render_all, stale
-from stepwatch.panels import FILE
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render.generator import render_all, stale
+from stepwatch.render.panels import FILE
 from stepwatch.rules.lines import lines
+from stepwatch.system.environment import CHECKOUT
 from tests.history.conftest import EVERY_LIMIT, config, panels
 
 DASHBOARD = PurePosixPath("grafana/generated/dashboards/training.json")

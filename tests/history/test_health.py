@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterable, Mapping
 
 from exporter.runs.history.charts import Draughtsman
-from exporter.runs.history.glance import Glance
 from exporter.runs.history.health import GPU, healths
+from exporter.runs.history.models import Firing, Health, Range
 from exporter.runs.history.panels import BARE, Asked, Panels
 from exporter.runs.history.prometheus import Said
-from exporter.runs.history.questions import Past
-from exporter.runs.history.shapes import Firing, Health, Range
-from exporter.runs.views import View
+from exporter.runs.history.prometheus_api import Past
+from exporter.runs.history.snapshot import Glance
+from exporter.runs.visible.views import View
 from tests.backtest.conftest import exploding_kl, wavering
 from tests.history.conftest import Values, asked, limit, panels, run
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from exporter.runs.history.prometheus import Prometheus
-from exporter.runs.history.questions import Questions, Span
+from exporter.runs.history.prometheus_api import Questions, Span
 from tests.history.conftest import asked as curve
 from tests.history.conftest import limit, panels
 from tests.real import PrometheusServer, eventually, free_port
@@ -102,7 +102,7 @@ def real(
 def test_a_real_prometheus_tells_of_alerts_their_steps_and_gpus(
     real: PrometheusServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("exporter.runs.history.questions.FINEST", 0.2)
+    monkeypatch.setattr("exporter.runs.history.prometheus_api.FINEST", 0.2)
     questions, begun = Questions(real.url), time.time() - 5
     asked = (*panels().asked, *panels().limits)
     eventually(lambda: RUN in questions.firing())

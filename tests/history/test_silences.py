@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.history import silences
-from exporter.runs.history.shapes import Firing
+from exporter.runs.history.models import Firing
 from exporter.runs.history.silences import Silences
-from stepwatch import pages
+from stepwatch.system import http_client
 from tests.real import AlertmanagerServer
 from tests.real.waiting import eventually
 
@@ -48,7 +48,7 @@ def silence(alertmanager: AlertmanagerServer, seconds: float) -> float:
     """Silence one of two alerts; returns when that ends."""
     begin = time.time()
     alerts = [{"labels": dict(alert.labels)} for alert in (SILENCED, OTHER)]
-    assert pages.order(f"{alertmanager.url}/api/v2/alerts", alerts) == ""
+    assert http_client.order(f"{alertmanager.url}/api/v2/alerts", alerts) == ""
     wanted = {
         "matchers": [{"name": "run", "value": "ppo/gsm8k", "isRegex": False, "isEqual": True}],
         "startsAt": datetime.fromtimestamp(begin, timezone.utc).isoformat(),
@@ -56,7 +56,7 @@ def silence(alertmanager: AlertmanagerServer, seconds: float) -> float:
         "createdBy": "test",
         "comment": "test",
     }
-    assert pages.order(f"{alertmanager.url}/api/v2/silences", wanted) == ""
+    assert http_client.order(f"{alertmanager.url}/api/v2/silences", wanted) == ""
     return begin + seconds
 
 

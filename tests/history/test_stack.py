@@ -9,10 +9,10 @@ from threading import Event, Thread
 
 import pytest
 
+from exporter.runs.collector import Settings, Watch
+from exporter.runs.history.models import RunStory
 from exporter.runs.history.panelfile import NAME, PanelFile
-from exporter.runs.history.shapes import RunStory
 from exporter.runs.history.story import Story
-from exporter.runs.watch import Settings, Watch
 from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing

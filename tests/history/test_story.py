@@ -11,11 +11,11 @@ from threading import Thread
 
 import pytest
 
-from exporter.exposition import Family
-from exporter.runs import watch as watch_module
+from exporter.http.exposition import Family
+from exporter.runs import collector as watch_module
 from exporter.runs.history.panelfile import PanelFile
 from exporter.runs.history.prometheus import NOTHING, Said
-from exporter.runs.history.questions import Past
+from exporter.runs.history.prometheus_api import Past
 from exporter.runs.history.story import Story
 from tests.backtest.conftest import exploding_kl, log, wavering
 from tests.exporter.conftest import Clock, Watched

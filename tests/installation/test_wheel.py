@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import pages
-from stepwatch.environment import CHECKOUT
+from stepwatch.system import http_client
+from stepwatch.system.environment import CHECKOUT
 from tests.installation.user import User, built, installed, programs
 from tests.real import query
 from tests.real.waiting import eventually
@@ -107,7 +107,7 @@ def test_the_demo_then_real_logs_run_natively_and_down_leaves_nothing_running(
     done = user.run("demo")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "`stepwatch status` shows its state, `stepwatch down` stops it." in done.stdout
-    assert pages.read(f"{user.url('prometheus')}/-/ready") is not None
+    assert http_client.read(f"{user.url('prometheus')}/-/ready") is not None
     alerts = f"{user.url('alertmanager')}/api/v2/alerts"
     eventually(lambda: '"GPURecoveryNeeded"' in _all(alerts) or '"GPUXid"' in _all(alerts))
     firing = user.run("status")
@@ -135,4 +135,4 @@ def test_the_demo_then_real_logs_run_natively_and_down_leaves_nothing_running(
 
 
 def _all(alerts: str) -> str:
-    return pages.read(alerts) or "[]"
+    return http_client.read(alerts) or "[]"

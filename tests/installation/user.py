@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepwatch.config.models import Ports
-from stepwatch.environment import CHECKOUT
-from stepwatch.native import processes
+from stepwatch.system import processes
+from stepwatch.system.environment import CHECKOUT
 from tests.real import alertmanager, free_port, prometheus
 from tests.real.copies import copy_checkout
 from tests.real.tools import unavailable

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.runs.contract import NOT_FINITE_SIGNALS
+from exporter.runs.stats.catalogue import NOT_FINITE_SIGNALS
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged
 from stepwatch.config import Config

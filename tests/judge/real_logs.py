@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
+from stepwatch.backtest.openmetrics_writer import Replayed
 from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged, Unjudged
 from stepwatch.backtest.rules import Rule
-from stepwatch.backtest.tape import Replayed
 from stepwatch.backtest.work import Backtest, prepared
 from stepwatch.config import Config
 from tests import real

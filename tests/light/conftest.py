@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from exporter.routes import Routes
+from exporter.http.routes import Routes
+from exporter.http.server import Server
 from exporter.runs.light.site import Light
-from exporter.runs.serving import Serving
-from exporter.server import Server
+from exporter.runs.serve.serving import Serving
 from tests.light.browser import Browser, started
 from tests.light.stories import Told
 

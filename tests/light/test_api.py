@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from exporter.message import Answer, Request
-from exporter.routes import Routes
-from exporter.runs.history.shapes import Unshown
+from exporter.http.message import Answer, Request
+from exporter.http.routes import Routes
+from exporter.runs.history.models import Unshown
 from exporter.runs.light.site import Light
 from tests.light.stories import EXPLOSION, HEALTHS, Told, sick, summary
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.history.shapes import Health, Range
+from exporter.runs.history.models import Health, Range
 from exporter.runs.light.gauge import WIDTH, gauge
 from tests.light.stories import HEALTHS
 

@@ -9,10 +9,10 @@ import pytest
 
 from exporter.drawing.chart import Chart
 from exporter.drawing.curve import Curve
-from exporter.message import Answer, Request
-from exporter.routes import Routes
-from exporter.runs.history.shapes import Candidate, RunStory, RunSummary
-from exporter.runs.light import kept
+from exporter.http.message import Answer, Request
+from exporter.http.routes import Routes
+from exporter.runs.history.models import Candidate, RunStory, RunSummary
+from exporter.runs.light import page_cache
 from exporter.runs.light.site import Light
 from tests.light.stories import EXPLOSION, HEALTHS, Told, chart, sick, story
 
@@ -144,13 +144,13 @@ def test_an_alert_about_no_run_is_a_change() -> None:
 
 
 def test_a_value_whose_hash_is_that_of_another_is_a_change() -> None:
-    assert kept.digest(-1.0) != kept.digest(-2.0)
+    assert page_cache.digest(-1.0) != page_cache.digest(-2.0)
 
 
-@pytest.mark.parametrize("runs", [1, kept.MOST, kept.MOST + 5])
+@pytest.mark.parametrize("runs", [1, page_cache.MOST, page_cache.MOST + 5])
 def test_few_are_kept_the_latest_of_all(runs: int) -> None:
     made: list[int] = []
-    pages = kept.Kept()
+    pages = page_cache.Kept()
 
     def ask(run: int) -> None:
         pages.answer(run, "same", lambda: made.append(run) or Answer("200 OK", "", b""))  # type: ignore[func-returns-value]
@@ -161,4 +161,4 @@ def test_few_are_kept_the_latest_of_all(runs: int) -> None:
     assert made == list(range(runs))
     ask(runs - 1)
     ask(0)
-    assert made == list(range(runs)) + [0] * (runs > kept.MOST)
+    assert made == list(range(runs)) + [0] * (runs > page_cache.MOST)

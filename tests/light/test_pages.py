@@ -13,12 +13,12 @@ import pytest
 
 from exporter.drawing.chart import Band
 from exporter.drawing.curve import Curve
-from exporter.message import Answer, Request
-from exporter.routes import Routes
-from exporter.runs.history.shapes import Candidate, Firing, Range, Unshown
+from exporter.http.message import Answer, Request
+from exporter.http.routes import Routes
+from exporter.runs.history.models import Candidate, Firing, Range, Unshown
 from exporter.runs.light import links
+from exporter.runs.light.formatting import clock
 from exporter.runs.light.site import Light
-from exporter.runs.light.words import clock
 from tests.light.stories import EXPLOSION, HEALTHS, Told, chart, sick, summary
 
 NAMES = (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from exporter.runs.light import links
-from exporter.runs.light.words import clock
+from exporter.runs.light.formatting import clock
 from stepwatch.__main__ import main as command
 from tests import own_logs
 from tests.e2e.stack import MAINLY_NEWEST, Stack

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from exporter.runs.light import words
+from exporter.runs.light import formatting
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from exporter.runs.light import words
     [(-3, "0 s"), (0.4, "0 s"), (59.9, "59 s"), (60, "1 min"), (3599, "59 min"), (7200, "2 h"), (2e5, "2 d")],
 )
 def test_a_span_is_told_in_the_largest_unit_that_fits(seconds: float, told: str) -> None:
-    assert words.span(seconds) == told
+    assert formatting.span(seconds) == told
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def test_a_span_is_told_in_the_largest_unit_that_fits(seconds: float, told: str)
 def test_a_value_has_its_unit_and_what_is_no_number_says_so(
     value: float | None, unit: str, told: str
 ) -> None:
-    assert words.value(value, unit) == told
+    assert formatting.value(value, unit) == told
 
 
 def test_a_time_of_another_day_has_its_date() -> None:
     now = time.time()
-    assert len(words.clock(now)) == len("03:12:05")
-    assert len(words.clock(now - 2 * 86400)) == len("2026-11-21 03:12:05")
-    assert words.clock(None) == words.clock(1e300) == words.clock(math.nan) == "-"
+    assert len(formatting.clock(now)) == len("03:12:05")
+    assert len(formatting.clock(now - 2 * 86400)) == len("2026-11-21 03:12:05")
+    assert formatting.clock(None) == formatting.clock(1e300) == formatting.clock(math.nan) == "-"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import startup
-from stepwatch.native import supervision
-from stepwatch.native.down import down
-from stepwatch.native.part import Part, Web
-from stepwatch.native.state import State
-from stepwatch.native.status import status
-from stepwatch.settings import Settings
+from stepwatch.deploy.native import supervision
+from stepwatch.deploy.native.down import down
+from stepwatch.deploy.native.part import Part, Web
+from stepwatch.deploy.native.state import State
+from stepwatch.deploy.native.status import status
+from stepwatch.services import startup
+from stepwatch.services.settings import Settings
 from tests.real import free_port
 
 STANDIN = Path(__file__).with_name("standin.py")

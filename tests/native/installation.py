@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stepwatch.config.models import Ports
-from stepwatch.environment import CHECKOUT
-from stepwatch.native import processes
+from stepwatch.system import processes
+from stepwatch.system.environment import CHECKOUT
 from tests.real import alertmanager, free_port, prometheus
 
 VERSIONS = {"oldest": ("2.42", "0.25"), "newest": ("3.13", "0.31")}

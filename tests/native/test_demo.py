@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import pages
+from stepwatch.system import http_client
 from tests.native.installation import Installation, made
 from tests.real import query
 from tests.real.waiting import eventually
@@ -27,7 +27,7 @@ def _installation(tmp_path: Path) -> Iterator[Installation]:
 
 def held(installation: Installation) -> set[tuple[str, str]]:
     """Name and run of the alerts that Alertmanager holds."""
-    alerts = json.loads(pages.read(f"{installation.url('alertmanager')}/api/v2/alerts") or "[]")
+    alerts = json.loads(http_client.read(f"{installation.url('alertmanager')}/api/v2/alerts") or "[]")
     return {(alert["labels"]["alertname"], alert["labels"].get("run", "")) for alert in alerts}
 
 
@@ -81,4 +81,4 @@ def test_a_demo_that_was_taken_down_has_left_no_sample_that_raises_alerts_at_the
     prometheus = installation.url("prometheus")
     assert query(prometheus, 'sum(max_over_time(up{job="gpu"}[5m]))')[0]["value"][1] == "1"
     assert not query(prometheus, "rl_step or gpu_info")
-    assert not json.loads(pages.read(f"{prometheus}/api/v1/alerts") or "")["data"]["alerts"]
+    assert not json.loads(http_client.read(f"{prometheus}/api/v1/alerts") or "")["data"]["alerts"]

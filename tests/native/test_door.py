@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter import backend_access
-from stepwatch import pages
-from stepwatch.native import processes
-from stepwatch.native.state import State
+from exporter.http import backend_access
+from stepwatch.deploy.native.state import State
+from stepwatch.system import http_client, processes
 from tests.door.conftest import ask
 from tests.exporter.lines import append, measured, verl_json
 from tests.native.installation import MAINLY_NEWEST, Installation, made
@@ -59,7 +58,7 @@ def test_commands_work_through_it_and_alerts_without_it(installation: Installati
         eventually(lambda: "1 running" in installation.run("status").stdout)
         done = installation.run("silence", "a", "--config", str(installation.config))
         assert done.returncode == 0, done.stdout + done.stderr
-        silences = json.loads(pages.read(f"{installation.url('alertmanager')}/api/v2/silences") or "[]")
+        silences = json.loads(http_client.read(f"{installation.url('alertmanager')}/api/v2/silences") or "[]")
         assert [each["matchers"][0]["value"] for each in silences] == ["a"]
 
         os.kill(door(installation), signal.SIGSTOP)
@@ -114,4 +113,4 @@ def test_a_lost_password_is_made_anew_by_up(installation: Installation) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert installation.run("status").returncode == 0
-    assert pages.read(f"{installation.url('alertmanager')}/api/v2/silences") is not None
+    assert http_client.read(f"{installation.url('alertmanager')}/api/v2/silences") is not None

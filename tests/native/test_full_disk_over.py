@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.watchdog.supervisor import Supervisor
-from stepwatch.native import supervisord
+from stepwatch.deploy.native import supervisord
 from tests.native.conftest import StandInStack
 from tests.real.waiting import eventually
 

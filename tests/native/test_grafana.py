@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.config import Config
-from stepwatch.native import grafana
+from stepwatch.deploy.native import grafana
 from tests.native.release import unpacked_release
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import pages
-from stepwatch.native import guardian, processes, supervisord
-from stepwatch.native.part import Part
+from stepwatch.deploy.native import guardian, supervisord
+from stepwatch.deploy.native.part import Part
+from stepwatch.system import http_client, processes
 from tests.native.conftest import StandInStack
 from tests.real.disk import fill, small_disk
 from tests.real.waiting import eventually, in_time
@@ -119,7 +119,7 @@ def test_a_part_outlives_the_death_of_all_that_supervises_and_goes_on_logging(st
     eventually(lambda: log.read_text().count("lives") > lines + 2)
 
     assert part.web
-    assert pages.read(part.web.page(part.web.ready)) is not None
+    assert http_client.read(part.web.page(part.web.ready)) is not None
 
 
 @pytest.mark.parametrize("dying", ["supervisor", "guardian"])
@@ -143,7 +143,7 @@ def test_up_and_the_guardian_end_with_one_supervisor_between_them(stack: StandIn
     time.sleep(3)
     running = [processes.module(process.pid) for process in processes.marked(stack.place.mark)]
     assert running.count("supervisor.supervisord") == 1
-    assert running.count("stepwatch.native.guardian") == 1
+    assert running.count("stepwatch.deploy.native.guardian") == 1
     assert stack.status() == 0
 
 

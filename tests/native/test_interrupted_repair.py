@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 from tests.real import PrometheusServer, query
 from tests.real.waiting import eventually
 

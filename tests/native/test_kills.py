@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import pages
-from stepwatch.native import processes
+from stepwatch.system import http_client, processes
 from tests.native.installation import MAINLY_NEWEST, Installation, made
 from tests.real.waiting import eventually, in_time
 
@@ -44,11 +43,11 @@ def running(installation: Installation) -> dict[str, int]:
 def answering(installation: Installation) -> bool:
     parts = json.loads((installation.state / "parts.json").read_text())
     ready = [f"http://{part['web']['address']}{part['web']['ready']}" for part in parts if part["web"]]
-    return len(ready) >= 4 and all(pages.read(page, timeout=2) is not None for page in ready)
+    return len(ready) >= 4 and all(http_client.read(page, timeout=2) is not None for page in ready)
 
 
 def silences(installation: Installation) -> list[str]:
-    told = pages.read(f"{installation.url('alertmanager')}/api/v2/silences") or "[]"
+    told = http_client.read(f"{installation.url('alertmanager')}/api/v2/silences") or "[]"
     return [each["comment"] for each in json.loads(told)]
 
 
@@ -61,7 +60,7 @@ def _silence(installation: Installation) -> None:
         "createdBy": "test",
         "comment": NOTE,
     }
-    answer = pages.post(f"{installation.url('alertmanager')}/api/v2/silences", wanted)
+    answer = http_client.post(f"{installation.url('alertmanager')}/api/v2/silences", wanted)
     assert answer
     assert answer.done, answer
     saved = installation.state / "data/alertmanager/silences"
@@ -73,7 +72,9 @@ def test_every_part_answers_again_after_any_single_process_was_killed(installati
     assert done.returncode == 0, done.stdout + done.stderr
     _silence(installation)
     before = running(installation)
-    assert {"supervisor.supervisord", "stepwatch.native.guardian", "exporter.gpu.worker"} <= set(before)
+    assert {"supervisor.supervisord", "stepwatch.deploy.native.guardian", "exporter.gpu.worker"} <= set(
+        before
+    )
 
     for name in before:
         old = running(installation)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.native.state import State
+from stepwatch.deploy.native.state import State
 from tests.native.conftest import StandInStack
 from tests.native.installation import Installation, made
 from tests.real.waiting import eventually
@@ -133,7 +133,7 @@ def test_two_ups_at_once_end_with_one_stack(stack: StandInStack) -> None:
     with place.lock("`make up`", said.append):
         second = State(place.folder)
         code = (
-            "import sys; from pathlib import Path; from stepwatch.native.state import State\n"
+            "import sys; from pathlib import Path; from stepwatch.deploy.native.state import State\n"
             "with State(Path(sys.argv[1])).lock('`make up`', lambda line: print(line, flush=True)):\n"
             "    print('mine', flush=True)"
         )

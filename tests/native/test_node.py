@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from stepwatch.config import Config
-from stepwatch.native import node, processes
-from stepwatch.native.state import State
+from stepwatch.deploy.native import node
+from stepwatch.deploy.native.state import State
+from stepwatch.system import processes
 from tests.real import Server, free_port
 
 PAGES = """

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwatch.native import ports
+from stepwatch.system import ports
 from tests.real import free_port
 from tests.real.waiting import eventually, in_time
 

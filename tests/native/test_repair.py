@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import damage, pages
+from stepwatch.services import damage
+from stepwatch.system import http_client
 from tests.native.installation import Installation, made
 from tests.real import query
 from tests.real.waiting import eventually
@@ -67,7 +68,7 @@ def test_damaged_files_are_named_and_moved_aside_on_request_and_nothing_else_is(
     assert done.returncode == 1
     assert re.fullmatch(r"2 of \d+ parts failed: alertmanager, prometheus", done.stdout.splitlines()[-1])
     findings = f"{installation.url('watchdog')}/api/v1/findings"
-    eventually(lambda: '"alertmanager_down"' in (pages.read(findings) or ""), pause=0.5)
+    eventually(lambda: '"alertmanager_down"' in (http_client.read(findings) or ""), pause=0.5)
     status = installation.run("status")
     assert re.search(r"Alerting is broken \(the watchdog looked \d+s ago\):", status.stdout)
     for told in (done.stdout, status.stdout):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.environment import CHECKOUT
-from stepwatch.native import processes
+from stepwatch.system import processes
+from stepwatch.system.environment import CHECKOUT
 from tests.native.installation import Installation, made
 from tests.real.systemd import Machine
 from tests.real.waiting import eventually, in_time

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import pages
-from stepwatch.native import processes
-from stepwatch.native.state import State
+from stepwatch.deploy.native.state import State
+from stepwatch.system import http_client, processes
 from tests.native.installation import PORTS, Installation, made
 from tests.native.release import unpacked_release
 from tests.real import Server, free_port, query
@@ -140,7 +139,7 @@ def _targets_are_scraped(installation: Installation) -> None:
 
 
 def _rules(installation: Installation) -> str:
-    return pages.read(f"{installation.url('prometheus')}/api/v1/rules") or ""
+    return http_client.read(f"{installation.url('prometheus')}/api/v1/rules") or ""
 
 
 def _texts(folder: Path) -> dict[Path, bytes]:
@@ -162,7 +161,7 @@ def test_a_node_exporter_that_serves_already_is_read_and_not_started(installatio
         scraped = 'up{job="node"} == 1'
         eventually(lambda: len(query(installation.url("prometheus"), scraped)) == 1)
         assert installation.run("down").returncode == 0
-        assert pages.read(f"{installation.url('node')}/") is not None
+        assert http_client.read(f"{installation.url('node')}/") is not None
 
 
 def test_killed_parts_come_back_and_a_port_in_use_is_refused(installation: Installation) -> None:
@@ -223,4 +222,4 @@ def test_a_grafana_on_path_is_started_and_up_tells_how_to_get_in(
     password = installation.state / "data/grafana-password"
     assert f"user admin, password in {password}" in done.stdout
     assert password.read_text() not in done.stdout
-    assert pages.read(f"{installation.url('grafana')}/api/health") is not None
+    assert http_client.read(f"{installation.url('grafana')}/api/health") is not None

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import startup
-from stepwatch.native import part as parts
-from stepwatch.native import ports, processes, supervisord
-from stepwatch.native.errors import StackError
-from stepwatch.native.state import State
+from stepwatch.deploy.native import part as parts
+from stepwatch.deploy.native import supervisord
+from stepwatch.deploy.native.errors import StackError
+from stepwatch.deploy.native.state import State
+from stepwatch.services import startup
+from stepwatch.system import ports, processes
 from tests.native.conftest import StandInStack
 from tests.real import free_port
 from tests.real.waiting import eventually, in_time
@@ -313,7 +314,7 @@ def test_a_stopped_supervisor_is_taken_down_by_force(
     stack: StandInStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisord, "_GREETING_SECONDS", 0.5)
-    monkeypatch.setattr("stepwatch.native.down._ORPHAN_GRACE", 0.5)
+    monkeypatch.setattr("stepwatch.deploy.native.down._ORPHAN_GRACE", 0.5)
     stack.up(stack.part("one"))
     os.kill(supervisor_pid(stack), signal.SIGSTOP)
 
@@ -374,7 +375,7 @@ def test_changed_settings_are_read_again_without_a_restart(stack: StandInStack, 
 def test_refused_settings_fail_up_and_show_in_status(
     stack: StandInStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwatch.native.supervision._RELOAD_SECONDS", 1)
+    monkeypatch.setattr("stepwatch.deploy.native.supervision._RELOAD_SECONDS", 1)
     settings = tmp_path / "settings"
     settings.write_text("one")
     part = stack.part("one", settings=settings)

@@ -64,5 +64,5 @@ def _site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
             exporter.until(has(run))
         yield site
     finally:
-        exporter.process.kill()
-        exporter.process.communicate()
+        exporter.http.process.kill()
+        exporter.http.process.communicate()

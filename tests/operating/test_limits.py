@@ -12,8 +12,8 @@ import pytest
 from exporter.watchdog import finding
 from stepwatch.__main__ import main
 from stepwatch.config import Config
-from stepwatch.effective import Alert, effective
-from stepwatch.globs import fits
+from stepwatch.operate.limits_report import Alert, effective
+from stepwatch.schema.globs import fits
 from tests.operating.conftest import Site
 from tests.real import free_port
 from tests.rules import rendered

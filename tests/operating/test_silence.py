@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from stepwatch import pages
-from stepwatch.firing import PAGE, SILENCES, firing
-from stepwatch.news import News
+from stepwatch.services.firing import PAGE, SILENCES, firing
+from stepwatch.services.health_report import News
+from stepwatch.system import http_client
 from tests.operating.conftest import Site
 from tests.real import AlertmanagerServer, eventually, free_port
 
@@ -29,7 +29,7 @@ def _alertmanager(request: pytest.FixtureRequest, site: Site, tmp_path: Path) ->
 
 
 def read(server: AlertmanagerServer, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(pages.read(f"{server.url}{path}") or "null")
+    found: list[dict[str, Any]] = json.loads(http_client.read(f"{server.url}{path}") or "null")
     return found
 
 
@@ -45,7 +45,7 @@ def test_all_alerts_of_the_run_and_no_others_are_muted_until_the_silence_is_ende
     now = datetime.now(timezone.utc)
     runs = ("ppo/gsm8k", "ppo/gsm8k-2", "sft-7")
     alerts = [{"labels": {"alertname": "A", "run": run}, "startsAt": now.isoformat()} for run in runs]
-    assert pages.order(f"{alertmanager.url}/api/v2/alerts", alerts) == ""
+    assert http_client.order(f"{alertmanager.url}/api/v2/alerts", alerts) == ""
 
     assert site.run("silence", "ppo/gsm8k", "--for", "90m", "--note", "new data") == 0
     said = capsys.readouterr().out
@@ -66,12 +66,12 @@ def test_status_lists_a_silenced_alert_with_the_end_of_its_silence(
 ) -> None:
     begun = datetime.now(timezone.utc).isoformat()
     alerts = [{"labels": {"alertname": "A", "run": run}, "startsAt": begun} for run in ("ppo/gsm8k", "sft-7")]
-    assert pages.order(f"{alertmanager.url}/api/v2/alerts", alerts) == ""
+    assert http_client.order(f"{alertmanager.url}/api/v2/alerts", alerts) == ""
     assert site.run("silence", "ppo/gsm8k", "--for", "25h") == 0
     assert site.run("silence", "ppo/gsm8k", "--for", "1h") == 0
     eventually(lambda: muted(alertmanager) == {"ppo/gsm8k"})
 
-    texts = [pages.read(f"{alertmanager.url}{page}") for page in (PAGE, SILENCES)]
+    texts = [http_client.read(f"{alertmanager.url}{page}") for page in (PAGE, SILENCES)]
     said = {alert.partition("  since")[0]: alert for alert in firing(*texts)}
 
     end = datetime.now().astimezone() + 25 * HOUR
@@ -85,7 +85,7 @@ def test_status_says_once_that_an_alertmanager_has_no_web_page_and_names_the_com
     address, said, started = alertmanager.url.removeprefix("http://"), [""], [""]
 
     report = News("", address, "", "", "")
-    report.tell(pages.read_all(report.pages), said.append)
+    report.tell(http_client.read_all(report.pages), said.append)
     News(f"127.0.0.1:{free_port()}", address, "", "", "").tell_after_up(started.append)
 
     lacking = [line for line in said + started if "built without its web page" in line]

@@ -7,8 +7,8 @@ import pytest
 from stepwatch import __main__ as command
 from stepwatch.config import load
 from stepwatch.config.overrides import DEMO
-from stepwatch.runs import on
-from stepwatch.unmatched import unmatched
+from stepwatch.operate.unmatched import unmatched
+from stepwatch.services.runs import on
 from tests.exporter.test_exposition import scrape, view
 from tests.operating.conftest import Site
 from tests.real import free_port
@@ -42,7 +42,7 @@ def test_without_runs_nothing_is_told(site: Site) -> None:
 
 def test_while_logs_are_still_being_read_nothing_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     page = 'rl_run_info{run="a",framework="verl"} 1.0\nstepwatch_unread_bytes 5.0\n'
-    monkeypatch.setattr("stepwatch.pages.read", lambda _: page)
+    monkeypatch.setattr("stepwatch.system.http_client.read", lambda _: page)
 
     assert remarks(site, "sft_*") == []
 

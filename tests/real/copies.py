@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 
 
 def copy_checkout(folder: Path) -> None:

@@ -16,9 +16,8 @@ from typing import Any
 
 from typing_extensions import Self
 
-from stepwatch import pages
-from stepwatch.native import ports
-from stepwatch.native.log import last_lines
+from stepwatch.system import http_client, ports
+from stepwatch.system.log_tail import last_lines
 
 _given: set[int] = set()
 
@@ -38,7 +37,9 @@ def free_port() -> int:
 
 def query(base_url: str, promql: str) -> list[dict[str, Any]]:
     """The result of an instant query: a list of ``{"metric": {...}, "value": [time, "text"]}``."""
-    text = pages.read(f"{base_url}/api/v1/query?{urllib.parse.urlencode({'query': promql})}", timeout=30)
+    text = http_client.read(
+        f"{base_url}/api/v1/query?{urllib.parse.urlencode({'query': promql})}", timeout=30
+    )
     assert text is not None, f"{base_url} refuses the query {promql}"
     result: list[dict[str, Any]] = json.loads(text)["data"]["result"]
     return result
@@ -59,7 +60,7 @@ class Server:
     def __init__(
         self,
         command: Sequence[str | Path],
-        ready_url: str | pages.Page,
+        ready_url: str | http_client.Page,
         *,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
@@ -84,7 +85,7 @@ class Server:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self.command, cwd=self.cwd, env=self.env, stdout=log, stderr=log)
         deadline = time.monotonic() + self.patience
-        while pages.read(self.ready_url) is None:
+        while http_client.read(self.ready_url) is None:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 tail = "\n".join(last_lines(self.log, 20))

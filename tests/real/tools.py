@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from stepwatch import packages, programs, releases
-from stepwatch.packages import tools_folder
-from stepwatch.releases import Release, ReleaseError
+from stepwatch.programs import packages, programs, releases
+from stepwatch.programs.packages import tools_folder
+from stepwatch.programs.releases import Release, ReleaseError
 from tests.real import build
 
 

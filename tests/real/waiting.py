@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from stepwatch import pages
+from stepwatch.system import http_client
 
 HANG_SECONDS = 600.0
 """Ends a wait for what never comes. Nothing that works takes so long, on however busy a machine."""
@@ -33,7 +33,7 @@ def counted(unit: str, page: str, metric: str, label: str = "") -> Work:
     """Return the work that a metric counts: the sum of its samples with this text in their labels."""
 
     def count() -> float:
-        text = pages.read(page)
+        text = http_client.read(page)
         if text is None:
             raise ConnectionError(page)
         sample = re.compile(rf"^{metric}(?:{{(.*)}})? (\S+)$", re.MULTILINE)

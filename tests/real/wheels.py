@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stepwatch.packages import tools_folder
+from stepwatch.programs.packages import tools_folder
 from tests.real.build import MODULES, locked
 from tests.real.tools import unavailable
 

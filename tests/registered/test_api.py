@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from exporter.routes import Routes
-from exporter.runs import notice
-from exporter.runs.registered.api import RESULTS, Api
-from exporter.runs.registered.ledger import Ledger
-from exporter.runs.registered.registry import Registry
-from exporter.runs.registered.token import Token
+from exporter.http.routes import Routes
+from exporter.http.server import Server
+from exporter.runs.app import MOST_BODY
+from exporter.runs.files import notice
+from exporter.runs.registrations.api import RESULTS, Api
+from exporter.runs.registrations.registry import Registry
+from exporter.runs.registrations.store import Ledger
+from exporter.runs.registrations.token import Token
 from exporter.runs.rollouts.address import Allowed
-from exporter.runs.service import MOST_BODY
-from exporter.runs.serving import Serving
-from exporter.server import Server
+from exporter.runs.serve.serving import Serving
 
 TARGETS = "/api/v1/prometheus/targets"
 ORDER = {"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000", "labels": {"replica": "0"}}]}

@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.runs.registered.ledger import ASIDE, NAME
+from exporter.runs.registrations.store import ASIDE, NAME
 from tests.exporter.conftest import _folder  # noqa: F401  (a fixture)
 from tests.exporter.lines import append, measured, verl_json
 from tests.exporter.test_main import Exporter, _start  # noqa: F401  (a fixture)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.registered import labels
-from exporter.runs.registered.ledger import ASIDE, NAME, Ledger
-from exporter.runs.registered.order import LONGEST_JOB
-from exporter.runs.registered.table import MOST, Registration
+from exporter.runs.registrations import labels
+from exporter.runs.registrations.registration import LONGEST_JOB
+from exporter.runs.registrations.store import ASIDE, NAME, Ledger
+from exporter.runs.registrations.table import MOST, Registration
 from exporter.runs.rollouts.address import Allowed
 
 KNOWN = [

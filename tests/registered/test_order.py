@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.registered import labels, order
-from exporter.runs.registered.refusal import RefusedError
+from exporter.runs.registrations import labels, registration
+from exporter.runs.registrations.refusal import RefusedError
 from exporter.runs.rollouts.address import Allowed
 
 ALLOWED = Allowed()
 
 
-def read(**asked: Any) -> order.Order:
-    return order.read(json.dumps(asked).encode(), ALLOWED)
+def read(**asked: Any) -> registration.Order:
+    return registration.read(json.dumps(asked).encode(), ALLOWED)
 
 
 def test_servers_are_taken_as_the_client_writes_them() -> None:
@@ -33,7 +33,7 @@ def test_servers_are_taken_in_every_way_that_the_server_of_rl_insight_takes_them
         more="what a later version may say",
     )
 
-    assert found.job == order.TRAINERS
+    assert found.job == registration.TRAINERS
     assert found.servers == (
         ("127.0.0.1:9092", {"rack": "1", "site": "a"}),
         ("[fd00::7]:8000", {"rack": "2", "site": "a"}),
@@ -120,7 +120,7 @@ def test_what_is_not_to_be_read_is_refused_with_its_place(
 )
 def test_a_body_that_is_no_json_is_refused(body: bytes, words: str) -> None:
     with pytest.raises(RefusedError, match="Expected: ") as refused:
-        order.read(body, ALLOWED)
+        registration.read(body, ALLOWED)
 
     assert words in str(refused.value)
 
@@ -136,7 +136,7 @@ TARGETS = st.lists(JSON | st.fixed_dictionaries({"target": st.just("10.0.0.7:1")
 @given(st.fixed_dictionaries({"targets": TARGETS | JSON, "labels": JSON, "job_name": JSON}))
 def test_whatever_json_comes_is_taken_whole_or_refused_in_words(asked: dict[str, Any]) -> None:
     try:
-        servers = order.read(json.dumps(asked).encode(), ALLOWED).servers
+        servers = registration.read(json.dumps(asked).encode(), ALLOWED).servers
     except RefusedError:
         return
     for server in servers:
@@ -147,4 +147,4 @@ def test_whatever_json_comes_is_taken_whole_or_refused_in_words(asked: dict[str,
 @given(st.binary())
 def test_whatever_bytes_come_are_refused_in_words(body: bytes) -> None:
     with pytest.raises(RefusedError):
-        order.read(body, ALLOWED)
+        registration.read(body, ALLOWED)

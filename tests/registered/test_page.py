@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
-from exporter.runs.polled import page as polled_page
-from exporter.runs.record import Event, Record
-from exporter.runs.registered import page as page_module
-from exporter.runs.registered.page import MonitorPage
+from exporter.runs.remote import monitor_page as page_module
+from exporter.runs.remote import page as polled_page
+from exporter.runs.remote.monitor_page import MonitorPage
+from exporter.runs.signals.record import Event, Record
 
 LABELS = ("experiment_name", "project")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.exposition import CONTENT_TYPE
-from stepwatch import pages
+from exporter.http.exposition import CONTENT_TYPE
+from stepwatch.system import http_client
 from tests.e2e.stack import PAIRS, Stack
 from tests.exporter.lines import append
 from tests.exporter.scrape import Scrape
@@ -72,7 +72,7 @@ class Watched:
         self.url = f"http://{stack.config.address('exporter')}"
 
     def scrape(self) -> Scrape:
-        return Scrape((pages.read(f"{self.url}/metrics") or "").encode())
+        return Scrape((http_client.read(f"{self.url}/metrics") or "").encode())
 
     def steps(self, job: Job, run: str, *steps: int, **other: float) -> Scrape:
         """Log steps, each once the one before was seen."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs import flags
-from stepwatch.deployment import InContainers, OnThisMachine
-from stepwatch.generator import generate
+from exporter.runs.cli import flags
+from stepwatch.config.deployment import InContainers, OnThisMachine
+from stepwatch.render.generator import generate
 from stepwatch.schema.errors import Refused
 
 NATIVE = partial(OnThisMachine, parts=frozenset({"exporter", "prometheus", "alertmanager"}))

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from exporter.runs import flags
+from exporter.runs.app import Service
+from exporter.runs.cli import flags
 from exporter.runs.history.panelfile import USUAL
-from exporter.runs.service import Service
-from stepwatch import pages
+from stepwatch.system import http_client
 from tests.exporter.speaking import Speaking, says
 from tests.real.server import free_port
 from tests.real.waiting import eventually
@@ -35,7 +35,7 @@ def serving(*words: str) -> Iterator[str]:
 
 def labels_of(url: str, address: str) -> dict[str, str]:
     # nothing but 503 until logs are read
-    groups = json.loads(pages.read(f"{url}/sd/rollout") or "[]")
+    groups = json.loads(http_client.read(f"{url}/sd/rollout") or "[]")
     found: dict[str, str] = next((each["labels"] for each in groups if address in each["targets"]), {})
     return found
 

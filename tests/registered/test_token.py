@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.registered.refusal import RefusedError
-from exporter.runs.registered.token import Token
+from exporter.runs.registrations.refusal import RefusedError
+from exporter.runs.registrations.token import Token
 
 SECRET = "open:sesame"
 

@@ -9,17 +9,17 @@ from threading import Lock
 
 import pytest
 
-from exporter.runs import roster
-from exporter.runs.health import Health
-from exporter.runs.lifecycle import Silence
-from exporter.runs.limit import MOST_RUNS, RunLimit
-from exporter.runs.polled.web import PollError
-from exporter.runs.presence import AWAY_SECONDS
-from exporter.runs.record import Event, Record
-from exporter.runs.registered.trainers import MOST_PAGES, Trainers
-from exporter.runs.run import Options
-from exporter.runs.statefile import StateFolder
-from exporter.runs.views import Judge, View
+from exporter.runs.files.state_file import StateFolder
+from exporter.runs.logs.run_limit import MOST_RUNS, RunLimit
+from exporter.runs.model import run_set
+from exporter.runs.model.health import Health
+from exporter.runs.model.lifecycle import Silence
+from exporter.runs.model.run import Options
+from exporter.runs.remote.presence import AWAY_SECONDS
+from exporter.runs.remote.trainers import MOST_PAGES, Trainers
+from exporter.runs.remote.web import PollError
+from exporter.runs.signals.record import Event, Record
+from exporter.runs.visible.views import Judge, View
 from tests.real import eventually
 
 HOUR = 3600.0
@@ -41,7 +41,7 @@ class Clock:
 @pytest.fixture(name="clock")
 def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("registered.trainers", "presence"):
+    for module in ("remote.trainers", "remote.presence"):
         monkeypatch.setattr(f"exporter.runs.{module}.time", clock)
     return clock
 
@@ -231,7 +231,7 @@ def test_a_run_that_nobody_tells_of_is_forgotten_after_its_time(cluster: Cluster
 def test_names_that_change_for_ever_fill_no_memory(
     cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "MOST", 3)
+    monkeypatch.setattr(run_set, "MOST", 3)
     (page,) = cluster.has("10.0.0.7:9092")
     for number in range(8):
         page.tells(f"maths/{number}", 1)

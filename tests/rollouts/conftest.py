@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from exporter.runs.rollouts.address import Allowed
-from exporter.runs.rollouts.gate import Gate
+from exporter.runs.rollouts.allowlist import Gate
 
 settings.register_profile(
     "rollouts", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from exporter.runs.rollouts import callers, rounds
-from exporter.runs.rollouts.callers import Callers, Outcome
-from exporter.runs.rollouts.rounds import CALL_SECONDS, Rounds
+from exporter.runs.rollouts import prober, schedule
+from exporter.runs.rollouts.prober import Callers, Outcome
+from exporter.runs.rollouts.schedule import CALL_SECONDS, Rounds
 from tests.real.waiting import eventually
 
 
@@ -43,11 +43,11 @@ def test_a_server_that_listens_takes_the_call_and_one_that_does_not_refuses(call
         calls.call(server.address, "127.0.0.1", server.port, "", time.monotonic())
 
     assert outcome(calls, 2) == {there.address: True, gone.address: False}
-    assert calls.room == callers.MOST
+    assert calls.room == prober.MOST
 
 
 def test_a_server_that_says_nothing_is_given_up_after_a_while(calls, monkeypatch):
-    monkeypatch.setattr(callers, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(prober, "PATIENCE_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         address = full.getsockname()
         waiting = [socket.socket() for _ in range(4)]
@@ -67,7 +67,7 @@ def test_a_call_to_a_free_port_that_reaches_itself_is_not_taken(calls):
         itself.bind(("127.0.0.1", 0))
         itself.connect(itself.getsockname())
 
-        assert not callers._is_taken(itself)
+        assert not prober._is_taken(itself)
 
 
 def test_an_address_that_cannot_be_reached_from_here_is_not_taken(calls):
@@ -80,10 +80,10 @@ def test_without_files_to_spare_nothing_is_known_of_a_server(calls, monkeypatch)
     def none_left(*_):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(callers.socket, "socket", none_left)
+    monkeypatch.setattr(prober.socket, "socket", none_left)
     calls.call("a", "127.0.0.1", 1, "", 0.0)
 
-    assert calls.room == callers.MOST
+    assert calls.room == prober.MOST
 
 
 def test_one_that_cannot_be_watched_is_let_go_and_costs_no_other_its_call(calls, listener, monkeypatch):
@@ -96,7 +96,7 @@ def test_one_that_cannot_be_watched_is_let_go_and_costs_no_other_its_call(calls,
     there = listener()
     calls.call(there.address, "127.0.0.1", there.port, "", time.monotonic())
 
-    assert calls.room == callers.MOST - 1
+    assert calls.room == prober.MOST - 1
     assert outcome(calls, 1) == {there.address: True}
 
 
@@ -133,7 +133,7 @@ def test_a_server_that_takes_a_call_and_shows_no_page_is_there(calls):
         calls.call("a", *mute.getsockname(), "/metrics", 0.0)
 
         assert list(calls.ended(5, 0.0)) == []
-        assert list(calls.ended(0.1, callers.PATIENCE_SECONDS + 1)) == [Outcome("a", True, None)]
+        assert list(calls.ended(0.1, prober.PATIENCE_SECONDS + 1)) == [Outcome("a", True, None)]
 
 
 def test_new_ones_are_called_at_once_and_all_in_turn(monkeypatch):
@@ -149,19 +149,19 @@ def test_new_ones_are_called_at_once_and_all_in_turn(monkeypatch):
 
 def test_when_one_leaves_the_next_is_still_the_one_that_has_waited_longest(monkeypatch):
     pauses = iter([1, 5, 2])
-    monkeypatch.setattr(rounds, "CALL_SECONDS", 1.0)
-    monkeypatch.setattr(rounds.random, "uniform", lambda *_: next(pauses))
+    monkeypatch.setattr(schedule, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(schedule.random, "uniform", lambda *_: next(pauses))
     order = Rounds()
     order.meet({"a", "b", "c"}, 0.0)
     assert list(order.due(0.0, 3)) == ["a", "b", "c"]
     order.meet({"b", "c"}, 0.0)
-    monkeypatch.setattr(rounds.random, "uniform", lambda *_: 9)
+    monkeypatch.setattr(schedule.random, "uniform", lambda *_: 9)
 
     assert list(order.due(3.0, 9)) == ["c"]
 
 
 def test_who_cannot_be_called_for_lack_of_room_is_next(monkeypatch):
-    monkeypatch.setattr(rounds, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(schedule, "CALL_SECONDS", 1.0)
     order = Rounds()
     order.meet({str(number) for number in range(100)}, 0.0)
     called = [address for now in range(10) for address in order.due(float(now), 10)]

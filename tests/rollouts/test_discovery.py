@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.message import Request
-from exporter.runs.rollouts import callers, rounds
+from exporter.http.message import Request
 from exporter.runs.rollouts import discovery as module
+from exporter.runs.rollouts import prober, schedule
+from exporter.runs.rollouts.address_map import Way
 from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.rollouts.target import Target
-from exporter.runs.rollouts.way import Way
 from tests.real import eventually
 from tests.rollouts.verl import Engine
 
@@ -40,8 +40,8 @@ def target(address, source="a", **more):
 def _quick(monkeypatch):
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "TURN_SECONDS", 0.02)
-    monkeypatch.setattr(rounds, "CALL_SECONDS", 0.01)
-    monkeypatch.setattr(callers, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(schedule, "CALL_SECONDS", 0.01)
+    monkeypatch.setattr(prober, "PATIENCE_SECONDS", 0.2)
 
 
 @pytest.fixture(name="discover")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.runs import notice
-from exporter.runs.rollouts.gate import Gate
+from exporter.runs.files import notice
+from exporter.runs.rollouts.allowlist import Gate
 
 
 class Clock:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.runs.record import Servers
-from exporter.runs.rollouts.in_logs import InLogs
+from exporter.runs.rollouts.log_targets import InLogs
 from exporter.runs.rollouts.target import Target
+from exporter.runs.signals.record import Servers
 from exporter.runs.sources.servers import servers
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import append, console, measured, verl_json
@@ -72,7 +72,7 @@ def _folder(tmp_path):
 @pytest.fixture(name="watched")
 def _watched(folder, source, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("exporter.runs.watch.time", clock)
+    monkeypatch.setattr("exporter.runs.collector.time", clock)
     watched = Watched(clock, folder)
     watched.watch.listeners.append(source.take)
     return watched

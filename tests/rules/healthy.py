@@ -5,7 +5,7 @@ The numbers are such that their sums and products with the default limits are ex
 
 from __future__ import annotations
 
-from exporter.runs.contract import NOT_FINITE_SIGNALS
+from exporter.runs.stats.catalogue import NOT_FINITE_SIGNALS
 from tests.rules.cases import Value
 from tests.rules.series import STATE, Series, fact, latest, statistic
 

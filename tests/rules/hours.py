@@ -12,12 +12,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from exporter.gpu.backend import OK, Card, Extras, Reading
-from exporter.gpu.box import Box
 from exporter.gpu.demo import Demo
 from exporter.gpu.report import Report
 from exporter.gpu.snapshot import message
-from stepwatch import pages
+from exporter.gpu.state import Box
 from stepwatch.schema.quantities import Duration
+from stepwatch.system import http_client
 from tests.real import PrometheusServer
 
 JsonObject = dict[str, Any]
@@ -94,7 +94,7 @@ def fired(url: str, rules: Iterable[JsonObject], start: int, end: int) -> set[Fi
 def _series(url: str, expression: str, start: int, end: int) -> Iterator[tuple[dict[str, str], list[int]]]:
     """When each series of an expression had a value."""
     asked = {"query": expression, "start": start, "end": end, "step": SCRAPE}
-    text = pages.read(f"{url}/api/v1/query_range?{urllib.parse.urlencode(asked)}", timeout=60)
+    text = http_client.read(f"{url}/api/v1/query_range?{urllib.parse.urlencode(asked)}", timeout=60)
     assert text is not None, expression
     for each in json.loads(text)["data"]["result"]:
         yield each["metric"], [int(at) for at, _ in each["values"]]

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from stepwatch.config.alerts import Alerts
+from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
-from stepwatch.deployment import InContainers
-from stepwatch.generator import render_all
+from stepwatch.render.generator import render_all
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from exporter.runs import signals
-from exporter.runs.contract import RUN_FAMILIES, STATES, STATISTICS
+from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
 
 EXPORTER = {"job": "runs", "instance": "a:9410"}
 OTHER_EXPORTER = {"job": "runs", "instance": "b:9410"}

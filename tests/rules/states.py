@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from exporter.runs.contract import STATES
+from exporter.runs.stats.catalogue import STATES
 from tests.rules import healthy as h
 from tests.rules import rendered, variations
 from tests.rules.cases import Values

@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 import yaml
 
 from stepwatch.config import Config
-from stepwatch.deployment import Deployment, OnThisMachine
-from stepwatch.environment import CHECKOUT
-from stepwatch.generator import render_all
+from stepwatch.config.deployment import Deployment, OnThisMachine
+from stepwatch.render.generator import render_all
+from stepwatch.system.environment import CHECKOUT
 
 RULES = PurePosixPath("prometheus/generated/rules/rl.yml")
 

@@ -11,8 +11,8 @@ import yaml
 
 from demo.limits import OVERRIDES
 from stepwatch.config.alerts import Alerts
-from stepwatch.deployment import OnThisMachine
-from stepwatch.generator import generate
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render.generator import generate
 from tests.rules import expressions, labelled, lints, proofs, rendered
 
 JsonObject = dict[str, Any]

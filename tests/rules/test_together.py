@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.runs.contract import STATISTICS
+from exporter.runs.stats.catalogue import STATISTICS
 from tests.rules import cards, gpu, host, idle, ray, rendered, rollout, stack, upkeep, variations, xids
 from tests.rules import healthy as h
 from tests.rules import promtool as unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from exporter.runs import contract
+from exporter.runs.stats import catalogue
 from tests.rules import expressions
 from tests.rules.cases import Rule, Values, Way
 from tests.rules.healthy import HEALTHY, STREAKS
@@ -36,7 +36,7 @@ class Phase(NamedTuple):
 
 WINDOWS = tuple(series for series in HEALTHY if series.metric.endswith("_over_steps"))
 STATISTICS = tuple(
-    series for series in HEALTHY if series.metric.removeprefix("rl_") in contract.STATISTIC_HELP
+    series for series in HEALTHY if series.metric.removeprefix("rl_") in catalogue.STATISTIC_HELP
 )
 COUNTERS = tuple(series for series in HEALTHY if series.metric.endswith("_total"))
 

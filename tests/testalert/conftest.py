@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stepwatch.config import Config
-from stepwatch.deployment import Deployment, OnThisMachine
-from stepwatch.generator import generate
+from stepwatch.config.deployment import Deployment, OnThisMachine
+from stepwatch.render.generator import generate
 from stepwatch.testalert import journal
 from stepwatch.testalert.command import send_test
 from stepwatch.testalert.journal import Journal

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from stepwatch import pages
 from stepwatch.config import load
 from stepwatch.schema.errors import ConfigError, Refused
+from stepwatch.system import http_client
 from stepwatch.testalert.alertmanager import Alertmanager, UnreachableError
 from stepwatch.testalert.probe import Probe
 from stepwatch.testalert.watch import Watch
@@ -63,7 +63,7 @@ def _ended(bench: Bench) -> Ended:
 
 
 def get(bench: Bench, path: str) -> Any:
-    return json.loads(pages.read(f"{bench.server.url}/api/v2/{path}") or "null")
+    return json.loads(http_client.read(f"{bench.server.url}/api/v2/{path}") or "null")
 
 
 @pytest.mark.parametrize("name", WORKING)

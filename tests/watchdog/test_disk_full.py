@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter.watchdog.snapshots import LEFTOVER
-from stepwatch import pages
+from stepwatch.system import http_client
 from tests.e2e.writer import writing
 from tests.native.installation import Installation, made
 from tests.own_logs import HEALTHY, SICK
@@ -87,7 +87,7 @@ def test_a_full_disk_is_told_of_within_a_minute_and_a_sick_run_as_soon_as_there_
         assert alert["annotations"]["runbook_url"].endswith("#alertingbroken")
         _is_shown(stack)
         _takes_the_exporter_for_missing(stack)
-        if "0.25" in (pages.read(f"{stack.url('alertmanager')}/api/v2/status") or ""):
+        if "0.25" in (http_client.read(f"{stack.url('alertmanager')}/api/v2/status") or ""):
             eventually(lambda: leftovers(stack))  # newer ones remove them
 
         freed = time.time()
@@ -111,8 +111,8 @@ def _is_shown(stack: Installation) -> None:
     status = stack.run("status")
     assert status.returncode == 1
     assert "State disk is full" in status.stdout
-    eventually(lambda: "State disk is full" in (pages.read(stack.url("exporter")) or ""), pause=0.5)
-    metrics = pages.read(f"{stack.url('watchdog')}/metrics") or ""
+    eventually(lambda: "State disk is full" in (http_client.read(stack.url("exporter")) or ""), pause=0.5)
+    metrics = http_client.read(f"{stack.url('watchdog')}/metrics") or ""
     assert f'stepwatch_watchdog_finding{{fault="disk_full",name="{stack.state}"}} 1' in metrics
 
 
@@ -120,8 +120,8 @@ def _takes_the_exporter_for_missing(stack: Installation) -> None:
     """Wait until Prometheus sends the wrong alert, and that is inhibited; an old one is dead."""
 
     def inhibited() -> bool:
-        alerts = json.loads(pages.read(f"{stack.url('alertmanager')}/api/v2/alerts") or "[]")
+        alerts = json.loads(http_client.read(f"{stack.url('alertmanager')}/api/v2/alerts") or "[]")
         wrong = [alert for alert in alerts if alert["labels"]["alertname"] == "ExporterDown"]
         return bool(wrong) and all(alert["status"]["inhibitedBy"] for alert in wrong)
 
-    eventually(lambda: inhibited() or pages.read(f"{stack.url('prometheus')}/-/ready") is None, pause=1)
+    eventually(lambda: inhibited() or http_client.read(f"{stack.url('prometheus')}/-/ready") is None, pause=1)

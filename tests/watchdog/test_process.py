@@ -16,8 +16,8 @@ import pytest
 
 from exporter.watchdog.client import Client, UnreachableError
 from exporter.watchdog.finding import EXPIRY_SECONDS, HOLD_SECONDS, Finding, Findings
-from stepwatch import pages
-from stepwatch.environment import CHECKOUT
+from stepwatch.system import http_client
+from stepwatch.system.environment import CHECKOUT
 from tests.real import Server, free_port
 from tests.real.answering import Answering
 from tests.real.waiting import eventually
@@ -41,14 +41,14 @@ def _watchdog(tmp_path: Path) -> Iterator[Server]:
 
 def test_it_tells_of_servers_that_do_not_answer_as_json_and_as_documented_metrics(watchdog: Any) -> None:
     def found() -> list[dict[str, Any]]:
-        findings: list[dict[str, Any]] = json.loads(pages.read(f"{watchdog.url}/api/v1/findings") or "")[
-            "findings"
-        ]
+        findings: list[dict[str, Any]] = json.loads(
+            http_client.read(f"{watchdog.url}/api/v1/findings") or ""
+        )["findings"]
         return findings
 
     eventually(lambda: len(found()) == 2, seen=found)
     assert {each["fault"] for each in found()} == {"alertmanager_down", "prometheus_down"}
-    page = pages.read(f"{watchdog.url}/metrics") or ""
+    page = http_client.read(f"{watchdog.url}/metrics") or ""
     shown = {
         (
             name,
@@ -63,7 +63,7 @@ def test_it_tells_of_servers_that_do_not_answer_as_json_and_as_documented_metric
         for name, kind, _, labels in served.DOCUMENTED.findall(section)
     }
     assert shown == documented
-    assert (pages.metric(page, "process_resident_memory_bytes") or 0) < MOST_BYTES
+    assert (http_client.metric(page, "process_resident_memory_bytes") or 0) < MOST_BYTES
 
 
 def _lines(page: str, name: str) -> list[str]:

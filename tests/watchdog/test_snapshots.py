@@ -14,7 +14,7 @@ import pytest
 
 from exporter.watchdog import disks, snapshots
 from exporter.watchdog.disks import Folder
-from stepwatch.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT
 from tests.real import AlertmanagerServer
 from tests.real.disk import fill, small_disk
 from tests.real.waiting import eventually

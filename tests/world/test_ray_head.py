@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch import pages
+from stepwatch.system import http_client
 from tests.real import eventually
 from tests.real.rl_insight import RayCluster
 from tests.real.trainers.ray_head import pages_of, targets
@@ -21,7 +21,7 @@ PORTS = 3
 
 def served(exporter: Watching) -> set[str]:
     """The addresses that Prometheus is given."""
-    groups = json.loads(pages.read(f"{exporter.url}/sd/rollout") or "[]")
+    groups = json.loads(http_client.read(f"{exporter.url}/sd/rollout") or "[]")
     return {address for group in groups for address in group["targets"]}
 
 

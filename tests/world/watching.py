@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from stepwatch import pages
+from stepwatch.system import http_client
 from tests.exporter.scrape import Scrape
 from tests.real import Server, free_port
 
@@ -32,7 +32,7 @@ class Watching(Server):
 
     def scrape(self) -> Scrape:
         """What it says now."""
-        page = pages.read(self._page, timeout=30)
+        page = http_client.read(self._page, timeout=30)
         assert page is not None, self.log.read_text()
         return Scrape(page.encode())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from exporter.gpu.backend import Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.ways import Call, number, parts
+from exporter.gpu.nvml.probes import Call, number, parts
 
 _ENGINES = {"encoder": "Encoder", "decoder": "Decoder", "jpeg": "Jpg", "ofa": "Ofa"}
 

@@ -25,7 +25,7 @@ from exporter.gpu.nvml import (
     throttling,
 )
 from exporter.gpu.nvml.fields import Fields
-from exporter.gpu.nvml.ways import Call
+from exporter.gpu.nvml.probes import Call
 
 
 def calls(handle: Any, extras: Extras, driver: throttling.Version) -> tuple[Call, ...]:

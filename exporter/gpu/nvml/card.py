@@ -10,8 +10,8 @@ from exporter.gpu.backend import CardError, Extras, Quantity, ReadError, Tier
 from exporter.gpu.nvml import errors, library
 from exporter.gpu.nvml.calls import calls
 from exporter.gpu.nvml.identity import bus_id
+from exporter.gpu.nvml.probes import Found, Read
 from exporter.gpu.nvml.throttling import Version
-from exporter.gpu.nvml.ways import Found, Read
 from exporter.gpu.nvml.xids import XidEvents
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from exporter.gpu.backend import Tier
-from exporter.gpu.nvml.ways import Call, asked, parts
+from exporter.gpu.nvml.probes import Call, asked, parts
 
 _DOMAINS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
 

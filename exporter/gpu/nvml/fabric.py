@@ -8,7 +8,7 @@ from typing import Any
 
 from exporter.gpu.backend import Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.ways import Call, either, number
+from exporter.gpu.nvml.probes import Call, either, number
 
 
 class _Fabric(ctypes.Structure):

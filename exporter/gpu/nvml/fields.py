@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from exporter.gpu.backend import NO_LABELS, Failure, Missing, ReadError, Reading, UnsupportedError
 from exporter.gpu.nvml import errors
 from exporter.gpu.nvml.batch import NARROW, Answer, Batch, Way, known
-from exporter.gpu.nvml.ways import Found
+from exporter.gpu.nvml.probes import Found
 
 
 class Field(NamedTuple):

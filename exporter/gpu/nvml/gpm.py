@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from exporter.gpu.backend import Failure, Missing, ReadError, Reading, Tier
 from exporter.gpu.nvml import errors, library
-from exporter.gpu.nvml.ways import Call, Found, number
+from exporter.gpu.nvml.probes import Call, Found, number
 
 LEAST_SECONDS = 0.1
 """Between two samples; the driver gives no values for less."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from exporter.gpu.backend import Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.ways import Call, either
+from exporter.gpu.nvml.probes import Call, either
 
 HOPPER = 9
 _ARCHITECTURES = {

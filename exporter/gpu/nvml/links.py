@@ -12,7 +12,7 @@ from exporter.gpu.backend import NO_LABELS, Reading, Tier
 from exporter.gpu.nvml import errors, library
 from exporter.gpu.nvml.batch import ALL, Batch, Way
 from exporter.gpu.nvml.fields import Field, Fields
-from exporter.gpu.nvml.ways import Call, Found, number
+from exporter.gpu.nvml.probes import Call, Found, number
 
 _COUNT = 91
 _BYTES = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from exporter.gpu.backend import Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.ways import Call, either, number
+from exporter.gpu.nvml.probes import Call, either, number
 
 _VERSION_2 = 0x2000028
 

@@ -10,7 +10,7 @@ from exporter.gpu.backend import CardError, Reading, Tier
 from exporter.gpu.contract import MIG_CHANGED
 from exporter.gpu.nvml import errors, library, memory
 from exporter.gpu.nvml.gpm import SHARES, Window
-from exporter.gpu.nvml.ways import Call, Found, either
+from exporter.gpu.nvml.probes import Call, Found, either
 
 _GONE = (errors.INVALID_ARGUMENT, errors.NOT_FOUND)
 """What is said of an instance that is not there, or no longer."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from exporter.gpu.backend import Reading, Tier
 from exporter.gpu.nvml import errors, library
-from exporter.gpu.nvml.ways import Call, asked, number, one, parts
+from exporter.gpu.nvml.probes import Call, asked, number, one, parts
 
 _MOST_FAN_PERCENT = 1000
 """More than 100 is possible: it is the share of a speed at which the fan makes no noise."""

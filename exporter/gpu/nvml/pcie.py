@@ -9,7 +9,7 @@ from typing import Any
 
 from exporter.gpu.backend import ReadError, Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.ways import Call, asked, one
+from exporter.gpu.nvml.probes import Call, asked, one
 
 _KB = 1000
 """What NVML counts in; whether its KB are of 1000 bytes or of 1024 it does not say."""

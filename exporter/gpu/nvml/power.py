@@ -9,7 +9,7 @@ from exporter.gpu.backend import Reading, Tier
 from exporter.gpu.nvml import library
 from exporter.gpu.nvml.batch import Way
 from exporter.gpu.nvml.fields import Field
-from exporter.gpu.nvml.ways import Call, number, one
+from exporter.gpu.nvml.probes import Call, number, one
 
 FIELDS = (Field("power_instant", "gpu_power_instant_watts", (Way(186, 1e3),)),)
 

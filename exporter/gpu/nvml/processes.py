@@ -9,10 +9,10 @@ from typing import Any
 
 from exporter.gpu.backend import Extras, Failure, Reading, Tier
 from exporter.gpu.nvml import errors, library
+from exporter.gpu.nvml.probes import Call, Found, either, parts
 from exporter.gpu.nvml.proc import Proc
 from exporter.gpu.nvml.samples import Mark
 from exporter.gpu.nvml.throttling import Version
-from exporter.gpu.nvml.ways import Call, Found, either, parts
 from exporter.pid_namespace import pid_namespace
 
 _TYPES = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}

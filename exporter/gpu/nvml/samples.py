@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from exporter.gpu.backend import Failure, Reading, Tier
 from exporter.gpu.nvml import batch, errors, library
-from exporter.gpu.nvml.ways import Call, Found
+from exporter.gpu.nvml.probes import Call, Found
 
 CLOCK_SECONDS = 1
 """By how much a sample may seem to come from the future."""

@@ -10,7 +10,7 @@ from exporter.gpu.backend import Reading, Tier
 from exporter.gpu.nvml import errors, library
 from exporter.gpu.nvml.batch import Batch, Way
 from exporter.gpu.nvml.fields import Field
-from exporter.gpu.nvml.ways import Call, asked, either, number, parts
+from exporter.gpu.nvml.probes import Call, asked, either, number, parts
 
 FIELDS = (Field("memory_temperature", "gpu_temperature_celsius", (Way(82),), {"sensor": "memory"}),)
 

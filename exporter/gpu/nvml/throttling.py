@@ -12,7 +12,7 @@ from exporter.gpu.contract import CLOCK_EVENTS
 from exporter.gpu.nvml import library
 from exporter.gpu.nvml.batch import Way
 from exporter.gpu.nvml.fields import Field
-from exporter.gpu.nvml.ways import Call, either
+from exporter.gpu.nvml.probes import Call, either
 
 Version = tuple[int, ...]
 

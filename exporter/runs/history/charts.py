@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from exporter.drawing.chart import Band, Chart
 from exporter.drawing.curve import Curve, Point, curve
-from exporter.runs.history.history import Kept
+from exporter.runs.history.models import Episode
 from exporter.runs.history.panels import Asked, Limit, Line, Panel, Panels
-from exporter.runs.history.questions import Past
-from exporter.runs.history.shapes import Episode
+from exporter.runs.history.prometheus_api import Past
+from exporter.runs.model.history import Kept
 
 
 @dataclass(frozen=True)

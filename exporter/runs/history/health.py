@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from exporter.drawing import axis
 from exporter.drawing.severity import rank
-from exporter.runs.history.glance import Glance
+from exporter.runs.history.models import Firing, Health, Range, State
 from exporter.runs.history.panels import Limit, Line, Panel, Panels
 from exporter.runs.history.prometheus import Said
-from exporter.runs.history.shapes import Firing, Health, Range, State
+from exporter.runs.history.snapshot import Glance
 
 GPU = "gpu_utilization_ratio"
 

@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import Any
 
 from exporter.config_file import ConfigFile
-from exporter.exposition import escape
-from exporter.runs.history.history import DRAWN
+from exporter.http.exposition import escape
+from exporter.runs.model.history import DRAWN
 from exporter.runs.signals import SIGNALS
 
 SIDES = ("low", "high")

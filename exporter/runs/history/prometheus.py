@@ -10,11 +10,11 @@ from threading import Event as Flag
 from threading import Thread
 from typing import Any
 
+from exporter.runs.files.notice import Once
+from exporter.runs.history.models import Firing
 from exporter.runs.history.panels import Asked
-from exporter.runs.history.questions import Past, Questions, Span
-from exporter.runs.history.shapes import Firing
-from exporter.runs.notice import Once
-from exporter.runs.polled.web import PollError
+from exporter.runs.history.prometheus_api import Past, Questions, Span
+from exporter.runs.remote.web import PollError
 
 logger = logging.getLogger(__name__)
 

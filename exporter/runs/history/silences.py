@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from exporter.runs.history.shapes import Firing
-from exporter.runs.polled import web
+from exporter.runs.history.models import Firing
+from exporter.runs.remote import web
 
 INTERVAL_SECONDS = 5.0
 ANSWER_SECONDS = 5.0

@@ -9,15 +9,10 @@ from dataclasses import replace
 from functools import cache
 
 from exporter.drawing.severity import rank
-from exporter.exposition import Family, Sample
+from exporter.http.exposition import Family, Sample
 from exporter.runs.history.charts import Draughtsman
-from exporter.runs.history.glance import Glance
 from exporter.runs.history.health import CORES, GPU, healths
-from exporter.runs.history.panelfile import PanelFile
-from exporter.runs.history.panels import Asked, Limit, Line, Panel
-from exporter.runs.history.prometheus import NOTHING, Prometheus, Said
-from exporter.runs.history.questions import Past, Span
-from exporter.runs.history.shapes import (
+from exporter.runs.history.models import (
     Episode,
     Firing,
     Point,
@@ -27,9 +22,14 @@ from exporter.runs.history.shapes import (
     SeriesLimit,
     Unshown,
 )
+from exporter.runs.history.panelfile import PanelFile
+from exporter.runs.history.panels import Asked, Limit, Line, Panel
+from exporter.runs.history.prometheus import NOTHING, Prometheus, Said
+from exporter.runs.history.prometheus_api import Past, Span
 from exporter.runs.history.silences import Silences
+from exporter.runs.history.snapshot import Glance
 from exporter.runs.history.watchdog import Watchdog
-from exporter.runs.views import View
+from exporter.runs.visible.views import View
 
 Views = Callable[[], AbstractContextManager[Collection[View]]]
 """What is shown now; nothing of it changes while it is looked at."""

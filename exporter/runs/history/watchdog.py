@@ -8,7 +8,7 @@ from threading import Event, Thread
 import orjson
 
 from exporter.installation import adapt
-from exporter.runs.polled import web
+from exporter.runs.remote import web
 
 INTERVAL_SECONDS = 5.0
 ANSWER_SECONDS = 5.0

@@ -7,13 +7,13 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from exporter.message import Answer, Request
-from exporter.routes import Table
-from exporter.runs.history.shapes import Firing, Health, Range, Series
+from exporter.http.message import Answer, Request
+from exporter.http.routes import Table
+from exporter.runs.history.models import Firing, Health, Range, Series
 from exporter.runs.light import Story, links
 from exporter.runs.light.card import Card, ordered
 from exporter.runs.light.headers import headers
-from exporter.runs.names import nearest
+from exporter.runs.logs.names import nearest
 
 Document = dict[str, Any]
 

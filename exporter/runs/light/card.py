@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from exporter.drawing.severity import SEVERITIES, rank
 from exporter.drawing.tally import tally
-from exporter.runs.history.shapes import Firing, Health, RunSummary
-from exporter.runs.light import words
+from exporter.runs.history.models import Firing, Health, RunSummary
+from exporter.runs.light import formatting
 
 ENDED_BADLY = {
     "failed": ("critical", "Its log holds the error that ended it."),
@@ -33,7 +33,7 @@ class Card:
     @classmethod
     def of(cls, run: RunSummary) -> Card:
         """The card of a run as it is now."""
-        age = "" if run.age_seconds is None else words.span(run.age_seconds)
+        age = "" if run.age_seconds is None else formatting.span(run.age_seconds)
         return cls(replace(run, age_seconds=None), age)
 
     @property

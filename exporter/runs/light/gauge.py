@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import NamedTuple
 
-from exporter.runs.history.shapes import Health, State
+from exporter.runs.history.models import Health, State
 
 WIDTH = 100
 """In units of the picture, which the page stretches."""

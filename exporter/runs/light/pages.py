@@ -15,8 +15,8 @@ from exporter.drawing import pages, severity
 from exporter.drawing.chart import Chart
 from exporter.drawing.curve import thinned
 from exporter.drawing.tally import count
-from exporter.runs.history.shapes import Firing, RunStory, Unshown
-from exporter.runs.light import links, words
+from exporter.runs.history.models import Firing, RunStory, Unshown
+from exporter.runs.light import formatting, links
 from exporter.runs.light.card import Card, counted, description
 from exporter.runs.light.gauge import gauge
 
@@ -33,7 +33,7 @@ class Pages:
         self._environment = pages.environment(TEMPLATES)
         self._environment.globals |= {
             "links": links,
-            "words": words,
+            "words": formatting,
             "count": count,
             "gauge": gauge,
             "description": description,

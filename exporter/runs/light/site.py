@@ -9,14 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote
 
-from exporter.message import Answer, Request, text
-from exporter.routes import Table
-from exporter.runs.light import Story, links, words
+from exporter.http.message import Answer, Request, text
+from exporter.http.routes import Table
+from exporter.runs.light import Story, formatting, links
 from exporter.runs.light.api import Api
 from exporter.runs.light.card import Card, ordered
 from exporter.runs.light.headers import headers
-from exporter.runs.light.kept import Kept, digest
-from exporter.runs.names import nearest
+from exporter.runs.light.page_cache import Kept, digest
+from exporter.runs.logs.names import nearest
 
 if TYPE_CHECKING:
     from exporter.runs.light.pages import Pages
@@ -101,4 +101,4 @@ def _whole(request: Request) -> Answer:
 
 def _as_of(request: Request) -> str:
     """The time, if the page shall not refresh itself."""
-    return words.clock(time.time()) if parse_qs(request.query).get("refresh") == ["off"] else ""
+    return formatting.clock(time.time()) if parse_qs(request.query).get("refresh") == ["off"] else ""

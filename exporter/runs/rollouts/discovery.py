@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Event as Flag
 from threading import Thread
 
-from exporter.exposition import Family, Sample
-from exporter.message import Answer, Request, text
-from exporter.routes import Table
-from exporter.runs.rollouts.book import Book, Entry
-from exporter.runs.rollouts.callers import Callers
-from exporter.runs.rollouts.gate import Gate
-from exporter.runs.rollouts.rounds import Rounds
+from exporter.http.exposition import Family, Sample
+from exporter.http.message import Answer, Request, text
+from exporter.http.routes import Table
+from exporter.runs.rollouts.address_map import Way
+from exporter.runs.rollouts.allowlist import Gate
+from exporter.runs.rollouts.prober import Callers
+from exporter.runs.rollouts.schedule import Rounds
 from exporter.runs.rollouts.target import METRICS_PATH, Source, Target
-from exporter.runs.rollouts.way import Way
+from exporter.runs.rollouts.target_registry import Book, Entry
 
 NAME = "discovery"
 """What its own faults are counted for."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.runs.rollouts.gate import Gate
+from exporter.runs.rollouts.allowlist import Gate
 from exporter.runs.rollouts.links import Root
 
 MOST_BYTES = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from exporter.runs.mounts import HungError, Mount
+from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.rollouts.target import Source, Target
 
 

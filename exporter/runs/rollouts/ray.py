@@ -12,8 +12,8 @@ from pathlib import Path
 
 import orjson
 
+from exporter.runs.rollouts.allowlist import Gate
 from exporter.runs.rollouts.document import DamagedError, Document
-from exporter.runs.rollouts.gate import Gate
 from exporter.runs.rollouts.links import Root
 from exporter.runs.rollouts.target import RAY, Target
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from exporter.runs.rollouts.allowlist import Gate
 from exporter.runs.rollouts.document import DamagedError, Document
-from exporter.runs.rollouts.gate import Gate
 from exporter.runs.rollouts.links import Root
 from exporter.runs.rollouts.target import ROLLOUT, Target
 

@@ -4,7 +4,7 @@
 -> ``reading`` (the records of one run). ``catalogue`` names the signals.
 """
 
-from exporter.runs.signals.catalogue import NAMES, PART_SIGNALS, SIGNALS, PartSignal, Signal
+from exporter.runs.signals.keys.catalogue import NAMES, PART_SIGNALS, SIGNALS, PartSignal, Signal
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.table import measurements
 from exporter.runs.signals.truncation import Truncation

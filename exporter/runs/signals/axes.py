@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from exporter.runs.numbers import number
-from exporter.runs.record import STEP_LIMIT
-from exporter.runs.signals.key import normal
+from exporter.runs.signals.keys.key import normal
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import STEP_LIMIT
 
 _STEPS = (
     "step",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from exporter.runs.signals.key import normal
+from exporter.runs.signals.keys.key import normal
 
 ENOUGH_RECORDS = 5
 """The first records may lack what comes later: actor metrics during a critic's warm-up, say."""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
-from exporter.runs.contract import ZERO_MEANS_NOT_MEASURED
-from exporter.runs.numbers import number
 from exporter.runs.signals.axes import AXES
-from exporter.runs.signals.key import Key, normal
+from exporter.runs.signals.keys.key import Key, normal
+from exporter.runs.signals.numbers import number
 from exporter.runs.signals.table import Table, holds, needed
+from exporter.runs.stats.catalogue import ZERO_MEANS_NOT_MEASURED
 
 Part = tuple[str, str]
 """A signal, and the name of one of its parts."""

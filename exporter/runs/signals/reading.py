@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any
 
-from exporter.runs.numbers import number
 from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs.signals.numbers import number
 from exporter.runs.signals.plan import Part, Plan
 from exporter.runs.signals.table import (
     GUESSED,

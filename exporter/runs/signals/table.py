@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from exporter.runs.signals.candidates import may_be_measured
-from exporter.runs.signals.key import Key, Keys, joined, normal
 from exporter.runs.signals.keys import FRAMEWORKS, TELLING
+from exporter.runs.signals.keys.key import Key, Keys, joined, normal
 
 Table = tuple[tuple[str, tuple[Key, ...]], ...]
 """Signals with what they are read from, best first; all names in normal form."""

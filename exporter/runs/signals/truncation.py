@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.runs.signals.key import normal
+from exporter.runs.signals.keys.key import normal
 from exporter.runs.signals.keys.verl import V1_KEYS
 
 _RATIO = "response_length/clip_ratio"

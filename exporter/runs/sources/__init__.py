@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
-from exporter.runs.record import Event, Record
+from exporter.runs.signals.record import Event, Record
 from exporter.runs.sources.areal import Areal
 from exporter.runs.sources.csv_table import CsvTable
 from exporter.runs.sources.deepspeed_chat import DeepSpeedChat

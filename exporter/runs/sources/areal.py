@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Event, Record, TotalSteps
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Event, Record, TotalSteps
 from exporter.runs.sources.endings import ending
 from exporter.runs.sources.terminal import pieces
 

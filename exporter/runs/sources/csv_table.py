@@ -6,11 +6,11 @@ import csv
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Event, Record
 from exporter.runs.signals import measurements
 from exporter.runs.signals.axes import AXES, sensible_seconds, step, step_key, time_key
-from exporter.runs.signals.key import normal
+from exporter.runs.signals.keys.key import normal
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Event, Record
 from exporter.runs.sources.whole import Whole
 
 _SEPARATORS = ",;\t"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources.endings import ending
 from exporter.runs.sources.terminal import pieces
 

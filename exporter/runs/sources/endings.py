@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from exporter.runs.record import Ended
+from exporter.runs.signals.record import Ended
 
 _TROUBLE = rb"Traceback \(most recent|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
 """Caught errors and programs that a reward runs in a sandbox say that as well."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.signals import measurements
 from exporter.runs.signals.axes import AXES, PROGRESS, WANDB_STEPS, sensible_seconds, step, step_key, time_key
-from exporter.runs.signals.key import normal
+from exporter.runs.signals.keys.key import normal
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources.steps_in_a_row import StepsInARow
 
 _TOTALS = frozenset({"total_steps", "max_steps"})

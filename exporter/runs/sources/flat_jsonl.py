@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.runs.record import Event
+from exporter.runs.signals.record import Event
 from exporter.runs.sources.flat import FlatRecords, is_record, is_sample
 from exporter.runs.sources.json_lines import parse
 from exporter.runs.sources.whole import Whole

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from exporter.runs.record import STEP_LIMIT, Event, TotalSteps
+from exporter.runs.signals.record import STEP_LIMIT, Event, TotalSteps
 from exporter.runs.sources.flat import FlatRecords, is_record, is_sample
 from exporter.runs.sources.json_lines import parse
 from exporter.runs.sources.tensorboard import BY_SECONDS

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from exporter.runs.record import Event, Record
+from exporter.runs.signals.record import Event, Record
 from exporter.runs.sources.whole import Whole
 
 

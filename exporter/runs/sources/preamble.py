@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from exporter.runs.record import Event, TotalSteps
+from exporter.runs.signals.record import Event, TotalSteps
 from exporter.runs.sources.endings import ending
 from exporter.runs.sources.servers import servers
 

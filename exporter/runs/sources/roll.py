@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Event, Record, is_step
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, is_step
 from exporter.runs.sources.endings import ending
 from exporter.runs.sources.json_lines import parse
 from exporter.runs.sources.whole import Whole

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from exporter.runs.record import Record, is_step
 from exporter.runs.signals.axes import seconds
+from exporter.runs.signals.record import Record, is_step
 from exporter.runs.sources.flat import flattened
 from exporter.runs.sources.json_lines import JsonLines, parse
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from exporter.runs.record import Servers
+from exporter.runs.signals.record import Servers
 
 _HINTS = (b"ServerManager: [", b"LoopManager: [", b"LoopManager Hybrid: [", b"outer launched at ")
 """Only lines with one of these can report servers; to look for them takes a tenth of a pattern's time."""

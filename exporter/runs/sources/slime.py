@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from exporter.runs.record import Event, Record
+from exporter.runs.signals.record import Event, Record
 from exporter.runs.sources.endings import ending
 from exporter.runs.sources.python_dict import Dicts, Values
 from exporter.runs.sources.servers import servers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from exporter.runs.record import Record
+from exporter.runs.signals.record import Record
 
 
 class StepsInARow:

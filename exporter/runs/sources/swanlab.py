@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from struct import Struct
 
-from exporter.runs.record import STEP_LIMIT, Ended, Event, Record
+from exporter.runs.signals.record import STEP_LIMIT, Ended, Event, Record
 from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, fields, key
 
 KEYS = 10_000

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
 
-from exporter.runs.record import STEP_LIMIT, Event, Record
+from exporter.runs.signals.record import STEP_LIMIT, Event, Record
 from exporter.runs.sources.protobuf import EIGHT_BYTES, FOUR_BYTES, SIZED, VARINT, coded, fields, key, varint
 from exporter.runs.sources.tensors import single
 

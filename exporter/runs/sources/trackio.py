@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Event, Record, TotalSteps, is_step
 from exporter.runs.signals import measurements
 from exporter.runs.signals.axes import seconds
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Event, Record, TotalSteps, is_step
 from exporter.runs.sources.flat import flattened
 from exporter.runs.sources.json_lines import parse
 from exporter.runs.sources.whole import Whole

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Event, Record, TotalSteps
 from exporter.runs.signals.axes import PROGRESS
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources.endings import HINTS, ending
 from exporter.runs.sources.progress_bar import is_torn
 from exporter.runs.sources.python_dict import Dicts, Values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from exporter.runs.numbers import number
+from exporter.runs.signals.numbers import number
 from exporter.runs.sources.progress_bar import ProgressBars
 from exporter.runs.sources.python_dict import Values
 

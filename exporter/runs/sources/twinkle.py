@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Event, Record, is_step
 from exporter.runs.signals.axes import sensible_seconds
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, is_step
 from exporter.runs.sources.json_lines import parse
 from exporter.runs.sources.whole import Whole
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Event, Record, ResponseLimit, TotalSteps
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps
 from exporter.runs.sources.endings import HINTS, ending
 from exporter.runs.sources.servers import servers
 from exporter.runs.sources.whole import Whole

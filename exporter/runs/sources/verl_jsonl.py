@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from exporter.runs.record import Record, is_step
+from exporter.runs.signals.record import Record, is_step
 from exporter.runs.sources.json_lines import JsonLines
 
 

@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources.endings import ending
 from exporter.runs.sources.flat import FlatRecords, is_record
 from exporter.runs.sources.protobuf import SIZED, VARINT, fields, key

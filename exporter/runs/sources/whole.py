@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.runs.record import Event
+from exporter.runs.signals.record import Event
 
 
 class Whole:

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from exporter.runs.record import Ended, Record, TotalSteps
 from exporter.runs.signals import Reading
+from exporter.runs.signals.record import Ended, Record, TotalSteps
 from exporter.runs.sources.json_document import JsonList, TrainerState
 from tests.exporter.test_json_document import read
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Record
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Record
 from tests.exporter import test_nemo_rl, test_slime
 
 

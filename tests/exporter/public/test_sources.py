@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.numbers import number
 from exporter.runs.readers.content import content
-from exporter.runs.record import Record
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Record
 from exporter.runs.sources import recognise
 from exporter.runs.sources.verl_console import VerlConsole
 from tests.exporter.test_sources import independent

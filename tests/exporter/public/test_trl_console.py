@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.numbers import number
-from exporter.runs.record import Ended, Record, TotalSteps
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Record, TotalSteps
 from exporter.runs.sources.trl_console import TrlConsole
 from tests.exporter.test_trl_console import steps
 from tests.exporter.test_trl_logs import naive, of_log, read_log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from stepwatch import pages
+from stepwatch.system import http_client
 from tests.real import eventually
 from tests.real.rl_insight import RayCluster
 
@@ -24,7 +24,7 @@ def targets(cluster: RayCluster) -> list[str]:
 def pages_of(cluster: RayCluster) -> Iterator[str]:
     """The pages of those of its targets that answer."""
     for address in targets(cluster):
-        page = pages.read(f"http://{address}/metrics", timeout=30)
+        page = http_client.read(f"http://{address}/metrics", timeout=30)
         if page is not None:
             yield page
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from exporter.runs.signals.key import Keys
 from exporter.runs.signals.keys import (
     areal,
     deepspeed_chat,
@@ -21,6 +20,7 @@ from exporter.runs.signals.keys import (
     twinkle,
     verl,
 )
+from exporter.runs.signals.keys.key import Keys
 
 
 class Framework(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from exporter.runs.signals.key import Key, Keys, difference, rest_of_one, scaled, sum_of
+from exporter.runs.signals.keys.key import Key, Keys, difference, rest_of_one, scaled, sum_of
 
 VARIANTS = ((re.compile(r"\w+_actor/"), "ppo_actor/"),)
 

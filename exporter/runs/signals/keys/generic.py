@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from exporter.runs.signals.catalogue import NAMES
-from exporter.runs.signals.key import Keys, joined, percentage, rate
+from exporter.runs.signals.keys.catalogue import NAMES
+from exporter.runs.signals.keys.key import Keys, joined, percentage, rate
 
 PREFIXES = ("train/", "training/", "metrics/", "train_", "trainer_", "training_")
 """Sections that home-made loops put their keys in."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.runs.signals.key import Keys, difference, scaled, total
+from exporter.runs.signals.keys.key import Keys, difference, scaled, total
 
 KEYS: Keys = {
     "step_tokens": ("train/total_num_tokens",),

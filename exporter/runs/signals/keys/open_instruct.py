@@ -5,7 +5,7 @@ Source: ``open_instruct/grpo_fast.py``, ``grpo_utils.py`` and ``data_loader.py``
 
 from __future__ import annotations
 
-from exporter.runs.signals.key import Keys
+from exporter.runs.signals.keys.key import Keys
 
 KEYS: Keys = {
     # with rewards of an environment, the verifiers' part is 0 for the whole run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.runs.signals.key import Keys, difference, mean_of
+from exporter.runs.signals.keys.key import Keys, difference, mean_of
 
 PREFIXES = ("train/", "eval/")
 """Added by TensorBoard and W&B."""

@@ -6,7 +6,7 @@ given these keys.
 
 from __future__ import annotations
 
-from exporter.runs.signals.key import GIB, Keys, scaled
+from exporter.runs.signals.keys.key import GIB, Keys, scaled
 
 KEYS: Keys = {
     "reward": ("reward/all/mean", "reward/mean"),

@@ -5,7 +5,7 @@ Source: ``roll/utils/metrics/metrics_manager.py`` and ``roll/pipeline/rlvr/actor
 
 from __future__ import annotations
 
-from exporter.runs.signals.key import Keys, total
+from exporter.runs.signals.keys.key import Keys, total
 
 KEYS: Keys = {
     "reward": ("critic/score/mean", "critic/rewards/mean"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.runs.signals.key import Keys, joined
 from exporter.runs.signals.keys import generic
+from exporter.runs.signals.keys.key import Keys, joined
 
 KEYS: Keys = joined(generic.KEYS, {"truncated_ratio": ("clip_ratio",)})

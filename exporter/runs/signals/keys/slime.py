@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.runs.signals.key import Keys, difference, mean_of
+from exporter.runs.signals.keys.key import Keys, difference, mean_of
 
 _DETAILS = "step|ratio|frac|mean|median|max|min|std|pass_[0-9]+|count_[0-9]+"
 """How keys below ``eval/`` end that are no data set's score."""

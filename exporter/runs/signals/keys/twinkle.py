@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.runs.signals.key import Keys
+from exporter.runs.signals.keys.key import Keys
 
 KEYS: Keys = {
     "reward": ("reward",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from exporter.runs.signals.key import (
+from exporter.runs.signals.keys.key import (
     GIB,
     MS,
     Key,

@@ -1,0 +1,137 @@
+"""A small HTTP server in one thread: a slow client holds up no one, and the library's weighs 10 MB."""
+
+from __future__ import annotations
+
+import errno
+import selectors
+import socket
+import time
+from collections.abc import Iterator
+
+from exporter.http.connection import Connection
+from exporter.http.exposition import Family, Sample
+from exporter.http.message import Pages
+
+MOST_CLIENTS = 256
+
+OUT_OF_DESCRIPTORS_SECONDS = 0.1
+"""A pause, since others than clients hold all descriptors."""
+
+
+class Server:
+    """Listens on ``address`` at once; call ``serve`` again and again.
+
+    ``most_body``: bytes that a request may bring. ``answered`` counts answers by status code,
+    ``dropped`` clients that were let go: ``slow``, or ``surplus`` when there were too many.
+
+    Raises:
+        OSError: the address cannot be had.
+    """
+
+    def __init__(self, address: tuple[str, int], pages: Pages, most_body: int = 0) -> None:
+        self.answered: dict[str, int] = {}
+        self.dropped = {"slow": 0, "surplus": 0}
+        self._pages, self._most_body = pages, most_body
+        self._clients: dict[socket.socket, Connection] = {}
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.create_server(address, backlog=MOST_CLIENTS)
+        self._listener.settimeout(0)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def serve(self, seconds: float) -> None:
+        """Answer what comes within that time; returns as soon as something was done."""
+        ready: list[Connection | None] = [key.data for key, _ in self._selector.select(seconds)]
+        for heard in filter(None, ready):
+            self._attend(heard)
+        for client in [client for client in self._clients.values() if client.waits]:
+            self._attend(client)
+        if None in ready:  # the door
+            # last: beside clients heard after them, those at the door would seem silent longest
+            self._accept()
+        self._drop_late()
+
+    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+        """Its counters."""
+        answered: list[Sample] = [({"code": code}, count) for code, count in self.answered.items()]
+        dropped: list[Sample] = [({"reason": reason}, count) for reason, count in self.dropped.items()]
+        yield Family("stepwatch_http_requests_total", "counter", "Requests by the answer's code."), answered
+        yield Family("stepwatch_http_clients_dropped_total", "counter", "Clients that were let go."), dropped
+
+    def close(self) -> None:
+        """Let go of the port and of all clients."""
+        for client in list(self._clients.values()):
+            self._drop(client)
+        self._selector.close()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        """Take in all that wait at the door: one at a time, the last would wait for as many rounds."""
+        known = len(self._clients)
+        try:
+            for _ in range(MOST_CLIENTS):
+                sock, (client, *_) = self._listener.accept()
+                self._take_in(sock, client)
+        except OSError as problem:  # there are no more, or descriptors have run out
+            if problem.errno in (errno.EMFILE, errno.ENFILE) and len(self._clients) == known:
+                self._make_room()
+
+    def _take_in(self, sock: socket.socket, client: str) -> None:
+        connection = Connection(sock, client, self._pages, self._most_body)
+        try:
+            sock.settimeout(0)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._selector.register(sock, selectors.EVENT_READ, connection)
+        except OSError:  # it went away again, or no more can be watched
+            sock.close()
+        else:
+            self._clients[sock] = connection
+
+    def _make_room(self) -> None:
+        """Descriptors have run out, and who waits at the door is heard in every round until there is one."""
+        longest = min(self._clients.values(), key=_active, default=None)
+        if longest:
+            self._let_go(longest, "surplus")
+        else:
+            time.sleep(OUT_OF_DESCRIPTORS_SECONDS)
+
+    def _attend(self, client: Connection) -> None:
+        try:
+            waits_for = client.go_on()
+        except OSError:
+            waits_for = 0
+        for code in client.codes:
+            self.answered[code] = self.answered.get(code, 0) + 1
+        client.codes.clear()
+        if waits_for:
+            self._selector.modify(client.sock, waits_for, client)
+        else:
+            self._drop(client)
+
+    def _drop_late(self) -> None:
+        """Those who do not get on, and when there are too many, those silent longest."""
+        now = time.monotonic()
+        for client in [client for client in self._clients.values() if client.until < now]:
+            self._let_go(client, "slow")
+        for client in sorted(self._clients.values(), key=_active)[
+            : max(0, len(self._clients) - MOST_CLIENTS)
+        ]:
+            self._let_go(client, "surplus")
+
+    def _let_go(self, client: Connection, reason: str) -> None:
+        self.dropped[reason] += 1
+        self._drop(client)
+
+    def _drop(self, client: Connection) -> None:
+        self._selector.unregister(client.sock)
+        del self._clients[client.sock]
+        client.sock.close()
+
+
+def _active(client: Connection) -> float:
+    return client.active

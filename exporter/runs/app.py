@@ -1,0 +1,144 @@
+"""The run exporter as a whole: its parts, put together as the options say."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from exporter.http.host_check import HostCheck
+from exporter.http.routes import Routes
+from exporter.http.server import Server
+from exporter.runs.collector import Settings, Watch
+from exporter.runs.history.models import Unshown
+from exporter.runs.history.panelfile import PanelFile
+from exporter.runs.history.story import Story
+from exporter.runs.light.site import Light
+from exporter.runs.model.lifecycle import Silence
+from exporter.runs.model.raw_keys import RawRule
+from exporter.runs.model.run import Options
+from exporter.runs.registrations.api import Api
+from exporter.runs.registrations.registry import Registry
+from exporter.runs.registrations.store import Ledger
+from exporter.runs.registrations.token import Token
+from exporter.runs.rollouts import ray, verl
+from exporter.runs.rollouts.address_map import Way
+from exporter.runs.rollouts.allowlist import Gate
+from exporter.runs.rollouts.discovery import Discovery
+from exporter.runs.rollouts.links import Root
+from exporter.runs.rollouts.log_targets import InLogs
+from exporter.runs.rollouts.patient import Patient
+from exporter.runs.rollouts.target import Source
+from exporter.runs.serve import endpoints
+from exporter.runs.serve.serving import Serving
+
+MOST_BODY = 1 << 16
+"""Bytes of a request's body."""
+
+
+class Service:
+    """Watches runs, finds servers, and answers; ``look`` is called again and again.
+
+    ``panels`` is the file of panels. Raises ``OSError`` if it cannot listen.
+    """
+
+    def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
+        self._registry = Registry(Ledger(options.state_dir, options.discovery_allow))
+        self._watch = Watch(_settings(options, self._registry), stopped=stopped)
+        urls = {
+            "url": options.prometheus_url,
+            "watchdog": options.watchdog_url,
+            "alertmanager": options.alertmanager_url,
+        }
+        self._story = Story(self._watch.views, PanelFile(panels), unshown=self._unshown, **urls)
+        self._discovery = _discovery(options, self._watch, self._registry)
+        api = _api(options, self._registry)
+        light = Light(self._story, options.path)
+        own = endpoints.table(self._watch.metrics, self._watch.mark, self._watch.health.report)
+        routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
+        pages = HostCheck(routes, {*options.hosts, options.listen})
+        server = Server((options.listen, options.port), pages, MOST_BODY)
+        parts = (server, self._story, self._discovery, api, self._registry, self._watch.trainers)
+        self._watch.health.others += [part.samples for part in parts]
+        self._serving = Serving(server)
+
+    def start(self) -> None:
+        """Begin what goes on in the background."""
+        for part in (self._serving, self._watch, self._story, self._discovery):
+            part.start()
+
+    def look(self) -> float:
+        """Read what is new; returns for how many seconds nothing more is to be done."""
+        more = self._watch.look()
+        self._registry.tend()
+        return 0 if more else self._watch.settings.poll
+
+    def _unshown(self) -> Unshown:
+        health = self._watch.health
+        left = health.left_out
+        return Unshown(
+            not self._watch.caught_up,
+            health.dormant,
+            left["running"],
+            left["ended"],
+            health.files["left_out"],
+            tuple(health.hung),
+        )
+
+    def stop(self) -> None:
+        """Answer no more, and keep of what was taken until then what a restart could not rebuild."""
+        for part in (self._serving, self._story, self._discovery):
+            part.stop()
+        self._watch.save()
+        self._registry.save()
+
+
+def _settings(options: Namespace, registry: Registry) -> Settings:
+    return Settings(
+        paths=tuple(options.path),
+        state_folder=options.state_dir,
+        forget_after=options.forget_after,
+        silence=Silence(options.silence, options.silence_intervals),
+        options=Options(
+            options.hold,
+            options.signals,
+            RawRule(options.raw_allow, options.raw_limit),
+            overrides=options.overrides,
+        ),
+        targets=(*options.pages, *options.mlflow),
+        trainers=registry.trainers,
+        reached=Way(options.loopback).of_prometheus,
+        poll_targets=options.poll,
+    )
+
+
+def _api(options: Namespace, registry: Registry) -> Api:
+    ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
+    return Api(registry, options.discovery_allow, Token(options.token_file), ports)
+
+
+def _patient(watch: Watch, source: Source) -> Patient:
+    patient = Patient(source)
+    watch.hangable.append(patient.thread)
+    return patient
+
+
+def _discovery(options: Namespace, watch: Watch, registry: Registry) -> Discovery:
+    gate, root = Gate(options.discovery_allow), Root(options.discovery_root)
+    in_logs = InLogs(gate)
+    watch.listeners.append(in_logs.take)
+    files, folder = list(options.discovery_files), options.discovery_ray
+    # the last one's labels count: anyone who may register must not take a server away from its run
+    sources: list[Source] = [
+        registry,
+        _patient(
+            watch, verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate, root)
+        ),
+    ]
+    sources += [_patient(watch, ray.RayFile(folder / ray.USUAL, gate, root))] if folder else []
+    sources.append(in_logs)
+    way, forget_after = Way(options.loopback), options.discovery_forget_after
+    discovery = Discovery(sources, gate, forget_after, way, lambda: watch.caught_up)
+    registry.silence = discovery.silence
+    watch.listeners.append(lambda views, _: registry.heed(watch.trainers.shown(views)))
+    return discovery

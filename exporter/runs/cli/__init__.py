@@ -1,0 +1,1 @@
+"""Flags, environment and settings file of the run exporter."""

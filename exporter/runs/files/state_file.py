@@ -1,0 +1,205 @@
+"""What an exporter restart could not rebuild from a log, in one small file per log.
+
+verl empties its log on every start, a resume included: best, start, peak and noise of the steps
+before are then nowhere else. The files lie in Stepwatch's own folder; run folders are only read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import orjson
+
+from exporter.runs.files import checksummed
+from exporter.runs.files.mounts import PATIENCE_SECONDS, Call, HungError, Mounts
+
+T = TypeVar("T")
+
+TITLE = "stepwatch-state 5"
+SUFFIX = ".state"
+ABOUT_BYTES = 16384
+"""More than the longest path, twice."""
+
+Kept = dict[str, dict[str, Any]]
+"""What must survive, as plain JSON values, by run."""
+
+
+@dataclass(slots=True)
+class Saved:
+    """What was known of a log and the runs in it.
+
+    ``carry`` is what each run held before the log's present content began (``None``: nothing),
+    ``latest`` what they held after reading up to ``offset``. ``head`` is the start of the content,
+    ``watched`` the runs that logged before our eyes. ``writer``: was a writer there; ``None`` if none
+    was ever seen. ``marks`` are the operator's, by run: each takes effect where the run passes its
+    place, and ``carry`` or ``latest`` say which places are behind it.
+    """
+
+    carry: Kept | None
+    latest: Kept
+    head: str
+    offset: int
+    watched: list[str]
+    writer: bool | None = None
+    marks: dict[str, list[list[Any]]] = field(default_factory=dict)
+
+    def before(self, head: bytes, size: float) -> Kept | None:
+        """What the runs held before a log with this start and size."""
+        same = size >= self.offset and head.hex().startswith(self.head)
+        return self.carry if same else self.latest
+
+
+class About(NamedTuple):
+    """What a state file is about: a log, the file of it that was read last, and the mount that it lay on.
+
+    ``mount`` is empty for what is not a log. ``writer``: was a writer there.
+    """
+
+    log: str
+    file: str = ""
+    mount: str = ""
+    writer: bool = False
+
+
+class StateFolder:
+    """Keeps what must survive a restart; ``None`` as folder keeps nothing.
+
+    With ``mounts``, a folder that hangs raises HungError within seconds.
+    """
+
+    def __init__(self, folder: Path | None, mounts: Mounts | None = None) -> None:
+        self.folder = folder
+        self._mounts = mounts
+        self._opening: Call[dict[str, About]] | None = None
+        self._known: dict[str, About] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Is it known of which logs there is a state? Looked up once, which many files make slow."""
+        if self._known is None:
+            self._open()
+        return self._known is not None
+
+    def _open(self) -> None:
+        if self.folder is None or self._mounts is None:
+            self._known = dict(_listed(self.folder)) if self.folder else {}
+            return
+        with suppress(HungError):
+            folder = self.folder
+            if self._opening is None:
+                mount, _ = self._mounts.resolve(str(folder))
+                self._opening = mount.start(lambda: dict(_listed(folder, mount.stir)))
+            if self._opening.wait(PATIENCE_SECONDS):
+                self._known = self._opening.result()
+
+    def known(self) -> Iterator[About]:
+        """The logs of which there is a state."""
+        return iter(list((self._known or {}).values()))
+
+    def has_writer(self, log: str) -> bool:
+        """Was a writer there when the log's state was written?"""
+        about = self._known.get(_absolute(log)) if self._known else None
+        return about is not None and about.writer
+
+    def load(self, log: Path) -> Saved | None:
+        """What was saved for a log; a file that cannot be read, or is not as it was written, is none.
+
+        Raises:
+            HungError: the folder does not answer.
+        """
+        if self.folder is None or (self._known is not None and _absolute(log) not in self._known):
+            return None
+        path = self._file(self.folder, log)
+        try:
+            body = self._call(lambda: checksummed.read(path, TITLE))
+        except HungError:
+            raise
+        except OSError:
+            return None
+        return Saved(**orjson.loads(body.partition(b"\n")[2])) if body is not None else None
+
+    def save(self, log: Path, saved: Saved, file: Path | None = None, mount: str = "") -> None:
+        """Keep it in place of what was saved before.
+
+        Args:
+            log: What it is about.
+            saved: What is known.
+            file: The file of the log that was read last.
+            mount: Where the file system of that is mounted.
+
+        Raises:
+            OSError: the state folder cannot be written.
+        """
+        if self.folder is None:
+            return
+        path, about = self._file(self.folder, log), _about(log, file, mount, writer=bool(saved.writer))
+        body = b"\n".join(map(orjson.dumps, (_encoded(about), asdict(saved))))
+        self._call(lambda: checksummed.write(path, TITLE, body))
+        if self._known is not None:
+            self._known[about.log] = about
+
+    def forget(self, log: Path) -> None:
+        """The log is gone for good.
+
+        Raises:
+            OSError: the state folder cannot be written.
+        """
+        if self.folder is not None:
+            path = self._file(self.folder, log)
+            self._call(lambda: path.unlink(missing_ok=True))
+            if self._known is not None:
+                self._known.pop(_absolute(log), None)
+
+    def _call(self, work: Callable[[], T]) -> T:
+        return self._mounts.call(str(self.folder), work) if self._mounts else work()
+
+    @staticmethod
+    def _file(folder: Path, log: Path) -> Path:
+        return folder / f"{sha256(os.fsencode(log.absolute())).hexdigest()[:32]}{SUFFIX}"
+
+
+def _listed(folder: Path, stir: Callable[[], None] = lambda: None) -> Iterator[tuple[str, About]]:
+    """What the files of a folder are about."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            stir()
+            if path.suffix == SUFFIX and (about := _read_about(path)):
+                yield about.log, about
+
+
+def _read_about(path: Path) -> About | None:
+    """What a file is about, unless it is no state file of today."""
+    try:
+        with path.open("rb") as file:
+            title, about = file.read(ABOUT_BYTES).split(b"\n", 2)[:2]
+        log, read, mount, writer = orjson.loads(about)
+    except (OSError, ValueError, TypeError):
+        return None
+    if not title.startswith(f"{TITLE} ".encode()) or not all(
+        isinstance(each, str) for each in (log, read, mount)
+    ):
+        return None
+    return About(_decoded(log), _decoded(read), _decoded(mount), writer is True)
+
+
+def _about(log: Path, file: Path | None, mount: str, *, writer: bool) -> About:
+    return About(_absolute(log), _absolute(file) if file else "", mount, writer)
+
+
+def _encoded(about: About) -> tuple[object, ...]:
+    """With names of any bytes as text that JSON can hold."""
+    return *(os.fsencode(each).decode("latin-1") for each in about[:3]), about.writer
+
+
+def _decoded(name: str) -> str:
+    return os.fsdecode(name.encode("latin-1", "replace"))
+
+
+def _absolute(path: Path | str) -> str:
+    return path if isinstance(path, str) and path.startswith("/") else str(Path(path).absolute())

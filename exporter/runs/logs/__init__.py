@@ -1,0 +1,1 @@
+"""Logs: which files are one, how far each was read, and who writes them."""

@@ -1,0 +1,389 @@
+"""All logs below the watched folders: found, read in turn, and left alone once they are old."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from time import monotonic
+
+from exporter.runs.files.access import Refusal, refusal
+from exporter.runs.files.mounts import PATIENCE_SECONDS, HungError, Mount, Mounts
+from exporter.runs.files.notice import Notice
+from exporter.runs.files.state_file import About, StateFolder
+from exporter.runs.logs.find import Found
+from exporter.runs.logs.log import Log
+from exporter.runs.logs.run_limit import MOST_RUNS, LeftOut, RunLimit
+from exporter.runs.logs.searcher import DISCOVER_SECONDS, Branch, Searcher, Time
+from exporter.runs.logs.starts import Starts
+from exporter.runs.model.health import Health
+from exporter.runs.model.run import Options
+
+READ_SECONDS = 1.0
+"""How long one look reads at most: runs are shown, and signals heeded, during a cold start too."""
+YIELD_SECONDS = 0.0005
+"""Pause between two blocks: a lock released and taken again at once is never handed over."""
+MOST_CROSSINGS = 8
+"""Mounts that a way to a log may lead over at the first look; each later look goes on by one."""
+
+MOST_FILES = 5000
+"""Files without a record that are followed, the newest: each weighs some 3 kB, and is looked at."""
+
+
+class Logs:
+    """Logs by path. No mount waits for another: what one does not answer in time is left to its thread.
+
+    ``forget_after``: seconds of silence after which a log is old. ``stopped``: is nothing to be read any
+    more?
+    """
+
+    def __init__(
+        self,
+        paths: tuple[str, ...],
+        states: StateFolder,
+        health: Health,
+        options: Options,
+        *,
+        mounts: Mounts,
+        forget_after: float,
+        time: Time,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self.by_path: dict[Path, Log] = {}
+        self._by_name: dict[str, Log] = {}
+        self._states, self._health, self._options = states, health, options
+        self._mounts = mounts
+        self._forget_after = forget_after
+        self._time = time
+        self._stopped = stopped
+        self._branches: dict[Mount, Branch] = {}
+        self._searcher = Searcher(
+            mounts, time, self._by_name, states.has_writer, forget_after=forget_after, most=MOST_FILES
+        )
+        self._starts = Starts(paths, mounts)
+        self._notice = Notice()
+        self._next_roots = 0.0
+        self._cleaned: set[Mount] = set()
+        self.limit = RunLimit(MOST_RUNS)
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(self.by_path.values())
+
+    @property
+    def hung(self) -> list[Mount]:
+        """The mounts that do not answer, of those that lead to logs."""
+        return self._mounts.hung
+
+    @property
+    def waits(self) -> bool:
+        """Is something under way that is only slow?"""
+        return any(branch.busy and not branch.mount.hangs for branch in self._branches.values())
+
+    @property
+    def late(self) -> frozenset[Mount]:
+        """The mounts that owe an answer, so that nothing is known of the logs there now."""
+        return frozenset(mount for mount, branch in self._branches.items() if branch.busy)
+
+    def look(self, lock: AbstractContextManager[object]) -> list[Log]:
+        """Find new logs and read what was appended; returns the logs that are followed no more."""
+        gone, searched = self._search() if self._states.ready else ([], False)
+        gone += self._read_all(lock)
+        gone += self._leave_out(lock)
+        self._note_hung()
+        if searched:
+            self._clean_states()
+            self._notice.log(self.refused())
+        return gone
+
+    def on_mounts(self, logs: Iterable[Log], work: Callable[[list[Log]], None]) -> None:
+        """Do something to logs, in the threads of their mounts; those that owe an answer are left out."""
+        shares: dict[Branch, list[Log]] = {}
+        for log in logs:
+            if log.mount is not None and not log.reading:
+                shares.setdefault(self._branch(log.mount), []).append(log)
+        branches = [branch for branch in shares if not branch.busy]
+        for branch in branches:
+            branch.work = branch.mount.start(partial(work, shares[branch]))
+        self._wait(branches)
+
+    def _branch(self, mount: Mount) -> Branch:
+        found = self._branches.get(mount)
+        if found is None:
+            found = self._branches[mount] = Branch(mount)
+        return found
+
+    def _wait(self, branches: Iterable[Branch]) -> None:
+        """Wait for what was handed over, but no longer than any disk that works needs."""
+        until = monotonic() + PATIENCE_SECONDS
+        for branch in branches:
+            left = 0 if branch.mount.hangs else until - monotonic()
+            if branch.search is not None:
+                branch.search.wait(left)
+            if branch.work is not None:
+                branch.work.wait(left)
+            if branch.work is not None and branch.work.done:
+                done, branch.work = branch.work, None
+                done.result()
+
+    def _search(self) -> tuple[list[Log], bool]:
+        """Search each mount whose turn it is; returns the logs that are gone, and whether one was."""
+        now = self._time.monotonic()
+        if now >= self._next_roots:
+            self._next_roots = now + DISCOVER_SECONDS
+            self._mounts.look()
+            self._starts.resolve()
+            self._place_starts()
+        gone: list[Log] = []
+        searched = False
+        for _ in range(MOST_CROSSINGS):
+            for branch in self._branches.values():
+                if branch.starts and now >= branch.next_search and not branch.busy and branch.search is None:
+                    branch.begun = now
+                    branch.search = branch.mount.start(partial(self._searcher.search, branch, branch.starts))
+            self._wait(branch for branch in self._branches.values() if branch.search or branch.work)
+            done = [branch for branch in self._branches.values() if branch.search and branch.search.done]
+            if not done:
+                break
+            searched = True
+            for branch in done:
+                gone += self._take(branch)
+            self._place_starts()
+        return gone, searched
+
+    def _place_starts(self) -> None:
+        """Search each mount from where its search begins now."""
+        searched = [branch for branch in self._branches.values() if branch.starts]
+        starts = self._starts.by_mount(start for branch in searched for start in branch.beyond)
+        for mount in starts.keys() | self._branches.keys():
+            branch, begin = self._branch(mount), tuple(starts.get(mount, ()))
+            if begin != branch.starts:
+                branch.starts, branch.next_search = begin, 0.0
+        self._branches = {
+            mount: branch for mount, branch in self._branches.items() if mount in self._mounts or branch.busy
+        }
+        for log in self:
+            if log.mount not in starts:  # it was unmounted
+                log.mount = self._mounts.of(str(log.path.absolute()))
+
+    def _take(self, branch: Branch) -> list[Log]:
+        """Follow what a search found; returns the logs that are gone."""
+        if branch.search is None:
+            return []
+        done, branch.search = branch.search, None
+        haul = done.result()
+        branch.beyond, branch.refusals = haul.beyond, haul.refusals
+        branch.old, branch.empty = haul.old, haul.empty
+        branch.next_search = branch.begun + haul.pause
+        new = [found for found in haul.found if not self._is_known(found, branch)]
+        with_runs = (log for log in self if log.roster is not None)
+        branch.over = self.limit.admit(new, branch.over, with_runs, self._time.time())
+        new = [found for found in new if str(found.path) not in branch.over]
+        there = {found.path for found in haul.found}
+        gone = [log for log in self if log.mount is branch.mount and self._is_gone(log, there)]
+        for log in gone:
+            self._drop(log)
+            log.forget()
+        followed = [log for log in self if log.roster is None and log.mount is branch.mount]
+        surplus = max(0, len(followed) + len(new) - MOST_FILES)
+        branch.left_out = haul.left_out + surplus
+        if surplus:
+            new, least = _newest(followed, new, surplus)
+            for log in least:
+                self._drop(log)
+            gone += least
+        try:
+            for found in new:
+                self._meet(found, branch.mount)
+        except HungError:  # the state folder: with the next search
+            branch.next_search = 0.0
+        return gone
+
+    def _is_gone(self, log: Log, there: set[Path]) -> bool:
+        """May it be forgotten? One that was a run stays until its time is over, though its file is gone."""
+        return (
+            log.path not in there
+            and not log.reading
+            and (log.roster is None or self.quiet(log) > self._forget_after)
+        )
+
+    def _is_known(self, found: Found, branch: Branch) -> bool:
+        """Is it followed already? If so, it is known from now on where it lies."""
+        log = self.by_path.get(found.path)
+        if log is None:
+            return False
+        if log.reading and log.mount is not branch.mount:  # its old mount hangs for good, and is mounted anew
+            log.save()
+            self._drop(log)
+            return False
+        log.mount = branch.mount
+        log.found_again(found)
+        return True
+
+    def _meet(self, found: Found, mount: Mount) -> None:
+        """Follow a log.
+
+        Raises:
+            HungError: nothing can be known of what was known of it.
+        """
+        saved = self._states.load(found.path)
+        log = Log(found, self._states, self._health, self._options, saved=saved)
+        log.mount = mount
+        self.by_path[found.path] = self._by_name[str(found.path)] = log
+
+    def _drop(self, log: Log) -> None:
+        del self.by_path[log.path], self._by_name[str(log.path)]
+
+    def lay_aside(self, log: Log) -> None:
+        """The log's runs have left the pages: look at it again only when it changes."""
+        try:
+            log.save()
+        except HungError:
+            return
+        self._drop(log)
+        if log.mount is not None:
+            branch = self._branch(log.mount)
+            branch.aside[str(log.path)] = log.written
+            branch.old += 1
+
+    def _leave_out(self, lock: AbstractContextManager[object]) -> list[Log]:
+        """Follow the logs with runs beyond the limit no more; what their runs know is saved."""
+        with_runs = [log for log in self if log.roster is not None]
+        gone: list[Log] = []
+        with lock:
+            surplus = self.limit.surplus(with_runs, self.late, self._time.time())
+        for path, left in surplus.items():
+            log = self.by_path[path]
+            try:
+                log.save()
+            except HungError:
+                break
+            self._drop(log)
+            if log.mount is not None:
+                self._branch(log.mount).over[str(path)] = left
+            gone.append(log)
+        return gone
+
+    @property
+    def over(self) -> list[LeftOut]:
+        """The logs, and the polled runs of late, that are beyond the limit."""
+        wall = self._time.time()
+        polled = [left for roster in self.limit.polled for left in roster.left_out.values()]
+        return [
+            *(left for branch in self._branches.values() for left in branch.over.values()),
+            *(left.now(left.changed, wall) for left in polled if wall - left.changed < self._forget_after),
+        ]
+
+    def quiet(self, log: Log) -> float:
+        """Seconds since a log last grew."""
+        return log.quiet(self._time.monotonic())
+
+    def _read_all(self, lock: AbstractContextManager[object]) -> list[Log]:
+        """Read what is due, each mount in its thread; returns files that are not logs, no longer followed."""
+        now = self._time.monotonic()
+        due = [log for log in self if log.is_due(now)]
+        self.on_mounts(due, partial(self._read_some, lock))
+        ignored = [log for log in due if log.ignored and not log.reading and log.path in self.by_path]
+        for log in ignored:
+            self._drop(log)
+            if log.mount is not None:
+                self._branch(log.mount).ignored.add(str(log.path), log.inode, log.length, log.kind)
+        return ignored
+
+    def _read_some(self, lock: AbstractContextManager[object], logs: list[Log]) -> None:
+        """A block of each log in turn, so that a long one does not keep the others waiting."""
+        branch = self._branch(logs[0].mount) if logs[0].mount else None
+        waiting = deque(log for log in logs if not log.more)
+        waiting += sorted((log for log in logs if log.more), key=attrgetter("looked"))
+        until: float | None = None
+        while waiting:
+            if self._stopped() or (branch and branch.work and branch.work.late):
+                return
+            log = waiting.popleft()
+            if log.more:  # its time begins here: a busy machine reads on, too, however long the others take
+                until = until or self._time.monotonic() + READ_SECONDS
+                if self._time.monotonic() > until:
+                    return
+            self._read(log, lock)
+            if branch is not None:
+                branch.mount.stir()
+            if log.more:
+                waiting.append(log)
+                self._time.sleep(YIELD_SECONDS)
+
+    def _read(self, log: Log, lock: AbstractContextManager[object]) -> None:
+        problem, log.refusal = None, None
+        try:
+            log.read(self._time.time(), self._time.monotonic(), lock)
+        except FileNotFoundError:
+            problem = "vanished"
+        except OSError as error:
+            problem, log.refusal = "unreadable", refusal(log.file, error)
+        if problem is not None and problem != log.problem:
+            self._health.file_errors[problem] += 1
+        log.problem = problem
+
+    def _clean_states(self) -> None:
+        """Forget, once for each mount, what is known of logs that were deleted while the exporter was down.
+
+        A log on a mount that hangs, or is not mounted now, may come back.
+        """
+        for mount, branch in self._branches.items():
+            if mount in self._cleaned or not branch.starts or branch.busy or not branch.next_search:
+                continue
+            self._cleaned.add(mount)
+            there = [about for about in self._states.known() if about.mount == mount.point]
+            try:
+                for log in mount.call(partial(_deleted, there)):
+                    self._states.forget(log)
+            except OSError:
+                self._cleaned.discard(mount)
+
+    def _note_hung(self) -> None:
+        """Logs on a mount that hangs keep what is known of them, and are not taken for silent."""
+        hung = {mount: mount.silent for mount in self._branches if mount.hangs}
+        wall, steady = self._time.time(), self._time.monotonic()
+        for log in self if hung else ():
+            if log.mount in hung:
+                log.hangs(wall - hung[log.mount], steady - hung[log.mount])
+
+    def refused(self) -> dict[Path, Refusal]:
+        """What cannot be read now: logs, and what the search for them met."""
+        found: dict[Path, Refusal] = {}
+        for branch in self._branches.values():
+            found |= branch.refusals.by_path
+        return found | {log.refusal.path: log.refusal for log in self if log.refusal}
+
+    def kinds(self) -> Counter[str]:
+        """How many files there are of each kind."""
+        kinds = Counter(log.kind for log in self if not log.refusal)
+        for branch in self._branches.values():
+            kinds.update({**branch.ignored.counts, "empty": branch.empty, "left_out": branch.left_out})
+        kinds = +kinds
+        kinds["old"] = sum(branch.old for branch in self._branches.values())
+        kinds["unreadable"] = len(self.refused())
+        return kinds
+
+
+def _deleted(states: Iterable[About]) -> list[Path]:
+    """Logs that are gone, files and folder alike: of a log in several files any may be there."""
+    return [
+        Path(about.log)
+        for about in states
+        if not os.path.lexists(about.file)
+        and not os.path.lexists(about.log if about.file == about.log else os.path.dirname(about.log))  # noqa: PTH120
+    ]
+
+
+def _newest(followed: list[Log], new: list[Found], surplus: int) -> tuple[list[Found], list[Log]]:
+    """Of files without a record that are followed, and new ones: those to follow now, and those to drop."""
+    ranks: list[tuple[tuple[bool, float], Log | Found]] = [
+        ((log.length > 0, max(log.written, log.changed)), log) for log in followed
+    ]
+    ranks += [((one.size > 0, one.changed), one) for one in new]
+    least = {id(each) for _, each in heapq.nsmallest(surplus, ranks, key=lambda pair: pair[0])}
+    return [one for one in new if id(one) not in least], [log for log in followed if id(log) in least]

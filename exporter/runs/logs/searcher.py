@@ -1,0 +1,145 @@
+"""One mount: what is done there, what is known of its files, and which of them a search keeps."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from exporter.runs.files.access import Refusals
+from exporter.runs.files.mounts import Call, Mount, Mounts
+from exporter.runs.logs.find import Found, Ground, Seen, Start, search
+from exporter.runs.logs.grouping import gathered, is_part
+from exporter.runs.logs.ignored import Ignored
+from exporter.runs.logs.run_limit import LeftOut
+
+DISCOVER_SECONDS = 5.0
+DISCOVER_SHARE = 0.05
+DISCOVER_CORE = 0.01
+"""Share of the time that looking for files may take, and of a core. A slow disk takes time only."""
+
+
+class Time(Protocol):
+    """The clocks, as in the module of that name."""
+
+    def time(self) -> float: ...
+    def monotonic(self) -> float: ...
+    def thread_time(self) -> float: ...
+    def sleep(self, seconds: float, /) -> None: ...
+
+
+@dataclass(slots=True)
+class Haul:
+    """What one search of a mount came by.
+
+    ``found`` are logs that are known and those that may become some; ``old``, ``empty`` and ``left_out``
+    count the others. ``pause``: seconds after its start until the next search.
+    """
+
+    beyond: list[Start]
+    refusals: Refusals
+    found: list[Found] = field(default_factory=list)
+    old: int = 0
+    empty: int = 0
+    left_out: int = 0
+    pause: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """What is done on one mount, and what is known of the files there.
+
+    ``aside`` are logs that were shown and are old by now, with the times at which they were written.
+    ``over`` are logs with runs beyond the limit.
+    """
+
+    mount: Mount
+    starts: tuple[Start, ...] = ()
+    beyond: list[Start] = field(default_factory=list)
+    refusals: Refusals = field(default_factory=Refusals)
+    ignored: Ignored = field(default_factory=Ignored)
+    aside: dict[str, float] = field(default_factory=dict)
+    over: dict[str, LeftOut] = field(default_factory=dict)
+    old: int = 0
+    empty: int = 0
+    left_out: int = 0
+    begun: float = 0.0
+    next_search: float = 0.0
+    search: Call[Haul] | None = None
+    work: Call[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Does its thread still do something?"""
+        return any(call is not None and not call.done for call in (self.search, self.work))
+
+
+class Searcher:
+    """Searches mounts for files that may be logs.
+
+    ``known`` are the logs that are followed, by path; ``has_writer`` says of a path whether its writer was
+    there when it was seen last. A file is old ``forget_after`` seconds after its last write. Of other files
+    than known ones a search keeps the newest, at most ``most``.
+    """
+
+    def __init__(
+        self,
+        mounts: Mounts,
+        time: Time,
+        known: Container[str],
+        has_writer: Callable[[str], bool],
+        *,
+        forget_after: float,
+        most: int,
+    ) -> None:
+        self._mounts, self._time = mounts, time
+        self._known, self._has_writer = known, has_writer
+        self._forget_after, self._most = forget_after, most
+
+    def search(self, branch: Branch, starts: tuple[Start, ...]) -> Haul:
+        """Search a mount; in its thread."""
+        started, worked = self._time.monotonic(), self._time.thread_time()
+        ground, refusals = Ground(self._mounts, branch.mount), Refusals()
+        haul = Haul(ground.beyond, refusals)
+        self._sift(branch, search(starts, ground, refusals), haul)
+        took, work = self._time.monotonic() - started, self._time.thread_time() - worked
+        haul.pause = max(DISCOVER_SECONDS, took / DISCOVER_SHARE, work / DISCOVER_CORE)
+        return haul
+
+    def _sift(self, branch: Branch, files: Iterable[Seen], haul: Haul) -> None:
+        """Keep what may matter, and of the rest no more than its number."""
+        kept: list[Found] = []
+        newest: list[tuple[bool, float, Seen]] = []
+        oldest = self._time.time() - self._forget_after
+        aside, branch.aside = branch.aside, {}
+        for seen in files:
+            if seen.path in self._known or is_part(seen.path):
+                kept.append(seen.found)
+            elif self._may_be_new(branch, aside, seen, oldest, haul):
+                heapq.heappush(newest, (seen.size > 0, seen.changed, seen))
+                if len(newest) > self._most:
+                    has_content, _, _ = heapq.heappop(newest)
+                    haul.left_out += has_content
+                    haul.empty += not has_content
+        new = {seen.path for _, _, seen in newest}
+        for found in gathered([*kept, *(seen.found for _, _, seen in newest)]):
+            one = Seen(str(found.path), found.root, found.inode, found.size, found.changed)
+            known = one.path in new or one.path in self._known
+            if known or self._may_be_new(branch, aside, one, oldest, haul):
+                haul.found.append(found)
+        branch.ignored.sweep()
+        haul.old += len(branch.aside)
+
+    def _may_be_new(
+        self, branch: Branch, aside: dict[str, float], seen: Seen, oldest: float, haul: Haul
+    ) -> bool:
+        """Is a file that is not followed one to be looked into? If it is old, that is counted."""
+        if aside.get(seen.path) == seen.changed:
+            branch.aside[seen.path] = seen.changed
+            return False
+        # A run that hung while its writer was seen has not left the pages.
+        if seen.changed < oldest and not self._has_writer(seen.path):
+            haul.old += 1
+            return False
+        return not branch.ignored.holds(seen.path, seen.inode, seen.size)

@@ -1,0 +1,1 @@
+"""A run: its records, progress, state, marks and values."""

@@ -1,0 +1,138 @@
+"""How the exporter itself is doing."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter import __version__
+from exporter.http import process
+from exporter.http.exposition import Family, Sample
+from exporter.runs.stats.catalogue import STATES
+
+LOOK_SECONDS = 60.0
+"""A look takes a second, and some more while a mount begins to hang: after that ExporterDown fires."""
+
+
+class Polled(NamedTuple):
+    """A page or server that is polled: its name and kind, and how the polls went.
+
+    ``answered`` is when it last did, in seconds since the epoch; ``None`` if it never has.
+    """
+
+    name: str
+    source: str
+    up: bool
+    errors: int
+    answered: float | None
+
+
+Samples = Callable[[], Iterator[tuple[Family, list[Sample]]]]
+"""What another part of the exporter reports about itself."""
+
+
+@dataclass(slots=True)
+class Health:
+    """Counters of the exporter; every problem with a file ends up here, none ends the exporter."""
+
+    bytes_read: int = 0
+    lines_read: int = 0
+    dropped: Counter[str] = field(default_factory=lambda: Counter(too_long=0, malformed=0))
+    file_errors: Counter[str] = field(default_factory=lambda: Counter(vanished=0, unreadable=0))
+    restarts: int = 0
+    collisions: int = 0
+    state_errors: int = 0
+    files: Counter[str] = field(default_factory=lambda: Counter(unreadable=0))
+    runs: Counter[str] = field(default_factory=Counter)
+    dormant: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    twins: int = 0
+    unjudged: int = 0
+    refused: int = 0
+    targets: list[Polled] = field(default_factory=list)
+    unstarted: Mapping[str, float] = field(default_factory=dict)
+    unread_bytes: int = 0
+    hung: Mapping[str, float] = field(default_factory=dict)
+    poll_seconds: float = 0.0
+    polled: float = 0.0
+    others: list[Samples] = field(default_factory=list)
+
+    def report(self) -> tuple[bool, str]:
+        """Whether the exporter is well, and in words what it waits for.
+
+        A mount that hangs is no illness of the exporter's: a restart does not help, and would forget.
+        """
+        late = time.time() - self.polled
+        if self.polled and late > LOOK_SECONDS:
+            return False, f"no look at the logs for {late:.0f} s\n"
+        hung = [
+            f"{mount} does not answer for {time.time() - since:.0f} s\n" for mount, since in self.hung.items()
+        ]
+        return True, "".join(["ok\n", *hung])
+
+    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+        """Every metric about the exporter with its samples."""
+        yield _told("exporter_build_info", "Version; the value is always 1.", [({"version": __version__}, 1)])
+        yield from self._of_reading()
+        yield from self._of_runs()
+        yield from self._of_polls()
+        for samples in self.others:
+            yield from samples()
+        yield from process.samples()
+
+    def _of_reading(self) -> Iterator[tuple[Family, list[Sample]]]:
+        yield _told("bytes_read_total", "Bytes read from logs.", _one(self.bytes_read))
+        yield _told("lines_read_total", "Lines read from logs.", _one(self.lines_read))
+        yield _told("lines_dropped_total", "Lines that could not be read.", _by("reason", self.dropped))
+        yield _told("file_errors_total", "Files that could not be read.", _by("reason", self.file_errors))
+        yield _told("file_restarts_total", "Logs that were emptied or replaced.", _one(self.restarts))
+        yield _told("state_errors_total", "State files that could not be written.", _one(self.state_errors))
+        yield _told("files", "Files below the watched folders.", _by("kind", self.files))
+        yield _told("unread_bytes", "Bytes of logs not read yet.", _one(self.unread_bytes))
+        yield _told(
+            "mount_hung_since_timestamp_seconds",
+            "Since when a file system does not answer.",
+            _by("mount", self.hung),
+        )
+
+    def _of_runs(self) -> Iterator[tuple[Family, list[Sample]]]:
+        states = Counter({state: self.runs[state] for state in STATES})
+        yield _told("runs", "Runs that are served.", _by("state", states))
+        left_out = Counter({state: self.left_out[state] for state in ("running", "ended")})
+        yield _told("left_out_runs", "Runs beyond the limit, which are not watched.", _by("state", left_out))
+        yield _told("dormant_runs", "Runs that had ended before they were watched.", _one(self.dormant))
+        yield _told("name_collisions", "Logs whose short name another log has too.", _one(self.collisions))
+        yield _told("events_refused_total", "Events of too many runs in one log.", _one(self.refused))
+        yield _told("unjudged_runs", "Runs without a signal that rules look at.", _one(self.unjudged))
+        yield _told(
+            "log_without_step_timestamp_seconds",
+            "When the oldest log appeared that grows without a step of any run since.",
+            _by("log", self.unstarted),
+        )
+        yield _told("twin_logs", "Logs of a run that is shown by another log of it.", _one(self.twins))
+
+    def _of_polls(self) -> Iterator[tuple[Family, list[Sample]]]:
+        up: list[Sample] = [({"name": each.name, "source": each.source}, each.up) for each in self.targets]
+        errors: list[Sample] = [({"name": each.name}, each.errors) for each in self.targets]
+        answers = {each.name: each.answered for each in self.targets if each.answered is not None}
+        yield _told("target_up", "1 for a polled page or server that answered last.", up)
+        yield _told("target_errors_total", "Polls that failed.", errors)
+        yield _told("target_answered_timestamp_seconds", "When it last answered.", _by("name", answers))
+        yield _told("poll_duration_seconds", "How long the last look took.", _one(self.poll_seconds))
+        yield _told("last_poll_timestamp_seconds", "When the logs were looked at.", _one(self.polled))
+
+
+def _told(name: str, text: str, samples: list[Sample]) -> tuple[Family, list[Sample]]:
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return Family(f"stepwatch_{name}", kind, text), samples
+
+
+def _one(value: float) -> list[Sample]:
+    return [({}, value)]
+
+
+def _by(label: str, counts: Mapping[str, float]) -> list[Sample]:
+    return [({label: value}, count) for value, count in counts.items()]

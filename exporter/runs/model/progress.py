@@ -1,0 +1,137 @@
+"""Where each part of a trainer stands: which step it logged last, and what of it was counted.
+
+Trainers log a step in several records, log steps again after a resume, and repeat unchanged
+numbers. This module decides which of a record's signals are new measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Record
+
+STEP_KEYS = frozenset({"training/global_step", "training/epoch", "global_step", "epoch", "step", "timestamp"})
+
+MOST_REPEATS = 64
+"""Trainers that measure every 10th or 50th step may write each measurement in every step until the next.
+Numbers that stay the same for longer are what the trainer measures: the run is stuck, and must be judged."""
+
+
+class Kind(Enum):
+    """What a record is to the run."""
+
+    NEW = auto()
+    RESUME = auto()
+    FROM_SCRATCH = auto()
+    REPEAT = auto()
+
+
+@dataclass(slots=True)
+class Stream:
+    """The last record of one part of the trainer, how many steps that logged, how often it was repeated."""
+
+    name: str
+    step: int
+    values: Mapping[str, Any] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
+    steps: int = 1
+    repeats: int = 0
+
+
+@dataclass(slots=True)
+class Progress:
+    """Steps of a run over all its attempts.
+
+    ``ignore_to``: logged before the resume; ``counted``: the highest step that was counted.
+    ``since``: the first step that was counted since the run is measured, from its first record or its
+    last mark; ``seen`` how many were.
+    ``emptied``: the log was emptied since the last record, so that the next one is another attempt's.
+    """
+
+    first: int | None = None
+    highest: int = -1
+    step: int = -1
+    ignore_to: int = -1
+    counted: int = -1
+    since: int | None = None
+    seen: int = 0
+    emptied: bool = False
+    streams: dict[str, Stream] = field(default_factory=dict)
+
+    def kind(self, record: Record) -> Kind:
+        """What this record is; call before ``take``."""
+        stream = self.streams.get(record.stream)
+        if stream is None:
+            return Kind.NEW
+        if record.step < stream.step or (self.emptied and record.step == stream.step):
+            first = self.first if self.first is not None else record.step
+            return Kind.FROM_SCRATCH if record.step <= first else Kind.RESUME
+        stream.repeats = stream.repeats + 1 if _unchanged(record.values, stream.values) else 0
+        return Kind.REPEAT if 0 < stream.repeats <= MOST_REPEATS else Kind.NEW
+
+    def resume(self) -> None:
+        """The step counter went back: what was logged before is not counted again."""
+        self.ignore_to, self.step = self.highest, -1
+        self.streams.clear()
+
+    def take(self, record: Record) -> Stream:
+        """Move on to the record; returns its stream, whose ``counted`` holds what the step had."""
+        if self.first is None:
+            self.first = record.step
+        self.emptied = False
+        self.highest = max(self.highest, record.step)
+        self.step = max(self.step, record.step)
+        stream = self.streams.get(record.stream)
+        if stream is None or record.step != stream.step:
+            steps, repeats = (stream.steps + 1, stream.repeats) if stream else (1, 0)
+            stream = Stream(record.stream, record.step, steps=steps, repeats=repeats)
+            self.streams[record.stream] = stream
+        stream.values = record.values
+        return stream
+
+    def count(self, record: Record) -> bool:
+        """Is it the first record of its step, whichever part of the trainer it is from?"""
+        new = record.step > self.counted
+        self.counted = max(self.counted, record.step)
+        if new:
+            self.since = record.step if self.since is None else self.since
+            self.seen += 1
+        return new
+
+    def measure_anew(self) -> None:
+        """What was measured so far says nothing any more: patience has no claim to those steps."""
+        self.since, self.seen = None, 0
+
+    def kept(self) -> dict[str, Any]:
+        """What a restart must not lose, as plain JSON values."""
+        streams = {name: [stream.step, sorted(stream.counted)] for name, stream in self.streams.items()}
+        return {name: getattr(self, name) for name in _KEPT} | {"streams": streams}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Start from what ``kept`` returned."""
+        for name in _KEPT:
+            setattr(self, name, kept[name])
+        self.emptied = True
+        streams = kept["streams"].items()
+        self.streams = {name: Stream(name, step, counted=set(counted)) for name, (step, counted) in streams}
+
+
+_KEPT = ("first", "highest", "step", "ignore_to", "counted", "since", "seen")
+
+
+def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Are all numbers but step and time those of the last record, and are there two or more?"""
+    for key, value in new.items():
+        if old.get(key) != value and key not in STEP_KEYS and number(value) is not None:
+            return False
+    numbers = _numbers(new)
+    return len(numbers) >= 2 and numbers == _numbers(old)
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a record as they were written: NaN equals NaN there."""
+    return {key: value for key, value in values.items() if key not in STEP_KEYS and number(value) is not None}

@@ -1,0 +1,324 @@
+"""One training run: its records, its statistics, and what is known about how it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from math import isfinite
+from typing import Any
+
+from exporter.runs.model.extremes import Detail
+from exporter.runs.model.fingerprint import Trace
+from exporter.runs.model.history import History
+from exporter.runs.model.lifecycle import Pace
+from exporter.runs.model.marks import Mark, Marks, Place
+from exporter.runs.model.overrides import Overrides
+from exporter.runs.model.progress import Kind, Progress, Stream
+from exporter.runs.model.raw_keys import RawKeys, RawRule
+from exporter.runs.model.signal_sources import Owners
+from exporter.runs.signals.candidates import Candidate, candidates
+from exporter.runs.signals.reading import Reading
+from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
+from exporter.runs.signals.truncation import Truncation
+from exporter.runs.stats.catalogue import Hold, Statistic
+from exporter.runs.stats.hold import Held
+from exporter.runs.stats.statistics import SignalStatistics, anew, by_signal
+
+MOST_SERVER_LINES = 100
+"""Of one start: each kind of model may have servers of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What holds for all runs.
+
+    ``hold``: for how many seconds extremes are held. ``keys``: more keys by signal, the first first.
+    ``raw``: which numbers are shown that no signal uses. ``detail``: how fine curves are.
+    ``overrides``: limits that some runs have.
+    """
+
+    hold: float = 15.0
+    keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    raw: RawRule = field(default_factory=RawRule)
+    detail: Detail = field(default_factory=Detail)
+    overrides: Overrides = field(default_factory=Overrides)
+
+
+@dataclass(slots=True)
+class Clock:
+    """When records arrived.
+
+    ``wall`` in seconds since the epoch, ``steady`` in seconds of a monotonic clock. ``live`` is
+    false for records that were in the log before it was followed: they must not raise alarms.
+    ``late``: for how many seconds they had been there; where records tell their times, at most.
+    """
+
+    wall: float
+    steady: float
+    live: bool
+    late: float = 0.0
+
+    def of(self, record: Record) -> float | None:
+        """When the record was logged, if that is known."""
+        return self.wall - self.late if self.live and record.time is None else record.time
+
+    def moved(self, time: float | None) -> float:
+        """When a record of that time was logged, in seconds of the monotonic clock."""
+        age = self.late if time is None else max(0.0, self.wall - time)
+        return self.steady - min(age, self.late)
+
+
+@dataclass(slots=True)
+class Times:
+    """When the run started and logged last, in seconds since the epoch; and its pace.
+
+    ``stepped`` is when the last step was first logged, ``passed`` how long replayed steps took.
+    ``untold``: the log does not say when they were.
+    """
+
+    start: float | None = None
+    last: float | None = None
+    stepped: float | None = None
+    pace: Pace = field(default_factory=Pace)
+    passed: float = 0.0
+    untold: bool = False
+
+    def shift(self, seconds: float) -> None:
+        """The machine's clock was set by so much, or the machine slept for that long.
+
+        Nothing ran meanwhile, so nothing was silent either.
+        """
+        for name in ("start", "last", "stepped"):
+            if (time := getattr(self, name)) is not None:
+                setattr(self, name, time + seconds)
+
+    def excuse(self, seconds: float, now: float) -> None:
+        """For so long until now no one could see whether anything was logged."""
+        if self.last is not None:
+            self.shift(min(seconds, max(0.0, now - self.last)))
+
+    def logged(self, time: float, now: float, *, advanced: bool) -> None:
+        """A record was logged then; ``advanced``: it is the first of its step."""
+        time = min(time, now)  # a trainer's clock that runs ahead of ours is not believed
+        if self.start is None:
+            self.start = time
+        if advanced:
+            if self.stepped is not None:
+                self.pace.add(time - self.stepped)
+            self.stepped = time
+        # Never ahead of now either, where our own clock was set back since.
+        self.last = time if self.last is None else min(max(time, self.last), now)
+
+    def replayed(self, step_seconds: float | None) -> None:
+        """A record of the past, no one knows when; how long its step took, where it says so."""
+        self.untold = True
+        if step_seconds is not None and 0 < step_seconds < float("inf"):
+            self.pace.add(step_seconds)
+            self.passed += step_seconds
+
+    def caught_up(self, written: float) -> None:
+        """The log was read up to its end, which was written then."""
+        if self.untold:
+            self.last = self.stepped = written
+            self.untold = False
+        if self.start is None and self.last is not None:
+            self.start = self.last - self.passed
+
+
+class Run:
+    """A run as its log tells it. ``source`` is the format, ``framework`` whose keys it has.
+
+    ``watched``: a step arrived while the exporter looked on, now or before a restart. Statistics
+    that rules look at first exist only then, since a replay of an old log must raise nothing.
+    ``moved`` is when the last one was logged, in seconds of the steady clock. ``serial`` is no other run's.
+    ``restarts`` counts all starts but the first, ``resumes`` those that did not begin from scratch;
+    the last of these ``lost`` so many steps, which are made a second time. ``servers`` are those of the
+    last start.
+    """
+
+    _serials = count()
+
+    def __init__(self, source: str, framework: str, options: Options) -> None:
+        self.serial = next(self._serials)
+        self.source = source
+        self.options = options
+        self.reading = Reading(framework, options.keys)
+        self.raw = RawKeys(options.raw)
+        self.ended: Ended | None = None
+        self.total: int | None = None
+        self.response_limit: int | None = None
+        self.watched = False
+        self.moved: float | None = None
+        self.resumes = self.restarts = 0
+        self.marks = Marks()
+        self.servers: tuple[Servers, ...] = ()
+        self._stepped = False
+        self.version = 0
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self.times = Times()
+        self.progress = Progress()
+        self.owners = Owners()
+        self._truncation = Truncation()
+        self.statistics: dict[str, SignalStatistics] = by_signal()
+        self.latest: dict[str, float] = {}
+        self.parts: dict[tuple[str, str], float] = {}
+        self.held: dict[Statistic, Held] = {}
+        self.trace = Trace()
+        self.history = History(self.options.detail)
+        self._candidates: tuple[object, tuple[Candidate, ...]] = None, ()
+        self.records = 0
+        self.lost: int | None = None
+
+    def take(self, event: Event, clock: Clock) -> None:
+        """Take one thing that the log says."""
+        self.version += 1
+        match event:
+            case Record():
+                self._record(event, clock)
+            case TotalSteps(steps):
+                self.total = steps
+            case ResponseLimit(tokens):
+                self.response_limit = tokens
+            case Servers():
+                self._meet(event)
+            case Ended() if event.certain or self.ended is None:
+                self.ended = event
+
+    def _meet(self, servers: Servers) -> None:
+        """Servers that are reported without a step between them are of one start; later ones replace them."""
+        kept = () if self._stepped else self.servers
+        if servers not in kept and len(kept) < MOST_SERVER_LINES:
+            self.servers = (*kept, servers)
+        self._stepped = False
+
+    def _record(self, record: Record, clock: Clock) -> None:
+        self.ended, self._stepped = None, True
+        kind, before = self.progress.kind(record), self.place
+        self._begin(kind, record)
+        advanced = record.step > self.progress.step
+        stream = self.progress.take(record)
+        if self.marks.passed(before, self.place):
+            self._measure_anew()
+        found = self.reading.signals(record.values)
+        self._time(record, found, clock, advanced=advanced)
+        if kind is not Kind.REPEAT and record.step > self.progress.ignore_to:
+            self._measure(found, record, stream, clock)
+
+    def _begin(self, kind: Kind, record: Record) -> None:
+        """Another attempt begins, if the record is the first of one."""
+        if kind is Kind.FROM_SCRATCH:
+            self.restarts += 1
+            self.marks.forget(self.restarts)
+            self._start_over()
+        elif kind is Kind.RESUME:
+            self.restarts += 1
+            self._resume(record.step)
+
+    def _resume(self, step: int) -> None:
+        self.resumes += 1
+        self.lost = self.progress.step - step + 1
+        self.progress.resume()
+        self.held.clear()
+        self.history.resume()
+        for statistics in self.statistics.values():
+            statistics.resume()
+
+    def excuse(self, seconds: float, wall: float, steady: float) -> None:
+        """Have the run not look silent for a time in which its log could not be read."""
+        self.times.excuse(seconds, wall)
+        if self.moved is not None:
+            self.moved = min(steady, self.moved + seconds)
+
+    @property
+    def place(self) -> Place:
+        """Where the run is: by that its marks are found again."""
+        return self.restarts, self.progress.step
+
+    def mark(self, time: float, note: str) -> None:
+        """Measure the run anew from its next step on; ``time`` in seconds since the epoch."""
+        self.version += 1
+        self.marks.add(Mark(*self.place, time, note))
+
+    def _measure_anew(self) -> None:
+        self.statistics = anew(self.statistics)
+        self.held.clear()
+        self.progress.measure_anew()
+
+    def _time(self, record: Record, found: dict[str, float], clock: Clock, *, advanced: bool) -> None:
+        if clock.live:
+            self.watched, self.moved = True, clock.moved(record.time)
+        time = clock.of(record)
+        if time is None:
+            self.times.replayed(found.get("step_seconds"))
+        else:
+            self.times.logged(time, clock.wall, advanced=advanced)
+
+    def _measure(self, found: dict[str, float], record: Record, stream: Stream, clock: Clock) -> None:
+        self.records += self.progress.count(record)
+        self._truncation.correct(found, record.values, self.response_limit)
+        new = {signal: value for signal, value in found.items() if signal not in stream.counted}
+        if len(self.progress.streams) > 1:
+            new = self.owners.own(new, stream, self.progress, self._is_measured)
+        stream.counted.update(new)
+        self.latest.update(new)
+        self.parts.update(self.reading.parts(record.values))
+        self.raw.note(record.values)
+        self.trace.note(record.step, new)
+        moved = [signal for signal in new if signal in self.statistics]
+        for signal in moved:
+            self.statistics[signal].add(new[signal], record.step)
+        self.history.note(record.step, clock.of(record), new, self.statistics)
+        if clock.live:
+            for signal in moved:  # a statistic may span two signals: all have moved by now
+                self._hold(self.statistics[signal], clock.steady)
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Signals that the run lacks, with the keys that may carry them, for anyone who watches it."""
+        seen = self.raw.kinds, len(self.latest)
+        if self._candidates[0] != seen:
+            carried = {*self.latest, *self.reading.carried}
+            self._candidates = seen, candidates(self.raw.unmapped(self.reading), carried)
+        return self._candidates[1]
+
+    def _is_measured(self, signal: str) -> bool:
+        return self.statistics[signal].measured
+
+    def _hold(self, statistics: SignalStatistics, now: float) -> None:
+        for statistic, read in statistics.readers:
+            if statistic.hold is not Hold.NONE and (value := read()) is not None:
+                held = self.held.get(statistic)
+                if held is None:
+                    held = self.held[statistic] = Held(statistic.hold, self.options.hold)
+                held.add(now, value)
+
+    def kept(self) -> dict[str, Any]:
+        """What a restart could not rebuild from an emptied log, as plain JSON values."""
+        return {
+            "statistics": {name: signal.kept() for name, signal in self.statistics.items()},
+            "progress": self.progress.kept(),
+            "latest": {signal: value for signal, value in self.latest.items() if isfinite(value)},
+            "records": self.records,
+            "resumes": self.resumes,
+            "restarts": self.restarts,
+            "lost": self.lost,
+            "total": self.total,
+            "owners": self.owners.kept(),
+            "start": self.times.start,
+            "last": self.times.last,
+            "trace": self.trace.kept(),
+        }
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Start from what ``kept`` returned."""
+        self.progress.restore(kept["progress"])
+        self.latest = dict(kept["latest"])
+        for name in ("records", "resumes", "restarts", "lost", "total"):
+            setattr(self, name, kept[name])
+        self.owners.take(kept["owners"])
+        self.times.start, self.times.last = kept["start"], kept["last"]
+        self.trace.restore(kept.get("trace", ()))  # older states hold none
+        for name in self.statistics.keys() & kept["statistics"].keys():
+            self.statistics[name].take(kept["statistics"][name])

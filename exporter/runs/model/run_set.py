@@ -1,0 +1,109 @@
+"""The runs that one log, page or server reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from exporter.runs.files.state_file import Kept
+from exporter.runs.model.marks import Marks
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.signals.record import Event
+
+MOST = 200
+"""Runs of one log; a table whose columns are no runs after all fills no memory."""
+
+
+class Roster:
+    """Hands each event to its run; a run begins with the first that names it.
+
+    ``before`` is what runs held before this log's content began, ``watched`` the runs that logged
+    before our eyes in an earlier life of this program, ``marks`` the operator's. ``refused`` counts
+    events of runs beyond ``MOST``. ``goes_on``: what comes first is no other attempt's than what was
+    held before.
+    """
+
+    goes_on = False
+
+    def __init__(
+        self,
+        source: str,
+        framework: str,
+        options: Options,
+        before: Kept | None = None,
+        watched: Iterable[str] = (),
+        *,
+        marks: Mapping[str, list[list[Any]]] | None = None,
+    ) -> None:
+        self.runs: dict[str, Run] = {}
+        self.refused = 0
+        self._source, self._framework, self._options = source, framework, options
+        self._before = before or {}
+        self._watched = frozenset(watched)
+        self._marks = marks or {}
+
+    def take(self, event: Event, clock: Clock) -> None:
+        """Take one thing that was logged."""
+        run = self.runs.get(event.run)
+        if run is None:
+            if self.is_full:
+                self.refused += 1
+                return
+            run = self._begin(event.run)
+        run.take(event, clock)
+
+    @property
+    def is_full(self) -> bool:
+        """Are there as many runs as one log may have?"""
+        return len(self.runs) >= MOST
+
+    def recall(self) -> None:
+        """Have the runs of before at once, whether or not anything is logged of them again."""
+        for name in self._before.keys() - self.runs.keys():
+            self._begin(name)
+
+    def _begin(self, name: str) -> Run:
+        run = self.runs[name] = Run(self._source, self._framework, self._options)
+        run.watched = name in self._watched
+        run.marks = Marks(self._marks.get(name, ()))
+        if name in self._before:
+            run.restore(self._before[name])
+            run.progress.emptied = not self.goes_on
+        return run
+
+    def kept(self) -> Kept:
+        """What a restart could not rebuild from an emptied log."""
+        return {name: run.kept() for name, run in self.runs.items()}
+
+    def watched(self) -> list[str]:
+        """The runs that logged before our eyes."""
+        return [name for name, run in self.runs.items() if run.watched]
+
+    def marks(self) -> dict[str, list[list[Any]]]:
+        """The marks of each run that has any."""
+        return {name: run.marks.kept() for name, run in self.runs.items() if run.marks.all}
+
+    def emptied(self) -> None:
+        """The log was emptied: what comes next is another attempt's."""
+        for run in self.runs.values():
+            run.progress.emptied = True
+
+    def version(self) -> int:
+        """Rises with everything that was logged."""
+        return sum(run.version for run in self.runs.values())
+
+
+class Rosters(Protocol):
+    """Makes the roster of a log once its format is known; ``Roster`` does."""
+
+    def __call__(
+        self,
+        source: str,
+        framework: str,
+        options: Options,
+        before: Kept | None,
+        watched: list[str],
+        *,
+        marks: Mapping[str, list[list[Any]]] | None,
+    ) -> Roster:
+        """The roster, of what was known of the log before."""

@@ -1,0 +1,138 @@
+"""A trainer that serves its metrics as a Prometheus page: its gauges, counters, histograms and summaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from exporter.runs.remote import web
+from exporter.runs.remote.series import Found, Total, by_run
+from exporter.runs.remote.web import Answer, PollError
+from exporter.runs.signals.record import STEP_LIMIT, Event, Record
+from exporter.secret_shapes import masked_url
+
+# The second is for servers that write no name which needs quotes; a label keeps those apart then.
+_ACCEPT = "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.9,text/plain;version=0.0.4;q=0.8,*/*;q=0.1"
+
+
+MOST_GONE = 10
+"""Runs that a page reports no more and that are still known if they come back, as after a job's restart."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a page said of a run at its last step. ``totals``: ``None`` before the first look.
+
+    ``counted``: the page counts the steps, not we.
+    """
+
+    step: int = 0
+    counted: bool = False
+    fingerprint: dict[str, str] = field(default_factory=dict)
+    totals: dict[str, Total] | None = None
+
+
+class Page:
+    """A page that is polled; a record for each step that is seen on it.
+
+    A step is over when the metric that counts steps moves, and where there is none, when a value
+    changes; steps are then counted from 1. Values have the metric's name as key. Of a histogram or
+    summary, the value is the mean of what was observed since the last step that was seen; there is
+    none while nothing was observed, and none for the first step that is seen, since what stands
+    there then is older. While the counter stands at 0, or nothing but 0 was set, no step was made.
+
+    Args:
+        url: Of the page.
+        run: The run's name where labels name none; host and port if not given.
+        step: The metric that counts steps, if it is not called so.
+        timeout: Seconds that an answer may take.
+    """
+
+    source = "prometheus_page"
+    has_history = False
+    is_trainer = True
+
+    def __init__(
+        self, url: str, run: str | None = None, step: str | None = None, timeout: float = 10
+    ) -> None:
+        self.name = masked_url(url)
+        self._url, self._step, self._timeout = url, step, timeout
+        self._run = run or urlsplit(self.name).netloc
+        self.telling: frozenset[str] = frozenset()
+        self.lacking: tuple[str, ...] = ()
+        self._seen: dict[str, _Seen] = {}
+
+    def poll(self) -> list[Event]:
+        """A record for each run of the page that made a step.
+
+        Raises:
+            PollError: there is no such page now, or no such step metric on it.
+        """
+        runs = self._read()
+        if runs and self._step and not any(found.counter(self._step) for found in runs.values()):
+            raise PollError(
+                f"{self.name} has a trainer's metrics, but no {self._step!r}, which is to count the steps. "
+                "Fix: name a metric of that page, or none."
+            )
+        self.telling = frozenset(runs)
+        records = [self._record(run, found) for run, found in runs.items()]
+        self._forget()
+        return [record for record in records if record is not None]
+
+    def _forget(self) -> None:
+        """Names may change at each poll for ever."""
+        gone = [run for run in self._seen if run not in self.telling]
+        for run in gone[:-MOST_GONE]:
+            del self._seen[run]
+
+    def _read(self) -> dict[str, Found]:
+        return self._found(web.get(self._url, {"Accept": _ACCEPT}, self._timeout))
+
+    def _found(self, answer: Answer) -> dict[str, Found]:
+        try:
+            return by_run(answer.body.decode("utf-8", "replace"), self._run)
+        except ValueError as problem:
+            kind = f" of type {answer.kind}" if answer.kind else ""
+            raise PollError(
+                f"{self.name} is no page of metrics in Prometheus's text format: {problem}. "
+                f"It is an answer{kind}. Fix: give the address that ends in /metrics, as a rule."
+            ) from None
+
+    def _record(self, run: str, found: Found) -> Record | None:
+        seen = self._seen.setdefault(run, _Seen())
+        counter = found.counter(self._step)
+        step = self._counted(found, seen) if counter is None else _step(found.values.pop(counter))
+        if seen.totals is None and not step:
+            seen.totals = found.totals
+        if not step or (counter is not None and seen.counted and step == seen.step):
+            return None
+        values = found.values | _means(found.totals, seen.totals)
+        seen.step, seen.counted, seen.totals = step, counter is not None, found.totals
+        return Record(step, values, run=run)
+
+    def _counted(self, found: Found, seen: _Seen) -> int:
+        """The step by our own count; 0 if there is no new one."""
+        fingerprint = found.fingerprint()
+        if self._step or found.is_blank or fingerprint == seen.fingerprint:
+            return 0
+        seen.fingerprint = fingerprint
+        return seen.step + 1
+
+
+def _step(value: float) -> int:
+    """The step that a counter shows; 0 for what is none."""
+    return int(value) if 0 <= value < STEP_LIMIT else 0
+
+
+def _means(totals: dict[str, Total], before: dict[str, Total] | None) -> dict[str, float]:
+    if before is None:
+        return {}
+    means = ((key, _mean(total, before.get(key, (0.0, 0.0)))) for key, total in totals.items())
+    return {key: mean for key, mean in means if mean is not None}
+
+
+def _mean(total: Total, before: Total) -> float | None:
+    """The mean of what was observed in between; a count that fell began again at 0."""
+    sum_before, count_before = before if total[1] >= before[1] else (0.0, 0.0)
+    count = total[1] - count_before
+    return (total[0] - sum_before) / count if count > 0 else None

@@ -1,0 +1,1 @@
+"""What the run exporter serves beside the light page."""

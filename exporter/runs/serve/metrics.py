@@ -1,0 +1,166 @@
+"""The page of all runs. A run's text is rendered again only when it changed or a held extreme expired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from exporter.http.exposition import Family, Sample, escape, header, lines, number
+from exporter.runs import signals
+from exporter.runs.model.run import Run
+from exporter.runs.stats.catalogue import (
+    MOST_SERIES,
+    RUN_FAMILIES,
+    STATES,
+    STATISTIC_HELP,
+    STATISTICS,
+    Hold,
+    Statistic,
+)
+from exporter.runs.stats.statistics import is_measured
+from exporter.runs.visible.views import View
+
+FAMILIES: tuple[Family, ...] = (
+    *RUN_FAMILIES,
+    *(Family(f"rl_{signal.name}", "gauge", signal.help) for signal in signals.SIGNALS),
+    *(Family(f"rl_{signal.name}", "gauge", signal.help) for signal in signals.PART_SIGNALS),
+    Family("rl_raw", "gauge", "Last value under a key of the trainer that no signal uses."),
+    Family("rl_raw_keys_refused_total", "counter", "Keys left out because the run had as many as it may."),
+    *(Family(f"rl_{name}", "gauge", text) for name, text in STATISTIC_HELP.items()),
+)
+"""Every metric about runs, in the order in which they are written."""
+
+_HEADERS = {family.name: header(family) for family in FAMILIES}
+LABELS = {
+    statistic: "".join(f',{name}="{value}"' for name, value in statistic.labels.items())
+    for statistic in STATISTICS
+}
+"""What stands behind the run's name between the braces."""
+
+Chunks = dict[str, str]
+"""Lines of one run by metric name."""
+
+
+class RunText:
+    """The text of one run, kept until it changes."""
+
+    def __init__(self) -> None:
+        self._key: tuple[object, ...] = ()
+        self._until = float("inf")
+        self._chunks: Chunks = {}
+
+    def chunks(self, view: View, now: float) -> Chunks:
+        """The run's lines; ``now`` in seconds of the clock that records arrive by."""
+        run = view.run
+        facts = (view.name, view.state, view.writer, view.unread, view.gpus)
+        key = (run.version, run.times.last, run.watched, *facts)
+        if key != self._key or now > self._until:
+            self._chunks, self._until = _render(view, now)
+            self._key = key
+        return self._chunks
+
+
+def _render(view: View, now: float) -> tuple[Chunks, float]:
+    run, label = view.run, f'run="{escape(view.name)}"'
+    chunks = {family: lines(family, label, samples) for family, samples in _facts(view)}
+    for metric, value in latest(run):
+        chunks[metric] = f"{metric}{{{label}}} {number(value)}\n"
+    expiry = float("inf")
+    for statistic, present in statistics(run):
+        if statistic.hold is not Hold.NONE and not run.watched:
+            continue
+        held = run.held.get(statistic)
+        value = held.value(now, present) if held else present
+        expiry = min(expiry, held.expires()) if held else expiry
+        line = f"{statistic.metric}{{{label}{LABELS[statistic]}}} {number(value)}\n"
+        chunks[statistic.metric] = chunks.get(statistic.metric, "") + line
+    room = MOST_SERIES + run.raw.more_than_usual - sum(chunk.count("\n") for chunk in chunks.values())
+    chunks |= {family: lines(family, label, samples) for family, samples in _others(run, room)}
+    return chunks, expiry
+
+
+def latest(run: Run) -> Iterator[tuple[str, float]]:
+    """The metric and the last value of each signal that the trainer measures."""
+    for signal, value in run.latest.items():
+        if is_measured(signal, run.statistics):
+            yield f"rl_{signal}", value
+
+
+def statistics(run: Run) -> Iterator[tuple[Statistic, float]]:
+    """The statistics of the signals that the trainer measures, as they are now."""
+    for signal, of_signal in run.statistics.items():
+        if of_signal.begun and is_measured(signal, run.statistics):
+            for statistic, read in of_signal.readers:
+                present = read()
+                if present is not None:
+                    yield statistic, present
+
+
+def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
+    run, times = view.run, view.run.times
+    yield "rl_run_info", [({"framework": run.reading.framework, "source": run.source}, 1)]
+    yield "rl_run_state", [({"state": state}, state == view.state) for state in STATES]
+    yield "rl_run_writer_present", _maybe(view.writer)
+    yield from ((name, _maybe(value)) for name, value in progress(run))
+    yield "rl_total_steps", _maybe(run.total)
+    yield "rl_resumes_total", _maybe(run.resumes)
+    yield "rl_restarts_total", _maybe(run.restarts)
+    yield "rl_resume_lost_steps", _maybe(run.lost)
+    yield "rl_run_mark_timestamp_seconds", [({"note": mark.note}, mark.time) for mark in run.marks.all]
+    # Of a log that cannot be read no one knows when the last step was: no rule may take it for silent.
+    yield "rl_last_step_timestamp_seconds", _maybe(times.last if view.unread is None else None)
+    yield "rl_run_unread_since_timestamp_seconds", _maybe(view.unread)
+    yield "rl_run_start_timestamp_seconds", _maybe(times.start)
+    yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
+    yield "rl_limit_override", run.options.overrides.samples(view.name)
+    namespace = {"pid_namespace": view.gpus.namespace}
+    yield "rl_run_gpu_process_info", [({"pid": str(pid), **namespace}, 1) for pid in view.gpus.processes]
+    yield "rl_run_node_gpu_info", [({"uuid": uuid}, 1) for uuid in view.gpus.node]
+
+
+def _others(run: Run, room: int) -> Iterable[tuple[str, list[Sample]]]:
+    """What no rule looks at, first come first served: as many series as there is room for."""
+    room = max(0, room - 1)  # keys that are left out are counted
+    for family, samples in (*_nonfinite(run), *_parts(run)):
+        yield family, samples[:room]
+        room -= len(samples[:room])
+    yield "rl_raw", [({"key": key}, value) for key, value in run.raw.values(run.reading, room).items()]
+    yield "rl_raw_keys_refused_total", [({}, run.raw.refused)]
+
+
+def _nonfinite(run: Run) -> Iterable[tuple[str, list[Sample]]]:
+    counts = {name: signal.nonfinite for name, signal in run.statistics.items() if signal.nonfinite}
+    yield "rl_nonfinite_steps_total", [({"signal": name}, count) for name, count in counts.items()]
+
+
+def progress(run: Run) -> Iterator[tuple[str, float]]:
+    """How far the run has come: metrics and their values."""
+    at = run.progress
+    if at.step >= 0:
+        yield "rl_step", at.step
+    if at.since is not None:
+        yield "rl_steps_seen", at.highest - at.since + 1
+    yield "rl_records_seen", at.seen
+    yield "rl_records_total", run.records
+
+
+def _parts(run: Run) -> Iterable[tuple[str, list[Sample]]]:
+    for signal in signals.PART_SIGNALS:
+        of_signal = {part: value for (name, part), value in run.parts.items() if name == signal.name}
+        yield f"rl_{signal.name}", [({signal.label: part}, value) for part, value in of_signal.items()]
+
+
+def _maybe(value: float | None) -> list[Sample]:
+    return [] if value is None else [({}, value)]
+
+
+def page(runs: Iterable[Chunks], health: Iterable[tuple[Family, list[Sample]]]) -> bytes:
+    """The whole page: each metric once, with the lines of all runs below it."""
+    all_runs = list(runs)
+    parts: list[str] = []
+    for name, above in _HEADERS.items():
+        below = [chunk for chunks in all_runs if (chunk := chunks.get(name))]
+        if below:
+            parts += [above, *below]
+    for family, samples in health:
+        parts += [header(family), lines(family.name, "", samples)]
+    return "".join(parts).encode()

@@ -1,0 +1,1 @@
+"""Statistics over the steps of one signal."""

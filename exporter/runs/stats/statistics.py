@@ -1,0 +1,264 @@
+"""Statistics of one signal over its logged steps.
+
+All are online and hold at most 64 values each. A statistic moves only when the record holds a
+finite value of the signal; in between it keeps its value. Window statistics do not exist before
+their window is full, unless the contract gives a smaller ``at_least``.
+
+Definitions (x_t is the t-th present value of the signal, t = 1, 2, ...):
+
+- ``min/max/mean/median_over_steps``: over the last N values.
+- ``level_over_steps``: mean of those of the last N values that are not 0, where none counts for more
+  than 4 times that mean; from 10 such values on.
+- ``spread_over_steps``: 0.886 x the mean difference between neighbours among them, likewise.
+- ``range_over_steps``: max - min of the last N values; of ``reward_max`` the smallest
+  ``reward_min`` of the last N values takes the place of the min, so that it spans all samples.
+- ``ewma``: m_1 = x_1, m_t = m_{t-1} + a_t (x_t - m_{t-1}) with a_t = max(alpha, 1/t): a plain mean
+  until 1/alpha values, so that the first value does not rule the next twenty.
+- ``ewma_max_over_steps``: largest of the last N values of that mean.
+- ``best``: running maximum of ewma(0.1), counted from the 3rd value.
+- ``confirmed_best``: running maximum of min(x_t, x_{t-1}), both of one attempt.
+- ``gain``: ewma(0.1) - start, from the 5th value.
+- ``drawdown``: best - ewma(alpha); ``drawdown_min_over_steps``: its smallest of the last N.
+- ``noise``: 0.886 x mean |x_t - x_{t-1}| over the last 64 differences, from the 6th on. For
+  independent normal noise that is its standard deviation (E|d| = 2 sd / sqrt(pi)).
+- ``start``: median of the first 5 values, fixed from then on.
+- ``peak``: running maximum of ewma(0.05) from the 1st value.
+- ``steps_since_best``, ``records_since_best``: since ewma(0.05) last beat its own best by more
+  than 0.16 noise (the standard deviation of that mean), from the 5th value; by step number, and
+  in records with the signal.
+- ``nonfinite_streak_steps``: records in a row in which the value was present and not finite; from
+  the first value on.
+
+Resume (the step counter went back): windows are cleared; means, both bests, peak, start and noise
+stay.
+Mark (the operator wanted a change of level): all of them begin anew with the next step.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean, median
+from typing import Any, TypeVar, cast
+
+from exporter.runs.stats.catalogue import STATISTICS, ZERO_MEANS_NOT_MEASURED, Statistic
+from exporter.runs.stats.estimators import (
+    WINDOW,
+    Confirmed,
+    Noise,
+    Patience,
+    Peak,
+    RecentMeans,
+    Start,
+    Tracker,
+    Trend,
+)
+from exporter.runs.stats.robust import level, spread
+
+FINITE_BELOW = 1e300
+"""Beyond that the sum of a window overflows: as bad as Inf."""
+
+Read = Callable[[], float | None]
+T = TypeVar("T", bound=Tracker)
+
+_NONE = array("d")
+"""The values of all signals that have none."""
+
+SMOOTH = "0.1"
+"""The weight of a new value in the mean that people see beside a noisy curve."""
+
+Function = Callable[[list[float]], float | None]
+"""Of the values of a window; ``None`` where they do not tell."""
+
+OVER_STEPS: dict[str, Function] = {
+    "min_over_steps": min,
+    "max_over_steps": max,
+    "mean_over_steps": fmean,
+    "median_over_steps": median,
+    "level_over_steps": level,
+    "spread_over_steps": spread,
+}
+
+OF_ONE_VALUE: dict[str, Callable[[], Start | Noise | Peak | Confirmed]] = {
+    "start": Start,
+    "noise": Noise,
+    "peak": Peak,
+    "confirmed_best": Confirmed,
+}
+"""Trackers whose value is the statistic of their name."""
+
+
+class SignalStatistics:
+    """All listed statistics of one signal.
+
+    ``readers`` pairs each of them with a function that reads its value now (``None`` while it
+    does not exist). ``floor`` is the signal that ``range_over_steps`` goes down to. Until the first value
+    there are none: a run has a dozen of the sixty signals, and the others would weigh as much.
+    """
+
+    __slots__ = (
+        "_adders",
+        "_mean",
+        "_readers",
+        "_trackers",
+        "_wanted",
+        "begun",
+        "floor",
+        "measured",
+        "nonfinite",
+        "seen",
+        "streak",
+        "values",
+    )
+
+    def __init__(self, wanted: Iterable[Statistic], floor: SignalStatistics | None = None) -> None:
+        self.values = _NONE
+        self.floor = floor or self
+        self.begun = False
+        self.streak = 0
+        self.nonfinite = 0
+        self.seen = self.measured = False
+        self._wanted = tuple(wanted)
+        self._trackers: dict[str, Tracker] = {}
+        self._readers: Sequence[tuple[Statistic, Read]] = ()
+        self._mean: Read | None = None
+        self._adders: Sequence[Callable[[float, int], None]] = ()
+
+    @property
+    def readers(self) -> Sequence[tuple[Statistic, Read]]:
+        """Each statistic, and what reads it."""
+        if not self.begun:
+            self._begin()
+        return self._readers
+
+    def _begin(self) -> None:
+        self.begun, self.values = True, array("d")
+        self._readers = [(each, self._reader(each)) for each in self._wanted]
+        means = (read for each, read in self._readers if (each.name, each.alpha) == ("ewma", SMOOTH))
+        self._mean = next(means, None)
+        self._adders = [tracker.add for tracker in self._trackers.values()]
+
+    def mean(self) -> float | None:
+        """Return the smoothed value, where the signal has one and its values have begun."""
+        return self._mean() if self._mean else None
+
+    def add(self, value: float, step: int) -> None:
+        """Take the value of one record; NaN and Inf move nothing but the streak."""
+        if not self.begun:
+            self._begin()
+        self.seen = True
+        if value:
+            self.measured = True
+        if not abs(value) < FINITE_BELOW:
+            self.streak += 1
+            self.nonfinite += 1
+            return
+        self.streak = 0
+        self.values.append(value)
+        if len(self.values) > WINDOW:
+            del self.values[0]
+        for add in self._adders:
+            add(value, step)
+
+    def resume(self) -> None:
+        """Clear the windows: the next value belongs to another attempt."""
+        if self.begun:
+            self.values = array("d")
+        self.streak = 0
+        for tracker in self._trackers.values():
+            tracker.resume()
+
+    def kept(self) -> dict[str, Any]:
+        """What a resume keeps, as plain JSON values."""
+        trackers = {name: tracker.kept() for name, tracker in self._trackers.items()}
+        flags = {"nonfinite": self.nonfinite, "seen": self.seen, "measured": self.measured}
+        return {**flags, "trackers": trackers}
+
+    def take(self, kept: dict[str, Any]) -> None:
+        """Start from what ``kept`` returned; windows stay empty."""
+        self.nonfinite, self.seen, self.measured = kept["nonfinite"], kept["seen"], kept["measured"]
+        if self.seen and not self.begun:
+            self._begin()
+        for name in self._trackers.keys() & kept["trackers"].keys():
+            self._trackers[name].take(kept["trackers"][name])
+
+    def _reader(self, statistic: Statistic) -> Read:
+        steps = statistic.steps or WINDOW
+        needed = statistic.at_least or steps
+        if statistic.name in OVER_STEPS:
+            return lambda: self.over(OVER_STEPS[statistic.name], steps, needed)
+        if statistic.name == "range_over_steps":
+            return lambda: self._range(steps, needed)
+        if statistic.name == "nonfinite_streak_steps":
+            return lambda: float(self.streak) if self.seen else None
+        return self._tracked(statistic.name, statistic.alpha or "", steps)
+
+    def over(self, function: Function, steps: int, needed: int) -> float | None:
+        """A function of the last ``steps`` values, or ``None`` while there are fewer than ``needed``."""
+        return function(self.values[-steps:].tolist()) if len(self.values) >= needed else None
+
+    def _range(self, steps: int, needed: int) -> float | None:
+        highest = self.over(max, steps, needed)
+        lowest = self.floor.over(min, steps, needed)
+        return None if highest is None or lowest is None else highest - lowest
+
+    def _tracked(self, name: str, alpha: str, steps: int) -> Read:
+        match name:
+            case "start" | "noise" | "peak" | "confirmed_best":
+                return self._tracker(name, OF_ONE_VALUE[name]()).value
+            case "gain":
+                return self._gain()
+            case "ewma_max_over_steps":
+                return self._tracker(f"means {alpha}", RecentMeans(float(alpha), steps)).value
+            case "steps_since_best" | "records_since_best":
+                patience = self._tracker("patience", Patience(self._tracker("noise", Noise())))
+                return lambda: patience.since_best(name.partition("_")[0])
+        return _trend_reader(self._tracker("trend", Trend()), name, alpha)
+
+    def _gain(self) -> Read:
+        trend, start = self._tracker("trend", Trend()), self._tracker("start", Start())
+
+        def gain() -> float | None:
+            mean, begun = trend.ewma("0.1"), start.value()
+            return None if mean is None or begun is None else mean - begun
+
+        return gain
+
+    def _tracker(self, name: str, fresh: T) -> T:
+        """The tracker of that name; ``fresh`` becomes it when there is none yet."""
+        return cast("T", self._trackers.setdefault(name, fresh))
+
+
+def _trend_reader(trend: Trend, name: str, alpha: str) -> Read:
+    readers: dict[str, Read] = {
+        "best": lambda: trend.best,
+        "ewma": lambda: trend.ewma(alpha),
+        "drawdown": lambda: trend.drawdown(alpha),
+        "drawdown_min_over_steps": lambda: trend.drawdown_min(alpha),
+    }
+    return readers[name]
+
+
+def is_measured(signal: str, statistics: Mapping[str, SignalStatistics]) -> bool:
+    """A constant 0 of some signals means that the trainer does not measure them."""
+    return signal not in ZERO_MEANS_NOT_MEASURED or statistics[signal].measured
+
+
+def anew(old: Mapping[str, SignalStatistics]) -> dict[str, SignalStatistics]:
+    """Fresh statistics, but for how many values were not finite: that is a counter, which never falls."""
+    fresh = by_signal()
+    for signal, statistics in fresh.items():
+        statistics.nonfinite = old[signal].nonfinite
+    return fresh
+
+
+def by_signal() -> dict[str, SignalStatistics]:
+    """Fresh statistics of every signal that has any."""
+    wanted: dict[str, list[Statistic]] = {}
+    for statistic in STATISTICS:
+        wanted.setdefault(statistic.signal, []).append(statistic)
+    floor = SignalStatistics(wanted.pop("reward_min", ()))
+    made = {"reward_min": floor}
+    for signal, listed in wanted.items():
+        made[signal] = SignalStatistics(listed, floor if signal == "reward_max" else None)
+    return made

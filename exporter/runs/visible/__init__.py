@@ -1,0 +1,1 @@
+"""Runs as they are shown: which, under which name, once each."""

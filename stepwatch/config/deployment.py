@@ -1,0 +1,203 @@
+"""Where the parts run, and so what one must write to reach another: on this machine, or in containers.
+
+Generated files are read by Prometheus, Alertmanager and Grafana. In a container these see other
+addresses and other paths than config.yaml names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from stepwatch.config import Config, readable
+from stepwatch.schema.errors import Refused
+
+CONTAINER_PORTS = {
+    "exporter": 9410,
+    "gpu": 9411,
+    "watchdog": 9412,
+    "node": 9100,
+    "prometheus": 9090,
+    "alertmanager": 9093,
+    "grafana": 3000,
+}
+"""What each part listens on in its container, whatever port of the host leads there."""
+
+BEHIND_DOOR = ("prometheus", "alertmanager")
+"""The parts that others reach through the door, at the same port."""
+
+HOST = "host.docker.internal"
+HOST_FILES = "/host"
+"""Below that the run exporter sees a folder of this machine as it is."""
+
+HOST_PROC = "/host/proc"
+"""Where compose.processes.yaml has the GPU exporter see the /proc of this machine."""
+
+TARGETS = "/etc/stepwatch/targets"
+"""Where compose.yaml shows Prometheus the folder of target files."""
+
+DISCOVERED = "discovered"
+"""The folder in there of what `generate.py --discover` writes, where no `*` of another job finds it."""
+_LOOPBACK = re.compile(r"^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(?=[:/]|$)")
+
+
+def above_ray(config: Config) -> Path:
+    """The folder above Ray's, which is the one to mount.
+
+    Ray's own comes and goes: a mount would stay with one that was removed, and one that is missing Docker
+    would make as root, where Ray could then not write.
+    """
+    usual: Path = Config.model_fields["discovery"].default.ray
+    return (config.discovery.ray or usual).parent
+
+
+_USUAL_ABOVE = above_ray(Config())
+
+
+class Deployment(Protocol):
+    """What templates ask about the place that their output is for."""
+
+    def runs(self, part: str) -> bool:
+        """Whether this part (a key below ``ports``) is there."""
+
+    def address(self, part: str) -> str:
+        """host:port at which the other parts reach it, through the door if it is behind that."""
+
+    def backend(self, part: str) -> str:
+        """host:port of a part behind the door."""
+
+    def port(self, part: str) -> int:
+        """The port of that address."""
+
+    def target(self, address: str) -> str:
+        """A host:port of config.yaml as Prometheus reaches it."""
+
+    def url(self, url: str) -> str:
+        """A URL of config.yaml as Alertmanager reaches it."""
+
+    def file(self, path: Path) -> str:
+        """A file that config.yaml names, as the part that reads it sees it.
+
+        Raises:
+            Refused: it cannot see it.
+        """
+
+    def left_file(self, path: Path) -> str:
+        """A file that trainers write, as the run exporter sees it.
+
+        Raises:
+            Refused: it cannot see it.
+        """
+
+    @property
+    def password_file(self) -> str:
+        """The file with the password of the parts behind the door, as Prometheus sees it."""
+
+    @property
+    def containers(self) -> bool:
+        """Whether the parts are the pinned versions in containers of their own."""
+
+    @property
+    def discovered(self) -> str | None:
+        """The folder of what `generate.py --discover` writes, as Prometheus sees it; ``None`` without one."""
+
+
+@dataclass(frozen=True)
+class OnThisMachine:
+    """Plain processes, which see what everyone sees."""
+
+    config: Config
+    parts: frozenset[str] = frozenset(
+        {"exporter", "gpu", "watchdog", "door", "prometheus", "alertmanager", "grafana"}
+    )
+    containers: bool = False
+    discovered: str | None = None
+    password_file: str = ""
+
+    def runs(self, part: str) -> bool:
+        return part in self.parts
+
+    def address(self, part: str) -> str:
+        return self.config.address(part)
+
+    def backend(self, part: str) -> str:
+        return self.config.backend(part)
+
+    def port(self, part: str) -> int:
+        port: int = getattr(self.config.ports, part)
+        return port
+
+    def target(self, address: str) -> str:
+        return address
+
+    def url(self, url: str) -> str:
+        return url
+
+    def file(self, path: Path) -> str:
+        return str(path)
+
+    def left_file(self, path: Path) -> str:
+        return str(path)
+
+
+@dataclass(frozen=True)
+class InContainers:
+    """The services of compose.yaml.
+
+    ``folders`` are those of this machine that containers see, and where they see them; ``above`` is
+    the one that the run exporter sees besides.
+    """
+
+    folders: dict[Path, str] = field(default_factory=dict)
+    above: Path = _USUAL_ABOVE
+    containers: bool = True
+    discovered: str | None = f"{TARGETS}/{DISCOVERED}"
+    password_file: str = "/run/stepwatch/password"  # noqa: S105  (a path)
+
+    def runs(self, part: str) -> bool:
+        return part in CONTAINER_PORTS
+
+    def address(self, part: str) -> str:
+        return f"{'door' if part in BEHIND_DOOR else part}:{CONTAINER_PORTS[part]}"
+
+    def backend(self, part: str) -> str:
+        return f"{part}:{CONTAINER_PORTS[part]}"
+
+    def port(self, part: str) -> int:
+        return CONTAINER_PORTS[part]
+
+    def target(self, address: str) -> str:
+        return _LOOPBACK.sub(HOST, address, count=1)
+
+    def url(self, url: str) -> str:
+        scheme, _, rest = url.partition("://")
+        return f"{scheme}://{_LOOPBACK.sub(HOST, rest, count=1)}"
+
+    def left_file(self, path: Path) -> str:
+        return f"{HOST_FILES}{path}" if path.is_relative_to(self.above) else self.file(path)
+
+    def file(self, path: Path) -> str:
+        for folder, seen in self.folders.items():
+            if path.is_relative_to(folder):
+                return f"{seen}/{_within(path, folder)}"
+        known = " or ".join(map(str, self.folders))
+        raise Refused(
+            f"{path}: no container sees this file. Expected: a file below {known}. Fix: move it there."
+        )
+
+
+def _within(path: Path, folder: Path) -> str:
+    if not path.exists():  # a pattern, or a list of targets that is still to come
+        return path.relative_to(folder).as_posix()
+    readable.require(path, folder)
+    return path.resolve().relative_to(folder.resolve()).as_posix()
+
+
+def mounted(checkout: Path) -> tuple[Path, Path]:
+    """The folders of this machine that containers see: secrets, and files of scrape targets."""
+    secrets = os.environ.get("STEPWATCH_SECRETS") or checkout / "secrets"
+    targets = os.environ.get("STEPWATCH_TARGETS") or checkout / "targets"
+    return Path(secrets).absolute(), Path(targets).absolute()

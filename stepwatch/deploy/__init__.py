@@ -1,0 +1,1 @@
+"""How the stack runs: as processes of this machine, or in containers."""

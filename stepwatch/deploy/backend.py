@@ -1,0 +1,88 @@
+"""Containers or plain processes: which of the two a command is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from stepwatch.config import Config
+from stepwatch.config.deployment import Deployment
+from stepwatch.deploy.compose import engine
+from stepwatch.deploy.compose.commands import Containers
+from stepwatch.deploy.compose.engine import EngineError, NoEngineError
+from stepwatch.deploy.native import service
+from stepwatch.deploy.native.commands import Processes
+from stepwatch.deploy.native.state import State
+from stepwatch.schema.errors import Refused
+from stepwatch.system.terminal import Say
+from stepwatch.testalert.journal import Journal
+
+
+class Stack(Protocol):
+    """What both kinds of stack can do."""
+
+    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
+        """Bring it up, or up to date; ``repair`` moves damaged files aside that keep a part from starting."""
+
+    def down(self) -> int:
+        """Take it down."""
+
+    def status(self) -> int:
+        """Show how it is."""
+
+    def demo_reset(self) -> int:
+        """Have the demo start over."""
+
+    def journal(self, part: str) -> Journal:
+        """What a part says from now on."""
+
+    def log(self, part: str) -> str:
+        """Where people read that."""
+
+    def deployment(self, config: Config) -> Deployment:
+        """What files are rendered for."""
+
+    @property
+    def rendered(self) -> Path:
+        """The folder that holds ``<service>/generated``."""
+
+
+def to_start(config: Path, place: State, say: Say, *, native: bool, as_service: bool = False) -> Stack:
+    """The stack that `up` is about: what runs already or has a unit, else containers if Docker answers.
+
+    Raises:
+        Refused: a unit is asked for, and the stack would be containers.
+    """
+    processes = Processes(config, place, say, as_service)
+    if native or processes.exists or service.installed(place):
+        return processes
+    try:
+        engine.require()
+    except NoEngineError as reason:
+        say(f"Plain processes, not containers: {reason}.")
+        return processes
+    if as_service:
+        raise Refused(
+            "SERVICE=1: units of systemd are for plain processes, and a Docker daemon answers here. Docker "
+            "itself starts containers again after a reboot. Fix: leave SERVICE=1 out and have Docker start "
+            "at boot (`sudo systemctl enable docker`), or add NATIVE=1."
+        )
+    return Containers(config, place, say)
+
+
+def running(config: Path, place: State, say: Say, *, as_service: bool = False) -> Stack:
+    """The stack that all other commands are about."""
+    processes = Processes(config, place, say, as_service)
+    return (
+        processes
+        if processes.exists or as_service or not _containers(config, place, say)
+        else Containers(config, place, say)
+    )
+
+
+def _containers(config: Path, place: State, say: Say) -> bool:
+    try:
+        engine.require()
+        return Containers(config, place, say).exists
+    except (NoEngineError, EngineError):
+        return False

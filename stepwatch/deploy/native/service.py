@@ -1,0 +1,250 @@
+"""The systemd unit that runs supervisord, so that a native stack outlives logouts and reboots.
+
+Users have it in their own systemd manager, root in the system's: root has no user manager outside of a
+login, and the system's needs no lingering.
+
+Whether the stack is to run is no matter of the unit: it starts nothing after `make down`, which leaves it
+enabled, and the next `make up` goes on through it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import time
+from pathlib import Path
+
+from stepwatch.deploy.native import guardian, state, supervisord
+from stepwatch.deploy.native.errors import StackError
+from stepwatch.deploy.native.state import State
+from stepwatch.system import processes
+from stepwatch.system.terminal import Say
+
+NAME = "stepwatch.service"
+
+_LINGERING = Path("/var/lib/systemd/linger")
+_START_SECONDS = 30
+_INHERITED = ("PATH", "LD_LIBRARY_PATH", "TZ", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+
+# When supervisord dies, systemd ends what is left and starts all anew: SIGTERM first, so that Alertmanager
+# saves what it sent. When the kernel kills one part for memory, the others run on.
+_UNIT = """\
+# Written by `make up SERVICE=1`; `make down SERVICE=1` removes it.
+[Unit]
+Description=Stepwatch in {folder}
+ConditionPathExists={config}
+StartLimitIntervalSec=0
+{after}
+[Service]
+Type=exec
+ExecStart={command}
+WorkingDirectory={folder}
+Environment={environment}
+EnvironmentFile=-{file}
+Restart=always
+RestartSec=1
+TimeoutStopSec=75
+OOMPolicy=continue
+
+[Install]
+WantedBy={target}
+"""
+
+
+def path() -> Path:
+    """The unit's file, whether it is there or not."""
+    if os.geteuid() == 0:
+        return Path("/etc/systemd/system") / NAME
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd/user" / NAME
+
+
+def installed(place: State) -> bool:
+    """Whether the unit is there and runs the stack of this state folder."""
+    return _mark(place) in _text()
+
+
+def install(place: State, say: Say) -> None:
+    """Write the unit, and have systemd start it at boot, or at login where lingering is off.
+
+    Raises:
+        StackError: no systemd answers, or the unit is that of another state folder.
+    """
+    _require_systemd()
+    old = _text()
+    if old and _mark(place) not in old:
+        folder = next((line[17:] for line in old.splitlines() if line.startswith("WorkingDirectory=")), "?")
+        raise StackError(
+            f"{path()} runs the stack in {folder}. Expected: no unit, or one for {place.folder}. "
+            f"Fix: `make down SERVICE=1` with {state.VARIABLE}={folder}, or `make up` alone here."
+        )
+    text = unit(place)
+    if text != old:
+        try:
+            path().parent.mkdir(parents=True, exist_ok=True)
+            state.write(path(), text)
+        except OSError as problem:
+            raise StackError(
+                f"{path()}: {problem.strerror}. Expected: a unit file that can be written. "
+                "Fix: permit that, or run `make up` alone."
+            ) from None
+    _order("daemon-reload")
+    _order("enable", NAME)
+    say(f"systemd starts Stepwatch from now on: {path()}")
+    for line in _remarks():
+        say(line)
+
+
+def remove(place: State, say: Say) -> None:
+    """Remove the unit of this state folder, if it is there; the stack is down."""
+    if not installed(place):
+        say("There is no systemd unit of this stack.")
+        return
+    _order("disable", NAME)
+    path().unlink()
+    _order("daemon-reload")
+    say(f"Removed {path()}.")
+
+
+def start(place: State) -> None:
+    """Have systemd start supervisord.
+
+    Raises:
+        StackError: it does not start.
+    """
+    _require_systemd()
+    state.write(place.environment, _variables())
+    place.environment.chmod(0o600)
+    _order("start", NAME)
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        with supervisord.connected(place) as server:
+            if server:
+                return
+        time.sleep(0.1)
+    raise StackError(f"supervisord did not start. systemd says: {_shown('status', '--lines=5', NAME)}")
+
+
+def stop(place: State) -> None:
+    """Have systemd stop the stack, if the unit runs it; where systemd cannot be asked, nothing happens."""
+    if runs(place):
+        _ask("stop", NAME)
+
+
+def runs(place: State) -> bool:
+    """Whether the stack of this state folder runs below the unit."""
+    return installed(place) and _shown("is-active", NAME) in ("active", "activating", "deactivating")
+
+
+def standing(place: State) -> list[str]:
+    """What `status` says of the unit."""
+    if not installed(place):
+        return ["Service: none, so a reboot stops Stepwatch. `make up SERVICE=1` has systemd start it again."]
+    answer = _ask("is-active", NAME)
+    if answer is None:
+        return [f"Service: {path()} is in place, but systemctl is not on PATH."]
+    words = f"{_shown('is-enabled', NAME) or 'unknown'} and {answer.stdout.strip() or 'unknown'}"
+    lines = [f"Service: {NAME} is {words} ({path()})."]
+    if (restarts := _shown("show", "--property=NRestarts", "--value", NAME)) not in ("", "0"):
+        since = _shown("show", "--property=ActiveEnterTimestamp", "--value", NAME)
+        lines.append(f"Restarts of all parts by systemd: {restarts}, the last at {since}.")
+    if place.wanted and not runs(place):
+        lines.append("The stack does not run through it. Fix: `make up SERVICE=1`")
+    return lines + _remarks()
+
+
+def unit(place: State) -> str:
+    """The text of the unit's file."""
+    root, folder = os.geteuid() == 0, _plain(place.folder)
+    variables = (f"{processes.MARK}={place.mark}", f"{guardian.SERVICE}=1")
+    return _UNIT.format(
+        folder=folder,
+        config=_plain(place.supervisor_config),
+        file=_plain(place.environment),
+        command=" ".join(map(_word, [*supervisord.command(place), "--nodaemon"])).replace("$", "$$"),
+        environment=" ".join(map(_word, variables)),
+        after=f"After=network.target\nRequiresMountsFor={_word(str(place.folder))}\n" if root else "",
+        target="multi-user.target" if root else "default.target",
+    )
+
+
+def _mark(place: State) -> str:
+    return f"\nWorkingDirectory={_plain(place.folder)}\n"
+
+
+def _text() -> str:
+    try:
+        return path().read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def _variables() -> str:
+    """What parts take from the shell of `make up`: programs, libraries, proxies, our own settings."""
+    named = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _INHERITED or name.lower() in _PROXIES or name.startswith("STEPWATCH_")
+        if name not in (processes.MARK, guardian.SERVICE)
+    }
+    return "".join(f"{name}={_quoted(value)}\n" for name, value in named.items() if "\n" not in value)
+
+
+def _plain(path: Path) -> str:
+    """A path as the value of a setting that takes one, where only ``%`` has a meaning."""
+    return str(path).replace("%", "%%")
+
+
+def _word(word: str) -> str:
+    """A word of a setting that takes several."""
+    return _quoted(word).replace("%", "%%")
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _remarks() -> list[str]:
+    """What keeps a user's unit from running all the time."""
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    if os.geteuid() == 0:
+        return []
+    if (_LINGERING / user).exists():
+        return [f"Lingering is on for {user}: it starts at boot and outlives logouts."]
+    stops = f"Lingering is off for {user}: Stepwatch stops when you log out and starts when you log in."
+    return [f"{stops} Fix: sudo loginctl enable-linger {user}"]
+
+
+def _require_systemd() -> None:
+    answer = _ask("show", "--property=Version")
+    if answer is None or answer.returncode:
+        manager = "systemd" if os.geteuid() == 0 else "systemd user manager"
+        said = answer.stderr.strip() if answer else "systemctl is not on PATH"
+        fix = "" if os.geteuid() == 0 else "log in as this user (not by su or sudo), or "
+        raise StackError(
+            f"`make up SERVICE=1`: no {manager} answers here ({said}). "
+            f"Expected: a machine that systemd runs. Fix: {fix}run `make up` alone and "
+            "have it started at boot by other means (cron: @reboot)."
+        )
+
+
+def _order(*words: str) -> None:
+    answer = _ask(*words)
+    if answer is None or answer.returncode:
+        said = answer.stderr.strip() if answer else "systemctl is not on PATH"
+        raise StackError(f"systemctl {' '.join(words)} failed. It says: {said}")
+
+
+def _shown(*words: str) -> str:
+    answer = _ask(*words)
+    return answer.stdout.strip() if answer else ""
+
+
+def _ask(*words: str) -> subprocess.CompletedProcess[str] | None:
+    """Ask systemd, ``None`` where there is no such command."""
+    command = ("systemctl", *(() if os.geteuid() == 0 else ("--user",)), "--no-pager", *words)
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None

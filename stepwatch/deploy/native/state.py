@@ -1,0 +1,267 @@
+"""The one folder in which a native stack keeps all that it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exporter.http import backend_access
+from stepwatch.config import Config
+from stepwatch.config.deployment import DISCOVERED, OnThisMachine
+from stepwatch.deploy.native.errors import DamagedStateError, StackError
+from stepwatch.services.damage import stamp
+from stepwatch.system.locks import lock
+from stepwatch.system.terminal import Say
+
+VARIABLE = "STEPWATCH_STATE"
+
+
+@dataclass(frozen=True)
+class State:
+    """The state folder and the places in it; two stacks on one machine have two folders."""
+
+    folder: Path
+
+    @classmethod
+    def chosen(cls, usual: Path) -> State:
+        """The folder that the variable names, else the usual one.
+
+        Raises:
+            StackError: it is another user's.
+        """
+        folder = Path(os.environ.get(VARIABLE) or usual).resolve()
+        if folder.exists() and os.geteuid() not in (0, folder.stat().st_uid):
+            raise StackError(
+                f"{folder} belongs to another user, and so does the stack in it. "
+                f"Fix: work as that user, or set {VARIABLE} to a folder of your own."
+            )
+        return cls(folder)
+
+    @property
+    def mark(self) -> str:
+        """What the processes of this stack carry in their environment."""
+        return str(self.folder)
+
+    @property
+    def logs(self) -> Path:
+        """One rotated log file per part, and the supervisor's own."""
+        return self.folder / "logs"
+
+    def log(self, name: str) -> Path:
+        """The log file of a part."""
+        return self.logs / f"{name}.log"
+
+    def data(self, name: str) -> Path:
+        """What a part stores; it outlives `down`."""
+        return self.folder / "data" / name
+
+    @property
+    def discovered(self) -> Path:
+        """Files of targets that are found by themselves."""
+        return self.folder / DISCOVERED
+
+    def deployment(self, config: Config, parts: frozenset[str]) -> OnThisMachine:
+        """What files are rendered for: these parts, with what lies in this folder."""
+        return OnThisMachine(
+            config, parts, discovered=str(self.discovered), password_file=str(self.backend_password)
+        )
+
+    @property
+    def backend(self) -> Path:
+        """What opens Prometheus and Alertmanager behind the door."""
+        return self.folder / "backend"
+
+    @property
+    def backend_password(self) -> Path:
+        """The password of both."""
+        return self.backend / backend_access.PASSWORD
+
+    @property
+    def supervisor_config(self) -> Path:
+        """What supervisord has to keep running."""
+        return self.folder / "supervisord.conf"
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the stack is to run: brought up, and not taken down since then, whatever dies meanwhile."""
+        return self.supervisor_config.exists()
+
+    @property
+    def socket(self) -> Path:
+        """Where supervisord takes orders."""
+        return self.folder / "supervisor.sock"
+
+    @property
+    def environment(self) -> Path:
+        """The variables that systemd gives to supervisord; only their owner may read them."""
+        return self.folder / "service.env"
+
+    @property
+    def restarted(self) -> Path:
+        """One line of the guardian: when and why it last started everything again."""
+        return self.folder / "restarted"
+
+    @property
+    def parts(self) -> Path:
+        """The parts that were brought up, for `status` and `down`, which read no config.yaml."""
+        return self.folder / "parts.json"
+
+    def config(self, say: Say) -> Path | None:
+        """The configuration file of the last `make up`; ``say`` gets a line if that was lost."""
+        path = self._remembered(say).get("config")
+        return Path(path) if path else None
+
+    def runs(self, configured: Path, say: Say) -> Path | None:
+        """The runs that `make up RUNS=` named last, unless config.yaml names others since then."""
+        known = self._remembered(say)
+        return Path(known["runs"]) if known.get("instead_of") == str(configured) else None
+
+    def remember(self, config: Path, runs: Path | None, configured: Path, say: Say) -> None:
+        """Keep the arguments of `make up`: the file, and what RUNS= named in place of its `runs.path`."""
+        self.create()
+        named = {"runs": str(runs.absolute()), "instead_of": str(configured)} if runs else {}
+        known = {**self._remembered(say), **named, "config": str(config.absolute())}
+        write(self._memory, json.dumps(known))
+
+    def _remembered(self, say: Say) -> dict[str, str]:
+        """The arguments of the last `make up`. A damaged file is moved aside: defaults replace them."""
+        with suppress(DamagedStateError):
+            known: dict[str, str] = read(self._memory, dict) or {}
+            if all(isinstance(text, str) for text in known.values()):
+                return known
+        aside = self._memory.with_name(f"{self._memory.name}.damaged-{stamp()}")
+        try:
+            self._memory.replace(aside)
+            kept = f"moved to {aside.name}"
+        except FileNotFoundError:  # another command has just done so
+            return {}
+        except OSError as problem:
+            kept = f"not moved aside: {problem.strerror}"
+        say(
+            f"{self._memory}: the file is damaged ({kept}). It held what the last `make up` "
+            "named in place of config.yaml and its runs.path; without it these are used. "
+            "Fix: if the last `make up` named others, run `make up CONFIG=file RUNS=folder` with them."
+        )
+        return {}
+
+    @property
+    def _memory(self) -> Path:
+        return self.folder / "remembered.json"
+
+    def create(self) -> None:
+        """Make the folder, closed to other users.
+
+        Raises:
+            StackError: it cannot be made.
+        """
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            # Prometheus sees new files at once only in a folder that was there before.
+            self.discovered.mkdir(exist_ok=True)
+            self.folder.chmod(0o700)
+        except OSError as problem:
+            raise StackError(
+                f"{self.folder}: {problem.strerror}. Expected: a folder to write to. "
+                f"Fix: set {VARIABLE} to one."
+            ) from None
+
+    def give_up(self) -> None:
+        """Have nothing start the stack again: neither the guardian nor systemd, nor a reboot."""
+        self.supervisor_config.unlink(missing_ok=True)
+
+    def make_password(self) -> None:
+        """Make what opens the parts behind the door, unless it is there; readable by its owner only.
+
+        Raises:
+            StackError: it cannot be written.
+        """
+        try:
+            backend_access.make(self.backend, mode=0o600)
+        except OSError as problem:
+            raise StackError(
+                f"{self.backend}: {problem.strerror}. Expected: a folder to write to. "
+                "Fix: make room on its disk, or give it back to the user who runs this."
+            ) from None
+
+    def forget(self) -> None:
+        """Remove what only a running stack needs; data and logs stay."""
+        self.give_up()
+        pid = self.folder / "supervisord.pid"
+        for leftover in (self.environment, self.socket, self.parts, self.restarted, pid):
+            leftover.unlink(missing_ok=True)
+
+    @contextmanager
+    def lock(self, command: str, say: Say) -> Iterator[None]:
+        """Keep other commands that change the stack waiting until this one has done so; they tell for whom.
+
+        Without a state folder there is nothing to lock.
+        """
+        if not self.folder.is_dir():
+            yield
+            return
+        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        holder = self.folder / "changing"
+        try:
+            if not lock(handle, wait=False):
+                other = holder.read_text(encoding="utf-8") if holder.exists() else "another command"
+                say(f"Waiting for {other}, which is changing the stack.")
+                lock(handle)
+            with suppress(
+                OSError
+            ):  # on a full disk those who wait learn no name; the lock holds all the same
+                write(holder, f"{command} (pid {os.getpid()})")
+            try:
+                yield
+            finally:
+                holder.unlink(missing_ok=True)
+        finally:
+            os.close(handle)
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file of the state folder in one step: a power cut leaves the old text or the new one."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read(path: Path, kind: type) -> Any:
+    """Return the JSON value of a file of the state folder, ``None`` if there is no such file.
+
+    Raises:
+        DamagedStateError: it holds no JSON value of that kind.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, kind):
+        raise damaged(path)
+    return value
+
+
+def damaged(path: Path) -> DamagedStateError:
+    """The error about a file that does not hold what `make up` wrote."""
+    return DamagedStateError(
+        f"{path}: the file is damaged. Expected: what the last `make up` wrote. "
+        "Fix: run `make up`, which writes it again."
+    )

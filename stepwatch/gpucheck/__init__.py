@@ -1,1 +1,0 @@
-"""``python -m stepwatch gpu-check``: what the GPU exporter says, held against ``nvidia-smi`` and NVML."""

@@ -1,0 +1,1 @@
+"""Commands of an operator about runs, limits and GPUs."""

@@ -1,0 +1,159 @@
+"""``python -m stepwatch alerts``: each alert with the limits that hold, and where these are from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from exporter.runs.serve.marking import unknown
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import Alert as Entry
+from stepwatch.config import Config, load
+from stepwatch.config.overrides import DEMO
+from stepwatch.config.reference import scalar
+from stepwatch.render.layout import RESOURCES
+from stepwatch.schema.block import Block
+from stepwatch.schema.errors import KeyPath, spell
+from stepwatch.schema.quantities import Duration, Size
+from stepwatch.services import runs
+from stepwatch.system.terminal import Say, table
+
+HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
+DEFAULT = "default"
+OFF = "off"
+
+
+class Limit(NamedTuple):
+    """A key below `alerts`, its value and unit, and which of three places it is from."""
+
+    key: str
+    value: Any
+    unit: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert with its limits; of one that is off, the key that switches it off."""
+
+    name: str
+    severity: str
+    enabled: bool
+    limits: tuple[Limit, ...]
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Tells where a value is from: an override and the keys that it says, else the file or the defaults."""
+
+    file: str
+    override: str = ""
+    said: Collection[KeyPath] = ()
+
+    def of(self, key: KeyPath, value: Any, defaults: dict[KeyPath, Any]) -> str:
+        """What the file says as the default has it counts as the default."""
+        if key in self.said:
+            return self.override
+        return DEFAULT if key in defaults and defaults[key] == value else self.file
+
+
+def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
+    """Tell which limits hold for the run of a name, or, without one, where no override fits.
+
+    Args:
+        config: The configuration file.
+        run: The name of a run; one that the run exporter does not know is said to be unknown. Alerts that
+            are not about runs are left out then.
+        form: `table` or `json`.
+        say: Gets each line.
+
+    Returns:
+        0.
+
+    Raises:
+        Refused: The configuration is wrong.
+    """
+    settings = load(config)
+    found = list(effective(settings, run, config.name))
+    names = None if run is None else runs.known(settings.address("exporter"))
+    if form == "json":
+        known = None if run is None or names is None else run in names
+        plain = {"run": run, "known": known, "alerts": [_plain(alert) for alert in found]}
+        say(json.dumps(plain, ensure_ascii=False, indent=2))
+        return 0
+    if run is not None and names is not None and run not in names:
+        say(f"{unknown(run, names)} A run of that name would have these limits:\n")
+    for line in table([HEADINGS, *(row for alert in found for row in _rows(alert))]):
+        say(line)
+    runbook = settings.links.runbook
+    say(f"\nEach alert has a heading in {runbook if '://' in runbook else RESOURCES / runbook}")
+    return 0
+
+
+def effective(config: Config, run: str | None, file: str) -> Iterator[Alert]:
+    """Yield each alert with the limits that hold; ``file`` is what the configuration is called."""
+    for alert in TABLE:
+        name = alert.block.__name__
+        base = config.alerts.block(name)
+        found = config.override(name, run) if run is not None and base.about_runs else None
+        if found is not None:
+            number, override = found
+            place = "the demo" if override in DEMO else f"overrides[{number}] `{override.runs}`"
+            origins = Origins(file, place, _leaves(override.alerts[name]))
+            yield _in_force(alert, override.over(name, base), origins)
+        elif run is None or base.about_runs:
+            yield _in_force(alert, base, Origins(file))
+
+
+def _in_force(alert: Entry, block: Block, origins: Origins) -> Alert:
+    name, values, defaults = alert.block.__name__, _leaves(block.plain()), _leaves(alert.block().plain())
+    off = _switch(alert, values)
+    own = [key for key in values if spell(key) in alert.keys or key in (("severity",), ("for",))]
+    limits = (
+        Limit(
+            spell(("alerts", name, *key)),
+            values[key],
+            alert.unit_of(spell(key)),
+            origins.of(key, values[key], defaults),
+        )
+        for key in ([off] if off else own or [("enabled",)])
+    )
+    return Alert(alert.name, alert.severity or values["severity",], not off, tuple(limits))
+
+
+def _switch(alert: Entry, values: dict[KeyPath, Any]) -> KeyPath | None:
+    """The key that switches the alert off, if one does."""
+    if not values["enabled",]:
+        return ("enabled",)
+    return next(((key,) for key in alert.switches if values.get((key,), "") is None), None)
+
+
+def _leaves(plain: dict[str, Any], above: KeyPath = ()) -> dict[KeyPath, Any]:
+    """The values of a mapping of mappings, by key."""
+    found: dict[KeyPath, Any] = {}
+    for key, value in plain.items():
+        inner = _leaves(value, (*above, key)) if isinstance(value, dict) else {(*above, key): value}
+        found.update(inner)
+    return found
+
+
+def _rows(alert: Alert) -> Iterator[tuple[str, ...]]:
+    for limit in alert.limits:
+        value = scalar(limit.value) if alert.enabled else OFF
+        unit = limit.unit if alert.enabled else ""
+        yield alert.name, alert.severity, limit.key, value, unit, limit.origin
+
+
+def _plain(alert: Alert) -> dict[str, Any]:
+    limits = {
+        limit.key: {
+            "value": str(limit.value) if isinstance(limit.value, Duration | Size) else limit.value,
+            "unit": limit.unit,
+            "from": limit.origin,
+        }
+        for limit in alert.limits
+    }
+    return {"alert": alert.name, "severity": alert.severity, "enabled": alert.enabled, "limits": limits}

@@ -1,0 +1,1 @@
+"""The programs of the stack: from packages or official releases, verified."""

@@ -1,0 +1,253 @@
+"""The programs that the stack runs: where they are found, and how they are had if they are not.
+
+First what the user names, then PATH, then what was downloaded before, then the official release, then
+the distribution's package.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from stepwatch.programs import packages, releases
+from stepwatch.programs.releases import Release
+from stepwatch.schema.errors import Refused
+from stepwatch.system.terminal import Say
+
+Version = tuple[int, int, int]
+
+
+class ProgramError(Refused):
+    """Raised when a program is missing or too old; says what was found, what is needed, the fix."""
+
+
+class Source(Enum):
+    """Where a program is from; the value says it in words."""
+
+    NAMED = "named by {variable}"
+    PATH = "on PATH"
+    RELEASE = "the official release"
+    PACKAGE = "the distribution's package"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that can be run: its path, its version and the options that its build needs."""
+
+    path: Path
+    version: Version
+    options: tuple[str, ...] = ()
+    source: Source = field(default=Source.NAMED, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.path} {written(self.version)}"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A project whose programs come together.
+
+    ``least`` is the oldest version that will do, ``release`` the official one that is taken if there
+    is none, ``package`` the distribution's.
+    """
+
+    name: str
+    least: Version
+    release: Release
+    package: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A program that we run: what it is called, and the variable that may name another one."""
+
+    title: str
+    tool: Tool
+    variable: str
+    names: tuple[str, ...]
+
+
+_PROMETHEUS = Tool("prometheus", (2, 42, 0), Release("prometheus", "3.13.2"), "prometheus")
+_ALERTMANAGER = Tool("alertmanager", (0, 25, 0), Release("alertmanager", "0.31.1"), "prometheus-alertmanager")
+
+WANTED = {
+    "prometheus": Wanted("Prometheus", _PROMETHEUS, "STEPWATCH_PROMETHEUS", ("prometheus",)),
+    "promtool": Wanted("promtool", _PROMETHEUS, "STEPWATCH_PROMTOOL", ("promtool",)),
+    "alertmanager": Wanted(
+        "Alertmanager", _ALERTMANAGER, "STEPWATCH_ALERTMANAGER", ("alertmanager", "prometheus-alertmanager")
+    ),
+    "amtool": Wanted("amtool", _ALERTMANAGER, "STEPWATCH_AMTOOL", ("amtool",)),
+}
+
+
+def find(name: str) -> Program | None:
+    """The program from its variable, from PATH or from the cache; nothing is downloaded.
+
+    A server's command-line tool is taken from where its server is: another version would judge by
+    other rules.
+
+    Raises:
+        ProgramError: the variable names something that is no such program, or too old.
+    """
+    wanted = WANTED[name]
+    if os.environ.get(wanted.variable):
+        return _chosen(wanted, Path(os.environ[wanted.variable]))
+    server = find(wanted.tool.name) if name != wanted.tool.name else None
+    places = _beside(server, wanted) if server else _found(wanted)
+    return next((program for program in places if program.version >= wanted.tool.least), None)
+
+
+def obtain(name: str, say: Say) -> Program:
+    """The program, downloaded if it is not here; says which one it is, and why.
+
+    Raises:
+        ProgramError: it is neither here nor to be had.
+    """
+    wanted = WANTED[name]
+    program = find(name) or _from_release(wanted, say) or _from_package(name)
+    say(f"{wanted.title} {written(program.version)}: {_origin(program, wanted)}")
+    return program
+
+
+def packaged(name: str) -> Program:
+    """The program of the distribution's package, whatever its version and whatever else is here.
+
+    Raises:
+        PackageError: there is no apt here, or it does not have the package.
+    """
+    wanted = WANTED[name]
+    root = packages.unpacked(wanted.tool.name)
+    if root is None or packages.missing_files(root):
+        root = packages.unpack(wanted.tool.name, wanted.tool.package)
+    found = next(_inside(root, wanted), None)
+    if found is None:
+        raise packages.PackageError(f"its package {wanted.tool.package} holds no {name} that runs")
+    return found
+
+
+def read_version(path: Path) -> Version | None:
+    """The version that a program tells, ``None`` if it does not run or tells none."""
+    for flag in ("--version", "-v"):
+        try:
+            answer = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=30)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if number := re.search(r"version v?(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout + answer.stderr, re.I):
+            return (int(number[1]), int(number[2]), int(number[3] or 0))
+    return None
+
+
+def written(version: Version) -> str:
+    """``2.42.0``."""
+    return ".".join(map(str, version))
+
+
+def _chosen(wanted: Wanted, path: Path) -> Program:
+    version = read_version(path)
+    if version is None or version < wanted.tool.least:
+        found = f"version {written(version)}" if version else "no program that tells a version"
+        raise ProgramError(
+            f"{wanted.variable}: {path} is {found}. Expected: {_needed(wanted)}. "
+            "Fix: name another one, or unset the variable and let Stepwatch look for it."
+        )
+    return Program(path.absolute(), version)
+
+
+def _found(wanted: Wanted) -> Iterator[Program]:
+    """Every one of its name that is here, of whatever version."""
+    yield from _on_path(wanted)
+    if released := releases.kept(wanted.tool.release):
+        yield from _in(released, wanted, Source.RELEASE)
+    root = packages.unpacked(wanted.tool.name)
+    if root and not packages.missing_files(root):
+        yield from _inside(root, wanted)
+
+
+def _beside(server: Program, wanted: Wanted) -> Iterator[Program]:
+    yield from _in(server.path.resolve().parent, wanted, server.source)
+    if server.source in (Source.NAMED, Source.PATH):
+        yield from _on_path(wanted)
+
+
+def _on_path(wanted: Wanted) -> Iterator[Program]:
+    for path in filter(None, map(shutil.which, wanted.names)):
+        if version := read_version(Path(path)):
+            yield Program(Path(path), version, source=Source.PATH)
+
+
+def _in(folder: Path, wanted: Wanted, source: Source) -> Iterator[Program]:
+    for path in (folder / name for name in wanted.names):
+        if version := read_version(path):
+            yield Program(path, version, source=source)
+
+
+def _inside(root: Path, wanted: Wanted) -> Iterator[Program]:
+    """Those of an unpacked package."""
+    for path in (root / "usr/bin" / name for name in wanted.names):
+        if version := read_version(path):
+            yield Program(path, version, _options(root, path.name), Source.PACKAGE)
+
+
+def _options(root: Path, name: str) -> tuple[str, ...]:
+    # The distribution's builds look for their web pages below /usr/share.
+    pages = {
+        "prometheus": f"--web.local-assets={root}/usr/share/prometheus/web/",
+        "prometheus-alertmanager": f"--web.ui-path={root}/usr/share/prometheus/alertmanager/no-ui/",
+    }
+    return (pages[name],) if name in pages else ()
+
+
+def _from_release(wanted: Wanted, say: Say) -> Program | None:
+    """The official release; ``None``, and a word on it, where that cannot be had."""
+    release = wanted.tool.release
+    say(f"{_needed(wanted)} is not here (found: {_seen(wanted)}): getting the official {release.version}.")
+    try:
+        folder = releases.obtain(release, say)
+    except releases.ReleaseError as problem:
+        say(f"  it cannot be had: {problem}. Going on with the distribution's package.")
+        return None
+    return next(_in(folder, wanted, Source.RELEASE), None)
+
+
+def _from_package(name: str) -> Program:
+    wanted = WANTED[name]
+    try:
+        program = packaged(name)
+    except packages.PackageError as problem:
+        raise _missing(wanted, problem.problem, problem.fix) from None
+    except OSError as problem:
+        raise _missing(wanted, f"{problem.filename}: {problem.strerror}") from None
+    if program.version < wanted.tool.least:
+        raise _missing(wanted, f"the distribution packages {written(program.version)}")
+    return program
+
+
+def _origin(program: Program, wanted: Wanted) -> str:
+    """Where it is from, and why it is not from a place that comes before."""
+    words = program.source.value.format(variable=wanted.variable)
+    if program.source in (Source.NAMED, Source.PATH):
+        return f"{program.path}, {words}"
+    others = ", ".join(map(str, _on_path(wanted))) or "none"
+    return f"{program.path}, {words} (on PATH: {others})"
+
+
+def _missing(wanted: Wanted, problem: str, fix: str | None = None) -> ProgramError:
+    return ProgramError(
+        f"{_needed(wanted)} is needed. Found: {_seen(wanted)}; {problem}. "
+        f"Fix: {f'{fix}; or ' if fix else ''}put the official release on PATH, "
+        f"or set {wanted.variable} to its program."
+    )
+
+
+def _seen(wanted: Wanted) -> str:
+    return ", ".join(map(str, _found(wanted))) or "none on PATH"
+
+
+def _needed(wanted: Wanted) -> str:
+    return f"{wanted.title} {written(wanted.tool.least)} or later"

@@ -1,0 +1,190 @@
+"""Official releases: downloaded, checked against their published checksums, kept in the user's cache."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import tempfile
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepwatch.programs.packages import tools_folder
+from stepwatch.system.terminal import Say
+
+VARIABLE = "STEPWATCH_RELEASES"
+"""Names a mirror in place of ``BASE``."""
+BASE = "https://github.com"
+
+_ANSWER_SECONDS = 8
+_ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+_silent: dict[str, str] = {}
+"""Places that did not answer, and why: they are not asked a second time."""
+
+
+class ReleaseError(Exception):
+    """Raised when an official release cannot be had; says why, and what may help."""
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}. Fix: {fix}")
+        self.problem, self.fix = problem, fix
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of a project: ``prometheus`` ``3.13.2``.
+
+    Args:
+        name: The project, and its main program.
+        version: Without the ``v`` of its tag.
+        owner: Of the project's repository.
+        file: The published file if that is the program itself, with ``{machine}`` in its name
+            (``x86_64``, ``aarch64``); by default the program lies in an archive named after the stem.
+        sums: The file with the checksums.
+    """
+
+    name: str
+    version: str
+    owner: str = "prometheus"
+    file: str | None = None
+    sums: str = "sha256sums.txt"
+
+    @property
+    def stem(self) -> str:
+        """Name of the folder with its programs, for this machine.
+
+        Raises:
+            ReleaseError: no release is known for this machine.
+        """
+        system, machine = platform.system().lower(), platform.machine().lower()
+        if system != "linux" or machine not in _ARCHITECTURES:
+            fix = f"build {self.name} and put it on PATH"
+            raise ReleaseError(f"no official release is known for {system} on {machine}", fix)
+        return f"{self.name}-{self.version}.linux-{_ARCHITECTURES[machine]}"
+
+    @property
+    def download(self) -> str:
+        """Name of the published file for this machine.
+
+        Raises:
+            ReleaseError: no release is known for this machine.
+        """
+        stem = self.stem
+        return self.file.format(machine=platform.machine()) if self.file else f"{stem}.tar.gz"
+
+
+def kept(release: Release) -> Path | None:
+    """The folder of a release that was downloaded before, if it was."""
+    try:
+        folder = tools_folder() / release.stem
+    except ReleaseError:
+        return None
+    return folder if folder.is_dir() else None
+
+
+def obtain(release: Release, say: Say) -> Path:
+    """Download a release and check it; return the folder with its programs.
+
+    Raises:
+        ReleaseError: it cannot be had, or is not what was published; nothing of it is left.
+    """
+    tools = tools_folder()
+    try:
+        tools.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=tools, prefix=f".{release.name}-") as scratch:
+            _unpack(_fetch(release, Path(scratch), say), release)
+            return _keep(Path(scratch) / release.stem, tools / release.stem)
+    except OSError as problem:
+        raise ReleaseError(
+            f"{tools}: {problem.strerror or problem}",
+            f"make room for some 700 MB in {tools}, or name another folder in XDG_CACHE_HOME",
+        ) from None
+
+
+def _base(release: Release) -> str:
+    """Where the files of a release lie."""
+    base = os.environ.get(VARIABLE) or BASE
+    parts = urllib.parse.urlsplit(base)
+    # What may hold a password or a token is not shown.
+    plain = "@" not in base and not (parts.query or parts.fragment)
+    if parts.scheme not in ("http", "https") or not parts.netloc or not plain:
+        problem = f"{VARIABLE} is {base!r}" if plain else f"{VARIABLE} holds more than a plain address"
+        raise ReleaseError(problem, f"set it to a mirror like {BASE}, without user or query, or unset it")
+    return f"{base.rstrip('/')}/{release.owner}/{release.name}/releases/download/v{release.version}"
+
+
+def _fetch(release: Release, folder: Path, say: Say) -> Path:
+    """Download the published file into a folder; return it if its checksum is the published one."""
+    from stepwatch.programs import download  # noqa: PLC0415  (an HTTP client: few commands download)
+
+    base, name = _base(release), release.download
+    published = _published(f"{base}/{release.sums}", name)
+    url = f"{base}/{name}"
+    say(f"  downloading {url}")
+    try:
+        found = download.fetch(url, folder / name, say)
+    except download.DownloadError as problem:
+        raise ReleaseError(f"{url}: {problem}", f"try again, or name a mirror in {VARIABLE}") from None
+    if found != published:
+        raise ReleaseError(
+            f"{url} is not what was published: its SHA-256 is {found}, expected {published}",
+            "try again; if it stays so, it was changed on its way: do not use it",
+        )
+    say("  its SHA-256 is the published one")
+    return folder / name
+
+
+def _published(url: str, name: str) -> str:
+    """The SHA-256 that is published for a file."""
+    if found := re.search(rf"^([0-9a-f]{{64}}) [ *]{re.escape(name)}$", _sums(url), re.MULTILINE):
+        return found[1]
+    raise ReleaseError(f"{url} names no {name}", f"name a mirror that has it in {VARIABLE}")
+
+
+def _sums(url: str) -> str:
+    from stepwatch.programs import download  # noqa: PLC0415  (an HTTP client: few commands download)
+
+    host = urllib.parse.urlsplit(url).netloc
+    if host in _silent:
+        raise _unreachable(host)
+    try:
+        return download.text(url, patience=_ANSWER_SECONDS)
+    except download.NoAnswerError as problem:
+        _silent[host] = str(problem)
+        raise _unreachable(host) from None
+    except download.DownloadError as problem:
+        raise ReleaseError(f"{url}: {problem}", f"name a mirror that has it in {VARIABLE}") from None
+
+
+def _unreachable(host: str) -> ReleaseError:
+    return ReleaseError(f"{host} cannot be reached ({_silent[host]})", f"name a mirror in {VARIABLE}")
+
+
+def _unpack(file: Path, release: Release) -> None:
+    """Make the folder with the programs beside the file."""
+    from stepwatch.programs import archive  # noqa: PLC0415  (as above)
+
+    if release.file:
+        folder = file.parent / release.stem
+        folder.mkdir()
+        file.rename(folder / release.name).chmod(0o755)
+        return
+    try:
+        archive.unpack(file, file.parent, release.stem)
+    except archive.ArchiveError as problem:
+        fix = f"do not use it; name another mirror in {VARIABLE}"
+        raise ReleaseError(f"{file.name}: {problem}", fix) from None
+    if not (file.parent / release.stem / release.name).is_file():
+        fix = f"name another mirror in {VARIABLE}"
+        raise ReleaseError(f"{file.name}: it holds no {release.stem}/{release.name}", fix)
+
+
+def _keep(unpacked: Path, place: Path) -> Path:
+    try:
+        return unpacked.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        return place  # another process was faster

@@ -1,0 +1,1 @@
+"""Templates to files, all or nothing, checked before they replace others."""

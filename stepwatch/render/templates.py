@@ -1,0 +1,226 @@
+"""Templates to texts: `<service>/templates/X.j2` becomes `<service>/generated/X`, all in memory.
+
+Names that start with `_` are macros. YAML below `grafana/templates/dashboards` becomes JSON; that of the
+Training dashboard also the file from which the run exporter draws. Jinja gives files their shape; sense
+(expressions, sentences, joins) comes from Python by the context.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+import jinja2
+import yaml
+from jinja2.bccache import Bucket
+
+from stepwatch.config.yaml.document import parse
+from stepwatch.config.yaml.nodes import LOADER
+from stepwatch.render import panels
+from stepwatch.render.dashboard import Json, assemble
+from stepwatch.render.layout import TEMPLATE_CACHE
+from stepwatch.schema.errors import ConfigError, Refused, quoted
+from stepwatch.schema.globs import alternation
+
+SERVICES = ("prometheus", "alertmanager", "grafana")
+DASHBOARDS = PurePosixPath("grafana/templates/dashboards")
+
+_COMMENTS = {
+    ".yml": "# {}\n",
+    ".yaml": "# {}\n",
+    ".tmpl": "{{{{- /* {} */ -}}}}\n",
+}
+
+
+class RenderError(Refused):
+    """Raised when a template cannot be rendered, or renders to what cannot be read back."""
+
+
+class _Compiled(jinja2.FileSystemBytecodeCache):
+    """What templates were compiled to, kept as Python keeps its modules: compiling takes most of the time.
+
+    In memory, too: `backtest` renders again and again, and the folder may be read-only.
+    """
+
+    _code: ClassVar[dict[tuple[str, str], bytes]] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if code := self._code.get((bucket.key, bucket.checksum)):
+            bucket.bytecode_from_string(code)
+        else:
+            with suppress(OSError):
+                super().load_bytecode(bucket)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._code[bucket.key, bucket.checksum] = bucket.bytecode_to_string()
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                Path(self.directory).mkdir(parents=True, exist_ok=True)
+                super().dump_bytecode(bucket)
+
+
+def render(
+    root: Path, context: Mapping[str, Any], services: Collection[str] = SERVICES
+) -> dict[PurePosixPath, bytes]:
+    """Return the content of every generated file of some services by its path below the target folder.
+
+    Args:
+        root: The folder that holds the services' folders with their templates.
+        context: What templates know by name.
+        services: Which of these folders.
+
+    Raises:
+        RenderError: A template fails; the message names template and line.
+    """
+    knowing = environment(root, context)
+    files: dict[PurePosixPath, bytes] = {}
+    for template in _templates(root, services):
+        if _is_dashboard(template):
+            parsed = _parsed(knowing, template)
+            files[target(template)] = _dashboard(parsed, template, context)
+            if template == panels.TEMPLATE and "exporter" in services:
+                drawn = panels.panels(parsed, context["lines"])
+                files[panels.FILE] = panels.file(drawn, context["subjects"])
+        else:
+            files[target(template)] = _file(knowing, template)
+    return files
+
+
+def template(root: Path, context: Mapping[str, Any], path: PurePosixPath) -> Json:
+    """Return the template of a dashboard, as rendered.
+
+    Raises:
+        RenderError: It fails.
+    """
+    return _parsed(environment(root, context), path)
+
+
+def target(template: PurePosixPath) -> PurePosixPath:
+    """Return the path that a template renders to."""
+    path = PurePosixPath(template.parts[0], "generated", *template.parts[2:]).with_suffix("")
+    return path.with_suffix(".json") if _is_dashboard(template) else path
+
+
+def _is_dashboard(template: PurePosixPath) -> bool:
+    return DASHBOARDS in template.parents and template.name.endswith((".yaml.j2", ".yml.j2"))
+
+
+def _templates(root: Path, services: Collection[str]) -> Iterator[PurePosixPath]:
+    for service in services:
+        for path in sorted((root / service / "templates").rglob("*.j2")):
+            template = PurePosixPath(path.relative_to(root).as_posix())
+            if not any(part.startswith(("_", ".")) for part in template.parts):
+                yield template
+
+
+def environment(root: Path, context: Mapping[str, Any]) -> jinja2.Environment:
+    """Return what renders the templates below a folder; `context` is what they know by name."""
+    made = jinja2.Environment(
+        block_start_string="<%",
+        block_end_string="%>",
+        variable_start_string="<%=",
+        variable_end_string="%>",
+        comment_start_string="<%#",
+        comment_end_string="#%>",
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  the output is YAML and JSON for servers, not HTML
+        finalize=_written,
+        loader=jinja2.FileSystemLoader(root),
+        bytecode_cache=_Compiled(str(TEMPLATE_CACHE or root / "__pycache__")),
+    )
+    made.filters |= {"yaml": quoted, "re2": alternation, "json": json.dumps}
+    made.globals.update(context)
+    return made
+
+
+def _written(value: Any) -> Any:
+    if value is None:
+        raise TypeError("None would be written as text; use a condition, or the filter yaml")
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _file(knowing: jinja2.Environment, template: PurePosixPath) -> bytes:
+    text = _render(knowing, template)
+    if not text.endswith("\n"):
+        text += "\n"
+    _read_back(text, template)
+    return (_comment(template).format(_mark(template)) + text).encode()
+
+
+def _mark(template: PurePosixPath) -> str:
+    return f"Generated by generate.py from {template}. Do not edit: change config.yaml or the template."
+
+
+def _render(knowing: jinja2.Environment, template: PurePosixPath) -> str:
+    try:
+        return knowing.get_template(str(template)).render()
+    except jinja2.TemplateSyntaxError as error:
+        raise _failure(error.name or str(template), error.lineno, error) from error
+    except Refused:  # what config.yaml asks for cannot be had where the parts run: no fault of the template
+        raise
+    except Exception as error:
+        raise _failure(*_place(error, template), error) from error
+
+
+def _place(error: Exception, template: PurePosixPath) -> tuple[str, int | None]:
+    """Return template and line where rendering stopped: the innermost template of the traceback."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename.endswith(".j2"):
+            path = PurePosixPath(Path(frame.filename).as_posix())
+            start = next(index for index, part in enumerate(path.parts) if part == "templates") - 1
+            return str(PurePosixPath(*path.parts[start:])), frame.lineno
+    return str(template), None
+
+
+def _failure(template: str, line: int | None, error: Exception) -> RenderError:
+    place = f"{template}:{line}" if line else template
+    reason = str(error) if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, jinja2.TemplateNotFound):
+        reason = f"there is no template {error.name}"
+    return RenderError(f"{place}: {reason}. Fix: correct the template; nothing was written.")
+
+
+def _comment(template: PurePosixPath) -> str:
+    suffix = target(template).suffix
+    if suffix not in _COMMENTS:
+        known = ", ".join(_COMMENTS)
+        raise RenderError(f"{template}: no comment is known for {suffix or 'it'}. Fix: name it {known}.")
+    return _COMMENTS[suffix]
+
+
+def _read_back(text: str, template: PurePosixPath) -> None:
+    if target(template).suffix not in (".yml", ".yaml"):
+        return
+    try:
+        yaml.load(text, Loader=LOADER)  # noqa: S506  LOADER is the safe one
+    except yaml.YAMLError as error:
+        raise _unreadable(template, text, error) from error
+
+
+def _parsed(knowing: jinja2.Environment, template: PurePosixPath) -> Json:
+    document = parse(_render(knowing, template), f"{template}, as rendered")
+    if document.problems or not isinstance(document.values, dict):
+        raise ConfigError(f"{template}, as rendered", document.problems)
+    return document.values
+
+
+def _dashboard(parsed: Json, template: PurePosixPath, context: Mapping[str, Any]) -> bytes:
+    dashboard = {"__generated": _mark(template), **assemble(parsed, context.get("lines", ()))}
+    return (json.dumps(dashboard, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _unreadable(template: PurePosixPath, text: str, error: yaml.YAMLError) -> RenderError:
+    mark = getattr(error, "problem_mark", None)
+    line = text.splitlines()[mark.line : mark.line + 1] if mark else []
+    return RenderError(
+        f"{template}: what it renders is no YAML ({getattr(error, 'problem', error)}"
+        f"{', in line ' + repr(line[0]) if line else ''}). Fix: correct the template; nothing was written."
+    )

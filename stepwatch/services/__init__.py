@@ -1,0 +1,1 @@
+"""The running services: settings in force, reload, alerts that fire, health."""

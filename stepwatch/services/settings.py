@@ -1,0 +1,100 @@
+"""Whether a part runs the settings that were rendered for it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from stepwatch.system import http_client
+from stepwatch.system.http_client import Page
+
+
+class Standing(Enum):
+    """How a part's running settings relate to the files; the value is the word that `status` shows."""
+
+    CURRENT = "current"
+    CHANGED = "changed since"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Files that a part reads again on SIGHUP, and the metrics that report the result.
+
+    ``files`` are globs in ``folder``. ``metric`` is the common start of ``<metric>_successful`` and
+    ``<metric>_success_timestamp_seconds``; a part without it starts again with its files, so that its start
+    counts. One that looks after its files ``itself`` needs no SIGHUP.
+    """
+
+    folder: str
+    files: tuple[str, ...]
+    metric: str = ""
+    itself: bool = False
+
+    def changed(self) -> float:
+        """When the last of the files was written or removed, in Unix seconds."""
+        paths = {path for pattern in self.files for path in _dated(Path(self.folder), pattern)}
+        return max((path.stat().st_mtime for path in paths), default=0.0)
+
+
+def _dated(folder: Path, pattern: str) -> list[Path]:
+    """The files; with all of a folder the folder itself, which a removal changes."""
+    files = list(folder.glob(pattern))
+    return [*files, *(file.parent for file in files)] if "*" in pattern else files
+
+
+def by_part(rendered: Path) -> dict[str, Settings]:
+    """Return what each part reads of what was rendered; the others have nothing to compare."""
+    prometheus, alertmanager, ours = (
+        str(rendered / name / "generated") for name in ("prometheus", "alertmanager", "exporter")
+    )
+    return {
+        # Prometheus watches the files of its targets itself.
+        "prometheus": Settings(prometheus, ("prometheus.yml", "rules/*"), "prometheus_config_last_reload"),
+        "alertmanager": Settings(alertmanager, ("*",), "alertmanager_config_last_reload"),
+        "exporter": Settings(ours, ("runs.json",), itself=True),
+        "gpu": Settings(ours, ("gpu.json",), "gpu_exporter_config_last_reload", itself=True),
+        "watchdog": Settings(ours, ("watchdog.json",), itself=True),
+    }
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a part last loaded: whether that went well, and when it last did (Unix seconds)."""
+
+    successful: bool
+    at: float
+
+
+def loaded(settings: Settings, text: str | None) -> Loaded | None:
+    """What a part's metrics page reports about its last loading, ``None`` when it did not answer."""
+    if text is None:
+        return None
+    if not settings.metric:
+        return Loaded(successful=True, at=http_client.metric(text, "process_start_time_seconds") or 0.0)
+    at = http_client.metric(text, f"{settings.metric}_success_timestamp_seconds")
+    return Loaded(http_client.metric(text, f"{settings.metric}_successful") == 1, at or 0.0)
+
+
+def standing(settings: Settings, text: str | None) -> Standing:
+    """Compare what a part runs, by its metrics page, with its files."""
+    present = loaded(settings, text)
+    if present is None:
+        return Standing.UNKNOWN
+    if not present.successful:
+        return Standing.REFUSED
+    return Standing.CURRENT if present.at >= settings.changed() else Standing.CHANGED
+
+
+def wait_loaded(settings: Settings, metrics: str | Page, *, after: float, patience: float) -> bool:
+    """Wait until a part has loaded its settings after a time; no later than so many seconds."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        present = loaded(settings, http_client.read(metrics))
+        if present and present.successful and present.at > after:
+            return True
+        time.sleep(0.1)
+    return False

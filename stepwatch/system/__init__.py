@@ -1,0 +1,1 @@
+"""The operating system: processes, ports, locks, the terminal, HTTP."""
