@@ -28,12 +28,11 @@ from stepwatch.deploy.native.state import State
 from stepwatch.deploy.native.status import NOT_RUNNING
 from stepwatch.operate.gpu_release import USUAL, gpu_release
 from stepwatch.operate.inspection import inspect
-from stepwatch.operate.limits_report import alerts
+from stepwatch.operate.limits_report import alerts, unmatched
 from stepwatch.operate.mark import mark
 from stepwatch.operate.silence import silence
-from stepwatch.operate.unmatched import unmatched
 from stepwatch.render import layout
-from stepwatch.render.drift import instead_of_usual, pending
+from stepwatch.render.generator import instead_of_usual, pending
 from stepwatch.schema.errors import Refused
 from stepwatch.testalert.command import send_test
 

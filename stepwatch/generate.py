@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 from exporter.installation import adapt
 from stepwatch.config import Config
 from stepwatch.deploy.native.state import State
-from stepwatch.render import dotenv, output, variables
+from stepwatch.render import output, variables
 from stepwatch.render.generator import Outcome, generate, stale
 from stepwatch.render.layout import STATE
 from stepwatch.schema.errors import Refused
@@ -94,7 +94,7 @@ def _report(outcome: Outcome) -> None:
 def _tell_compose(options: argparse.Namespace, config: Config) -> None:
     """Have a bare `docker compose` know the ports and links of this configuration."""
     if (options.config, options.out) == (CHECKOUT / "config.yaml", CHECKOUT):
-        dotenv.update(CHECKOUT / ".env", variables.of_config(config))
+        variables.update(CHECKOUT / ".env", variables.of_config(config))
 
 
 def _reload(options: argparse.Namespace, config: Config) -> str:

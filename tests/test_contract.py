@@ -23,9 +23,7 @@ from exporter.runs.registrations.api import Api
 from exporter.runs.registrations.registry import Registry
 from exporter.runs.registrations.store import Ledger
 from exporter.runs.registrations.token import Token
-from exporter.runs.rollouts.address import Allowed
-from exporter.runs.rollouts.address_map import Way
-from exporter.runs.rollouts.allowlist import Gate
+from exporter.runs.rollouts.address import Allowed, Gate, Way
 from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, RunText, page

@@ -17,8 +17,7 @@ import pytest
 from stepwatch.deploy.compose import engine, status
 from stepwatch.schema.errors import Refused
 from stepwatch.services import health_report, run_folder
-from stepwatch.services.firing import firing
-from stepwatch.services.health_report import News
+from stepwatch.services.health_report import News, firing
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.real import free_port

@@ -6,8 +6,7 @@ import pytest
 
 from stepwatch.config import Config
 from stepwatch.config.deployment import OnThisMachine
-from stepwatch.render.drift import instead_of_usual, pending
-from stepwatch.render.generator import generate
+from stepwatch.render.generator import generate, instead_of_usual, pending
 from stepwatch.system.environment import CHECKOUT
 
 

@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from stepwatch.config.deployment import InContainers
-from stepwatch.config.readable import CONTAINER_USER, require
+from stepwatch.config.deployment import CONTAINER_USER, InContainers, require
 from stepwatch.render.templates import render
 from stepwatch.schema.errors import Refused
 

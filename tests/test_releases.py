@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwatch.programs import archive, download, packages, releases
+from stepwatch.programs import download, packages, releases
 from stepwatch.programs.releases import Release, ReleaseError
 from tests.mirror import Mirror, standin, stem, tarball
 from tests.real import free_port
@@ -259,15 +259,15 @@ def test_a_long_download_tells_how_far_it_is(mirror: Mirror, monkeypatch: pytest
 
 def test_two_downloads_at_a_time_end_in_one_release(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.publish("prometheus", "3.13.2", tarball(TOP, PROGRAMS))
-    unpack = archive.unpack
+    unpack = releases.unpack
 
     def unpack_late(*arguments: Path) -> None:
         unpack(*arguments)
         if not releases.kept(RELEASE):
-            monkeypatch.setattr(archive, "unpack", unpack)
+            monkeypatch.setattr(releases, "unpack", unpack)
             obtained()
 
-    monkeypatch.setattr(archive, "unpack", unpack_late)
+    monkeypatch.setattr(releases, "unpack", unpack_late)
 
     assert obtained()[0] == releases.kept(RELEASE)
     assert len(list(packages.tools_folder().iterdir())) == 1
@@ -286,7 +286,7 @@ def test_nothing_is_ever_written_outside_of_the_folder(name: str) -> None:
         file, folder = Path(scratch) / "archive", Path(scratch) / "folder"
         file.write_bytes(packed.getvalue())
         folder.mkdir()
-        with contextlib.suppress(archive.ArchiveError, OSError):
-            archive.unpack(file, folder, "top")
+        with contextlib.suppress(releases.ArchiveError, OSError):
+            releases.unpack(file, folder, "top")
         assert set(Path(scratch).iterdir()) == {file, folder}
         assert {path.name for path in folder.iterdir()} <= {"top"}

@@ -17,13 +17,11 @@ from threading import Event
 from exporter import logging_setup
 from exporter.gpu.backend import Extras
 from exporter.gpu.contract import FRESH, RELEASE_SECONDS
-from exporter.gpu.interval import Pace
 from exporter.gpu.journal import Journal
 from exporter.gpu.options import command_line
 from exporter.gpu.pages import Pages
-from exporter.gpu.restart_policy import Outage
 from exporter.gpu.state import Box
-from exporter.gpu.supervisor import Keeper, Limits
+from exporter.gpu.supervisor import Keeper, Limits, Outage, Pace
 from exporter.gpu.worker_process import Child
 from exporter.http.host_check import HostCheck
 from exporter.http.server import Server

@@ -7,6 +7,22 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+
+class Report(NamedTuple):
+    """What was last read from a GPU.
+
+    ``at`` in seconds of the steady clock; ``missing`` reasons by call; ``errors`` counts by call and
+    code; ``seconds`` that each tier took.
+    """
+
+    at: float
+    reason: str
+    readings: tuple[Reading, ...] = ()
+    missing: Mapping[str, str] = {}
+    errors: Mapping[tuple[str, str], int] = {}
+    seconds: Mapping[str, float] = {}
+
+
 BACKENDS = {"nvml": "exporter.gpu.nvml.backend:Nvml", "demo": "exporter.gpu.demo:Demo"}
 """Where to find each; only the worker loads one."""
 

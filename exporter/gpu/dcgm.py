@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.gpu.backend import NO_LABELS, Card, Reading
-from exporter.gpu.report import Report
+from exporter.gpu.backend import NO_LABELS, Card, Reading, Report
 from exporter.http.exposition import Family, header, joined, lines
 
 

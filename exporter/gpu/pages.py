@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 
 from exporter.gpu.contract import LONGEST_RELEASE_SECONDS, RELEASE_SECONDS
-from exporter.gpu.interval import Pace
 from exporter.gpu.state import Box
-from exporter.gpu.supervisor import Keeper
+from exporter.gpu.supervisor import Keeper, Pace
 from exporter.http.exposition import CONTENT_TYPE
 from exporter.http.message import Answer, Later, Request, text
 from exporter.http.routes import Routes

@@ -16,11 +16,11 @@ from exporter.gpu.backend import (
     Quantity,
     ReadError,
     Reading,
+    Report,
     Tier,
     UnsupportedError,
 )
 from exporter.gpu.contract import STALE_INTERVALS
-from exporter.gpu.report import Report
 
 SLOW_INTERVALS = 15
 FIND_INTERVALS = 5

@@ -8,10 +8,56 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from exporter.gpu.backend import OK
-from exporter.gpu.contract import FRESH, STALE_INTERVALS
-from exporter.gpu.interval import Pace
+from exporter.gpu.contract import FRESH, STALE_INTERVALS, UNKNOWN
 from exporter.gpu.state import Box
 from exporter.gpu.worker_process import Child
+
+REASONS = ("version_mismatch", UNKNOWN, "lost")
+"""The old driver's library is mounted still, or the devices were taken from the container."""
+
+
+class Outage:
+    """``patience`` in seconds; 0 for never.
+
+    What could not be read from the start is no reason: then a restart was no fix, and the next would be
+    none either.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
+        self._well = False
+        self._since: float | None = None
+
+    def lasts(self, reason: str, now: float) -> bool:
+        """Is it time for a restart? ``reason`` why no GPU can be read, ``now`` of the steady clock."""
+        self._well = self._well or reason == OK
+        if not self._well or reason not in REASONS:
+            self._since = None
+            return False
+        self._since = now if self._since is None else self._since
+        return 0 < self.patience <= now - self._since
+
+
+IDLE_INTERVAL_SECONDS = 15.0
+
+
+class Pace:
+    """In seconds: ``usual`` between two readings, ``patience`` without a look until they are seldom."""
+
+    def __init__(self, usual: float, patience: float, now: float) -> None:
+        self.usual = usual
+        self.patience = patience
+        self._looked = now
+
+    def look(self, now: float) -> None:
+        """Someone asks for the page. ``now`` of the steady clock."""
+        self._looked = now
+
+    def interval(self, now: float) -> float:
+        """From one reading to the next. ``now`` of the steady clock."""
+        idle = now - self._looked > self.patience
+        return max(self.usual, IDLE_INTERVAL_SECONDS) if idle else self.usual
+
 
 OPENING_SECONDS = 60.0
 """Without persistence mode the driver needs seconds for each GPU before it answers."""

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from exporter import logging_setup
 from exporter.options import CommandLine, log_cannot_listen, start_again, stopped_by_signal
+from exporter.runs import cli
 from exporter.runs.app import Service
-from exporter.runs.cli import flags
 from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.history import panelfile
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("exporter.runs")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
-    settings = flags.command_line(argv)
+    settings = cli.command_line(argv)
     options = settings.options()
     logging_setup.configure(options.log_level, options.log_format)
     stop = stopped_by_signal()

@@ -22,13 +22,12 @@ from exporter.runs.registrations.registry import Registry
 from exporter.runs.registrations.store import Ledger
 from exporter.runs.registrations.token import Token
 from exporter.runs.rollouts import ray, verl
-from exporter.runs.rollouts.address_map import Way
-from exporter.runs.rollouts.allowlist import Gate
+from exporter.runs.rollouts.address import Gate, Way
 from exporter.runs.rollouts.discovery import Discovery
-from exporter.runs.rollouts.links import Root
+from exporter.runs.rollouts.document import Root
 from exporter.runs.rollouts.log_targets import InLogs
 from exporter.runs.rollouts.patient import Patient
-from exporter.runs.rollouts.target import Source
+from exporter.runs.rollouts.target_registry import Source
 from exporter.runs.serve import endpoints
 from exporter.runs.serve.serving import Serving
 

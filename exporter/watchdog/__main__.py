@@ -31,8 +31,7 @@ from exporter.watchdog.client import Client
 from exporter.watchdog.disks import Folder
 from exporter.watchdog.finding import Findings
 from exporter.watchdog.pages import Pages
-from exporter.watchdog.servers import Alertmanager, Prometheus
-from exporter.watchdog.supervisor import Supervisor
+from exporter.watchdog.servers import Alertmanager, Prometheus, Supervisor
 
 logger = logging.getLogger("exporter.watchdog")
 

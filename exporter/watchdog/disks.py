@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -12,8 +13,54 @@ from threading import Thread
 from typing import NamedTuple
 
 from exporter.http.exposition import Family, Sample
-from exporter.watchdog import snapshots
 from exporter.watchdog.finding import Finding, size
+
+# Alertmanager's snapshots of silences and sent notifications, which a full disk would destroy.
+#
+# Alertmanager writes each to a new file, and gives it the name of the last one even if the disk had no
+# room for it. Killed then, it would start without silences, and send all notifications again. So the last
+# whole snapshot has a second name; `alertmanager/start.sh` returns to it.
+NAMES = ("silences", "nflog")
+
+LEFTOVER = re.compile(r"(?:nflog|silences)\.[0-9a-f]+")
+"""What Alertmanager writes a snapshot to before it takes the name of the last one."""
+LEFTOVER_SECONDS = 60.0
+"""Alertmanager renames such a file within moments of making it."""
+
+
+def keep(folder: str) -> None:
+    """Give the present snapshots in Alertmanager's data folder their second names.
+
+    To be called only while the disk has had room for longer than the time between two snapshots.
+    """
+    for name in NAMES:
+        present, kept = f"{folder}/{name}", f"{folder}/{name}.kept"
+        with suppress(OSError):  # there is none yet, or it was replaced at this moment
+            if os.path.exists(kept) and os.path.samefile(present, kept):  # noqa: PTH110, PTH121
+                continue
+            with suppress(FileNotFoundError):
+                os.unlink(f"{kept}.new")  # noqa: PTH108
+            os.link(present, f"{kept}.new")
+            os.rename(f"{kept}.new", kept)  # noqa: PTH104
+
+
+def remove_leftovers(folder: str, now: float) -> int:
+    """Remove what Alertmanager left behind when it could not write a snapshot. Returns how many files.
+
+    With a full disk that is an empty file every ten seconds, which it never removes.
+    """
+    removed = 0
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if LEFTOVER.fullmatch(entry.name) and _is_old_and_empty(entry.stat(follow_symlinks=False), now):
+                os.unlink(entry.path)  # noqa: PTH108
+                removed += 1
+    return removed
+
+
+def _is_old_and_empty(status: os.stat_result, now: float) -> bool:
+    return stat.S_ISREG(status.st_mode) and not status.st_size and now - status.st_mtime > LEFTOVER_SECONDS
+
 
 INTERVAL_SECONDS = 5.0
 HANG_SECONDS = 30.0
@@ -94,11 +141,11 @@ class Folder:
             time.sleep(INTERVAL_SECONDS)
 
     def _keep_snapshots(self, look: Look) -> None:
-        self.removed += snapshots.remove_leftovers(self.path, time.time())
+        self.removed += remove_leftovers(self.path, time.time())
         if next(_judged(look, self.path, [self]), None):
             self._without_room = time.monotonic()
         elif time.monotonic() - self._without_room > SNAPSHOT_SECONDS:
-            snapshots.keep(self.path)
+            keep(self.path)
 
 
 def look(path: str) -> Look:

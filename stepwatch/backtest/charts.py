@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from exporter.drawing.chart import Band, Chart
 from exporter.drawing.curve import Curve, curve
 from stepwatch.backtest.openmetrics_writer import START, Replayed
-from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Alert, Judged
-from stepwatch.backtest.server import Prometheus, side_by_side
+from stepwatch.backtest.server import Prometheus, Tick, side_by_side
 from stepwatch.render.panels import Panel, of_run
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from stepwatch.backtest.page import page
 from stepwatch.backtest.panels import Drawn
-from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.report import DOCUMENT, PAGE, Report, make, write
+from stepwatch.backtest.server import Progress
 from stepwatch.backtest.table import lines
 from stepwatch.backtest.work import prepared
 from stepwatch.config import Config

@@ -13,8 +13,8 @@ from exporter.runs.logs.names import printable, run_names
 from exporter.runs.model.run import Options
 from stepwatch.backtest import openmetrics_writer
 from stepwatch.backtest.openmetrics_writer import Replayed
-from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.results import Unjudged
+from stepwatch.backtest.server import Tick
 from stepwatch.operate import logfiles
 
 MISSING = "there is no such file or folder"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
@@ -15,13 +16,32 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
+from tqdm import tqdm
 
 from stepwatch.backtest.openmetrics_writer import START
-from stepwatch.backtest.progress import Tick
 from stepwatch.programs.programs import Program
 from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client, ports
 from stepwatch.system.log_tail import last_lines
+
+Tick = Callable[[], object]
+"""Called whenever one more piece of the work is done."""
+
+
+class Progress:
+    """A bar on standard error for each part of the work; nothing where that is no terminal."""
+
+    @contextmanager
+    def __call__(self, what: str, total: int) -> Iterator[Callable[[], object]]:
+        """Show a part of so many pieces; what is yielded is to be called after each."""
+        shown = sys.stderr.isatty()
+        with tqdm(desc=what, total=total, leave=False, disable=not shown, file=sys.stderr) as bar:
+            yield bar.update
+
+    def say(self, line: str) -> None:
+        """A line about what is being fetched, which may take long."""
+        tqdm.write(line, file=sys.stderr)
+
 
 START_SECONDS = 60
 STOP_SECONDS = 30

@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from stepwatch.backtest.limits import Limit, Value
-from stepwatch.backtest.progress import Tick
 from stepwatch.backtest.rules import Rule, catalogue
-from stepwatch.backtest.server import Prometheus, side_by_side
+from stepwatch.backtest.server import Prometheus, Tick, side_by_side
 from stepwatch.config import Config
 
 Runs = frozenset[str]

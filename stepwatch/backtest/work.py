@@ -15,17 +15,15 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.incidents import PAIRS
 from stepwatch.backtest import server
 from stepwatch.backtest.charts import Draughtsman
-from stepwatch.backtest.episodes import inhibitions
+from stepwatch.backtest.episodes import Judge, inhibitions
 from stepwatch.backtest.limits import limits
 from stepwatch.backtest.openmetrics_writer import Replayed
 from stepwatch.backtest.panels import Drawn
-from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.replay import SAMPLES, Recording, Replays, find, replay
 from stepwatch.backtest.results import Judged, Results, Unjudged
 from stepwatch.backtest.rules import Catalogue, catalogue, metrics
-from stepwatch.backtest.server import Prometheus
+from stepwatch.backtest.server import Progress, Prometheus
 from stepwatch.backtest.suggestions import Suggestion, Trial
-from stepwatch.backtest.verdict import Judge
 from stepwatch.config import Config
 from stepwatch.programs import programs
 from stepwatch.programs.programs import Program

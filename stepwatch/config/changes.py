@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stepwatch.config import explain
+from stepwatch.config import reference
 from stepwatch.config.loading import load, validated, written
 from stepwatch.config.models import Config
 from stepwatch.config.yaml.document import parse
@@ -31,7 +31,7 @@ def load_changed(path: Path, changes: Iterable[str]) -> Config:
     try:
         return validated(values, path)
     except ValidationError as error:
-        problems = [Problem(None, fault) for fault in explain.faults(error, Config)]
+        problems = [Problem(None, fault) for fault in reference.faults(error, Config)]
         raise ConfigError(SOURCE, problems) from error
 
 

@@ -8,13 +8,29 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stepwatch.config import explain
+from exporter import secret_shapes
+from stepwatch.config import reference
 from stepwatch.config.models import Config
 from stepwatch.config.overrides import DEMO
-from stepwatch.config.yaml import leaks
 from stepwatch.config.yaml.document import UNREADABLE, Document, parse
 from stepwatch.config.yaml.source import read
-from stepwatch.schema.errors import NOTHING, ConfigError, Fault, Problem, SecretFault, refusal
+from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem, SecretFault, named, refusal
+
+
+def within(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Yield where a document holds a secret, in a key or a value, and of what kind."""
+    if isinstance(values, dict):
+        for key, value in values.items():
+            if kind := secret_shapes.found(key):
+                yield (*path, key), kind
+            yield from within(value, (*path, key))
+    elif isinstance(values, list):
+        for index, value in enumerate(values):
+            yield from within(value, (*path, index))
+    elif isinstance(values, str) and values:
+        kind = secret_shapes.found(values)
+        if kind or ("labels" in path and named(path)):
+            yield path, kind or "the value of a label that is named like a secret"
 
 
 def load(path: Path) -> Config:
@@ -30,7 +46,7 @@ def load(path: Path) -> Config:
     try:
         config = validated(document.values, path)
     except ValidationError as error:
-        located = tuple(_located(explain.faults(error, Config), document))
+        located = tuple(_located(reference.faults(error, Config), document))
         # What a key says of a secret in it beats what is said of any secret, and that beats all else.
         own = {problem.fault.at for problem in located if isinstance(problem.fault, SecretFault)}
         leaked = tuple(problem for problem in leaked if problem.fault.at not in own)
@@ -69,7 +85,7 @@ def validated(values: dict[str, Any], path: Path) -> Config:
 
 
 def _leaks(document: Document) -> Iterator[Problem]:
-    for path, kind in leaks.within(document.values):
+    for path, kind in within(document.values):
         fault = Fault(
             f"holds what looks like {kind}; everyone who reads this file or the generated ones would know it",
             value=NOTHING,

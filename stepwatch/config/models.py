@@ -12,14 +12,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from exporter.runs.signals.keys.key import normal
 from stepwatch.alerts.engines import EngineGone
-from stepwatch.config import explain
+from stepwatch.config import reference
 from stepwatch.config.alerts import Alerts
-from stepwatch.config.discovery import Discovery
-from stepwatch.config.gpus import Gpus
 from stepwatch.config.overrides import DEMO, Override, Variant
 from stepwatch.config.receivers import Notify, Receiver
-from stepwatch.config.runs import Runs, Signals
-from stepwatch.config.scrape import Job
+from stepwatch.config.sections import Discovery, Gpus, Job, Runs, Signals
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
 from stepwatch.schema.globs import fits
 from stepwatch.schema.path_types import Link, ListenAddress, Page
@@ -367,4 +364,4 @@ def _block_faults(config: Config, override: Override, name: str) -> Iterator[Fau
     try:
         override.over(name, config.alerts.block(name))
     except ValidationError as error:
-        yield from explain.faults(error, type(config.alerts.block(name)))
+        yield from reference.faults(error, type(config.alerts.block(name)))

@@ -2,14 +2,134 @@
 
 from __future__ import annotations
 
-from pydantic import field_validator, model_validator
+from pathlib import Path
+from typing import ClassVar
 
-from stepwatch.config.receiver_types import WAYS, Mail, Slack, Way, Webhook
+from pydantic import Field, field_validator, model_validator
+
 from stepwatch.schema.errors import NOTHING, Fault
-from stepwatch.schema.names import ReceiverName
+from stepwatch.schema.names import LabelValue, ReceiverName
+from stepwatch.schema.path_types import Channel, MailAddress, MailServer, WebhookUrl
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan, SentSeverity, Span, Switch
+from stepwatch.schema.secret import SecretFile, SecretUrlFile
 from stepwatch.schema.section import Section, default, needed
+
+# The ways in which a receiver can be notified: by webhook, by mail, in Slack.
+#
+# Of each, ``integration`` is what Alertmanager's metrics call it, and ``spoken`` what people do.
+_TLS_FROM_THE_START = 465
+
+
+class Webhook(Section):
+    """An HTTP endpoint that takes Alertmanager's JSON; its URL here or, if secret, in a file."""
+
+    integration: ClassVar[str] = "webhook"
+    spoken: ClassVar[str] = "webhook (HTTP)"
+
+    url: WebhookUrl | None = default(None, "Its URL, if it holds no secret.")
+    url_file: SecretUrlFile | None = default(
+        None, "A file with its URL, if that holds a secret (Alertmanager 0.26 or later)."
+    )
+    credentials_file: SecretFile | None = default(None, "A file with a bearer token.")
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The files that hold its secrets."""
+        return tuple(filter(None, (self.url_file, self.credentials_file)))
+
+    @model_validator(mode="after")
+    def _one_url(self) -> Webhook:
+        if (self.url is None) == (self.url_file is None):
+            raise Fault(
+                "names " + ("no URL" if self.url is None else "two URLs"),
+                value=NOTHING,
+                expected="url or url_file, and not both",
+                fix="write url: http://host:port/path, or url_file: if the URL is a secret",
+            )
+        return self
+
+
+class Mail(Section):
+    """Mails, handed to a mail server that takes them from this machine."""
+
+    integration: ClassVar[str] = "email"
+    spoken: ClassVar[str] = "mail (SMTP)"
+
+    to: tuple[MailAddress, ...] = needed("The addresses.")
+    from_: MailAddress = Field(alias="from", description="The sender's address.")
+    smarthost: MailServer = needed("The mail server, host:port.")
+    username: LabelValue | None = default(
+        None, "The login, with password_file. Leave out both if the server needs none."
+    )
+    password_file: SecretFile | None = default(None, "A file with the password.")
+    tls: Switch = default(True, "false: an unencrypted server in a trusted network.")
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The file that holds its password, if it has one."""
+        return (self.password_file,) if self.password_file else ()
+
+    @property
+    def starttls(self) -> bool:
+        """Whether encryption must be asked for; at port 465 it is there from the first byte."""
+        return self.tls and not self._encrypted_port
+
+    @property
+    def _encrypted_port(self) -> bool:
+        return self.smarthost.endswith(f":{_TLS_FROM_THE_START}")
+
+    @field_validator("to")
+    @classmethod
+    def _somebody(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise Fault("is empty", expected="one address or more", fix="write who gets the mail")
+        return value
+
+    @model_validator(mode="after")
+    def _whole_login(self) -> Mail:
+        if (self.username is None) != (self.password_file is None):
+            has, lacks = ("username", "password_file")[:: 1 if self.username else -1]
+            raise Fault(
+                f"has {has} without {lacks}",
+                value=NOTHING,
+                expected="both, or neither for a server that wants no login",
+                fix=f"add {lacks}, or delete {has}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _password_in_secret(self) -> Mail:
+        if not self.tls and (self.username or self._encrypted_port):
+            why = "would send the password unencrypted" if self.username else "contradicts port 465"
+            raise Fault(
+                why,
+                at=("tls",),
+                value=self.tls,
+                expected="true with a login or at port 465, which always speaks TLS",
+                fix="delete tls: false, or the login",
+            )
+        return self
+
+
+class Slack(Section):
+    """A Slack channel, by an incoming webhook; its URL is a secret and stands in a file."""
+
+    integration: ClassVar[str] = "slack"
+    spoken: ClassVar[str] = "Slack"
+
+    url_file: SecretUrlFile = needed("A file with the URL of an incoming webhook.")
+    channel: Channel | None = default(None, '"#name". null: the webhook\'s own.')
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The file that holds its URL."""
+        return (self.url_file,)
+
+
+Way = Webhook | Mail | Slack
+WAYS = ("webhook", "mail", "slack")
+
 
 # Alertmanager forgets what it has sent after 120 h, and would send everything once more.
 MAX_REPEAT = Duration.parse("5d")

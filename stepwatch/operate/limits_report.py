@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from exporter.runs.logs.names import nearest
 from exporter.runs.serve.marking import unknown
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.table import Alert as Entry
@@ -17,9 +18,34 @@ from stepwatch.config.reference import scalar
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.block import Block
 from stepwatch.schema.errors import KeyPath, spell
+from stepwatch.schema.globs import fits
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.services import runs
+from stepwatch.system import http_client
 from stepwatch.system.terminal import Say, table
+
+
+def unmatched(config: Config) -> list[str]:
+    """What is to be said of such overrides, a line each; nothing while runs are not all known.
+
+    Those of the demo are in force when it does not run, too.
+    """
+    page = http_client.read(f"http://{config.address('exporter')}/metrics")
+    known = runs.on(page or "")
+    if not known or http_client.metric(page or "", "stepwatch_unread_bytes"):
+        return []
+    return list(_remarks(config, known))
+
+
+def _remarks(config: Config, known: list[str]) -> Iterator[str]:
+    for number, override in enumerate(config.overrides):
+        pattern = override.runs
+        if override not in DEMO and not any(fits(pattern, name) for name in known):
+            yield (
+                f"overrides[{number}].runs: {pattern} fits no run that there is. "
+                f"The nearest: {', '.join(nearest(pattern, known))}."
+            )
+
 
 HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
 DEFAULT = "default"

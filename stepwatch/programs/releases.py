@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import platform
 import re
+import shutil
+import tarfile
 import tempfile
 import urllib.parse
+import zlib
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from stepwatch.programs.packages import tools_folder
 from stepwatch.system.terminal import Say
+
+_BROKEN = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error)
+
+
+class ArchiveError(Exception):
+    """Raised when an archive is broken, or holds what it should not; says what."""
+
+
+def unpack(archive: Path, folder: Path, top: str) -> None:
+    """Unpack a .tar.gz of plain files, all of them below one folder.
+
+    Args:
+        archive: The file.
+        folder: Gets the folder ``top``; what was unpacked before a fault stays in it.
+        top: The one folder that the archive may hold.
+
+    Raises:
+        ArchiveError: it is broken, or holds links, devices, or paths that lead elsewhere.
+        OSError: a file cannot be written.
+    """
+    try:
+        with tarfile.open(archive, "r:gz") as members:
+            for member in members:
+                _place(members, member, folder, top)
+    except _BROKEN as problem:
+        raise ArchiveError(f"it cannot be unpacked ({problem})") from None
+
+
+def _place(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, top: str) -> None:
+    path = PurePosixPath(member.name)
+    if path.parts[:1] != (top,) or ".." in path.parts or not (member.isfile() or member.isdir()):
+        raise ArchiveError(f"it holds {member.name!r}, which is no plain file below {top}/")
+    if content := members.extractfile(member):
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with content, target.open("wb") as file:
+            shutil.copyfileobj(content, file)
+        target.chmod(0o755 if member.mode & 0o100 else 0o644)
+
 
 VARIABLE = "STEPWATCH_RELEASES"
 """Names a mirror in place of ``BASE``."""
@@ -164,16 +207,14 @@ def _unreachable(host: str) -> ReleaseError:
 
 def _unpack(file: Path, release: Release) -> None:
     """Make the folder with the programs beside the file."""
-    from stepwatch.programs import archive  # noqa: PLC0415  (as above)
-
     if release.file:
         folder = file.parent / release.stem
         folder.mkdir()
         file.rename(folder / release.name).chmod(0o755)
         return
     try:
-        archive.unpack(file, file.parent, release.stem)
-    except archive.ArchiveError as problem:
+        unpack(file, file.parent, release.stem)
+    except ArchiveError as problem:
         fix = f"do not use it; name another mirror in {VARIABLE}"
         raise ReleaseError(f"{file.name}: {problem}", fix) from None
     if not (file.parent / release.stem / release.name).is_file():

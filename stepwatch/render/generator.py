@@ -1,21 +1,27 @@
 """All files that Stepwatch generates: from a configuration, checked, and written all or nothing."""
 
+from __future__ import annotations
+
+import ipaddress
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 from exporter.installation import INSTALLED, adapt
 from stepwatch.alerts import codes, gpu_load, incidents
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
-from stepwatch.render import check, exporters, links, output, panels, promql
+from stepwatch.render import check, exporters, output, panels, promql
 from stepwatch.render.dashboard import Json
-from stepwatch.render.layout import RESOURCES
+from stepwatch.render.layout import CONFIG, RESOURCES
 from stepwatch.render.templates import SERVICES, render, template
 from stepwatch.rules import files as rule_files
 from stepwatch.rules import lines, messages
+from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
 Place = Callable[[Config], Deployment]
@@ -71,7 +77,7 @@ def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Pla
         changes = output.compare(out, files)
         checks = check.check(staging.rendered())
         output.replace(out, staging, changes)
-    return Outcome(settings, len(files), changes, checks, links.remark(settings, context["deployment"]))
+    return Outcome(settings, len(files), changes, checks, remark(settings, context["deployment"]))
 
 
 def stale(config: Path, out: Path, *, templates: Path = RESOURCES) -> output.Changes:
@@ -137,3 +143,59 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "incidents": incidents,
         "codes": codes,
     }
+
+
+def remark(config: Config, deployment: Deployment) -> str | None:
+    """Return the warning about links that only this machine can open; ``None`` if there is none."""
+    pages = ("grafana" if messages.has_grafana(config, deployment) else "exporter", "alertmanager")
+    local = [f"links.{part}" for part in pages if _is_loopback(config.link(part))]
+    if not config.receivers or not local:
+        return None
+    names = ", ".join(receiver.name for receiver in config.receivers)
+    return (
+        f"Warning: {' and '.join(local)}: notifications to {names} link to {config.link(pages[0])}, which no "
+        "phone and no other machine can open. Expected: addresses that their readers reach. Fix: set "
+        f"{'them' if len(local) > 1 else 'it'} to the URL of your proxy or of this host, such as "
+        "https://stepwatch.example.org."
+    )
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+# Which parts there are to read depends on the machine, not on config.yaml.
+_OF_THE_MACHINE = "targets"
+
+
+def instead_of_usual(config: Path) -> str | None:
+    """What is to be said if the file in force is not the checkout's own; ``None`` if it is."""
+    if config.resolve() == CONFIG:
+        return None
+    return f"In force is {config}, which `make up CONFIG=file` named last; edits of {CONFIG} are not heeded."
+
+
+def pending(config: Path, out: Path, place: Place) -> str | None:
+    """What is to be said about an edit that is not in force; ``None`` if there is none.
+
+    Args:
+        config: The configuration file.
+        out: The folder that holds ``<service>/generated``.
+        place: Where the parts run that read it.
+    """
+    try:
+        files = rendered(config, RESOURCES, place)
+        changes = output.compare(out, files)
+    except Refused as refusal:
+        return f"{config.name} cannot be used; what was rendered last is in force.\n  {refusal}"
+    if any(_OF_THE_MACHINE not in path.parts for _, path in changes):
+        return f"{config.name} was changed since it was rendered: {_up(config)} puts it in force."
+    return None
+
+
+def _up(config: Path) -> str:
+    return "`make up`" if config.resolve() == CONFIG else f"`make up CONFIG={shlex.quote(str(config))}`"

@@ -8,11 +8,12 @@ from typing import Any
 
 import yaml
 
+from exporter.gpu.dcgm import TWINS, Twin
 from stepwatch.alerts.catalogue import GROUPS, TABLE
+from stepwatch.alerts.expression import number
 from stepwatch.alerts.run_gpus import recording_rule
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
-from stepwatch.rules import dcgm
 from stepwatch.rules.alerting import code_rules, rules
 
 FOLDER = PurePosixPath("prometheus/generated/rules")
@@ -37,7 +38,7 @@ def _groups(config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
     yield _group("texts", _SLOW, code_rules(TABLE))
     yield _group("run_gpus", usual, [recording_rule()])
     # Always on: six series a GPU, and none without one. The public dashboard for DCGM's exporter then works.
-    yield _group("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm.rules()])
+    yield _group("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm_rules()])
 
 
 def _group(name: str, interval: str, rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -75,3 +76,48 @@ def _text(group: Mapping[str, Any]) -> bytes:
         {"groups": [group]}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**20, indent=2
     )
     return (_MARK + text).encode()
+
+
+# Our GPUs under the names of NVIDIA's DCGM exporter, by dcgm_rules that Prometheus records.
+#
+# For the public dashboard 12239, which selects by `instance` and `gpu`: what it shows, and no more. The
+# names and their units are those of the GPU exporter's `--compat dcgm`, for which these are no substitute
+# where another Prometheus reads the page.
+SHOWN = (
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_SM_CLOCK",
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+)
+
+
+def dcgm_rules() -> Iterator[tuple[str, str]]:
+    """Name and expression of each."""
+    for name in SHOWN:
+        (twin,) = (twin for twin in TWINS if name in twin.names)
+        yield name, _recorded(name, twin)
+
+
+_NAMED = """label_replace(label_replace(label_replace(
+    max by (instance, gpu, uuid, name, pci_bus_id) (gpu_info),
+  "UUID", "$1", "uuid", "(.*)"), "modelName", "$1", "name", "(.*)"), "device", "nvidia$1", "gpu", "(.*)")"""
+"""What each GPU is, by our labels and NVIDIA's."""
+
+
+def _recorded(name: str, twin: Twin) -> str:
+    """The metric with NVIDIA's labels; none where a DCGM exporter, or ours itself, reports that GPU.
+
+    What is scraped has a job, and what is recorded here has none.
+    """
+    matchers = ",".join(f'{label}="{value}"' for label, value in twin.labels.items())
+    selector = f"{twin.metric}{{{matchers}}}" if matchers else twin.metric
+    value = f"max by (instance, gpu, uuid) ({selector})"
+    return (
+        "max by (instance, gpu, UUID, device, modelName, pci_bus_id) (\n"
+        f"  {_NAMED}\n"
+        f"  * on (instance, gpu, uuid) group_left () ({number(twin.factor)} * {value})\n"
+        ")\n"
+        f'unless on (UUID) {name}{{job!=""}}'
+    )

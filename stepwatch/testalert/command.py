@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from stepwatch.config import Config, load
+from stepwatch.config.deployment import Deployment
 from stepwatch.config.receivers import Receiver
 from stepwatch.render.generator import rendered
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
 from stepwatch.system.terminal import Say
 from stepwatch.testalert.alertmanager import Alertmanager
+from stepwatch.testalert.journal import Journal
 from stepwatch.testalert.probe import Probe
-from stepwatch.testalert.site import Site
 from stepwatch.testalert.watch import Watch
+
+
+class Site(Protocol):
+    """A running stack, of containers or of plain processes."""
+
+    def deployment(self, config: Config) -> Deployment:
+        """What its files are rendered for."""
+
+    def journal(self, part: str) -> Journal:
+        """What a part logs from now on."""
+
+    def log(self, part: str) -> str:
+        """Where people read that."""
+
 
 DELIVERED, NOT_DELIVERED = 0, 1
 

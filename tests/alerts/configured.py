@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.runs.cli import arguments
+from exporter.runs import cli
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
@@ -29,7 +29,7 @@ def rules(settings: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
 
 def served(configured: Config, run: str) -> dict[Series, float]:
     """What the run exporter serves of a run with the settings that are rendered for it."""
-    overrides = arguments.overrides(json.dumps(served_overrides(configured)))
+    overrides = cli.overrides(json.dumps(served_overrides(configured)))
     return {
         Series("rl_limit_override", tuple(labels.items())): value for labels, value in overrides.samples(run)
     }

@@ -9,9 +9,8 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from demo.logger import LOGGERS
 from demo.story import Level, Story, healthy
-from demo.trainer import Trainer
+from demo.trainer import LOGGERS, Trainer
 
 STEP_SECONDS = 0.4
 _SEED = 1

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged
+from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
 from tests.chaos.runs import Runs
 from tests.chaos.stack import LOCAL, REMOTE, SICK, SILENCED

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from stepwatch.render import dotenv
+from stepwatch.render import variables
 from tests.real.docker import Client
 
 COMPOSE = """
@@ -59,24 +59,24 @@ def _read(client, tmp_path):
     ],
 )
 def test_compose_reads_each_value_back_unchanged(tmp_path, read, value):
-    dotenv.update(tmp_path / ".env", {"STEPWATCH_PATH": value})
+    variables.update(tmp_path / ".env", {"STEPWATCH_PATH": value})
     assert read()["PATHS"].replace("$$", "$") == (value or "default")
 
 
 def test_what_is_the_users_stays_and_counts_more(tmp_path, read):
     file = tmp_path / ".env"
     file.write_text("OTHER=mine\nSTEPWATCH_PATH=/mine\n")
-    dotenv.update(file, {"STEPWATCH_PATH": "/ours", "STEPWATCH_LISTEN": "127.0.0.1"})
+    variables.update(file, {"STEPWATCH_PATH": "/ours", "STEPWATCH_LISTEN": "127.0.0.1"})
     assert file.read_text().startswith("OTHER=mine\nSTEPWATCH_PATH=/mine\n# Stepwatch")
     assert read() == {"PATHS": "/mine", "OTHER": "mine"}
 
 
 def test_what_is_not_named_again_stays_and_the_rest_is_replaced(tmp_path):
     file = tmp_path / ".env"
-    dotenv.update(file, {"STEPWATCH_PATH": "/a b", "STEPWATCH_GPU_PORT": "1"})
-    dotenv.update(file, {"STEPWATCH_GPU_PORT": "2"})
+    variables.update(file, {"STEPWATCH_PATH": "/a b", "STEPWATCH_GPU_PORT": "1"})
+    variables.update(file, {"STEPWATCH_GPU_PORT": "2"})
     file.write_text(file.read_text() + "MINE=1\n")
-    dotenv.update(file, {"STEPWATCH_GPU_PORT": "3"})
+    variables.update(file, {"STEPWATCH_GPU_PORT": "3"})
     lines = file.read_text().splitlines()
     assert sorted(line for line in lines if not line.startswith("#")) == [
         "MINE=1",
@@ -87,7 +87,7 @@ def test_what_is_not_named_again_stays_and_the_rest_is_replaced(tmp_path):
 
 def test_an_unchanged_file_is_not_touched(tmp_path):
     file = tmp_path / ".env"
-    dotenv.update(file, {"STEPWATCH_GPU_PORT": "1"})
+    variables.update(file, {"STEPWATCH_GPU_PORT": "1"})
     before = file.stat()
-    dotenv.update(file, {"STEPWATCH_GPU_PORT": "1"})
+    variables.update(file, {"STEPWATCH_GPU_PORT": "1"})
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from exporter import secret_shapes
-from stepwatch.config import load
-from stepwatch.config.yaml import leaks
+from stepwatch.config import load, loading
 from stepwatch.schema.errors import ConfigError
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.testalert.redacted import redacted
@@ -126,7 +125,7 @@ def test_what_is_shipped_raises_no_false_alarm(file):
     path = CHECKOUT / file if file == "config.yaml" else CHECKOUT / "presets" / file
     text = path.read_text()
 
-    assert list(leaks.within(yaml.safe_load(text))) == []
+    assert list(loading.within(yaml.safe_load(text))) == []
     assert [line for line in text.splitlines() if secret_shapes.found(line)] == []
 
 

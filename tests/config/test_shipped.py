@@ -9,9 +9,8 @@ import yaml
 
 from stepwatch.__main__ import main as stepwatch
 from stepwatch.config import Config, load
-from stepwatch.config.keys import children
 from stepwatch.config.overrides import DEMO
-from stepwatch.config.reference import defaults, explain, keys
+from stepwatch.config.reference import children, defaults, explain, keys
 from stepwatch.generate import main
 from stepwatch.schema.errors import ConfigError
 from stepwatch.schema.section import Section

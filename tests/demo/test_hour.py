@@ -9,8 +9,8 @@ import pytest
 
 from demo.story import STORIES
 from demo.trainer import TOTAL, Trainer
-from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged
+from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
 from tests.judge import real_logs
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from stepwatch.deploy.discovery.container import Container, Published
-from stepwatch.deploy.discovery.reach import FromContainer, FromMachine
+from stepwatch.deploy.discovery.targets import FromContainer, FromMachine
 from stepwatch.schema.errors import Refused
 
 BOXED = FromContainer({"stack", "other"})

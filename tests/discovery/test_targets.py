@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepwatch.deploy.discovery.container import Container, containers
-from stepwatch.deploy.discovery.reach import FromMachine
-from stepwatch.deploy.discovery.targets import found
+from stepwatch.deploy.discovery.targets import FromMachine, found
 
 ANYWHERE = FromMachine({"bridge"})
 

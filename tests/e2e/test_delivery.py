@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from stepwatch.services.firing import PAGE, firing
+from stepwatch.services.health_report import PAGE, firing
 from stepwatch.system import http_client
 from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.writer import writing

@@ -14,7 +14,7 @@ from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.serve.metrics import Chunks, RunText
 from exporter.runs.signals.record import Record
 from exporter.runs.stats.catalogue import STATISTICS, Hold, Statistic
-from exporter.runs.stats.hold import Held
+from exporter.runs.stats.statistics import Held
 from exporter.runs.visible.views import View
 from tests.exporter.lines import KEYS
 

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.__main__ import _changed
-from exporter.runs.cli.flags import command_line
+from exporter.runs.cli import command_line
 from exporter.runs.files.mounts import PATIENCE_SECONDS, Mount
-from exporter.runs.registrations.refusal import RefusedError
+from exporter.runs.registrations.registration import RefusedError
 from exporter.runs.registrations.token import Token
-from exporter.runs.rollouts.address import Allowed
-from exporter.runs.rollouts.allowlist import Gate
-from exporter.runs.rollouts.links import Root
+from exporter.runs.rollouts.address import Allowed, Gate
+from exporter.runs.rollouts.document import Root
 from exporter.runs.rollouts.patient import Patient
 from exporter.runs.rollouts.ray import RayFile
 from tests.real import hung_mount

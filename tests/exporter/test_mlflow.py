@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.remote import mlflow, tracking
-from exporter.runs.remote.mlflow import Mlflow
-from exporter.runs.remote.mlflow_history import History
+from exporter.runs.remote.mlflow import History, Mlflow
 from exporter.runs.remote.tracking import Entry
 from exporter.runs.remote.web import Answer, PollError
 from exporter.runs.signals.numbers import number

@@ -21,8 +21,7 @@ from prometheus_client import (
     start_http_server,
 )
 
-from exporter.runs.remote.page import Page
-from exporter.runs.remote.series import SERIES_LIMIT, Found, by_run
+from exporter.runs.remote.page import SERIES_LIMIT, Found, Page, by_run
 from exporter.runs.remote.web import LIMIT, Answer, PollError
 from exporter.runs.signals.record import Record
 from tests.exporter.speaking import Speaking, says

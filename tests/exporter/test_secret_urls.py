@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.cli import arguments
-from exporter.runs.cli.flags import command_line
-from exporter.runs.registrations import labels
-from exporter.runs.registrations.refusal import RefusedError
+from exporter.runs import cli
+from exporter.runs.cli import command_line
+from exporter.runs.registrations import registration
+from exporter.runs.registrations.registration import RefusedError
 from exporter.runs.remote import web
 from exporter.runs.remote.mlflow import Mlflow
 from exporter.runs.remote.page import Page
@@ -94,7 +94,7 @@ def test_nor_does_one_that_repeats_what_the_server_says() -> None:
 def test_no_usage_error_repeats_one(url: str) -> None:
     for text in (f'[{{"ulr": "{url}"}}]', f'[{{"url": "{url}"', f'{{"url": "{url}"}}'):
         with pytest.raises(ArgumentTypeError) as caught:
-            arguments.pages(text)
+            cli.pages(text)
         assert "hunter2" not in str(caught.value)
         with pytest.raises(SystemExit), redirect_stderr(io.StringIO()) as said:
             command_line(["--path", ".", "--pages", text]).options()
@@ -113,7 +113,7 @@ def test_no_refused_address_of_a_server_repeats_one(address: str) -> None:
 @pytest.mark.parametrize("given", [{"api_token": "hunter2"}, {"password": "hunter2"}, {"site": SLACK}])
 def test_a_label_that_holds_one_is_refused_at_registration(given: dict[str, str]) -> None:
     with pytest.raises(RefusedError) as caught:
-        labels.checked(given, "labels")
+        registration.checked_labels(given, "labels")
 
     assert "Expected: labels without secrets" in str(caught.value)
     assert not any(value in str(caught.value) for value in given.values())

@@ -12,7 +12,7 @@ import pytest
 
 from exporter.logging_setup import FORMATS, LEVELS
 from exporter.runs import __main__ as module
-from exporter.runs.cli.flags import command_line
+from exporter.runs.cli import command_line
 from stepwatch.alerts.progress import Stalled
 from stepwatch.config import Config
 from stepwatch.config.deployment import OnThisMachine

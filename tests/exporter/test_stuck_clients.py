@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from exporter.http.server import MOST_CLIENTS
+from exporter.runs import cli
 from exporter.runs.app import Service
-from exporter.runs.cli import flags
 from exporter.runs.history.panelfile import USUAL
 from tests.exporter.lines import measured, verl_json
 from tests.exporter.scrape import Scrape
@@ -34,7 +34,7 @@ WAYS = {
 def serving(folder: Path) -> Iterator[int]:
     """The whole exporter; gives its port."""
     port = free_port()
-    options = flags.command_line([f"--path={folder}", f"--port={port}", "--listen=127.0.0.1"]).options()
+    options = cli.command_line([f"--path={folder}", f"--port={port}", "--listen=127.0.0.1"]).options()
     service = Service(options, USUAL, lambda: False)
     service.start()
     service.look()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.runs.remote.series import by_run
+from exporter.runs.remote.page import by_run
 from tests.exporter.conftest import Watched
 from tests.exporter.lines import append, console, measured
 from tests.own_logs import CONSOLES, HEALTHY, LOGS, QUIET, RESUMED, SICK, VERL

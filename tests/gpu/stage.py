@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from exporter.gpu.interval import Pace
 from exporter.gpu.state import Box
-from exporter.gpu.supervisor import Keeper, Limits
+from exporter.gpu.supervisor import Keeper, Limits, Pace
 
 
 class Actor:

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from exporter.gpu.backend import Extras, Reading
+from exporter.gpu.backend import Extras, Reading, Report
 from exporter.gpu.dcgm import LINKS, TWINS, XID, Twins
 from exporter.gpu.demo import Demo
 from exporter.gpu.families import GPU_FAMILIES
-from exporter.gpu.report import Report
-from exporter.gpu.snapshot import message
 from exporter.gpu.state import Box
+from exporter.gpu.worker import message
 from tests.exporter.scrape import Scrape
 from tests.gpu import golden
 from tests.gpu.exporter import Exporter, all_ok

@@ -8,8 +8,8 @@ from threading import Event
 import pytest
 
 from exporter.gpu.backend import BackendError, CardError, Quantity, Reading, Tier
-from exporter.gpu.nvml import opening
-from exporter.gpu.nvml.opening import open_all
+from exporter.gpu.nvml import backend
+from exporter.gpu.nvml.backend import open_all
 
 POWER = (Quantity("power", Tier.FAST, lambda: [Reading("gpu_power_watts", 1)]),)
 
@@ -34,7 +34,7 @@ class Opened:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(backend, "PATIENCE_SECONDS", 0.2)
 
 
 def test_all_that_open_in_time_are_there_at_once_in_their_order() -> None:

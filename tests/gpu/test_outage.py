@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from exporter.gpu.contract import FRESH
-from exporter.gpu.restart_policy import Outage
+from exporter.gpu.supervisor import Outage
 from tests.gpu.driver import LIBRARY, Driver
 from tests.gpu.exporter import QUICK, Exporter, all_ok, nvml, reasons
 from tests.real.waiting import HANG_SECONDS

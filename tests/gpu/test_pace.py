@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from exporter.gpu.interval import Pace
+from exporter.gpu.supervisor import Pace
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
 from tests.real import eventually

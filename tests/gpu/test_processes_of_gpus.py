@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpu.nvml.proc import Identity, Proc
+from exporter.gpu.nvml.processes import Identity, Proc
 from exporter.gpu.nvml.samples import Mark
 from exporter.pid_namespace import pid_namespace
 from tests.exporter.scrape import Scrape

@@ -9,10 +9,9 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.gpu import snapshot
-from exporter.gpu.backend import Event, Reading
+from exporter.gpu import worker
+from exporter.gpu.backend import Event, Reading, Report
 from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
-from exporter.gpu.report import Report
 from tests.exporter.scrape import Scrape
 
 
@@ -46,7 +45,7 @@ EVENTS = st.builds(Event, WORDS, st.integers(), st.floats(0, 9))
 @given(st.dictionaries(WORDS, REPORTS, max_size=3), st.lists(EVENTS))
 def test_what_is_sent_is_what_was_read(reports: dict[str, Report], events: list[Event]) -> None:
     cards = [(Card(number, uuid), report) for number, (uuid, report) in enumerate(reports.items())]
-    line = snapshot.message("ok", (), cards, events)  # type: ignore[arg-type]
+    line = worker.message("ok", (), cards, events)  # type: ignore[arg-type]
     told = json.loads(line)
     samples = Scrape(told["text"].encode()).samples
     wanted: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
@@ -71,7 +70,7 @@ def test_what_is_sent_is_what_was_read(reports: dict[str, Report], events: list[
 
 def test_the_longest_time_of_each_tier_is_shown() -> None:
     reports = [Report(0.0, "ok", seconds={"fast": took, "slow": 1 - took}) for took in (0.25, 0.75)]
-    text = snapshot.text((), [(Card(number, ""), report) for number, report in enumerate(reports)])  # type: ignore[misc]
+    text = worker.text((), [(Card(number, ""), report) for number, report in enumerate(reports)])  # type: ignore[misc]
 
     assert Scrape(text.encode()).value("gpu_exporter_collect_duration_seconds", tier="fast") == 0.75
     assert Scrape(text.encode()).value("gpu_exporter_collect_duration_seconds", tier="slow") == 0.75

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from exporter.gpu.backend import OK, Event, Extras
+from exporter.gpu.backend import OK, Event, Extras, Report
 from exporter.gpu.demo import Demo
-from exporter.gpu.report import Report
-from exporter.gpu.snapshot import message
 from exporter.gpu.state import Box
+from exporter.gpu.worker import message
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
 from tests.grafana.conftest import Json

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stepwatch.backtest.progress import Progress
+from stepwatch.backtest.episodes import Judge
 from stepwatch.backtest.rules import Rule
-from stepwatch.backtest.verdict import Judge
+from stepwatch.backtest.server import Progress
 from stepwatch.backtest.work import Backtest
 from stepwatch.config import Config
 from tests.formats import CHECKOUT

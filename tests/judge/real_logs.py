@@ -9,9 +9,9 @@ from pathlib import Path
 from unittest import mock
 
 from stepwatch.backtest.openmetrics_writer import Replayed
-from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged, Unjudged
 from stepwatch.backtest.rules import Rule
+from stepwatch.backtest.server import Progress
 from stepwatch.backtest.work import Backtest, prepared
 from stepwatch.config import Config
 from tests import real

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged
+from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
 from tests.formats import CHECKOUT
 from tests.judge import real_logs

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from stepwatch.backtest.progress import Progress
 from stepwatch.backtest.results import Judged
+from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
 from tests.judge import real_logs
 from tests.judge.conftest import Broken, Runs

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.history.models import Health, Range
-from exporter.runs.light.gauge import WIDTH, gauge
+from exporter.runs.light.pages import WIDTH, gauge
 from tests.light.stories import HEALTHS
 
 

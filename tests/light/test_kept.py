@@ -12,7 +12,7 @@ from exporter.drawing.curve import Curve
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
 from exporter.runs.history.models import Candidate, RunStory, RunSummary
-from exporter.runs.light import page_cache
+from exporter.runs.light import site
 from exporter.runs.light.site import Light
 from tests.light.stories import EXPLOSION, HEALTHS, Told, chart, sick, story
 
@@ -144,13 +144,13 @@ def test_an_alert_about_no_run_is_a_change() -> None:
 
 
 def test_a_value_whose_hash_is_that_of_another_is_a_change() -> None:
-    assert page_cache.digest(-1.0) != page_cache.digest(-2.0)
+    assert site.digest(-1.0) != site.digest(-2.0)
 
 
-@pytest.mark.parametrize("runs", [1, page_cache.MOST, page_cache.MOST + 5])
+@pytest.mark.parametrize("runs", [1, site.MOST, site.MOST + 5])
 def test_few_are_kept_the_latest_of_all(runs: int) -> None:
     made: list[int] = []
-    pages = page_cache.Kept()
+    pages = site.Kept()
 
     def ask(run: int) -> None:
         pages.answer(run, "same", lambda: made.append(run) or Answer("200 OK", "", b""))  # type: ignore[func-returns-value]
@@ -161,4 +161,4 @@ def test_few_are_kept_the_latest_of_all(runs: int) -> None:
     assert made == list(range(runs))
     ask(runs - 1)
     ask(0)
-    assert made == list(range(runs)) + [0] * (runs > page_cache.MOST)
+    assert made == list(range(runs)) + [0] * (runs > site.MOST)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.deploy.native import supervision
-from stepwatch.deploy.native.down import down
+from stepwatch.deploy.native.commands import down
 from stepwatch.deploy.native.part import Part, Web
 from stepwatch.deploy.native.state import State
 from stepwatch.deploy.native.status import status

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.watchdog.supervisor import Supervisor
+from exporter.watchdog.servers import Supervisor
 from stepwatch.deploy.native import supervisord
 from tests.native.conftest import StandInStack
 from tests.real.waiting import eventually

@@ -16,8 +16,7 @@ import pytest
 
 from stepwatch.deploy.native import part as parts
 from stepwatch.deploy.native import supervisord
-from stepwatch.deploy.native.errors import StackError
-from stepwatch.deploy.native.state import State
+from stepwatch.deploy.native.state import StackError, State
 from stepwatch.services import startup
 from stepwatch.system import ports, processes
 from tests.native.conftest import StandInStack
@@ -314,7 +313,7 @@ def test_a_stopped_supervisor_is_taken_down_by_force(
     stack: StandInStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisord, "_GREETING_SECONDS", 0.5)
-    monkeypatch.setattr("stepwatch.deploy.native.down._ORPHAN_GRACE", 0.5)
+    monkeypatch.setattr("stepwatch.deploy.native.commands._ORPHAN_GRACE", 0.5)
     stack.up(stack.part("one"))
     os.kill(supervisor_pid(stack), signal.SIGSTOP)
 

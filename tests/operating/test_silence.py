@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.services.firing import PAGE, SILENCES, firing
-from stepwatch.services.health_report import News
+from stepwatch.services.health_report import PAGE, SILENCES, News, firing
 from stepwatch.system import http_client
 from tests.operating.conftest import Site
 from tests.real import AlertmanagerServer, eventually, free_port

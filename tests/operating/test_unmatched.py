@@ -7,7 +7,7 @@ import pytest
 from stepwatch import __main__ as command
 from stepwatch.config import load
 from stepwatch.config.overrides import DEMO
-from stepwatch.operate.unmatched import unmatched
+from stepwatch.operate.limits_report import unmatched
 from stepwatch.services.runs import on
 from tests.exporter.test_exposition import scrape, view
 from tests.operating.conftest import Site

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.registrations import labels
+from exporter.runs.registrations import registration
 from exporter.runs.registrations.registration import LONGEST_JOB
-from exporter.runs.registrations.store import ASIDE, NAME, Ledger
-from exporter.runs.registrations.table import MOST, Registration
+from exporter.runs.registrations.store import ASIDE, MOST, NAME, Ledger, Registration
 from exporter.runs.rollouts.address import Allowed
 
 KNOWN = [
@@ -40,8 +39,8 @@ def test_all_that_may_be_registered_is_there_after_a_restart(
     tmp_path: Path, sign: str, logged: list[str]
 ) -> None:
     told = {
-        f"{number}".rjust(labels.LONGEST_NAME, "x"): sign * labels.LONGEST_VALUE
-        for number in range(labels.MOST)
+        f"{number}".rjust(registration.LONGEST_NAME, "x"): sign * registration.LONGEST_VALUE
+        for number in range(registration.MOST_LABELS)
     }
     full = [
         Registration(

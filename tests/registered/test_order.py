@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.registrations import labels, registration
-from exporter.runs.registrations.refusal import RefusedError
+from exporter.runs.registrations import registration
+from exporter.runs.registrations.registration import RefusedError
 from exporter.runs.rollouts.address import Allowed
 
 ALLOWED = Allowed()
@@ -140,8 +140,8 @@ def test_whatever_json_comes_is_taken_whole_or_refused_in_words(asked: dict[str,
     except RefusedError:
         return
     for server in servers:
-        assert not server.labels.keys() & labels.OURS
-        assert all(len(value) <= labels.LONGEST_VALUE for value in server.labels.values())
+        assert not server.labels.keys() & registration.OURS
+        assert all(len(value) <= registration.LONGEST_VALUE for value in server.labels.values())
 
 
 @given(st.binary())

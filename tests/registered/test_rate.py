@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.runs.registrations.rate_limit import Rate
+from exporter.runs.registrations.api import Rate
 
 
 def passed(rate: Rate, client: str, requests: int, now: float = 0.0) -> int:

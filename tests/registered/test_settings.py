@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.cli import flags
+from exporter.runs import cli
 from stepwatch.config.deployment import InContainers, OnThisMachine
 from stepwatch.render.generator import generate
 from stepwatch.schema.errors import Refused
@@ -31,7 +31,7 @@ def told(folder: Path) -> dict[str, object]:
     """What the exporter takes from the settings that were rendered."""
     file = folder / "exporter/generated/runs.json"
     assert "opensesame" not in file.read_text()
-    options = flags.command_line([f"--config.file={file}"]).options()
+    options = cli.command_line([f"--config.file={file}"]).options()
     return {name: getattr(options, name) for name in ("token_file", "prometheus_port", "grafana_port")}
 
 

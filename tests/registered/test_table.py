@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.runs.registrations.refusal import RefusedError
-from exporter.runs.registrations.registration import Order, Server
-from exporter.runs.registrations.table import FORGOTTEN_SECONDS, GONE_SECONDS, MOST, MOST_OF_JOB, Table
+from exporter.runs.registrations.registration import Order, RefusedError, Server
+from exporter.runs.registrations.store import FORGOTTEN_SECONDS, GONE_SECONDS, MOST, MOST_OF_JOB, Table
 
 
 def ordered(*ports: int, job: str = "vllm", node: str = "10.0.0.7") -> Order:

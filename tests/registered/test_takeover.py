@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from exporter.runs import cli
 from exporter.runs.app import Service
-from exporter.runs.cli import flags
 from exporter.runs.history.panelfile import USUAL
 from stepwatch.system import http_client
 from tests.exporter.speaking import Speaking, says
@@ -23,7 +23,7 @@ ENGINE = says(b"vllm:num_requests_waiting 0\n", Content_Type="text/plain; versio
 def serving(*words: str) -> Iterator[str]:
     """The whole exporter; gives its address."""
     port = free_port()
-    service = Service(flags.command_line([*words, f"--port={port}"]).options(), USUAL, lambda: False)
+    service = Service(cli.command_line([*words, f"--port={port}"]).options(), USUAL, lambda: False)
     service.start()
     while service.look() == 0:
         pass

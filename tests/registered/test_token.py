@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.registrations.refusal import RefusedError
+from exporter.runs.registrations.registration import RefusedError
 from exporter.runs.registrations.token import Token
 
 SECRET = "open:sesame"

@@ -11,8 +11,7 @@ from threading import Thread
 import pytest
 from hypothesis import HealthCheck, settings
 
-from exporter.runs.rollouts.address import Allowed
-from exporter.runs.rollouts.allowlist import Gate
+from exporter.runs.rollouts.address import Allowed, Gate
 
 settings.register_profile(
     "rollouts", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from exporter.runs.rollouts.allowlist import MOST
+from exporter.runs.rollouts.address import MOST
 from exporter.runs.rollouts.prober import Outcome
-from exporter.runs.rollouts.target import Target
-from exporter.runs.rollouts.target_registry import PROVE_SECONDS, Book
+from exporter.runs.rollouts.target_registry import PROVE_SECONDS, Book, Target
 from stepwatch.config import Config
 
 FORGET = 600.0

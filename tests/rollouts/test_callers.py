@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from exporter.runs.rollouts import prober, schedule
+from exporter.runs.rollouts import discovery, prober
+from exporter.runs.rollouts.discovery import CALL_SECONDS, Rounds
 from exporter.runs.rollouts.prober import Callers, Outcome
-from exporter.runs.rollouts.schedule import CALL_SECONDS, Rounds
 from tests.real.waiting import eventually
 
 
@@ -149,19 +149,19 @@ def test_new_ones_are_called_at_once_and_all_in_turn(monkeypatch):
 
 def test_when_one_leaves_the_next_is_still_the_one_that_has_waited_longest(monkeypatch):
     pauses = iter([1, 5, 2])
-    monkeypatch.setattr(schedule, "CALL_SECONDS", 1.0)
-    monkeypatch.setattr(schedule.random, "uniform", lambda *_: next(pauses))
+    monkeypatch.setattr(discovery, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(discovery.random, "uniform", lambda *_: next(pauses))
     order = Rounds()
     order.meet({"a", "b", "c"}, 0.0)
     assert list(order.due(0.0, 3)) == ["a", "b", "c"]
     order.meet({"b", "c"}, 0.0)
-    monkeypatch.setattr(schedule.random, "uniform", lambda *_: 9)
+    monkeypatch.setattr(discovery.random, "uniform", lambda *_: 9)
 
     assert list(order.due(3.0, 9)) == ["c"]
 
 
 def test_who_cannot_be_called_for_lack_of_room_is_next(monkeypatch):
-    monkeypatch.setattr(schedule, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(discovery, "CALL_SECONDS", 1.0)
     order = Rounds()
     order.meet({str(number) for number in range(100)}, 0.0)
     called = [address for now in range(10) for address in order.due(float(now), 10)]

@@ -10,10 +10,10 @@ import pytest
 
 from exporter.http.message import Request
 from exporter.runs.rollouts import discovery as module
-from exporter.runs.rollouts import prober, schedule
-from exporter.runs.rollouts.address_map import Way
+from exporter.runs.rollouts import prober
+from exporter.runs.rollouts.address import Way
 from exporter.runs.rollouts.discovery import Discovery
-from exporter.runs.rollouts.target import Target
+from exporter.runs.rollouts.target_registry import Target
 from tests.real import eventually
 from tests.rollouts.verl import Engine
 
@@ -40,7 +40,7 @@ def target(address, source="a", **more):
 def _quick(monkeypatch):
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "TURN_SECONDS", 0.02)
-    monkeypatch.setattr(schedule, "CALL_SECONDS", 0.01)
+    monkeypatch.setattr(module, "CALL_SECONDS", 0.01)
     monkeypatch.setattr(prober, "PATIENCE_SECONDS", 0.2)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.runs.files import notice
-from exporter.runs.rollouts.allowlist import Gate
+from exporter.runs.rollouts.address import Gate
 
 
 class Clock:

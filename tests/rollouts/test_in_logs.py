@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.runs.rollouts.log_targets import InLogs
-from exporter.runs.rollouts.target import Target
+from exporter.runs.rollouts.target_registry import Target
 from exporter.runs.signals.record import Servers
 from exporter.runs.sources.servers import servers
 from tests.exporter.conftest import Clock, Watched

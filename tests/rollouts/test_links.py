@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.rollouts.links import Root
+from exporter.runs.rollouts.document import Root
 
 
 @pytest.fixture(name="host")

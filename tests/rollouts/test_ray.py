@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.rollouts.document import DamagedError
-from exporter.runs.rollouts.links import Root
+from exporter.runs.rollouts.document import DamagedError, Root
 from exporter.runs.rollouts.ray import STALE_SECONDS, RayFile, addresses
 
 NODE, DASHBOARD = "10.0.0.7:43517", "10.0.0.7:44227"

@@ -11,8 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.rollouts.document import DamagedError
-from exporter.runs.rollouts.links import Root
+from exporter.runs.rollouts.document import DamagedError, Root
 from exporter.runs.rollouts.verl import MOST_FILES, VerlFiles, addresses
 
 RAY_JOB = {

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from exporter.gpu.backend import OK, Card, Extras, Reading
+from exporter.gpu.backend import OK, Card, Extras, Reading, Report
 from exporter.gpu.demo import Demo
-from exporter.gpu.report import Report
-from exporter.gpu.snapshot import message
 from exporter.gpu.state import Box
+from exporter.gpu.worker import message
 from stepwatch.schema.quantities import Duration
 from stepwatch.system import http_client
 from tests.real import PrometheusServer

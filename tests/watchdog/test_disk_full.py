@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.watchdog.snapshots import LEFTOVER
+from exporter.watchdog.disks import LEFTOVER
 from stepwatch.system import http_client
 from tests.e2e.writer import writing
 from tests.native.installation import Installation, made

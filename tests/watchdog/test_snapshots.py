@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.watchdog import disks, snapshots
+from exporter.watchdog import disks
 from exporter.watchdog.disks import Folder
 from stepwatch.system.environment import CHECKOUT
 from tests.real import AlertmanagerServer
@@ -98,6 +98,6 @@ def test_only_old_empty_temporary_files_of_alertmanager_are_removed(tmp_path: Pa
     os.utime(tmp_path / "nflog.77", (now - 59, now - 59))
     (tmp_path / "nflog.beef").symlink_to(tmp_path / "nflog")
 
-    assert snapshots.remove_leftovers(str(tmp_path), now) == len(gone)
+    assert disks.remove_leftovers(str(tmp_path), now) == len(gone)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {*kept, "nflog.77", "silences.ab", "nflog.beef"}

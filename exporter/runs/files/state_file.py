@@ -16,8 +16,41 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from exporter.runs.files import checksummed
 from exporter.runs.files.mounts import PATIENCE_SECONDS, Call, HungError, Mounts
+
+
+def write(path: Path, title: str, body: bytes) -> None:
+    """Write atomically: a reader, or a crash, finds the old content or the new one.
+
+    Args:
+        path: Of the file; its folder is made if need be.
+        title: What the file is, and in which format.
+        body: What it holds.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".new")
+    scratch.write_bytes(_seal(title, body) + b"\n" + body)
+    scratch.replace(path)
+
+
+def read(path: Path, title: str, most: int = -1) -> bytes | None:
+    """What the file holds; ``None`` if it is not as it was written, or longer than ``most`` bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        seal, _, body = file.read(most).partition(b"\n")
+    return body if seal == _seal(title, body) else None
+
+
+def _seal(title: str, body: bytes) -> bytes:
+    """The first line: what the file is, and what its content must add up to."""
+    return f"{title} {sha256(body).hexdigest()}".encode()
+
 
 T = TypeVar("T")
 
@@ -117,7 +150,7 @@ class StateFolder:
             return None
         path = self._file(self.folder, log)
         try:
-            body = self._call(lambda: checksummed.read(path, TITLE))
+            body = self._call(lambda: read(path, TITLE))
         except HungError:
             raise
         except OSError:
@@ -140,7 +173,7 @@ class StateFolder:
             return
         path, about = self._file(self.folder, log), _about(log, file, mount, writer=bool(saved.writer))
         body = b"\n".join(map(orjson.dumps, (_encoded(about), asdict(saved))))
-        self._call(lambda: checksummed.write(path, TITLE, body))
+        self._call(lambda: write(path, TITLE, body))
         if self._known is not None:
             self._known[about.log] = about
 

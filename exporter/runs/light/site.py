@@ -15,11 +15,42 @@ from exporter.runs.light import Story, formatting, links
 from exporter.runs.light.api import Api
 from exporter.runs.light.card import Card, ordered
 from exporter.runs.light.headers import headers
-from exporter.runs.light.page_cache import Kept, digest
 from exporter.runs.logs.names import nearest
 
 if TYPE_CHECKING:
     from exporter.runs.light.pages import Pages
+import pickle
+from collections.abc import Callable, Hashable
+from hashlib import sha256
+
+MOST = 8
+"""Pages that are kept: a page of a run may take 200 kB."""
+
+
+class Kept:
+    """The last answers, each with what it was made of."""
+
+    def __init__(self) -> None:
+        self._answers: dict[Hashable, tuple[object, Answer]] = {}
+
+    def answer(self, key: Hashable, basis: object, make: Callable[[], Answer]) -> Answer:
+        """The answer for a key, made anew only if ``basis`` is no longer the same."""
+        known = self._answers.pop(key, None)
+        answer = known[1] if known and known[0] == basis else make()
+        self._answers[key] = basis, answer
+        while len(self._answers) > MOST:
+            del self._answers[next(iter(self._answers))]
+        return answer
+
+
+def digest(value: object) -> bytes:
+    """Stands in a basis for what would take too much memory there: the charts of a run hold 1.4 MB.
+
+    It may differ for equals, whose page is then made once more, and is never the same for others. Unlike
+    ``hash`` it tells -1.0 from -2.0.
+    """
+    return sha256(pickle.dumps(value)).digest()
+
 
 ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'

@@ -19,8 +19,7 @@ from exporter.runs.files.state_file import About, StateFolder
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
 from exporter.runs.logs.run_limit import MOST_RUNS, LeftOut, RunLimit
-from exporter.runs.logs.searcher import DISCOVER_SECONDS, Branch, Searcher, Time
-from exporter.runs.logs.starts import Starts
+from exporter.runs.logs.searcher import DISCOVER_SECONDS, Branch, Searcher, Starts, Time
 from exporter.runs.model.health import Health
 from exporter.runs.model.run import Options
 

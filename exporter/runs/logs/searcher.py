@@ -1,4 +1,4 @@
-"""One mount: what is done there, what is known of its files, and which of them a search keeps."""
+"""One mount: where its search for logs begins, which files it keeps, and which it ignores."""
 
 from __future__ import annotations
 
@@ -9,10 +9,100 @@ from typing import Protocol
 
 from exporter.runs.files.access import Refusals
 from exporter.runs.files.mounts import Call, Mount, Mounts
-from exporter.runs.logs.find import Found, Ground, Seen, Start, search
+from exporter.runs.logs.find import Found, Ground, Seen, Start, fixed_part, search, start_of
 from exporter.runs.logs.grouping import gathered, is_part
-from exporter.runs.logs.ignored import Ignored
 from exporter.runs.logs.run_limit import LeftOut
+
+
+class Starts:
+    """The starts of the watched paths, and of the places where a search left its mount."""
+
+    def __init__(self, paths: tuple[str, ...], mounts: Mounts) -> None:
+        self._paths, self._mounts = paths, mounts
+        self._roots: dict[str, tuple[Mount, Start]] = {}
+        self._led: dict[Start, tuple[Mount, Start]] = {}
+
+    def resolve(self) -> None:
+        """Find out on which mounts the watched paths lie now."""
+        for pattern in self._paths:
+            try:
+                mount, real = self._mounts.resolve(fixed_part(pattern))
+            except OSError:  # what was known still holds
+                continue
+            self._roots[pattern] = mount, start_of(pattern, real)
+
+    def by_mount(self, beyond: Iterable[Start]) -> dict[Mount, list[Start]]:
+        """All starts; ``beyond`` are the places that lead off the mount of a search."""
+        starts: dict[Mount, list[Start]] = {}
+        for mount, start in self._roots.values():
+            starts.setdefault(mount, []).append(start)
+        known, self._led = self._led, {}
+        for place in beyond:
+            led = self._lead(place, known)
+            if led is not None:
+                self._led[place] = led
+                there = starts.setdefault(led[0], [])
+                if not any(_covers(other, led[1]) for other in there):
+                    there.append(led[1])
+        return starts
+
+    def _lead(self, start: Start, known: dict[Start, tuple[Mount, Start]]) -> tuple[Mount, Start] | None:
+        """The mount that a way off another one leads to, and where the search goes on there."""
+        if self._mounts.begins_at(start.real):
+            return self._mounts.of(start.real), start
+        if start in known and known[start][0] in self._mounts:
+            return known[start]
+        try:
+            mount, real = self._mounts.resolve(start.real)
+        except OSError:
+            return None
+        return mount, start._replace(real=real)
+
+
+def _covers(known: Start, other: Start) -> bool:
+    """Does one search come by all that another one would?"""
+    if known.rest or other.rest:
+        return (known.real, known.rest) == (other.real, other.rest)
+    return f"{other.real}/".startswith(f"{known.real.rstrip('/')}/")
+
+
+KINDS = ("binary", "no_records")
+
+
+class Ignored:
+    """Files by path and inode, with the size that they had: one that shrinks since is another file.
+
+    A search asks for each file that it comes by, and calls ``sweep`` at its end.
+    """
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(KINDS, 0)
+        self._round = 0
+        # Size, kind and round in one number: an object for each would weigh five times as much.
+        self._known: dict[int, int] = {}
+
+    def add(self, path: str, inode: int, size: int, kind: str) -> None:
+        """Ignore a file until another one takes its place."""
+        self._known[hash((path, inode))] = size << 2 | KINDS.index(kind) << 1 | self._round
+        self.counts[kind] += 1
+
+    def holds(self, path: str, inode: int, size: int) -> bool:
+        """Is this file ignored?"""
+        key = hash((path, inode))
+        known = self._known.get(key)
+        if known is None or size < known >> 2:
+            return False
+        self._known[key] = known & ~1 | self._round
+        return True
+
+    def sweep(self) -> None:
+        """Forget the files that were not asked for since the last time."""
+        for key in [key for key, known in self._known.items() if known & 1 != self._round]:
+            del self._known[key]
+        self._round ^= 1
+        kinds = [known >> 1 & 1 for known in self._known.values()]
+        self.counts = {kind: kinds.count(index) for index, kind in enumerate(KINDS)}
+
 
 DISCOVER_SECONDS = 5.0
 DISCOVER_SHARE = 0.05

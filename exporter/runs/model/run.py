@@ -14,16 +14,14 @@ from exporter.runs.model.history import History
 from exporter.runs.model.lifecycle import Pace
 from exporter.runs.model.marks import Mark, Marks, Place
 from exporter.runs.model.overrides import Overrides
-from exporter.runs.model.progress import Kind, Progress, Stream
+from exporter.runs.model.progress import Kind, Owners, Progress, Stream
 from exporter.runs.model.raw_keys import RawKeys, RawRule
-from exporter.runs.model.signal_sources import Owners
 from exporter.runs.signals.candidates import Candidate, candidates
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
 from exporter.runs.signals.truncation import Truncation
 from exporter.runs.stats.catalogue import Hold, Statistic
-from exporter.runs.stats.hold import Held
-from exporter.runs.stats.statistics import SignalStatistics, anew, by_signal
+from exporter.runs.stats.statistics import Held, SignalStatistics, anew, by_signal
 
 MOST_SERVER_LINES = 100
 """Of one start: each kind of model may have servers of its own."""

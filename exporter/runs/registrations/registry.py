@@ -8,9 +8,8 @@ from threading import Lock
 
 from exporter.http.exposition import Family, Sample
 from exporter.runs.registrations.registration import TRAINERS, Order
-from exporter.runs.registrations.store import Ledger
-from exporter.runs.registrations.table import GONE_SECONDS, Registration, Silence, Table
-from exporter.runs.rollouts.target import ROLLOUT, TRAINER, Target
+from exporter.runs.registrations.store import GONE_SECONDS, Ledger, Registration, Silence, Table
+from exporter.runs.rollouts.target_registry import ROLLOUT, TRAINER, Target
 from exporter.runs.visible.views import View
 
 ENGINES = ("vllm", "sglang", "trtllm", "rollout")

@@ -11,7 +11,7 @@ from pathlib import Path
 from exporter.runs.files import token_files
 from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.files.token_files import TokenFileError
-from exporter.runs.registrations.refusal import RefusedError
+from exporter.runs.registrations.registration import RefusedError
 
 logger = logging.getLogger(__name__)
 

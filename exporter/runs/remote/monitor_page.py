@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from exporter.runs.remote.page import Page
-from exporter.runs.remote.series import Found
+from exporter.runs.remote.page import Found, Page
 from exporter.runs.signals.record import Event, Record
 
 SETTLE_SECONDS = 0.3

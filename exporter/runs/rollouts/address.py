@@ -6,11 +6,79 @@ No names: what a name stands for can change after it was checked. No scheme and 
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Iterable
+import socket
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from exporter.runs.files.notice import Once
 from exporter.secret_shapes import masked
+
+
+class Way:
+    """``loopback`` is the name by which containers reach the machine that they run on; empty outside."""
+
+    def __init__(self, loopback: str = "") -> None:
+        self._loopback = loopback
+        self._host = _resolved(loopback)
+
+    def of_prometheus(self, address: str) -> str:
+        """What Prometheus is to connect to."""
+        host, port = _halves(address)
+        return f"{self._loopback}:{port}" if self._loopback and ip_address(host).is_loopback else address
+
+    def of_ours(self, address: str) -> tuple[str, int]:
+        """What we are to connect to: an IP address and a port."""
+        host, port = _halves(address)
+        return (self._host if self._loopback and ip_address(host).is_loopback else host), port
+
+
+def _halves(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _resolved(name: str) -> str:
+    """The name stands in the container's own table of hosts; without it there is no such way."""
+    with suppress(OSError):
+        return socket.gethostbyname(name) if name else LOCALHOST
+    return LOCALHOST
+
+
+logger = logging.getLogger(__name__)
+
+MOST = 5000
+"""Addresses of one list, and targets in all: more than any cluster has."""
+
+
+class Gate:
+    """``counts`` what was refused, by source and reason."""
+
+    def __init__(self, allowed: Allowed) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._allowed, self._once = allowed, Once(logger)
+
+    def passed(self, source: str, place: object, addresses: Sequence[str]) -> tuple[str, ...]:
+        """Those of a list that are allowed, each once. ``place`` is where the list stands."""
+        if len(addresses) > MOST:
+            self.note(source, "too_many", f"{place} lists {len(addresses)} servers; the first {MOST} count")
+        return tuple(dict.fromkeys(self._allowed_of(source, place, addresses[:MOST])))
+
+    def _allowed_of(self, source: str, place: object, addresses: Iterable[str]) -> Iterable[str]:
+        for address in addresses:
+            try:
+                yield self._allowed.checked(address)
+            except AddressError as problem:  # noqa: PERF203  (one bad address must not end the list)
+                self.note(source, "address", f"{place}: {problem}")
+
+    def note(self, source: str, reason: str, words: str, fault: Exception | None = None) -> None:
+        """Count it; ``words`` say where, what, and the fix. ``fault``: it is one of ours."""
+        self.counts[source, reason] += 1
+        self._once.warn((source, reason), f"{source}: {words}.", fault)
+
 
 USUAL = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 """Loopback and private networks (RFC 1918, RFC 4193).

@@ -3,21 +3,48 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from threading import Event as Flag
 from threading import Thread
 
 from exporter.http.exposition import Family, Sample
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
-from exporter.runs.rollouts.address_map import Way
-from exporter.runs.rollouts.allowlist import Gate
+from exporter.runs.rollouts.address import Gate, Way
 from exporter.runs.rollouts.prober import Callers
-from exporter.runs.rollouts.schedule import Rounds
-from exporter.runs.rollouts.target import METRICS_PATH, Source, Target
-from exporter.runs.rollouts.target_registry import Book, Entry
+from exporter.runs.rollouts.target_registry import METRICS_PATH, Book, Entry, Source, Target
+
+CALL_SECONDS = 15.0
+"""Between two calls of one address; a quarter more or less, so that they do not stay together."""
+
+
+class Rounds:
+    """The order of calls; times in seconds of the steady clock."""
+
+    def __init__(self) -> None:
+        self._queue: list[tuple[float, str]] = []
+        self._known: set[str] = set()
+
+    def meet(self, addresses: set[str], now: float) -> None:
+        """These are to be called from now on, and no others."""
+        for address in addresses - self._known:
+            heappush(self._queue, (now, address))
+        self._queue = [entry for entry in self._queue if entry[1] in addresses]
+        heapify(self._queue)
+        self._known = set(addresses)
+
+    def due(self, now: float, most: int) -> Iterator[str]:
+        """Those that are to be called now, who has waited longest first."""
+        while most > 0 and self._queue and self._queue[0][0] <= now:
+            _, address = heappop(self._queue)
+            heappush(self._queue, (now + CALL_SECONDS * random.uniform(0.75, 1.25), address))  # noqa: S311
+            most -= 1
+            yield address
+
 
 NAME = "discovery"
 """What its own faults are counted for."""

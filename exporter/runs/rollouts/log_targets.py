@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from exporter.runs.logs.log import Log
-from exporter.runs.rollouts.allowlist import Gate
-from exporter.runs.rollouts.target import ROLLOUT, Target
+from exporter.runs.rollouts.address import Gate
+from exporter.runs.rollouts.target_registry import ROLLOUT, Target
 from exporter.runs.signals.record import Servers
 from exporter.runs.visible.views import View
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from exporter.runs.files.mounts import HungError, Mount
-from exporter.runs.rollouts.target import Source, Target
+from exporter.runs.rollouts.target_registry import Source, Target
 
 
 class Patient:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import orjson
 
-from exporter.runs.rollouts.allowlist import Gate
-from exporter.runs.rollouts.document import DamagedError, Document
-from exporter.runs.rollouts.links import Root
-from exporter.runs.rollouts.target import RAY, Target
+from exporter.runs.rollouts.address import Gate
+from exporter.runs.rollouts.document import DamagedError, Document, Root
+from exporter.runs.rollouts.target_registry import RAY, Target
 
 NAME = "ray_file"
 USUAL = "prom_metrics_service_discovery.json"

@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from exporter.runs.rollouts.allowlist import MOST, Gate
+from exporter.runs.rollouts.address import MOST, Gate
 from exporter.runs.rollouts.prober import Outcome
-from exporter.runs.rollouts.target import METRICS_PATH, Target
+
+METRICS_PATH = "/metrics"
+
+ROLLOUT, RAY, TRAINER = "rollout", "ray", "trainer"
+"""Roles: what a server is for. EngineGone reports a lost rollout server, RayNodeLost a part of Ray."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server with a page of metrics, as one source reports it.
+
+    ``address`` is as ``Gate`` let it pass. ``labels`` hold ``job`` and ``role``, and ``run`` where it is
+    known. ``over``: the source knows that its time is over, so that it leaves once it takes no connection.
+    """
+
+    address: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    path: str = METRICS_PATH
+    source: str = ""
+    over: bool = False
+
+
+class Source(Protocol):
+    """Reports targets; ``name`` is its label in metrics."""
+
+    name: str
+
+    @property
+    def read(self) -> float | None:
+        """When it last had what it tells in good order, in seconds since the epoch; ``None``: never."""
+
+    def targets(self) -> Iterable[Target]:
+        """All targets that it knows of now, from a thread of discovery's own. Raises nothing."""
+
 
 PROVE_SECONDS = 120.0
 """How long one is served that has never taken a connection: less than EngineGone waits, since an old list

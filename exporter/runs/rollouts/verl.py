@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from exporter.runs.rollouts.allowlist import Gate
-from exporter.runs.rollouts.document import DamagedError, Document
-from exporter.runs.rollouts.links import Root
-from exporter.runs.rollouts.target import ROLLOUT, Target
+from exporter.runs.rollouts.address import Gate
+from exporter.runs.rollouts.document import DamagedError, Document, Root
+from exporter.runs.rollouts.target_registry import ROLLOUT, Target
 
 NAME = "verl_file"
 USUAL = "session_latest/metrics/prometheus/prometheus.yml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from exporter.runs.signals import measurements
@@ -10,7 +11,41 @@ from exporter.runs.signals.axes import AXES, PROGRESS, WANDB_STEPS, sensible_sec
 from exporter.runs.signals.keys.key import normal
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
-from exporter.runs.sources.steps_in_a_row import StepsInARow
+
+
+# Steps with digits too many.
+#
+# Logs are made of other logs, by patterns that look for a step and its numbers. Where several writers
+# mixed their digits there, 65 is read as 656: one step, far ahead, between 64 and 66.
+class StepsInARow:
+    """Hands on the records of one log. One that may have such a step waits for the next, which tells.
+
+    It may where the steps came at equal distances so far, and its step begins with the digits of the
+    one that should come.
+    """
+
+    def __init__(self) -> None:
+        self._last = self._before = -1
+        self._waiting: Record | None = None
+
+    def records(self, record: Record) -> Iterator[Record]:
+        """The records that can be handed on with this one."""
+        expected = 2 * self._last - self._before
+        if waiting := self._waiting:
+            self._waiting = None
+            if self._last < record.step < waiting.step:
+                waiting = replace(waiting, step=expected)
+            yield self._passed(waiting)
+        elif self._before >= 0 and expected < record.step and str(record.step).startswith(str(expected)):
+            self._waiting = record
+            return
+        yield self._passed(record)
+
+    def _passed(self, record: Record) -> Record:
+        if record.step != self._last:
+            self._before, self._last = self._last, record.step
+        return record
+
 
 _TOTALS = frozenset({"total_steps", "max_steps"})
 _DONE = "progress/done_frac"

@@ -8,13 +8,41 @@ from pathlib import Path
 
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import Deployment
-from stepwatch.deploy.compose import demo, down, status, up
-from stepwatch.deploy.compose.engine import Engine
+from stepwatch.deploy.compose import demo, status, up
+from stepwatch.deploy.compose.demo import SIMULATIONS
+from stepwatch.deploy.compose.engine import Engine, addresses
 from stepwatch.deploy.native.state import State
 from stepwatch.render.generator import containers
+from stepwatch.services.demo import wait_unscraped
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.terminal import Say
 from stepwatch.testalert.journal import Journal
+
+_UNSCRAPED_SECONDS = 50
+"""The name of a stopped container is unknown to DNS: after its refresh, 15 s at most, Prometheus waits for
+two intervals of the GPUs' scrape before it ends the series of a target that is gone."""
+
+
+def down(project: Engine, say: Say) -> int:
+    """Remove every container of the stack; volumes, with data, silences and the password, stay.
+
+    Returns:
+        0 when nothing of it runs any more, else what Compose ended with.
+    """
+    services = project.services()
+    if not services:
+        say("Stepwatch is not running.")
+        return 0
+    running = {service.name for service in services if service.state == "running"}
+    if running.issuperset(SIMULATIONS) and (prometheus := addresses(services).get("prometheus")):
+        project.tell("stop", "exporter", "demo-gpu")
+        say(f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s.")
+        wait_unscraped(f"http://{prometheus}", _UNSCRAPED_SECONDS)
+    if code := project.show("down", "--remove-orphans"):
+        return code
+    say("Stepwatch is down. Its data stays in Docker's volumes (`docker volume ls`).")
+    return 0
+
 
 ALL = ("demo", "tools")
 
@@ -33,7 +61,7 @@ class Containers:
 
     def down(self) -> int:
         """Take it down; volumes stay."""
-        return down.down(self._project, self.say)
+        return down(self._project, self.say)
 
     def status(self) -> int:
         """Show how each container is."""

@@ -14,7 +14,7 @@ from stepwatch.deploy.compose.demo import end_demo, remove_demo
 from stepwatch.deploy.compose.engine import Engine, EngineError
 from stepwatch.deploy.compose.status import news
 from stepwatch.deploy.native.state import State
-from stepwatch.render import dotenv, output
+from stepwatch.render import output, variables
 from stepwatch.render.generator import generate
 from stepwatch.render.variables import PUBLISHED, of_config, of_machine
 from stepwatch.services import damage, run_folder, startup
@@ -118,7 +118,7 @@ def _require_folder(folder: Path) -> Path:
 def _project(config: Config, folder: Path, out: Path) -> Engine:
     environment = {**of_config(config), **of_machine(CHECKOUT, folder, out)}
     if out == CHECKOUT:
-        dotenv.update(CHECKOUT / ".env", environment)
+        variables.update(CHECKOUT / ".env", environment)
     files = ("compose.yaml", *gpus.files(processes=config.gpus.processes > 0))
     return Engine(CHECKOUT, environment, files, ("demo",))
 

@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 from stepwatch.deploy.native import guardian, state, supervisord
-from stepwatch.deploy.native.errors import StackError
-from stepwatch.deploy.native.state import State
+from stepwatch.deploy.native.state import StackError, State
 from stepwatch.system import processes
 from stepwatch.system.terminal import Say
 

@@ -13,10 +13,19 @@ from typing import Any
 from exporter.http import backend_access
 from stepwatch.config import Config
 from stepwatch.config.deployment import DISCOVERED, OnThisMachine
-from stepwatch.deploy.native.errors import DamagedStateError, StackError
+from stepwatch.schema.errors import Refused
 from stepwatch.services.damage import stamp
 from stepwatch.system.locks import lock
 from stepwatch.system.terminal import Say
+
+
+class StackError(Refused):
+    """Raised when something on this machine is in the way; says what, and the fix."""
+
+
+class DamagedStateError(StackError):
+    """Raised when a file that an earlier `make up` wrote cannot be understood."""
+
 
 VARIABLE = "STEPWATCH_STATE"
 

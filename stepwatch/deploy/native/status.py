@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepwatch.deploy.native import part, service, supervisord
-from stepwatch.deploy.native.errors import DamagedStateError
 from stepwatch.deploy.native.part import Part
 from stepwatch.deploy.native.readiness import damaged
-from stepwatch.deploy.native.state import State
+from stepwatch.deploy.native.state import DamagedStateError, State
 from stepwatch.deploy.native.supervisord import Report
 from stepwatch.services import settings
 from stepwatch.services.health_report import News

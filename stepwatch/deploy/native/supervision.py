@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from stepwatch.deploy.native import part, service, supervisord
-from stepwatch.deploy.native.errors import StackError
 from stepwatch.deploy.native.part import Part
 from stepwatch.deploy.native.readiness import damaged, explain, wait_ready
-from stepwatch.deploy.native.state import State
+from stepwatch.deploy.native.state import StackError, State
 from stepwatch.services import damage, startup
 from stepwatch.services.settings import Settings, loaded, wait_loaded
 from stepwatch.system import http_client, ports, processes

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwatch.deploy.native import state
-from stepwatch.deploy.native.errors import StackError
 from stepwatch.deploy.native.part import Part
-from stepwatch.deploy.native.state import State
+from stepwatch.deploy.native.state import StackError, State
 from stepwatch.system import processes
 
 _GREETING_SECONDS = 5

@@ -7,18 +7,62 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from stepwatch.config import load
-from stepwatch.deploy.native import grafana, node, passwords, supervision
+from stepwatch.config import Config, load
+from stepwatch.deploy.native import grafana, supervision
 from stepwatch.deploy.native.demo import end_demo
 from stepwatch.deploy.native.part import Part
 from stepwatch.deploy.native.stack import Stack
-from stepwatch.deploy.native.state import State
+from stepwatch.deploy.native.state import StackError, State
 from stepwatch.deploy.native.status import news
-from stepwatch.programs.programs import obtain
+from stepwatch.programs.programs import Program, obtain, written
 from stepwatch.render import output
 from stepwatch.render.generator import generate
 from stepwatch.services import run_folder
+from stepwatch.system import http_client, ports, processes
 from stepwatch.system.terminal import Say, table
+
+_TRIMS = (0, 27, 0)
+
+
+def require_bare(config: Config, alertmanager: Program) -> None:
+    """Check that mail passwords have nothing around them, if this Alertmanager would send that along.
+
+    Raises:
+        StackError: names the first file that has.
+    """
+    for receiver in config.receivers:
+        path = receiver.mail.password_file if receiver.mail else None
+        if path and alertmanager.version < _TRIMS and not _bare(path):
+            raise StackError(
+                f"receivers: {receiver.name}: mail.password_file: {path} ends with a line end or a space, "
+                f"and Alertmanager {written(alertmanager.version)} takes that for a part of it. Expected: "
+                f"nothing but the password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
+            )
+
+
+def _bare(path: Path) -> bool:
+    content = path.read_bytes()
+    return content == content.strip()
+
+
+_NAMES = ("node_exporter", "prometheus-node-exporter")
+
+
+def find() -> Path | None:
+    """The program from PATH, ``None`` if there is none; it is never downloaded."""
+    return next((Path(path) for path in map(shutil.which, _NAMES) if path), None)
+
+
+def serves_already(config: Config, place: State) -> bool:
+    """Whether one that is not ours, as the distribution's service, answers on the port for it."""
+    if not ports.taken(config.listen, config.ports.node):
+        return False
+    owner = ports.owner(config.ports.node)
+    if owner and processes.belongs(owner.pid, place.mark):
+        return False
+    return "\nnode_exporter_build_info{" in (
+        http_client.read(f"http://{config.address('node')}/metrics") or ""
+    )
 
 
 def up(
@@ -88,11 +132,11 @@ def up(
 def _parts(stack: Stack, say: Say) -> tuple[list[Part], frozenset[str]]:
     """What to run, and the names of all that Prometheus can read."""
     prometheus, alertmanager = obtain("prometheus", say), obtain("alertmanager", say)
-    passwords.require_bare(stack.config, alertmanager)
-    served = node.serves_already(stack.config, stack.place)
+    require_bare(stack.config, alertmanager)
+    served = serves_already(stack.config, stack.place)
     if served:
         say(f"node_exporter: the one that serves on port {stack.config.ports.node} already")
-    parts = stack.parts(prometheus, alertmanager, grafana.find(), None if served else node.find())
+    parts = stack.parts(prometheus, alertmanager, grafana.find(), None if served else find())
     return parts, frozenset({part.name for part in parts} | ({"node"} if served else set()))
 
 

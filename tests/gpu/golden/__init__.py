@@ -11,8 +11,8 @@ from exporter.gpu.backend import OK, PROFILES, Backend, Extras
 from exporter.gpu.dcgm import Twins
 from exporter.gpu.demo import Demo
 from exporter.gpu.reader import Reader
-from exporter.gpu.snapshot import message
 from exporter.gpu.state import Box
+from exporter.gpu.worker import message
 
 FOLDER = Path(__file__).parent
 SEED = 7

@@ -1,1 +1,0 @@
-"""Flags, environment and settings file of the run exporter."""

@@ -1,0 +1,263 @@
+"""Sections of config.yaml: runs, signals, scrape, discovery and gpus."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, model_validator
+
+from exporter.runs.rollouts.address import USUAL
+from exporter.runs.signals import NAMES
+from exporter.runs.stats.catalogue import JUDGED
+from stepwatch.schema.errors import NOTHING, Fault
+from stepwatch.schema.names import JobName, LabelName, LabelValue, ReceiverName
+from stepwatch.schema.path_types import FolderOrGlob, MetricsPath, PageUrl, ServerUrl, Target, TargetFiles
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import (
+    GpuCount,
+    Interval,
+    PositiveSpan,
+    ProcessCount,
+    Role,
+    Scheme,
+    SeriesCount,
+    Switch,
+    instead,
+)
+from stepwatch.schema.secret import SecretFile
+from stepwatch.schema.section import Checked, Section, default, needed
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str) and value.strip():
+        return value
+    raise Fault("is no text", expected="a name as the trainer or server writes it", fix="quote it")
+
+
+def _signal(value: Any) -> str:
+    if value in NAMES:
+        return str(value)
+    fix = instead(value, NAMES, usual=JUDGED)
+    raise Fault("is no signal", expected="a signal that docs/metrics.md lists", fix=fix)
+
+
+def _some(keys: tuple[str, ...]) -> tuple[str, ...]:
+    if keys:
+        return keys
+    raise Fault(
+        "is empty", expected="one key or more", fix="write what the trainer logs, or delete the signal"
+    )
+
+
+LoggedName = Annotated[str, Checked(_text)]
+SignalName = Annotated[str, Checked(_signal)]
+Signals = dict[SignalName, Annotated[tuple[LoggedName, ...], AfterValidator(_some)]]
+"""More keys of each signal, best first."""
+
+
+class MetricsPage(Section):
+    """A trainer that serves its numbers as a Prometheus page."""
+
+    url: PageUrl = needed("The address of the page; each once.")
+    run: ReceiverName | None = default(
+        None, "The run's name, each once. null: its labels project and experiment_name, or else host:port."
+    )
+    step: LoggedName | None = default(
+        None, "The metric that counts steps. null: known ones, or else every change is a step."
+    )
+
+
+class MlflowServer(Section):
+    """A tracking server, and which of its runs are watched."""
+
+    url: ServerUrl = needed("The server's address; each once.")
+    experiments: tuple[LoggedName, ...] = default((), "Names of experiments. Set these, run_ids, or both.")
+    run_ids: tuple[LoggedName, ...] = default((), "IDs of single runs.")
+    token_file: SecretFile | None = default(None, "A file with a bearer token, never the token itself.")
+
+    @model_validator(mode="after")
+    def _names_some(self) -> MlflowServer:
+        if not self.experiments and not self.run_ids:
+            raise Fault(
+                "names no runs",
+                value=NOTHING,
+                expected="experiments, run_ids or both",
+                fix="write experiments: [name], as the server's page lists them",
+            )
+        return self
+
+
+class Raw(Section):
+    """Numbers that no signal uses: which are shown, and how many of one run."""
+
+    allow: tuple[LoggedName, ...] = default(
+        ("*",),
+        "Patterns of the keys that are shown as rl_raw under the trainer's own names: * any "
+        "text, ? any character. [] for none. No rule reads them.",
+    )
+    limit: SeriesCount = default(
+        40, "How many keys of one run. Later ones are dropped and counted (rl_raw_keys_refused_total)."
+    )
+
+
+class Runs(Section):
+    """Where training runs write, and how long an ended one is shown."""
+
+    path: FolderOrGlob = Field(
+        default=Path("runs"),
+        validate_default=True,
+        description="Folder or glob of the files that your trainers log to: verl, TRL, OpenRLHF, NeMo-RL, "
+        "slime, AReaL, TensorBoard event files, JSON lines, CSV; detected by content "
+        "(docs/formats.md). Only read.",
+    )
+    pages: tuple[MetricsPage, ...] = default(
+        (),
+        "Trainers that serve their metrics as a Prometheus page: verl's rl_insight logger, "
+        "prometheus_client.",
+    )
+    mlflow: tuple[MlflowServer, ...] = default((), "MLflow tracking servers whose runs are watched.")
+    raw: Raw = default(Raw(), "Numbers that are not signals.")
+    forget_after: PositiveSpan = default(
+        Duration.parse("12h"),
+        "How long a run that ended or fell silent stays on the pages, and its alerts with it. "
+        "Longer if no one looks at night, shorter if many short runs crowd the pages. Affects "
+        "all alerts about runs.",
+    )
+
+
+# Judged: five times the processor time, and the driver itself takes samples hardly more often.
+SHORTEST = Duration.parse("200ms")
+# What is read each 15th time would be minutes old: errors of memory, links.
+LONGEST = Duration.parse("15s")
+
+
+def _readable(value: Duration) -> Duration:
+    if SHORTEST <= value <= LONGEST:
+        return value
+    raise Fault(
+        f"is shorter than {SHORTEST}" if value < SHORTEST else f"is longer than {LONGEST}",
+        expected=f"from {SHORTEST} to {LONGEST}",
+        fix="write 1s, unless the processor is short",
+    )
+
+
+class Gpus(Section):
+    """What the GPU exporter is configured with."""
+
+    interval: Annotated[PositiveSpan, AfterValidator(_readable)] = default(
+        Duration.parse("1s"),
+        "How often the driver is read; every 15th time also what changes rarely (memory and "
+        "link errors, limits). 1s catches bursts and costs 1 % of a core for 8 GPUs. At most "
+        "intervals.scrape, or a rule would count one value several times. Affects GPULost: no "
+        "value older than three intervals is shown.",
+    )
+    expected: GpuCount = default(
+        0,
+        "How many GPUs this machine should have. 0: the most seen since the exporter started, "
+        "which cannot know of one that was already gone. Affects GPUsMissing.",
+    )
+    processes: ProcessCount = default(
+        0,
+        "How many processes of each GPU, those with the most memory, are named by name, pid "
+        "and container; the rest as one. 0: only their number. One or two series each. "
+        "With plain processes, Prometheus then records which run uses which GPU. "
+        "Containers of the stack then see the host's /proc, read-only.",
+    )
+    serial: Switch = default(
+        False, "Serial numbers of the boards in gpu_info, for RMA. They identify the machine."
+    )
+    links: Switch = default(
+        False,
+        "Bytes and errors of each NVLink instead of sums: 18 links are 90 series per GPU. To "
+        "find the one bad link.",
+    )
+    pcie: Switch = default(
+        False,
+        "PCIe traffic of GPUs before Hopper: each sample blocks a thread for 40 ms. Newer "
+        "GPUs report it anyway.",
+    )
+
+
+def _network(value: Any) -> str:
+    try:
+        return str(ip_network(value if isinstance(value, str) else ""))
+    except ValueError as error:
+        raise Fault(
+            "is no network",
+            expected="an IP address, or one with the number of bits that count, such as 10.0.0.0/8",
+            fix="write it so; bits beyond that number are 0",
+        ) from error
+
+
+Network = Annotated[str, Checked(_network)]
+
+
+class Discovery(Section):
+    """Where word of servers is found, and which of them Prometheus may read."""
+
+    allow: tuple[Network, ...] = default(
+        USUAL,
+        "Networks in which Prometheus may scrape discovered servers; addresses elsewhere are "
+        "refused and counted. Loopback and private networks; add 100.64.0.0/10 if your pods "
+        "use it. [] discovers nothing.",
+    )
+    ray: FolderOrGlob | None = Field(
+        default=Path("/tmp/ray"),  # noqa: S108  Ray's own default
+        description="Ray's folder (ray start --temp-dir), with its own list of targets and the "
+        "prometheus.yml that verl writes. null: no Ray on this machine.",
+    )
+    files: tuple[FolderOrGlob, ...] = default(
+        (),
+        "More files that verl writes (actor_rollout_ref.rollout.prometheus.file), or globs. "
+        "Only read: never name a file that a Prometheus uses, because verl overwrites it.",
+    )
+    forget_after: PositiveSpan = default(
+        Duration.parse("10m"),
+        "A server that has accepted no connection for this long is removed. Longer than "
+        "alerts.EngineGone.for, or EngineGone could not fire. It returns when it answers "
+        "again, and is removed at once when its run has ended.",
+    )
+    token_file: SecretFile | None = default(
+        None,
+        "A file with a token that clients of rl-insight must send to register servers: "
+        "RL_INSIGHT_SERVER_URL=http://any:TOKEN@host:9410. null: everyone who reaches the "
+        "port may register.",
+    )
+
+
+class Job(Section):
+    """A named set of targets: given one by one, or in files that other programs write."""
+
+    job: JobName = needed("A name that no other job has.")
+    role: Role = default(
+        "other", "What the targets are; becomes a label. Engine, Ray and machine alerts select by it."
+    )
+    targets: tuple[Target, ...] = default((), "host:port, always quoted. Targets or files, not both.")
+    files: tuple[TargetFiles, ...] = default(
+        (), "Files in Prometheus' file_sd format; at most one * in the name."
+    )
+    labels: dict[LabelName, LabelValue] = Field(
+        default_factory=dict, description="More labels for these targets."
+    )
+    metrics_path: MetricsPath = default("/metrics", "The path of their metrics.")
+    scheme: Scheme = default("http", "http or https.")
+    interval: Interval | None = default(None, "null: intervals.scrape.")
+    bearer_token_file: SecretFile | None = default(None, "A file with the token, never the token itself.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Job:
+        if bool(self.targets) == bool(self.files):
+            raise Fault(
+                "has both targets and files" if self.targets else "has no targets",
+                value=NOTHING,
+                expected="targets or files, and not both",
+                fix="write targets: [host:port], or make two jobs",
+            )
+        return self
+
+    @property
+    def all_labels(self) -> dict[str, str]:
+        """The labels of its targets, the role among them."""
+        return {"role": self.role, **self.labels}
