@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator
-from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
 
 STARTS = {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"}
 """What Python reports to audit hooks before it starts a program or a copy of itself."""
-SECONDS = 1.0
-"""What a test with all its cases may take of a processor when only fast ones are wanted."""
-CONTAINERS = "containers"
+SLOW = {"e2e", "slow"}
+REFUSED = "starts a program"
+CASES_SECONDS = 0.5
+"""Of a processor, after which the further cases of a test are left out."""
+SLOW_SECONDS = 5.0
+"""Of a processor, which even on a busy machine no test takes that is not marked as slow."""
+STACKS_DONE = 0.7
+"""Part of all files by which those with whole stacks have begun, so that none is left alone at the end."""
+
+settings.register_profile("busy", deadline=None)
+settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,22 +38,33 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if config.getoption("--fast"):
         os.environ.pop("CI", None)  # a missing program skips a test here, in CI too
+        os.environ["STEPWATCH_TEST_RUNS"] = ""
+        # What a test that is skipped had opened is closed at a moment of another one.
+        config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
         config.pluginmanager.register(Fast())
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have tests with containers run first, in one worker: their engines wait for each other."""
+    """Order the tests so that no worker is idle.
+
+    Tests with containers run first, in one worker, since their engines wait for each other. Files with a
+    whole stack mainly wait for clocks: they run early, between the others, which keep the processor busy.
+    """
     if config.getoption("--fast"):
-        items[:] = [item for item in items if not any(item.iter_markers("e2e"))]
+        items[:] = [item for item in items if not SLOW & {mark.name for mark in item.iter_markers()}]
     for item in items:
         if "docker" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group(CONTAINERS))
-    items.sort(key=lambda item: not any(item.iter_markers("xdist_group")))
+            item.add_marker(pytest.mark.xdist_group("containers"))
+    waiting = {item.path: None for item in items if item.get_closest_marker("e2e")}
+    others = {item.path: None for item in items if item.path not in waiting}
+    turn = {path: number / len(waiting) * STACKS_DONE for number, path in enumerate(waiting)}
+    turn |= {path: number / len(others) for number, path in enumerate(others)}
+    items.sort(key=lambda item: (item.get_closest_marker("xdist_group") is None, turn[item.path]))
 
 
 class ByFile(LoadGroupScheduling):
-    """Gives a worker all tests of a file, or of a group: they share what takes long to start."""
+    """Give a worker all tests of a file, or of a group: they share what takes long to start."""
 
     def _split_scope(self, nodeid: str) -> str:
         return super()._split_scope(nodeid).partition("::")[0]
@@ -58,26 +76,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGro
 
 
 class Fast:
-    """Leaves out each test that is about to start a program, and what of a test takes long.
+    """Leaves out each test that starts a program, at the moment at which it is about to, and what takes long.
 
-    A test, whatever the caller makes of the refusal, is skipped once it wants a program. Nothing has to be
-    marked, so a new test is a fast one until it is seen to be none.
+    Whatever the caller makes of the refusal, the test is skipped: no test has to say what it needs.
     """
 
     def __init__(self) -> None:
         self._running = ""
-        self._skipped: dict[str, str] = {}
+        self._refused: set[str] = set()
         self._used: Counter[str] = Counter()
         sys.addaudithook(self._audit)
-        signal.signal(signal.SIGPROF, lambda *_: self._skip("takes long"))
-
-    def _skip(self, reason: str) -> NoReturn:
-        self._skipped[self._running] = f"Skipped: {reason}"
-        pytest.skip(reason)
 
     def _audit(self, event: str, _arguments: object) -> None:
         if self._running and event in STARTS:
-            self._skip("starts a program")
+            self._refused.add(self._running)
+            pytest.skip(REFUSED)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -87,26 +100,31 @@ class Fast:
         finally:
             self._running = ""
 
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if self._used[_function(item)] > CASES_SECONDS:
+            pytest.skip("its first cases have taken long enough")
+
     @pytest.hookimpl(wrapper=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-        function, begun = pyfuncitem.nodeid.partition("[")[0], time.process_time()
-        if self._used[function] >= SECONDS:
-            self._skip("takes long")
-        signal.setitimer(signal.ITIMER_PROF, SECONDS - self._used[function])
-        try:
-            return (yield)
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            self._used[function] += time.process_time() - begun
+        begun = time.process_time()
+        result = yield
+        took = time.process_time() - begun
+        self._used[_function(pyfuncitem)] += took
+        assert took < SLOW_SECONDS, f"{took:.1f} s of a processor: mark it with @pytest.mark.slow"
+        return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if report.failed and item.nodeid in self._skipped:
-            report.outcome, report.longrepr = "skipped", (str(item.path), 0, self._skipped[item.nodeid])
+        if report.failed and item.nodeid in self._refused:
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {REFUSED}")
         return report
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 class _Messages(logging.Handler):

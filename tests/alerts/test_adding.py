@@ -100,7 +100,7 @@ CHECKS = (
         "tests/config/test_shipped.py",
         "tests/test_contract.py",
     ),
-    *("-k", "ResponsesLong or golden or runbook or table or shipped or contract or catalogue"),
+    *("-k", "ResponsesLong or runbook or table or docs or contract"),
     *("-m", "not e2e", "-p", "no:cacheprovider", "-q", "--ignore", "tests/alerts/test_adding.py"),
 )
 

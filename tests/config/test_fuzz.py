@@ -58,6 +58,7 @@ def test_any_values(path, values):
     loads_or_refuses(path, yaml.dump(values, allow_unicode=True).encode())
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(list(Config.model_fields)), VALUES, min_size=1))
 def test_any_values_below_known_keys(path, values):
     loads_or_refuses(path, yaml.safe_dump(values).encode())

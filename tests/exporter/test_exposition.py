@@ -162,6 +162,7 @@ changes = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(
     story=st.lists(changes, min_size=20, max_size=60),
     scraped=st.lists(st.booleans(), min_size=60, max_size=60),

@@ -167,6 +167,7 @@ def test_a_state_that_cannot_be_deleted_is_counted(
     assert page.look(60.0).value("stepwatch_state_errors_total") == 1
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**9))
 @settings(max_examples=10)
 def test_calls_that_fail_at_random_never_end_the_exporter(
@@ -219,6 +220,7 @@ writes = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(story=st.lists(st.tuples(writes, st.sampled_from([0.5, 3.0, 11.0])), max_size=25))
 @settings(max_examples=50)
 def test_no_content_of_a_log_ends_the_exporter_or_breaks_the_page(

@@ -131,6 +131,7 @@ def test_nothing_held_shows_the_present_and_never_expires() -> None:
     assert held.expires() == math.inf
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_steps() -> None:
     run = Run("verl_jsonl", "verl", Options(hold=15.0))
 

@@ -77,6 +77,7 @@ events = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(story=st.lists(events, max_size=12))
 @example(story=[("stopped while resuming", 2, 1, True)])  # the gradient norm has windows only
 @settings(max_examples=60)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from exporter.runs.logs.run_limit import MOST_RUNS
 from tests.exporter.conftest import Watched
 from tests.exporter.lines import append, measured, verl_json
@@ -31,6 +33,7 @@ def every_run(value: int) -> dict[str, int]:
     return {f"{run:03}": value for run in range(RUNS)}
 
 
+@pytest.mark.slow
 def test_every_step_of_every_run_is_on_the_next_page(folder: Path, watched: Callable[..., Watched]) -> None:
     page = watched()
     log_step(folder, 1)

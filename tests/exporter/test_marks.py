@@ -58,6 +58,7 @@ def levels(found: Scrape) -> dict[str, float]:
 # what begins anew
 
 
+@pytest.mark.slow
 @given(
     before=st.integers(1, 90),
     after=st.integers(1, 90),

@@ -54,6 +54,7 @@ def write_old(folder: Path, clock: Clock) -> None:
         os.utime(path, (clock.wall - 3 * DAY, clock.wall - 3 * DAY))
 
 
+@pytest.mark.slow
 def test_ten_thousand_old_runs_are_never_read_and_cost_a_look_nothing(
     folder: Path, tmp_path: Path, watched: Watching, clock: Clock, touched: Counter[str]
 ) -> None:

@@ -359,6 +359,7 @@ def test_a_page_with_too_many_series_is_refused() -> None:
         Page(server.url).poll()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1900, LIMIT])
 def test_the_worst_page_of_full_size_takes_seconds_not_hours(length: int) -> None:
     # The parser goes over a line anew for each label and each escaped quote.

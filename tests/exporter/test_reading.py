@@ -285,6 +285,7 @@ def test_an_unknown_log_keeps_everything() -> None:
 # bounds
 
 
+@pytest.mark.slow
 def test_ever_new_keys_do_not_fill_memory() -> None:
     reading = Reading("")
 

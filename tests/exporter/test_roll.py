@@ -99,6 +99,7 @@ def test_examples_and_torn_lines_are_no_steps_and_the_end_is_told() -> None:
     assert read(LOGGER + "pipeline complete!") == [Ended("finished")]
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.text(min_size=1, max_size=20).filter(lambda key: "@" not in key), st.floats(), min_size=1

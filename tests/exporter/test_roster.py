@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from exporter.runs.model.run_set import MOST
 from tests.exporter.conftest import Watched
 
 Watching = Callable[..., Watched]
 
 
+@pytest.mark.slow
 def test_a_table_of_too_many_runs_shows_the_first_and_counts_what_is_left_out(
     folder: Path, watched: Watching
 ) -> None:

@@ -287,6 +287,7 @@ def test_a_new_file_that_was_not_read_yet_is_not_dropped_for_an_older_text(
     assert (folder / "new.log") in page.watch.logs.by_path
 
 
+@pytest.mark.slow
 def test_the_more_runs_there_are_the_coarser_are_their_curves(
     folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:

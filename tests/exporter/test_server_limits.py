@@ -120,6 +120,7 @@ def test_a_client_that_cannot_be_watched_ends_nothing(
     assert unwatched.recv(1) == b""
 
 
+@pytest.mark.slow
 def test_who_was_answered_costs_no_memory() -> None:
     size, clients = 1_000_000, 20
 

@@ -208,6 +208,7 @@ def test_a_port_in_use_is_an_os_error() -> None:
         Server(("127.0.0.1", int(url.rpartition(":")[2])), Routes({}))
 
 
+@pytest.mark.slow
 def test_metrics_answer_while_a_large_log_is_read_for_the_first_time(folder: Path) -> None:
     line = "".join(
         verl_json(step, {**measured(step), **{f"x/{key}": step / 7 for key in range(60)}})

@@ -87,6 +87,7 @@ def test_dicts_of_others_and_status_lines_are_no_steps() -> None:
     assert read(status, "{'a': 1}", logged(3, {})[0], "no dict", "{'reward/avg_raw_reward': '0.5'}") == []
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.from_regex(r"[a-z]{1,12}/[a-z_@0-9]{1,30}", fullmatch=True),

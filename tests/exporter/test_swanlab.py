@@ -148,6 +148,7 @@ def test_records_of_any_size_come_back_whole_wherever_the_file_ends(records: lis
     assert (first.broken, second.broken) == (0, 0)
 
 
+@pytest.mark.slow
 @given(st.integers(FILE_HEADER, BLOCK - 1))
 def test_a_damaged_byte_costs_its_block_and_no_other(place: int) -> None:
     store = Store()

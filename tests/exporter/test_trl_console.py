@@ -453,6 +453,7 @@ def as_it_grows(text: str, pauses: Iterable[int]) -> list[Event]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(schedules(), st.data())
 def test_the_steps_of_a_resumed_training_are_those_at_which_it_logged(

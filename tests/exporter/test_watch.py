@@ -121,6 +121,7 @@ def test_a_first_record_far_behind_other_text_is_found_and_the_text_before_it_is
     assert page.look(3.0).value("rl_total_steps", run="a") == 100
 
 
+@pytest.mark.slow
 def test_ten_thousand_unrelated_files_are_left_alone(folder: Path, watched: Watching) -> None:
     for number in range(10_000):
         os.mknod(folder / f"{number}.lock")
