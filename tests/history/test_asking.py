@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -139,7 +140,7 @@ def test_a_past_that_is_not_told_is_a_lack_of_that_run_alone_and_is_logged_once(
     assert prometheus._pause == INTERVAL_SECONDS, "alerts are asked for as often"
     assert prometheus.said.lack("small") == ""
     assert "small" in prometheus.said.pasts
-    reason = f"{server.url}/api/v1/query_range answers 422 Unprocessable Entity."
+    reason = f"{server.url}/api/v1/query_range answers 422 {HTTPStatus(422).phrase}."
     for run in ("large", "too large"):
         assert (
             prometheus.said.lack(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import fsum
 
 from exporter.gpu.backend import Reading, Tier
 from exporter.gpu.demo.moment import Moment
@@ -70,7 +71,7 @@ def _processes(moment: Moment) -> Iterator[Reading]:
         labels = {"pid": str(pid), "pid_namespace": NAMESPACE, "name": name, "container": ""}
         yield from _process(moment, share, labels)
     if most and shares[most:]:
-        rest = sum(share for _, share in shares[most:])
+        rest = fsum(share for _, share in shares[most:])
         yield from _process(moment, rest, {"pid": "", "pid_namespace": "", "name": "other", "container": ""})
 
 

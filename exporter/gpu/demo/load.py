@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import fsum
 from typing import NamedTuple
 
 
@@ -37,7 +38,8 @@ STEP_SECONDS = sum(each.seconds for each in STEP)
 
 def mean(rate: Callable[[Phase], float]) -> float:
     """The mean of a rate over a step."""
-    return sum(each.seconds * rate(each) for each in STEP) / STEP_SECONDS
+    # Exact: `sum` rounds otherwise before Python 3.12.
+    return fsum(each.seconds * rate(each) for each in STEP) / STEP_SECONDS
 
 
 def phase(seconds: float) -> Phase:
