@@ -85,7 +85,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _without_stack(options: argparse.Namespace) -> int:
     if options.command == "config":
-        _say((explain(Config, key(options.explain)) if options.explain else defaults(Config)).rstrip())
+        _say(
+            (defaults(Config) if options.explain is None else explain(Config, key(options.explain))).rstrip()
+        )
         return 0
     if options.command == "discover":
         return generate.main(["--discover", "docker"])

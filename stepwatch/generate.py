@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             return _report_found(*discover(State.chosen(STATE)))
         if options.check:
-            return _report_stale(stale(options.config, options.out))
-        outcome = generate(options.config, options.out)
+            return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
+        outcome = generate(options.config, options.out, templates=CHECKOUT)
         _report(outcome)
         _tell_compose(options, outcome.config)
         if options.reload is not None:

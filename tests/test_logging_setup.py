@@ -109,13 +109,13 @@ def _served(tmp_path: Path, *flags: str) -> list[Record]:
         fresh = tmp_path / "new"
         fresh.write_text(json.dumps({"prometheus_url": f"http://me:{SECRET}@h:9090"}))
         fresh.replace(file)
-        assert exporter.http.process.stderr
+        assert exporter.process.stderr
         log = ""
         while "stay in force" not in log:
-            log += exporter.http.process.stderr.readline()
+            log += exporter.process.stderr.readline()
     finally:
-        exporter.http.process.terminate()
-        _, rest = exporter.http.process.communicate(timeout=HANG_SECONDS)
+        exporter.process.terminate()
+        _, rest = exporter.process.communicate(timeout=HANG_SECONDS)
     log += rest
     assert SECRET not in log
     return records(log)
@@ -145,8 +145,8 @@ def test_a_new_level_and_format_apply_without_a_restart(tmp_path: Path) -> None:
     fresh = tmp_path / "new"
     fresh.write_text('{"log_level": "info", "log_format": "json"}')
     fresh.replace(file)
-    assert exporter.http.process.stderr
-    line = exporter.http.process.stderr.readline()
+    assert exporter.process.stderr
+    line = exporter.process.stderr.readline()
     exporter.end()
 
     assert json.loads(line)["message"] == "New settings: reading goes on with them."

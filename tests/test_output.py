@@ -244,8 +244,8 @@ def test_a_damaged_journal_is_named_with_the_fix(tmp_path):
         recover(tmp_path)
 
     assert str(caught.value) == (
-        f"{journal}/changes.json: the file is damaged. Expected: what an interrupted generate.py wrote. "
-        f"Fix: delete the folder {journal}, then run generate.py."
+        f"{journal}/changes.json: the file is damaged. Expected: what an interrupted command wrote. "
+        f"Fix: delete the folder {journal}, then run the command again."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stepwatch import pending as drift
 from stepwatch.config import Config
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.render.generator import generate, instead_of_usual, pending
@@ -40,6 +41,14 @@ def test_another_file_than_the_checkouts_own_is_named(config):
         f"In force is {config}, which `make up CONFIG=file` named last; "
         f"edits of {CHECKOUT / 'config.yaml'} are not heeded."
     )
+
+
+def test_a_link_at_the_usual_place_is_the_usual_file(config, tmp_path, monkeypatch):
+    link = tmp_path / "link.yaml"
+    link.symlink_to(config)
+    monkeypatch.setattr(drift, "CONFIG", link)
+
+    assert instead_of_usual(link) is None
 
 
 def test_an_edit_of_a_comment_is_none(config, tmp_path):

@@ -174,7 +174,7 @@ _OF_THE_MACHINE = "targets"
 
 def instead_of_usual(config: Path) -> str | None:
     """What is to be said if the file in force is not the checkout's own; ``None`` if it is."""
-    if config.resolve() == CONFIG:
+    if config.resolve() == CONFIG.resolve():
         return None
     return f"In force is {config}, which `make up CONFIG=file` named last; edits of {CONFIG} are not heeded."
 
@@ -198,4 +198,8 @@ def pending(config: Path, out: Path, place: Place) -> str | None:
 
 
 def _up(config: Path) -> str:
-    return "`make up`" if config.resolve() == CONFIG else f"`make up CONFIG={shlex.quote(str(config))}`"
+    return (
+        "`make up`"
+        if config.resolve() == CONFIG.resolve()
+        else f"`make up CONFIG={shlex.quote(str(config))}`"
+    )

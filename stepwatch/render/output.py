@@ -147,8 +147,8 @@ class Staging:
             return None
         except ValueError:
             raise OutputError(
-                f"{self.record}: the file is damaged. Expected: what an interrupted generate.py wrote. "
-                f"Fix: delete the folder {self.folder}, then run generate.py."
+                f"{self.record}: the file is damaged. Expected: what an interrupted command wrote. "
+                f"Fix: delete the folder {self.folder}, then run the command again."
             ) from None
 
 

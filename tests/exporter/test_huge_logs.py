@@ -32,7 +32,7 @@ def write_at(path: Path, offset: int, first: int, last: int) -> None:
 
 def peak(exporter: Exporter) -> int:
     """Bytes that the process had in memory at most."""
-    status = Path(f"/proc/{exporter.http.process.pid}/status").read_text()
+    status = Path(f"/proc/{exporter.process.pid}/status").read_text()
     found = re.search(r"VmHWM:\s*(\d+) kB", status)
     assert found
     return int(found[1]) * 1024

@@ -120,10 +120,10 @@ def test_a_hung_mount_costs_one_thread_and_does_not_keep_the_exporter_from_endin
     mount: Mount, start: Start, tmp_path: Path
 ) -> None:
     exporter = begin(start, mount, "--state-dir", tmp_path / "state")
-    threads = len(os.listdir(f"/proc/{exporter.http.process.pid}/task"))  # noqa: PTH208
+    threads = len(os.listdir(f"/proc/{exporter.process.pid}/task"))  # noqa: PTH208
     mount.hang()
     exporter.until(hangs(mount))
-    assert len(os.listdir(f"/proc/{exporter.http.process.pid}/task")) <= threads  # noqa: PTH208
+    assert len(os.listdir(f"/proc/{exporter.process.pid}/task")) <= threads  # noqa: PTH208
     began = time.monotonic()
     code, _, _ = exporter.end()
 

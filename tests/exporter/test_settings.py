@@ -145,7 +145,7 @@ def _exporter(tmp_path, file):
     exporter = Exporter("--config.file", file, "--path", tmp_path / "runs", "--state-dir", tmp_path)
     exporter.until(lambda scrape: scrape.value("rl_step", run="a") == 5)
     yield exporter
-    if exporter.http.process.poll() is None:
+    if exporter.process.poll() is None:
         exporter.end()
 
 
@@ -159,7 +159,7 @@ def test_new_settings_are_taken_over_by_the_same_process(exporter, file):
 
 def test_an_exporter_that_is_stopped_while_its_settings_change_does_not_start_again(exporter, file):
     replace(file, SHORT)
-    exporter.http.process.terminate()
+    exporter.process.terminate()
     code, out, _ = exporter.end()
     assert code == 0
     assert "starting again" not in out
@@ -167,12 +167,12 @@ def test_an_exporter_that_is_stopped_while_its_settings_change_does_not_start_ag
 
 def test_settings_that_cannot_be_used_change_nothing(exporter, file):
     replace(file, {"forget_after": "soon"})
-    lines = iter(exporter.http.process.stderr.readline, "")
+    lines = iter(exporter.process.stderr.readline, "")
     said = next(text for line in lines if (text := records(line)[0]["message"]).startswith(f"{file}: "))
     assert "forget_after: 'soon' is not a positive number. Expected one such as 15 or 0.5. Fix: " in said
     assert said.endswith("The running settings stay in force.")
     assert exporter.scrape().value("rl_step", run="a") == 5
-    assert exporter.http.process.poll() is None
+    assert exporter.process.poll() is None
     replace(file, SHORT)
     exporter.until(lambda scrape: scrape.samples and scrape.value("rl_step", run="a") is None)
 

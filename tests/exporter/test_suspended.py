@@ -118,10 +118,10 @@ def test_a_suspended_exporter_takes_no_finished_run_for_a_hanging_one(
     exporter.until(has("a"))
     log(2)
     exporter.until(lambda found: found.value("rl_step", run="a") == 2)
-    exporter.http.process.send_signal(signal.SIGSTOP)
+    exporter.process.send_signal(signal.SIGSTOP)
     written = log(3)
     time.sleep(0.75 * silence)
-    exporter.http.process.send_signal(signal.SIGCONT)
+    exporter.process.send_signal(signal.SIGCONT)
     exporter.until(lambda found: found.value("rl_step", run="a") == 3)
 
     def stopped(found: Scrape) -> bool:

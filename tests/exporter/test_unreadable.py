@@ -46,8 +46,8 @@ def _other() -> Iterator[Callable[..., Exporter]]:
 
     yield start
     for exporter in started:
-        exporter.http.process.kill()
-        exporter.http.process.communicate()
+        exporter.process.kill()
+        exporter.process.communicate()
 
 
 def unreadable(count: int) -> Callable[[Scrape], bool]:

@@ -30,5 +30,5 @@ def _start(driver: Driver) -> Iterator[Callable[..., Exporter]]:
 
     yield start
     for exporter in started:
-        if exporter.http.process.poll() is None:
+        if exporter.process.poll() is None:
             exporter.end()

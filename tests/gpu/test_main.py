@@ -22,10 +22,10 @@ def refused(*flags: str) -> str:
     """What the exporter says when it does not start."""
     exporter = Exporter(*flags)
     try:
-        out, errors = exporter.http.process.communicate(timeout=HANG_SECONDS)
+        out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
     finally:
-        exporter.http.process.kill()
-    assert exporter.http.process.returncode == 2
+        exporter.process.kill()
+    assert exporter.process.returncode == 2
     assert out == ""
     assert "Traceback" not in errors
     return errors

@@ -70,9 +70,9 @@ def test_it_ends_with_a_clear_line(
 ) -> None:
     exporter = begun(start)
     driver.tell("gpus=8", *lines)
-    out, errors = exporter.http.process.communicate(timeout=HANG_SECONDS)
+    out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
 
-    assert exporter.http.process.returncode == FRESH
+    assert exporter.process.returncode == FRESH
     assert errors.startswith(f"No GPU could be read for 1 s ({reason}), though they could before. Ending, ")
     assert errors.count("\n") == 1
     assert "Traceback" not in out + errors
@@ -113,4 +113,4 @@ def test_a_library_that_is_replaced_is_loaded_without_a_restart(driver: Driver, 
 
     assert not found.all("gpu_power_watts")
     assert found.all("gpu_exporter_unsupported", call="GetPowerUsage", reason="function_not_found")
-    assert exporter.http.process.poll() is None
+    assert exporter.process.poll() is None

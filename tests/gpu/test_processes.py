@@ -164,7 +164,7 @@ def test_it_is_healthy_at_once_and_ready_after_the_first_reading(driver: Driver,
 def test_neither_process_loads_what_it_has_no_need_for(start: Starting) -> None:
     exporter = start()
     exporter.until(all_ok)
-    maps = [Path(f"/proc/{pid}/maps").read_text() for pid in (exporter.http.process.pid, *exporter.workers())]
+    maps = [Path(f"/proc/{pid}/maps").read_text() for pid in (exporter.process.pid, *exporter.workers())]
 
     assert "libnvidia-ml" not in maps[0]
     assert "libnvidia-ml" in maps[1]

@@ -100,7 +100,7 @@ def test_asked_again_it_lasts_as_long_as_said_last(exporter: Exporter) -> None:
 def test_the_signal_does_the_same_for_a_minute(driver: Driver, exporter: Exporter) -> None:
     (worker,) = exporter.workers()
     os.kill(worker, signal.SIGUSR1)
-    exporter.http.process.send_signal(signal.SIGUSR1)
+    exporter.process.send_signal(signal.SIGUSR1)
     exporter.until(lambda found: nvml(found) == "released")
     eventually(lambda: exporter.workers() == [])
 

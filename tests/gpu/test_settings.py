@@ -72,7 +72,7 @@ def test_new_settings_leave_no_gap_and_lose_no_counter(
     assert (found.value(AT) or 0) > at
     assert found.value(SUCCESSFUL) == 1
     assert found.value("gpu_xid_errors_total", gpu="3", xid="79") == 1
-    assert exporter.http.process.poll() is None
+    assert exporter.process.poll() is None
     time.sleep(1)
     driver.forget_calls()
     began = time.monotonic()
@@ -104,9 +104,9 @@ def test_settings_that_cannot_be_used_are_told_and_the_old_ones_stay(exporter: E
 def test_settings_that_cannot_be_used_at_the_start_are_refused(file: File) -> None:
     file.write(pcie="yes")
     exporter = Exporter(f"--config.file={file.path}")
-    out, errors = exporter.http.process.communicate(timeout=HANG_SECONDS)
+    out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
 
-    assert (exporter.http.process.returncode, out) == (2, "")
+    assert (exporter.process.returncode, out) == (2, "")
     assert f"{file.path}: pcie: 'yes' is not a switch. Expected true or false. Fix: " in errors
 
 

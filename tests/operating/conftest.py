@@ -64,5 +64,5 @@ def _site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
             exporter.until(has(run))
         yield site
     finally:
-        exporter.http.process.kill()
-        exporter.http.process.communicate()
+        exporter.process.kill()
+        exporter.process.communicate()

@@ -15,6 +15,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from exporter.installation import adapt
 from stepwatch.deploy.native import guardian, state, supervisord
 from stepwatch.deploy.native.state import StackError, State
 from stepwatch.system import processes
@@ -157,7 +158,7 @@ def unit(place: State) -> str:
     """The text of the unit's file."""
     root, folder = os.geteuid() == 0, _plain(place.folder)
     variables = (f"{processes.MARK}={place.mark}", f"{guardian.SERVICE}=1")
-    return _UNIT.format(
+    return adapt(_UNIT).format(
         folder=folder,
         config=_plain(place.supervisor_config),
         file=_plain(place.environment),
