@@ -16,6 +16,8 @@ from xdist.scheduler import LoadGroupScheduling
 
 STARTS = {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"}
 """What Python reports to audit hooks before it starts a program or a copy of itself."""
+DOWNLOAD = "tests.download"
+"""What tests report before they download a program."""
 SLOW = {"e2e", "slow"}
 REFUSED = "starts a program"
 CASES_SECONDS = 0.5
@@ -88,7 +90,7 @@ class Fast:
         sys.addaudithook(self._audit)
 
     def _audit(self, event: str, _arguments: object) -> None:
-        if self._running and event in STARTS:
+        if self._running and event in {*STARTS, DOWNLOAD}:
             self._refused.add(self._running)
             pytest.skip(REFUSED)
 

@@ -164,7 +164,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with demo("--path", tmp_path / "file") as process:
-        problems = process.communicate(timeout=HANG_SECONDS)[1]
+        problems = split(process.communicate(timeout=HANG_SECONDS)[1])[1]
 
     assert process.returncode == 2
     assert problems.startswith(f"--path: {tmp_path}/file/demo: Not a directory. Expected: ")

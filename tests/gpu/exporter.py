@@ -80,8 +80,12 @@ class Exporter:
         return found
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
-        """Exit code, and what it logged: information on GPUs included, and what went wrong."""
+        """As ``ended``, after a signal."""
         self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str, str]:
+        """Exit code, and what it logged: information on GPUs included, and what went wrong."""
         out, log = self.process.communicate(timeout=HANG_SECONDS)
         assert out == ""
         return self.process.returncode, *split(log, "exporter.gpu.journal")
