@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stepwatch import pending as drift
 from stepwatch.config import Config
 from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render import generator
 from stepwatch.render.generator import generate, instead_of_usual, pending
 from stepwatch.system.environment import CHECKOUT
 
@@ -46,7 +46,7 @@ def test_another_file_than_the_checkouts_own_is_named(config):
 def test_a_link_at_the_usual_place_is_the_usual_file(config, tmp_path, monkeypatch):
     link = tmp_path / "link.yaml"
     link.symlink_to(config)
-    monkeypatch.setattr(drift, "CONFIG", link)
+    monkeypatch.setattr(generator, "CONFIG", link)
 
     assert instead_of_usual(link) is None
 

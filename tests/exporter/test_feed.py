@@ -280,6 +280,7 @@ class Told:
     source = "prometheus_page"
     has_history = False
     telling = frozenset({"ppo"})
+    lacking: tuple[str, ...] = ()
 
     def __init__(self, *, is_trainer: bool) -> None:
         self.is_trainer = is_trainer
@@ -301,6 +302,7 @@ class Renamed:
     has_history = False
     is_trainer = True
     telling: frozenset[str] = frozenset()
+    lacking: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.polls = 0

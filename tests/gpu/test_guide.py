@@ -30,7 +30,7 @@ def test_every_flag_is_told_with_its_default() -> None:
     defaults = vars(command_line([]).options())
     del defaults["config_file"]
     for name, default in defaults.items():
-        flag = f"--{name.replace('_', '-')}"
+        flag = f"--{name.replace('_', '.' if name.startswith('log_') else '-')}"
         (row,) = (row for row in rows if f"`{flag}`" in row)
         assert plain(default) in row, flag
 
