@@ -20,7 +20,7 @@ DOWNLOAD = "tests.download"
 """What tests report before they download a program."""
 SLOW = {"e2e", "slow"}
 REFUSED = "starts a program"
-CASES_SECONDS = 0.5
+CASES_SECONDS = 0.25
 """Of a processor, after which the further cases of a test are left out."""
 SLOW_SECONDS = 5.0
 """Of a processor, which even on a busy machine no test takes that is not marked as slow."""
@@ -88,6 +88,7 @@ class Fast:
     def __init__(self) -> None:
         self._running = ""
         self._refused: set[str] = set()
+        self._starting: set[str] = set()
         self._used: Counter[str] = Counter()
         sys.addaudithook(self._audit)
 
@@ -107,6 +108,8 @@ class Fast:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         if self._used[_function(item)] > CASES_SECONDS:
             pytest.skip("its first cases have taken long enough")
+        if _function(item) in self._starting:
+            pytest.skip(REFUSED)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
@@ -122,6 +125,8 @@ class Fast:
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
+        if item.nodeid in self._refused:
+            self._starting.add(_function(item))
         if report.failed and item.nodeid in self._refused:
             report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {REFUSED}")
         return report
