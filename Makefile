@@ -7,7 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 # Tests wait more than they work, so more than two of them fit on two cores.
 JOBS ?= 4
-BY_FILE = --dist=loadgroup --no-loadscope-reorder
+BY_FILE = --dist=loadfile --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
 export RUNS CONFIG TO RUN NOTE FOR KEY
@@ -76,12 +76,12 @@ generate: runtime ## Render config.yaml for the containers, and have Alertmanage
 
 test: development ## Run all tests; gets the programs that they need, which takes minutes once
 	@$(PY) -m tests.real
-	@$(PY) -m pytest --numprocesses=$(JOBS) $(BY_FILE) $(ARGS)
+	@$(PY) -m pytest --numprocesses=$(JOBS) $(BY_FILE) --durations=20 --durations-min=5 $(ARGS)
 
-test-fast: development ## Run the tests that need no other program, and take little: under a minute
+test-fast: development ## Run the tests that start no program and take little: under a minute
 	@$(PY) -m pytest --fast --numprocesses=2 --dist=worksteal $(ARGS)
 
-test-world: development ## Run the tests that `test` leaves out: real trainers (5 GB), many faults, containers
+test-world: development ## Run what `make test` leaves out: real trainers (5 GB), many faults, containers
 	@$(PY) -m tests.real world
 	@$(PY) -m pytest -m world --numprocesses=2 $(BY_FILE) $(ARGS)
 

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadFileScheduling
 
 STARTS = {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"}
 """What Python reports to audit hooks before it starts a program or a copy of itself."""
@@ -20,10 +20,14 @@ DOWNLOAD = "tests.download"
 """What tests report before they download a program."""
 SLOW = {"e2e", "slow"}
 REFUSED = "starts a program"
-CASES_SECONDS = 0.5
+CASES_SECONDS = 0.25
 """Of a processor, after which the further cases of a test are left out."""
 SLOW_SECONDS = 5.0
 """Of a processor, which even on a busy machine no test takes that is not marked as slow."""
+CONTAINERS = ("tests/compose/", "tests/discovery/")
+"""Run in one worker: Docker Engines of one machine wait for each other."""
+APART = ("tests/rules/test_mutants.py::", "tests/chaos/test_native.py::")
+"""Files of long tests that share nothing, each of which may run in any worker."""
 STACKS_DONE = 0.7
 """Part of all files by which those with whole stacks have begun, so that none is left alone at the end."""
 
@@ -46,35 +50,33 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Fast())
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order the tests so that no worker is idle.
 
-    Tests with containers run first, in one worker, since their engines wait for each other. Files with a
-    whole stack mainly wait for clocks: they run early, between the others, which keep the processor busy.
+    Those of groups come first. Files with a whole stack mainly wait for clocks: they run early, between the
+    others, which keep the processor busy.
     """
     if config.getoption("--fast"):
         items[:] = [item for item in items if not SLOW & {mark.name for mark in item.iter_markers()}]
-    for item in items:
-        if "docker" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("containers"))
     waiting = {item.path: None for item in items if item.get_closest_marker("e2e")}
     others = {item.path: None for item in items if item.path not in waiting}
     turn = {path: number / len(waiting) * STACKS_DONE for number, path in enumerate(waiting)}
     turn |= {path: number / len(others) for number, path in enumerate(others)}
-    items.sort(key=lambda item: (item.get_closest_marker("xdist_group") is None, turn[item.path]))
+    items.sort(key=lambda item: (not item.nodeid.startswith((*CONTAINERS, *APART)), turn[item.path]))
 
 
-class ByFile(LoadGroupScheduling):
-    """Give a worker all tests of a file, or of a group: they share what takes long to start."""
+class ByFile(LoadFileScheduling):
+    """Give a worker all tests of a file: they share what takes long to start."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return super()._split_scope(nodeid).partition("::")[0]
+        if nodeid.startswith(CONTAINERS):
+            return "containers"
+        return nodeid if nodeid.startswith(APART) else super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
-    return ByFile(config, log) if config.getoption("dist") == "loadgroup" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 class Fast:
@@ -86,6 +88,7 @@ class Fast:
     def __init__(self) -> None:
         self._running = ""
         self._refused: set[str] = set()
+        self._starting: set[str] = set()
         self._used: Counter[str] = Counter()
         sys.addaudithook(self._audit)
 
@@ -105,6 +108,8 @@ class Fast:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         if self._used[_function(item)] > CASES_SECONDS:
             pytest.skip("its first cases have taken long enough")
+        if _function(item) in self._starting:
+            pytest.skip(REFUSED)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
@@ -120,6 +125,8 @@ class Fast:
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
+        if item.nodeid in self._refused:
+            self._starting.add(_function(item))
         if report.failed and item.nodeid in self._refused:
             report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {REFUSED}")
         return report

@@ -332,6 +332,7 @@ def test_what_a_killed_writer_left_is_cleared_away(tmp_path):
     assert not list(tmp_path.rglob(".generated-*"))
 
 
+@pytest.mark.slow
 def test_two_writers_do_not_mix(tmp_path):
     first, second = (files(**{f"a_{n}": str(kind) for n in range(40)}) for kind in "12")
     seen = []

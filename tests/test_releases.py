@@ -276,6 +276,7 @@ def test_two_downloads_at_a_time_end_in_one_release(mirror: Mirror, monkeypatch:
 PARTS = st.sampled_from(["top", "..", ".", "a", "b c", "", "/", "top/..", "~"])
 
 
+@pytest.mark.slow
 @given(st.lists(PARTS, min_size=1, max_size=5).map("/".join))
 @settings(max_examples=200, deadline=None)
 def test_nothing_is_ever_written_outside_of_the_folder(name: str) -> None:

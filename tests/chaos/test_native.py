@@ -36,8 +36,6 @@ def test_sick_runs_page_healthy_ones_do_not_and_nothing_is_lost_under_random_fau
 
 
 @pytest.mark.world
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.xdist_group(f"seed {seed}")) for seed in MANY]
-)
+@pytest.mark.parametrize("seed", MANY)
 def test_many_more_schedules_keep_every_promise(seed: int) -> None:
     keeps_its_promises(seed)

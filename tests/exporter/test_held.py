@@ -59,6 +59,7 @@ records = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(arrivals=records, hold=st.sampled_from([1.0, 5.0, 15.0]))
 def test_held_extremes_are_those_of_the_records_of_the_last_seconds_and_the_present(
     arrivals: list[tuple[float, list[float], bool]], hold: float

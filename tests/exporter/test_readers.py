@@ -182,6 +182,7 @@ def test_a_file_that_was_deleted_is_passed_over_unless_it_is_the_last(tmp_path: 
         chain(first, second).read(0.0)
 
 
+@pytest.mark.slow
 def test_thousands_of_empty_files_are_no_burden(tmp_path: Path) -> None:
     paths = [tmp_path / str(number) for number in range(3000)]
     for path in paths:

@@ -30,6 +30,7 @@ def live(page: Watched, log: Path, step: int) -> Watched:
     return page
 
 
+@pytest.mark.slow
 @given(cuts=st.lists(st.integers(0, 100_000), max_size=20))
 @settings(max_examples=8)
 def test_a_log_read_in_pieces_is_the_log_read_at_once(

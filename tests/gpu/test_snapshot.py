@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ REPORTS = st.builds(
 EVENTS = st.builds(Event, WORDS, st.integers(), st.floats(0, 9))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.dictionaries(WORDS, REPORTS, max_size=3), st.lists(EVENTS))
 def test_what_is_sent_is_what_was_read(reports: dict[str, Report], events: list[Event]) -> None:

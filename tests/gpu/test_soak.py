@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.gpu_soak import soak
+
+pytestmark = pytest.mark.world
 
 
 def test_neither_memory_nor_files_nor_threads_grow() -> None:

@@ -134,6 +134,7 @@ def test_without_a_step_counter_a_change_is_a_step(hub: Hub) -> None:
     assert [record(event)[:2] for event in (*first, *page.poll())] == [("maths/ppo", 1), ("maths/ppo", 2)]
 
 
+@pytest.mark.slow
 def test_names_that_change_for_ever_fill_no_memory(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polled_page, "MOST_GONE", 2)
     page = MonitorPage(hub.address)

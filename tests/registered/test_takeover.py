@@ -40,6 +40,7 @@ def labels_of(url: str, address: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_what_verl_writes_counts_more_than_who_registers_the_same_address(tmp_path: Path) -> None:
     written = tmp_path / "prometheus.yml"
     with Speaking(ENGINE) as engine:

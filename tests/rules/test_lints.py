@@ -26,6 +26,7 @@ def test_a_rule_has_nothing_that_breaks_in_silence(name: str) -> None:
     assert lints.faults(RULES[name]) == []
 
 
+@pytest.mark.slow
 def test_nor_has_one_for_some_runs_only() -> None:
     for group in rendered.groups():
         for rule in rendered.rules(group, SHIPPED):

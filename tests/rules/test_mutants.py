@@ -8,9 +8,7 @@ from tests.rules import __main__ as command
 from tests.rules import mutants, mutation, proofs
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.xdist_group(f"mutants {name}")) for name in proofs.rules()]
-)
+@pytest.mark.parametrize("name", proofs.rules())
 def test_every_change_of_a_rule_is_noticed_or_makes_no_difference(name: str) -> None:
     assert mutation.judge(proofs.rules()[name]).faults == []
 
