@@ -126,7 +126,7 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
     status = installation.run("status")
     assert status.returncode == 0
     assert status.stdout.count(" current ") == 5
-    assert f"In force is {installation.config}, which CONFIG= named last" in status.stdout
+    assert f"In force is {installation.config}, which `make up CONFIG=file` named last" in status.stdout
     assert "puts it in force" not in status.stdout
 
 
