@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -56,3 +57,50 @@ def test_limits_go_from_their_values_to_the_table_the_configuration_and_the_rule
 
 def test_the_table_of_alerts_imports_no_configuration() -> None:
     assert below()["alerts"] == {"schema"}
+
+
+# folders of all packages
+
+PACKAGES = ("exporter", "stepwatch", "demo", "tools")
+MOST_MODULES = 16
+REGISTRIES = {"exporter.runs.sources", "exporter.gpu.nvml", "stepwatch.alerts"}
+"""Folders with a module for each format, each value or each topic: one looks for a name, and reads one."""
+
+
+def modules() -> dict[str, Path]:
+    """Each module by its dotted name; a package is the module of its folder."""
+    files = (file for package in PACKAGES for file in (CHECKOUT / package).rglob("*.py"))
+    return {".".join(file.relative_to(CHECKOUT).with_suffix("").parts): file for file in files}
+
+
+def folders() -> dict[str, set[str]]:
+    """Each folder with the folders that its modules import from."""
+    known = modules()
+    packages = {name.removesuffix(".__init__") for name in known if name.endswith(".__init__")}
+    found: dict[str, set[str]] = {name: set() for name in packages}
+    for name, file in known.items():
+        own = name.rpartition(".")[0]
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            for each in node.names:
+                whole = f"{node.module}.{each.name}"
+                used = next(
+                    (name for name in (whole, node.module) if name in packages),
+                    node.module.rpartition(".")[0],
+                )
+                if used in packages - {own}:
+                    found[own].add(used)
+    return found
+
+
+def test_no_two_folders_import_each_other_by_whatever_way() -> None:
+    list(TopologicalSorter(folders()).static_order())  # raises CycleError, which names the circle
+
+
+def test_a_folder_can_be_taken_in_at_a_glance() -> None:
+    sizes = Counter(name.rpartition(".")[0] for name in modules() if not name.endswith(".__init__"))
+
+    assert {
+        name: size for name, size in sizes.items() if size > MOST_MODULES and name not in REGISTRIES
+    } == {}

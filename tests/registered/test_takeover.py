@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from exporter.runs import cli
 from exporter.runs.app import Service
 from exporter.runs.history.panelfile import USUAL
