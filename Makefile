@@ -59,7 +59,7 @@ alerts: runtime ## Show the limits that hold, for all runs or one: make alerts R
 discover: runtime ## Have Prometheus scrape running containers labelled stepwatch.scrape=PORT
 	@$(PY) generate.py --discover docker
 
-gpu-release: runtime ## Let go of the GPUs, to reset one or change MIG: make gpu-release FOR=60s
+gpu-release: runtime ## Release the GPUs, to reset one or change MIG: make gpu-release FOR=60s
 	@$(STEPWATCH) gpu-release $(WITH) $${FOR:+"--for=$$FOR"}
 
 inspect: runtime ## Show what is read of logs or a page: make inspect RUNS=folder, file or URL

@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _steps(text: str) -> int:
     if not (text.isdecimal() and 0 < int(text) < 10**9):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of steps. Expected one such as {TOTAL}.")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps. Expected one such as {TOTAL}.")
     return int(text)
 
 

@@ -121,7 +121,7 @@ class Trainer:
             self._file.write(text.encode())
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close the log."""
         if self._file:
             self._file.close()
 

@@ -149,7 +149,7 @@ def test_a_bad_configuration_is_refused_and_nothing_is_written(site, run, capsys
     assert capsys.readouterr() == (
         "",
         (
-            f'{site}/config.yaml:2: alerts.GradNormHigh.warning.times_level: "many" is no number. '
+            f'{site}/config.yaml:2: alerts.GradNormHigh.warning.times_level: "many" is not a number. '
             "Expected: a number of 0 or more. Fix: write a number without quotes.\n"
         ),
     )
@@ -284,7 +284,7 @@ def test_the_script_works_from_any_folder(tmp_path):
     done = shim("--config", "config.yaml", "--out", "out", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert done.stderr.startswith("config.yaml:1: nonsense: is no known key.")
+    assert done.stderr.startswith("config.yaml:1: nonsense: unknown key.")
     assert done.stdout == ""
 
 

@@ -118,7 +118,7 @@ def test_a_published_archive_that_is_broken_is_refused(mirror: Mirror, broken: b
 def test_an_archive_with_entries_that_lead_elsewhere_is_refused(mirror: Mirror, odd: tarfile.TarInfo) -> None:
     mirror.publish("prometheus", "3.13.2", tarball(TOP, PROGRAMS, odd))
 
-    assert f"it holds {odd.name!r}, which is no plain file below {TOP}/" in refusal().problem
+    assert f"it holds {odd.name!r}, which is not a plain file below {TOP}/" in refusal().problem
 
 
 def test_an_archive_without_the_program_is_refused(mirror: Mirror) -> None:

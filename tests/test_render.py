@@ -177,7 +177,7 @@ def test_switches_are_written_as_yaml_has_them(rendered):
             '<% include "prometheus/templates/_y.j2" %>',
             "x.yml.j2:1: there is no template prometheus/templates/_y.j2",
         ),
-        ("a: 1\n b: 2\n", "x.yml.j2: what it renders is no YAML (mapping values are not allowed"),
+        ("a: 1\n b: 2\n", "x.yml.j2: what it renders is not valid YAML (mapping values are not allowed"),
     ],
 )
 def test_a_broken_template_is_named_with_its_line_and_the_fix(rendered, text, message):

@@ -141,7 +141,7 @@ def _metrics(proxies: Sequence[Proxy], clients: Clients) -> Answer:
             [({"backend": proxy.backend.name}, proxy.failures) for proxy in proxies],
         ),
         (
-            Family("stepwatch_door_clients_dropped_total", "counter", "Clients that were let go."),
+            Family("stepwatch_door_clients_dropped_total", "counter", "Clients that were dropped."),
             [({"reason": reason}, count) for reason, count in clients.dropped.items()],
         ),
         *process.samples(),

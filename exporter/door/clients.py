@@ -1,4 +1,4 @@
-"""Let go of clients that do not get on: aiohttp waits for a request's head for ever."""
+"""Drop clients that do not get on: aiohttp waits for a request's head for ever."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Clients:
         self._until[client] = time.monotonic() + seconds
 
     def look(self, present: Sequence[RequestHandler]) -> None:
-        """Let go of the late ones among those present; to be called every second or so."""
+        """Drop the late ones among those present; to be called every second or so."""
         now = time.monotonic()
         self._until = {client: self._until.get(client, now + HEAD_SECONDS) for client in present}
         for client in [client for client, until in self._until.items() if until < now]:

@@ -149,4 +149,4 @@ class Backend(Protocol):
         """Wait at most that long for critical errors. Raises ``ReadError``."""
 
     def close(self) -> None:
-        """Let go of the devices."""
+        """Release the devices."""

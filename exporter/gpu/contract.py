@@ -12,11 +12,11 @@ FRESH = 75
 """Exit code with which a worker asks for another one, to open NVML anew, and a front to be started again."""
 
 RELEASED = "released"
-"""What stands for the reason while someone wanted the devices let go of."""
+"""What stands for the reason while someone wanted the devices released."""
 
 RELEASE_SECONDS = 60
 LONGEST_RELEASE_SECONDS = 3600
-"""For how long the devices are let go of, if nothing is said, and at most: no one watches meanwhile."""
+"""For how long the devices are released, if nothing is said, and at most: no one watches meanwhile."""
 
 UNKNOWN = "unknown"
 """What NVML calls errors that it has no word for: of one GPU, that it is lost."""
@@ -50,6 +50,6 @@ NVML_REASONS = {
     "timeout": "The driver does not answer.",
     "stuck": "The driver holds the last worker, which cannot even be killed. Fix: reset the GPU or reboot.",
     "crashed": "The worker crashed in the driver's library.",
-    "released": "The devices are let go of, as asked.",
+    "released": "The devices are released, as asked.",
 }
 """What ``gpu_exporter_nvml_up`` gives as reason, and what it means. Other NVML errors go by their name."""

@@ -13,7 +13,7 @@ from exporter.http.routes import Routes
 
 INDEX = (
     "Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
-    "POST /-/release?seconds=60 lets go of the GPUs for a minute, to reset one or to change MIG.\n"
+    "POST /-/release?seconds=60 releases the GPUs for a minute, to reset one or to change MIG.\n"
 )
 SPAN = f"Expected: /-/release?seconds=N with N from 0, which takes them back, to {LONGEST_RELEASE_SECONDS}.\n"
 STUCK = "The driver holds the process that reads the GPUs, which cannot even be killed: they are not free.\n"
@@ -55,7 +55,7 @@ class Pages:
         return text("503 Service Unavailable", "not read yet\n")
 
     def _release(self, request: Request) -> Answer | Later:
-        """Let go of the devices; the answer waits until that is done."""
+        """Release the devices; the answer waits until that is done."""
         if "origin" in request.headers:  # any site that someone visits can have a browser send this
             return text("403 Forbidden", "no page of a browser may ask for this\n")
         seconds = _seconds(request.query)

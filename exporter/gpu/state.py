@@ -77,7 +77,7 @@ class Box:
 
     @property
     def released(self) -> bool:
-        """Are the devices let go of?"""
+        """Are the devices released?"""
         return self._nvml == contract.RELEASED
 
     def count(self, events: Iterable[tuple[str, int, float]]) -> None:

@@ -62,7 +62,7 @@ class Pace:
 OPENING_SECONDS = 60.0
 """Without persistence mode the driver needs seconds for each GPU before it answers."""
 END_SECONDS = 1.0
-"""From SIGTERM to SIGKILL: time enough to let go of the devices."""
+"""From SIGTERM to SIGKILL: time enough to release the devices."""
 STUCK_SECONDS = 3.0
 MOST_RETRIES = 32
 
@@ -119,7 +119,7 @@ class Keeper:
             self._outdated, self._next = True, now
 
     def release(self, seconds: float, now: float) -> None:
-        """Let go of the devices at once, and start no worker for so long; 0 takes them back."""
+        """Release the devices at once, and start no worker for so long; 0 takes them back."""
         if seconds:
             self._box.release()
             for post in (self._worker, self._heir):

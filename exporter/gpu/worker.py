@@ -220,7 +220,7 @@ class Worker:
                 self._news.set()
 
     def _close(self) -> None:
-        """Let go of the devices, unless the driver still holds a thread: it might hold this one too."""
+        """Release the devices, unless the driver still holds a thread: it might hold this one too."""
         self._stop.set()
         self._ear.join(1.1 * EVENT_SECONDS)  # it hears of the end when its wait is over
         if self._await(self._readers, END_SECONDS) and not self._ear.is_alive():

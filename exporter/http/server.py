@@ -22,7 +22,7 @@ class Server:
     """Listens on ``address`` at once; call ``serve`` again and again.
 
     ``most_body``: bytes that a request may bring. ``answered`` counts answers by status code,
-    ``dropped`` clients that were let go: ``slow``, or ``surplus`` when there were too many.
+    ``dropped`` clients that were dropped: ``slow``, or ``surplus`` when there were too many.
 
     Raises:
         OSError: the address cannot be had.
@@ -61,10 +61,10 @@ class Server:
         answered: list[Sample] = [({"code": code}, count) for code, count in self.answered.items()]
         dropped: list[Sample] = [({"reason": reason}, count) for reason, count in self.dropped.items()]
         yield Family("stepwatch_http_requests_total", "counter", "Requests by the answer's code."), answered
-        yield Family("stepwatch_http_clients_dropped_total", "counter", "Clients that were let go."), dropped
+        yield Family("stepwatch_http_clients_dropped_total", "counter", "Clients that were dropped."), dropped
 
     def close(self) -> None:
-        """Let go of the port and of all clients."""
+        """Release the port and drop all clients."""
         for client in list(self._clients.values()):
             self._drop(client)
         self._selector.close()

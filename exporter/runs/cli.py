@@ -48,7 +48,7 @@ def overrides(value: object) -> Overrides:
     """Limits that some runs have.
 
     Raises:
-        ArgumentTypeError: it is no list of overrides.
+        ArgumentTypeError: it is not a list of overrides.
     """
     try:
         return Overrides([Override.read(each) for each in _json(value, list, "a list of overrides")])
@@ -60,7 +60,7 @@ def networks(value: object) -> Allowed:
     """The networks that targets may lie in.
 
     Raises:
-        ArgumentTypeError: it is no list of networks.
+        ArgumentTypeError: it is not a list of networks.
     """
     try:
         return Allowed(_texts(_json(value, list, "a list of networks")))

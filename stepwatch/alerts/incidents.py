@@ -51,7 +51,7 @@ class Pair(NamedTuple):
 
     @property
     def _severities(self) -> tuple[tuple[list[str], list[str]], ...]:
-        """Of the cause, and of what it keeps back."""
+        """Of the cause, and of what it inhibits."""
         if any(matcher.startswith("severity=") for matcher in self.cause):
             return (([], []),)
         if self.by_warning or any(matcher.startswith("severity=") for matcher in self.effect):

@@ -35,7 +35,7 @@ def require(path: Path, mounted: Path) -> None:
     """Check that a file below a mounted folder can be read.
 
     Raises:
-        Refused: It cannot, or is no file below that folder but a link that leads out of it.
+        Refused: It cannot, or is not a file below that folder but a link that leads out of it.
     """
     if not path.resolve().is_relative_to(mounted.resolve()):
         raise Refused(

@@ -358,7 +358,7 @@ def _block_faults(config: Config, override: Override, name: str) -> Iterator[Fau
     known = [key for key, block in config.alerts if block.about_runs]
     if name not in known:
         fix = instead(name, known, aliases=Alerts.also_known_as())
-        says = "is no alert about runs" if name in dict(config.alerts) else "is no known alert"
+        says = "is not an alert about runs" if name in dict(config.alerts) else "unknown alert"
         yield Fault(says, expected=one_of(known), fix=fix, value=NOTHING)
         return
     try:

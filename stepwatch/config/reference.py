@@ -75,16 +75,16 @@ def _structural(details: ErrorDetails, path: KeyPath, model: type[Section]) -> F
     if kind == "missing":
         return Fault("is missing", expected=f"the key {path[-1]}", fix="add it", at=path, value=NOTHING)
     if kind == "tuple_type":
-        return Fault("is no list", expected="a list", fix=_A_LIST, at=path, value=value)
+        return Fault("is not a list", expected="a list", fix=_A_LIST, at=path, value=value)
     keys = known(model, path)
     expected = f"a mapping with the keys {', '.join(keys)}" if keys else "a mapping"
-    return Fault("is no mapping", expected=expected, fix=_A_MAPPING, at=path, value=value)
+    return Fault("is not a mapping", expected=expected, fix=_A_MAPPING, at=path, value=value)
 
 
 def _unknown(path: KeyPath, model: type[Section] | None) -> Fault:
     keys = known(model, ())
     fix = instead(path[-1], keys, aliases=model.also_known_as() if model else {})
-    return Fault("is no known key", expected=one_of(keys), fix=fix, at=path, value=NOTHING)
+    return Fault("unknown key", expected=one_of(keys), fix=fix, at=path, value=NOTHING)
 
 
 REQUIRED = "required"

@@ -33,7 +33,7 @@ from stepwatch.schema.section import Checked, Section, default, needed
 def _text(value: Any) -> str:
     if isinstance(value, str) and value.strip():
         return value
-    raise Fault("is no text", expected="a name as the trainer or server writes it", fix="quote it")
+    raise Fault("is not a string", expected="a name as the trainer or server writes it", fix="quote it")
 
 
 def _signal(value: Any) -> str:
@@ -185,7 +185,7 @@ def _network(value: Any) -> str:
         return str(ip_network(value if isinstance(value, str) else ""))
     except ValueError as error:
         raise Fault(
-            "is no network",
+            "is not a network",
             expected="an IP address, or one with the number of bits that count, such as 10.0.0.0/8",
             fix="write it so; bits beyond that number are 0",
         ) from error

@@ -1,4 +1,4 @@
-"""``python -m stepwatch gpu-release``: Stepwatch lets go of the GPUs, so that one can be reset."""
+"""``python -m stepwatch gpu-release``: Stepwatch releases the GPUs, so that one can be reset."""
 
 from __future__ import annotations
 

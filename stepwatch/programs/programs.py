@@ -107,7 +107,7 @@ def obtain(name: str, say: Say) -> Program:
     """The program, downloaded if it is not here; says which one it is, and why.
 
     Raises:
-        ProgramError: it is neither here nor to be had.
+        ProgramError: it is neither here nor available.
     """
     wanted = WANTED[name]
     program = find(name) or _from_release(wanted, say) or _from_package(name)

@@ -47,7 +47,7 @@ def unpack(archive: Path, folder: Path, top: str) -> None:
 def _place(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, top: str) -> None:
     path = PurePosixPath(member.name)
     if path.parts[:1] != (top,) or ".." in path.parts or not (member.isfile() or member.isdir()):
-        raise ArchiveError(f"it holds {member.name!r}, which is no plain file below {top}/")
+        raise ArchiveError(f"it holds {member.name!r}, which is not a plain file below {top}/")
     if content := members.extractfile(member):
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

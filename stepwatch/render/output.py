@@ -76,7 +76,7 @@ def compare(out: Path, files: Files) -> Changes:
     """Return what would have to change below a folder for it to hold exactly these files.
 
     Raises:
-        OutputError: Something that is no folder, or no plain one, stands where a folder belongs.
+        OutputError: Something that is not a folder, or no plain one, stands where a folder belongs.
     """
     with _in_words(out):
         for folder in _folders(files):

@@ -221,6 +221,6 @@ def _unreadable(template: PurePosixPath, text: str, error: yaml.YAMLError) -> Re
     mark = getattr(error, "problem_mark", None)
     line = text.splitlines()[mark.line : mark.line + 1] if mark else []
     return RenderError(
-        f"{template}: what it renders is no YAML ({getattr(error, 'problem', error)}"
+        f"{template}: what it renders is not valid YAML ({getattr(error, 'problem', error)}"
         f"{', in line ' + repr(line[0]) if line else ''}). Fix: correct the template; nothing was written."
     )

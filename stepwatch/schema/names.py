@@ -20,7 +20,7 @@ def _name(value: Any) -> str:
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     raise Fault(
-        "is no name",
+        "is not a valid name",
         expected="up to 100 letters, digits and any of _ . : / @ + -, starting with a letter or digit",
         fix="rename it, or quote it if it is a number",
     )
@@ -55,18 +55,18 @@ def _label(value: Any) -> str:
 def _label_value(value: Any) -> str:
     if isinstance(value, str) and value:
         return value
-    raise Fault("is no text", expected="a text that is not empty", fix="quote it")
+    raise Fault("is not a string", expected="a text that is not empty", fix="quote it")
 
 
 def _glob(value: Any) -> str:
     expected = "a pattern of run names such as ppo/* or sft-[0-9]"
     if not isinstance(value, str) or not value:
-        raise Fault("is no pattern", expected=expected, fix="write a text, quoted if it starts with *")
+        raise Fault("is not a pattern", expected=expected, fix="write a text, quoted if it starts with *")
     try:
         to_re2(value)
     except ValueError as error:
         raise Fault(
-            f"is no pattern ({error})", expected=expected, fix="use ? for the odd character"
+            f"is not a pattern ({error})", expected=expected, fix="use ? for the odd character"
         ) from error
     return value
 

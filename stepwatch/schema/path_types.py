@@ -47,7 +47,7 @@ def _target_files(value: Any, info: ValidationInfo) -> Path:
     path = to_path(value, info)
     if not _FILE_GLOB.fullmatch(str(path)):
         raise Fault(
-            "is no pattern of target files",
+            "is not a pattern of target files",
             expected="a path that ends in .json, .yml or .yaml, with at most one *, in the last part",
             fix="name the files of targets so",
         )
@@ -116,7 +116,7 @@ def _url(value: Any, fix: str = "delete it") -> SplitResult:
         usable = False
     if not usable or re.search(r"\s", value):
         raise Fault(
-            "is no URL",
+            "is not a URL",
             expected="an address such as http://host:port/path",
             fix="write it in full, with http:// or https://",
         )

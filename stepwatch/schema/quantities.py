@@ -34,11 +34,11 @@ class Duration:
         """Return the duration of a text such as `5s`, `1h30m` or `90d`.
 
         Raises:
-            ValueError: The text is no duration, or one of more than 100 years.
+            ValueError: The text is not a duration, or one of more than 100 years.
         """
         match = _DURATION.fullmatch(text)
         if not match or not any(match.groups()):
-            raise ValueError("is no duration")
+            raise ValueError("is not a duration")
         duration = cls(
             sum(
                 int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS_MS.values(), strict=True)
@@ -87,7 +87,7 @@ class Size:
         """
         match = _SIZE.fullmatch(text)
         if not match or not int(match[1]):
-            raise ValueError("is no size")
+            raise ValueError("is not a size")
         return cls(f"{int(match[1])}{match[2]}")
 
     @property

@@ -1,6 +1,6 @@
 """Types of single values in config.yaml: numbers, switches, spans of time, words out of a list.
 
-Nothing is converted: a text that looks like a number is no number, a number is no switch.
+Nothing is converted: a text that looks like a number is not a number, a number is not a boolean.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _USUAL_LEAD = 0.1
 def _switch(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    raise Fault("is no switch", expected="true or false", fix="write true or false without quotes")
+    raise Fault("is not a boolean", expected="true or false", fix="write true or false without quotes")
 
 
 def _number(low: float, high: float, expected: str) -> Callable[[Any], float]:
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Fault("is no number", expected=expected, fix="write a number without quotes")
+            raise Fault("is not a number", expected=expected, fix="write a number without quotes")
         _check_range(value, low, high, expected)
         return value
 

@@ -205,5 +205,5 @@ def test_any_single_value_gone_wrong_is_refused_by_line_and_key(tmp_path, capsys
 def test_every_section_refuses_what_is_no_mapping(tmp_path):
     for key, section in children(Config).items():
         if section and issubclass(section, Section) and key not in ("scrape", "receivers", "overrides"):
-            with pytest.raises(ConfigError, match=f":1: {key}: 5 is no mapping"):
+            with pytest.raises(ConfigError, match=f":1: {key}: 5 is not a mapping"):
                 load_text(tmp_path, f"{key}: 5\n")

@@ -151,7 +151,7 @@ def test_a_signal_ends_it_at_once_and_takes_the_logs_along(tmp_path: Path, numbe
     [
         (["--step-seconds", "0.5"], "'0.5' is no time for a step. Expected: 0.001 to 0.4 seconds."),
         (["--step-seconds", "fast"], "'fast' is no time for a step."),
-        (["--steps", "0"], "'0' is no number of steps. Expected one such as 12000."),
+        (["--steps", "0"], "'0' is not a number of steps. Expected one such as 12000."),
     ],
 )
 def test_a_wrong_flag_is_refused_with_what_was_expected(tmp_path: Path, words: list[str], says: str) -> None:

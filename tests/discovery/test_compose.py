@@ -155,7 +155,7 @@ def test_each_wrong_label_is_told_of_by_container_and_the_others_go_on(
         "Container two: label stepwatch.path",
         "Container two: label stepwatch.job",
     ]
-    assert '"http" is no port. Expected: a port of the container, from 1 to 65535. Fix: ' in told[0]
+    assert '"http" is not a port. Expected: a port of the container, from 1 to 65535. Fix: ' in told[0]
     assert "did you mean path?" in told[1]
     assert '"runs" is a job of Stepwatch itself.' in told[4]
 

@@ -337,7 +337,7 @@ def test_what_is_no_page_of_metrics_is_named_with_the_fix(text: str) -> None:
         Page(server.url).poll()
 
     message = str(caught.value)
-    assert message.startswith(f"{server.url} is no page of metrics in Prometheus's text format: ")
+    assert message.startswith(f"{server.url} is not a page of metrics in Prometheus's text format: ")
     assert message.endswith(
         ". It is an answer of type text/html. Fix: give the address that ends in /metrics, as a rule."
     )

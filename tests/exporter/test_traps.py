@@ -72,7 +72,7 @@ def test_the_test_of_each_trap_is_there(trap: str) -> None:
 
 
 def run_of(source: str, framework: str, *events: Event) -> Run:
-    """A run that logged these before our eyes, ten seconds apart."""
+    """A run that logged these while the exporter was watching, ten seconds apart."""
     run = Run(source, framework, Options())
     for number, event in enumerate(events):
         run.take(event, Clock(1e9 + 10 * number, 10.0 * number, live=True))

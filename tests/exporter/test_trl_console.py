@@ -78,7 +78,7 @@ def rewards(text: str) -> list[float | None]:
     ],
 )
 def test_both_versions_of_transformers_are_read(line: str) -> None:
-    """A value that is no number now is there and not finite; one that is not logged is not there."""
+    """A value that is not a number now is there and not finite; one that is not logged is not there."""
     (found,) = records(line)
     values = {key: number(raw) for key, raw in found.values.items()}
 

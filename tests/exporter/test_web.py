@@ -146,7 +146,7 @@ def test_a_redirect_to_another_server_is_not_followed_and_carries_no_token() -> 
 )
 def test_other_addresses_are_refused_and_their_secrets_are_not_shown(url: str, name: str) -> None:
     assert problem(url) == (
-        f"{name} is no address that can be polled. "
+        f"{name} is not an address that can be polled. "
         "Expected http:// or https:// and a host, without a user name."
     )
 

@@ -66,7 +66,7 @@ class Driver:
         new.rename(self._told)
 
     def release(self) -> None:
-        """Let go of the threads that are held."""
+        """Release the threads that are held."""
         self._told.with_suffix(".release").touch()
 
     def calls(self) -> Counter[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Who holds a port, also while a part that starts itself again lets go of it for a moment."""
+"""Who holds a port, also while a part that starts itself again releases it for a moment."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def test_a_flood_of_refusals_does_not_flood_the_log_and_hides_no_other(
     assert len(client.logged) == 10
     client.register({"targets": []})
 
-    assert "targets is no list" in client.logged[10]
+    assert "targets is not a list" in client.logged[10]
 
 
 def test_a_flood_is_told_when_to_come_again(serve: Callable[..., Client]) -> None:

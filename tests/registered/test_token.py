@@ -106,7 +106,7 @@ def test_a_pipe_in_the_file_s_place_holds_nobody_up(file: Path, logged: list[str
     os.mkfifo(file)
     Token(file)
 
-    assert "it is no file" in logged[0]
+    assert "it is not a file" in logged[0]
 
 
 def test_a_file_that_everybody_may_read_is_told_of_with_the_fix(file: Path, logged: list[str]) -> None:

@@ -27,10 +27,10 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_a_flood_of_one_kind_hides_no_other_kind_and_no_other_source(gate: Gate, logged: list[str]) -> None:
     gate.passed("verl_file", "/x", [f"8.8.{n // 250}.{n % 250}:80" for n in range(1200)])
     assert len(logged) == notice.MOST_HOURLY
-    gate.note("verl_file", "damaged", "/x is no YAML")
+    gate.note("verl_file", "damaged", "/x is not valid YAML")
     gate.note("ray_file", "address", "/y: 8.8.8.8:80")
 
-    assert logged[notice.MOST_HOURLY :] == ["verl_file: /x is no YAML.", "ray_file: /y: 8.8.8.8:80."]
+    assert logged[notice.MOST_HOURLY :] == ["verl_file: /x is not valid YAML.", "ray_file: /y: 8.8.8.8:80."]
     assert gate.counts["verl_file", "address"] == 1200
 
 

@@ -61,4 +61,4 @@ class Demo:
         return [Event(sick[0].uuid, self._profile.xid, time.time())]
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to release."""

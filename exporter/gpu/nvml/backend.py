@@ -20,7 +20,7 @@ class Closable(Card, Protocol):
     """A GPU that may hold something of the driver's."""
 
     def close(self) -> bool:
-        """Let go of it. False while the driver holds a thread of it."""
+        """Release it. False while the driver holds a thread of it."""
 
 
 class Opening:
@@ -120,7 +120,7 @@ class Nvml:
         return [] if found is None else [Event(*found, time.time())]
 
     def close(self) -> None:
-        """Let go of the devices, unless the driver still holds a thread."""
+        """Release the devices, unless the driver still holds a thread."""
         self._xids.close()
         closed = [card.close() for card in self._cards]
         if all(closed):

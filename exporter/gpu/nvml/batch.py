@@ -71,7 +71,7 @@ def known(kind: int) -> bool:
 
 
 def value(kind: int, raw: bytes) -> float | None:
-    """What the 8 bytes of a value hold, by its type; ``None`` if that is no number."""
+    """What the 8 bytes of a value hold, by its type; ``None`` if that is not a number."""
     if not known(kind):
         return None
     (found,) = _TYPES[kind].unpack_from(raw)

@@ -61,7 +61,7 @@ class NvmlCard:
             return list(read(self._handle))
         except library.Error as error:
             raise self._meaning(error) from error
-        except ValueError as error:  # a name that is no text, say
+        except ValueError as error:  # a name that is not a string, say
             raise ReadError("garbage") from error
 
     def _meaning(self, error: library.Error) -> ReadError:

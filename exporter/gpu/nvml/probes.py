@@ -29,7 +29,7 @@ class Call(NamedTuple):
     """A way to ask a GPU for something; ``name`` is NVML's, without ``nvmlDevice``.
 
     ``close`` ends what goes on beside the readings. It is false while the driver holds a thread of it.
-    ``forget`` lets go of what is kept from one reading to the next.
+    ``forget`` releases what is kept from one reading to the next.
     """
 
     name: str

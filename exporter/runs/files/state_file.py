@@ -69,7 +69,7 @@ class Saved:
 
     ``carry`` is what each run held before the log's present content began (``None``: nothing),
     ``latest`` what they held after reading up to ``offset``. ``head`` is the start of the content,
-    ``watched`` the runs that logged before our eyes. ``writer``: was a writer there; ``None`` if none
+    ``watched`` the runs that logged while it was watched. ``writer``: was a writer there; ``None`` if none
     was ever seen. ``marks`` are the operator's, by run: each takes effect where the run passes its
     place, and ``carry`` or ``latest`` say which places are behind it.
     """

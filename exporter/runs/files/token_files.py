@@ -33,7 +33,7 @@ def read(path: Path) -> str:
 
 def _content(path: Path) -> bytes:
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is no file")  # to open a pipe would be to wait for its other end
+        raise OSError(errno.EINVAL, "it is not a file")  # to open a pipe would be to wait for its other end
     with path.open("rb") as file:
         return file.read(MOST_BYTES + 1)
 

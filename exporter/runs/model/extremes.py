@@ -37,7 +37,7 @@ class Extremes:
     """The lowest and the highest value of each stretch of measurements, and at which steps they were.
 
     A stretch is one measurement wide at first; the width doubles whenever there are too many. The curve
-    is broken before a stretch if a value that is no number came before it, or another attempt began.
+    is broken before a stretch if a value that is not a number came before it, or another attempt began.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Extremes:
         return tuple(map(tuple, self._pieces()))
 
     def series(self) -> Iterator[Point]:
-        """The curve in one; where it is broken stands a point that is no number."""
+        """The curve in one; where it is broken stands a point that is not a number."""
         end: Point | None = None
         for piece in self._pieces():
             if end:

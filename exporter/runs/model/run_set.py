@@ -18,7 +18,7 @@ class Roster:
     """Hands each event to its run; a run begins with the first that names it.
 
     ``before`` is what runs held before this log's content began, ``watched`` the runs that logged
-    before our eyes in an earlier life of this program, ``marks`` the operator's. ``refused`` counts
+    while they were watched before the last restart, ``marks`` the operator's. ``refused`` counts
     events of runs beyond ``MOST``. ``goes_on``: what comes first is no other attempt's than what was
     held before.
     """
@@ -76,7 +76,7 @@ class Roster:
         return {name: run.kept() for name, run in self.runs.items()}
 
     def watched(self) -> list[str]:
-        """The runs that logged before our eyes."""
+        """The runs that logged while the exporter was watching."""
         return [name for name, run in self.runs.items() if run.watched]
 
     def marks(self) -> dict[str, list[list[Any]]]:

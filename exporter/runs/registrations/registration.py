@@ -48,13 +48,13 @@ def checked_labels(found: Any, where: str, usual: Mapping[str, str] | None = Non
         usual: Labels that hold where it says nothing else; they count as well.
 
     Raises:
-        RefusedError: it is no object, or holds what a label may not.
+        RefusedError: it is not an object, or holds what a label may not.
     """
     usual = usual or {}
     if found is None:
         return dict(usual)
     if not isinstance(found, Mapping):
-        raise _refused(f"{where} is no object", 'an object such as {"replica": "0"}')
+        raise _refused(f"{where} is not an object", 'an object such as {"replica": "0"}')
     count = len(usual.keys() | found.keys())
     if count > MOST_LABELS:
         raise _refused(f"{where} has {count} labels", f"at most {MOST_LABELS}, those of all targets included")
@@ -78,7 +78,10 @@ def _name(name: str, where: str) -> str:
 def _value(value: Any, where: str) -> str:
     text = value if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else None
     if text is None or not text.isprintable() or len(text) > LONGEST_VALUE:
-        raise _refused(f"{where} is no label", f"at most {LONGEST_VALUE} printable characters, or a number")
+        raise _refused(
+            f"{where} is not a valid label value",
+            f"at most {LONGEST_VALUE} printable characters, or a number",
+        )
     if kind := secret_shapes.found(text):
         raise _refused(f"{where} holds what looks like {kind}", _OPEN)
     return text
@@ -118,7 +121,7 @@ def read(body: bytes, allowed: Allowed) -> Order:
     usual = checked_labels(asked.get("labels"), "labels")
     items = asked.get("targets")
     if not isinstance(items, list) or not items:
-        raise malformed('targets is no list of servers. Expected: one such as ["10.0.0.7:8000"].')
+        raise malformed('targets is not a list of servers. Expected: one such as ["10.0.0.7:8000"].')
     servers = [_server(item, f"targets[{place}]", usual, allowed) for place, item in enumerate(items)]
     return Order(_job(asked.get("job_name")), tuple({server.address: server for server in servers}.values()))
 
@@ -137,13 +140,15 @@ def _document(body: bytes) -> dict[str, Any]:
 
 def _no_document(why: str) -> NoReturn:
     expected = '{"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000"}]}'
-    raise malformed(f"The body is no JSON{why}. Expected: {expected}.")
+    raise malformed(f"The body is not valid JSON{why}. Expected: {expected}.")
 
 
 def _job(found: Any) -> str:
     name = found or TRAINERS
     if not isinstance(name, str) or not name.isprintable() or len(name) > LONGEST_JOB:
-        raise malformed(f"job_name is no name. Expected: at most {LONGEST_JOB} printable characters.")
+        raise malformed(
+            f"job_name is not a valid name. Expected: at most {LONGEST_JOB} printable characters."
+        )
     return name
 
 
@@ -153,7 +158,7 @@ def _server(item: Any, where: str, usual: dict[str, str], allowed: Allowed) -> S
         checked = checked_labels(item.get("labels"), f"{where}.labels", usual)
         item, where = item.get("target"), f"{where}.target"
     if not isinstance(item, str):
-        raise malformed(f'{where} is no server. Expected: one such as "10.0.0.7:8000".')
+        raise malformed(f'{where} is not a server. Expected: one such as "10.0.0.7:8000".')
     try:
         return Server(allowed.checked(item), checked)
     except AddressError as problem:

@@ -77,7 +77,7 @@ class Table:
         self.version += 1
 
     def forget(self, silence: Silence) -> None:
-        """Let go of those who will not come back."""
+        """Forget those who will not come back."""
         kept = {one.address: one for one in self if silence(one.address) < FORGOTTEN_SECONDS}
         if len(kept) < len(self):
             self._known = kept

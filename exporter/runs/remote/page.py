@@ -93,7 +93,7 @@ def by_run(text: str, default: str) -> dict[str, Found]:
     """The runs of a page by name; ``default`` is the run of series whose labels name none.
 
     Raises:
-        ValueError: it is no page of metrics, or a line that may be a trainer's cannot be read.
+        ValueError: it is not a page of metrics, or a line that may be a trainer's cannot be read.
     """
     runs: dict[str, Found] = {}
     for name, labels, value in _series(text):
@@ -242,7 +242,7 @@ class Page:
         except ValueError as problem:
             kind = f" of type {answer.kind}" if answer.kind else ""
             raise PollError(
-                f"{self.name} is no page of metrics in Prometheus's text format: {problem}. "
+                f"{self.name} is not a page of metrics in Prometheus's text format: {problem}. "
                 f"It is an answer{kind}. Fix: give the address that ends in /metrics, as a rule."
             ) from None
 

@@ -47,7 +47,7 @@ class Presence:
         return Signs(quiet, None if there else silent, there)
 
     def quiet(self, run: Run, now: float) -> float:
-        """Seconds since the run's last step, whether it came before our eyes or its time was logged."""
+        """Seconds since the run's last step, by the exporter's clock or the time that was logged."""
         if run.moved is not None:
             return now - run.moved
         last = run.times.last

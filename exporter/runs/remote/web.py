@@ -74,7 +74,7 @@ def get(
             url, body, {"Accept-Encoding": "gzip", **headers}
         )
     except ValueError:  # its text holds the URL
-        raise PollError(f"{masked_url(url)} gives no answer: it is no URL.") from None
+        raise PollError(f"{masked_url(url)} gives no answer: it is not a URL.") from None
     try:
         with _opener(url).open(request, timeout=seconds) as answer:
             data = _unpacked(answer, _body(answer, deadline, seconds, most), most)
@@ -100,7 +100,7 @@ def is_usable(url: str) -> bool:
 def _opener(url: str) -> urllib.request.OpenerDirector:
     if not is_usable(url):
         raise PollError(
-            f"{masked_url(url)} is no address that can be polled. "
+            f"{masked_url(url)} is not an address that can be polled. "
             "Expected http:// or https:// and a host, without a user name."
         )
     # A proxy named in the environment is for the world outside.
@@ -188,7 +188,7 @@ def _reason(problem: Exception) -> str:
     if isinstance(problem, http.client.IncompleteRead):
         return "it broke off"
     if isinstance(problem, http.client.InvalidURL):  # its text holds a part of the URL
-        return "it is no URL"
+        return "it is not a URL"
     reason = getattr(problem, "reason", None) or problem
     text = getattr(reason, "strerror", None) or str(reason) or type(problem).__name__
     return str(text).rstrip(".")

@@ -101,7 +101,7 @@ _SHAPE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})"
 
 
 class AddressError(ValueError):
-    """Raised for what is no address, or none that is allowed; its text says what was expected."""
+    """Raised for what is not an address, or none that is allowed; its text says what was expected."""
 
 
 class Allowed:

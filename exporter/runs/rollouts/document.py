@@ -115,7 +115,7 @@ class Document:
         if version == self._judged:
             self.read = time.time() if self._good else self.read
         elif not stat.S_ISREG(status.st_mode):
-            self._refuse(version, "unreadable", "is no file")
+            self._refuse(version, "unreadable", "is not a file")
         elif status.st_size > MOST_BYTES:
             self._refuse(version, "too_large", f"has more than {MOST_BYTES} bytes")
         elif not 0 <= time.time() - status.st_mtime < self._settle:

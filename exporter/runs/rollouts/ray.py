@@ -24,7 +24,7 @@ STALE_SECONDS = 60.0
 """A list that was not written for that long is that of a cluster which has ended."""
 
 _LABELS = {"job": RAY, "role": RAY}
-_EXPECTED = 'is no list of targets, such as [{"targets": ["10.0.0.7:8080"]}]'
+_EXPECTED = 'is not a list of targets, such as [{"targets": ["10.0.0.7:8080"]}]'
 
 
 class RayFile:
@@ -51,14 +51,14 @@ def addresses(content: bytes) -> list[str]:
     """The targets of all groups.
 
     Raises:
-        DamagedError: it is no list of targets, or only a part of one.
+        DamagedError: it is not a list of targets, or only a part of one.
     """
     if not content.strip():
         raise DamagedError("is empty")
     try:
         groups = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise DamagedError(f"is no JSON ({error})") from error
+        raise DamagedError(f"is not valid JSON ({error})") from error
     try:
         lists = [group["targets"] for group in groups]
     except (TypeError, KeyError) as error:
@@ -67,5 +67,5 @@ def addresses(content: bytes) -> list[str]:
         raise DamagedError(_EXPECTED)
     found = [target for targets in lists for target in targets]
     if not all(isinstance(target, str) for target in found):
-        raise DamagedError("lists a target that is no text")
+        raise DamagedError("lists a target that is not a string")
     return found

@@ -141,11 +141,13 @@ def _scalars(content: bytes) -> Iterator[tuple[_Path, str]]:
                 _advance(path)
             elif isinstance(event, yaml.ScalarEvent) and path and path[-1] is None:
                 path[-1] = event.value
-            elif isinstance(event, yaml.NodeEvent):  # an alias is no address
+            elif isinstance(event, yaml.NodeEvent):  # an alias is not an address
                 yield path, getattr(event, "value", "")
                 _advance(path)
     except yaml.YAMLError as error:
-        raise DamagedError(f"is no YAML ({getattr(error, 'problem', None) or 'unreadable bytes'})") from error
+        raise DamagedError(
+            f"is not valid YAML ({getattr(error, 'problem', None) or 'unreadable bytes'})"
+        ) from error
 
 
 def _advance(path: _Path) -> None:

@@ -11,7 +11,7 @@ def number(raw: Any) -> float | None:
 
     Numbers pass as they are. ``None`` (JSON ``null``) is NaN: that is what JSON writers make of
     NaN and Inf. Text may be wrapped by numpy's repr (``np.float64(0.5)``) or be followed by words
-    that another process glued on. Anything else is no number: ``None``.
+    that another process glued on. Anything else is not a number: ``None``.
     """
     kind = type(raw)
     if kind is float:

@@ -50,7 +50,7 @@ class Source(NamedTuple):
     gathered: bool
 
     def value(self, values: Mapping[str, Any]) -> float | None:
-        """The signal's value; ``None`` if something that it needs is no number."""
+        """The signal's value; ``None`` if something that it needs is not a number."""
         numbers = [number(values[key]) for key in self.keys]
         if any(found is None for found in numbers):
             return None

@@ -17,7 +17,7 @@ TIMES = 3
 
 
 class Truncation:
-    """Mends ``response_length/clip_ratio`` of one run.
+    """Corrects ``response_length/clip_ratio`` of one run.
 
     verl 0.9's v1 trainer compares each response with the longest of the batch (``metric_utils.py`` of
     0.9.1: the width of a tensor that v1 does not pad), so its share is never 0. It is the truncated share

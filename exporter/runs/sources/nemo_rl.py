@@ -51,7 +51,7 @@ class Steps:
 
 
 MOST_KEYS = 5000
-"""No trainer has more in a step: what comes then is no list of results."""
+"""No trainer has more in a step: what comes then is not a list of results."""
 
 SECTIONS = {
     "Training Results": "train/",

@@ -167,7 +167,7 @@ class ProgressBars:
         return before._replace(start=before.start + 1)
 
     def other_text(self) -> None:
-        """Text came that is no record. If it stands where the bars were cleared, they were for that."""
+        """Text came that is not a record. If it stands where the bars were cleared, they were for that."""
         if self._marks and self.redrawing:
             self._marks.pop()
 

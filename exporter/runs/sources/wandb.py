@@ -23,7 +23,7 @@ from exporter.runs.sources.servers import servers
 from exporter.runs.sources.whole import Whole
 
 LONGEST_VALUE = 100
-"""In bytes; what is longer is no number."""
+"""In bytes; what is longer is not a number."""
 
 MOST_BARS = 16
 

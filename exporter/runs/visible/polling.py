@@ -12,7 +12,7 @@ from exporter.runs.visible.views import Signs
 
 
 class Polling(Protocol):
-    """Runs that are polled: what reports them is called ``name``, and its ``place`` is no file."""
+    """Runs that are polled: what reports them is called ``name``, and its ``place`` is not a file."""
 
     name: str
     place: Path

@@ -119,7 +119,7 @@ def parse(text: str, name: str) -> Document:
         name: The file's name for messages.
 
     Raises:
-        ConfigError: The text is no YAML that could be read to its end.
+        ConfigError: The text is not valid YAML that could be read to its end.
     """
     node = compose(text, name)
     if node is None:

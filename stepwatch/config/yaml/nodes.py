@@ -51,7 +51,7 @@ def compose(text: str, name: str) -> Node | None:
         name: The file's name for messages.
 
     Raises:
-        ConfigError: The text is no YAML, or uses what is not accepted here: tags, several documents,
+        ConfigError: The text is not valid YAML, or uses what is not accepted here: tags, several documents,
             aliases that hold themselves, nesting deeper than MAX_DEPTH.
     """
     try:
@@ -145,6 +145,6 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigError:
     if "\t" in near[: len(near) - len(near.lstrip())] or "\\t" in (error.problem or ""):
         says, fix = "a tab stands where YAML wants spaces", "indent with spaces only"
     else:
-        says = f"the text is no YAML ({error.problem or error.context})"
+        says = f"the text is not valid YAML ({error.problem or error.context})"
         fix = "check indentation, colons, quotes and brackets in this line and the one before"
     return refusal(name, says, expected="YAML", fix=fix, line=line + 1)

@@ -109,7 +109,7 @@ def _require_folder(folder: Path) -> Path:
     """A container sees a folder, not a pattern."""
     if any(sign in str(folder) for sign in "*?[") or (folder.exists() and not folder.is_dir()):
         raise EngineError(
-            f"runs.path: {folder} is no folder. Expected: a folder, which containers can mount. "
+            f"runs.path: {folder} is not a folder. Expected: a folder, which containers can mount. "
             "Fix: name the folder above, or run plain processes: `make up NATIVE=1`."
         )
     return folder

@@ -26,7 +26,7 @@ def _port(value: Any) -> int:
     if _PORT.fullmatch(value) and 0 < int(value) < 65536:
         return int(value)
     raise Fault(
-        "is no port",
+        "is not a port",
         expected="a port of the container, from 1 to 65535",
         fix="start it with the number of the port alone in this label",
     )

@@ -93,7 +93,7 @@ def test_real_logs_tell_their_total_and_their_end(real_logs: Path) -> None:
 
 
 def test_one_nan_among_numbers_stays_one(real_logs: Path) -> None:
-    """grad_norm is no number on three records, kl on eleven: present and not finite there."""
+    """grad_norm is not a number on three records, kl on eleven: present and not finite there."""
     found = of_log(real_logs / "trl_console" / "trl_grpo_lfgrpo_gradnorm_nan_intermittent.log")
     nan = {
         key: [index for index, record in enumerate(found, 1) if math.isnan(number(record.values[key]) or 0.0)]

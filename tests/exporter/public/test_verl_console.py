@@ -27,7 +27,7 @@ def _logs(real_logs: Path) -> Callable[[str], bytes]:
 
 
 def live(page: Watched, log: Path, step: int) -> Watched:
-    """One more step, before our eyes."""
+    """One more step, while the exporter was watching."""
     page.look()
     append(log, "\n", console(step, measured(step)))
     page.look(1.0)
