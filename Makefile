@@ -79,7 +79,7 @@ test: development ## Run all tests; gets the programs that they need, which take
 	@$(PY) -m pytest --numprocesses=$(JOBS) $(BY_FILE) --durations=20 --durations-min=5 $(ARGS)
 
 test-fast: development ## Run the tests that start no program and take little: under a minute
-	@$(PY) -m pytest --fast --numprocesses=2 --dist=worksteal $(ARGS)
+	@$(PY) -m pytest --fast --numprocesses=3 --dist=worksteal $(ARGS)
 
 test-world: development ## Run what `make test` leaves out: real trainers (5 GB), many faults, containers
 	@$(PY) -m tests.real world

@@ -18,10 +18,11 @@ STARTS = {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spaw
 """What Python reports to audit hooks before it starts a program or a copy of itself."""
 DOWNLOAD = "tests.download"
 """What tests report before they download a program."""
+REFUSED_EVENTS = {*STARTS, DOWNLOAD}
 SLOW = {"e2e", "slow"}
 REFUSED = "starts a program"
-CASES_SECONDS = 0.25
-"""Of a processor, after which the further cases of a test are left out."""
+CASES, CASES_SECONDS = 20, 0.25
+"""Number and seconds of a processor after which the further cases of a test are left out."""
 SLOW_SECONDS = 5.0
 """Of a processor, which even on a busy machine no test takes that is not marked as slow."""
 CONTAINERS = ("tests/compose/", "tests/discovery/")
@@ -57,6 +58,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others, which keep the processor busy.
     """
     if config.getoption("--fast"):
+        cases: Counter[str] = Counter()
+        for item in items:
+            cases[_function(item)] += 1
+            if cases[_function(item)] > CASES:
+                item.add_marker("slow")
         items[:] = [item for item in items if not SLOW & {mark.name for mark in item.iter_markers()}]
     waiting = {item.path: None for item in items if item.get_closest_marker("e2e")}
     others = {item.path: None for item in items if item.path not in waiting}
@@ -93,7 +99,7 @@ class Fast:
         sys.addaudithook(self._audit)
 
     def _audit(self, event: str, _arguments: object) -> None:
-        if self._running and event in {*STARTS, DOWNLOAD}:
+        if event in REFUSED_EVENTS and self._running:
             self._refused.add(self._running)
             pytest.skip(REFUSED)
 
