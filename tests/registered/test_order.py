@@ -115,14 +115,14 @@ def test_what_is_not_to_be_read_is_refused_with_its_place(
     [
         (b"", "line 1, column 1"),
         (b'{"targets": [,]}', "line 1, column 14"),
-        (b"[]", "no JSON of that kind"),
+        (b"[]", "The body is not an object"),
         (b"\xff\xfe", "The body is not valid JSON"),
         (b"[" * 60_000, "The body is not valid JSON"),
         (b'{"targets": ' + b"9" * 60_000 + b"}", "The body is not valid JSON"),
     ],
     ids=["empty", "fault", "list", "no text", "deep", "long number"],
 )
-def test_a_body_that_is_no_json_is_refused(body: bytes, words: str) -> None:
+def test_a_body_that_is_not_the_json_expected_is_refused(body: bytes, words: str) -> None:
     with pytest.raises(RefusedError, match="Expected: ") as refused:
         registration.read(body, ALLOWED)
 

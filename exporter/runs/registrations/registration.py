@@ -130,17 +130,17 @@ def _document(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except json.JSONDecodeError as problem:
-        _no_document(f": {problem.msg} in line {problem.lineno}, column {problem.colno}")
+        _no_document(f"not valid JSON: {problem.msg} in line {problem.lineno}, column {problem.colno}")
     except (ValueError, RecursionError):
-        _no_document("")
+        _no_document("not valid JSON")
     if not isinstance(found, dict):
-        _no_document(" of that kind")
+        _no_document("not an object")
     return found
 
 
 def _no_document(why: str) -> NoReturn:
     expected = '{"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000"}]}'
-    raise malformed(f"The body is not valid JSON{why}. Expected: {expected}.")
+    raise malformed(f"The body is {why}. Expected: {expected}.")
 
 
 def _job(found: Any) -> str:
