@@ -42,7 +42,7 @@ class Mirror(Listening):
     """Serves files while the ``with`` block runs.
 
     ``asked`` are the paths that were asked for. ``cut`` is how many bytes of each archive are held
-    back, although its length is told in full. Paths that end in ``hanging`` get no answer.
+    back, although its length is reported in full. Paths that end in ``hanging`` get no answer.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ CONTAINER = '{"Service": "gpu", "ID": "1", "State": "running", "Health": "", "Ex
 
 @pytest.fixture(name="docker")
 def _docker(tmp_path, monkeypatch):
-    """Puts a docker on PATH that answers as told; none at all if not called."""
+    """Puts a docker on PATH that answers as asked; none at all if not called."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -85,7 +85,7 @@ def test_plain_processes_if_asked_for(docker, place):
         ({"compose": "v2.3.3"}, "Docker Compose is v2.3.3; needed: 2.20"),
     ],
 )
-def test_plain_processes_elsewhere_and_the_reason_is_told(docker, place, answers, reason):
+def test_plain_processes_elsewhere_and_the_reason_is_reported(docker, place, answers, reason):
     if answers is not None:
         docker(**answers)
     stack, said = started(place)

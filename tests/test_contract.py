@@ -115,7 +115,7 @@ def test_statistics_are_held_at_the_extreme_that_their_rules_look_for() -> None:
     assert {series: {hold.value} for series, hold in listed.items()} == wanted
 
 
-def test_every_metric_of_rules_and_panels_is_served_by_somebody() -> None:
+def test_every_metric_of_rules_and_panels_is_served_by_someone() -> None:
     used = {
         name
         for query in [*_rule_queries(), *_panel_queries()]

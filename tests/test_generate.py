@@ -56,7 +56,7 @@ def generated(out):
     }
 
 
-def test_files_are_rendered_and_what_changed_is_told(site, run, capsys):
+def test_files_are_rendered_and_what_changed_is_reported(site, run, capsys):
     assert run() == 0
     assert capsys.readouterr().out.splitlines() == [
         "new alertmanager/generated/alertmanager.yml",
@@ -190,7 +190,7 @@ def test_files_of_templates_that_are_gone_are_deleted(site, run, capsys):
     assert not (site / "prometheus/generated/rules").exists()
 
 
-def test_many_changes_are_told_in_few_lines(site, run, capsys):
+def test_many_changes_are_reported_in_few_lines(site, run, capsys):
     for number in range(40):
         (site / f"prometheus/templates/{number}.yml.j2").write_text("a: 1\n")
 

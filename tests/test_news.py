@@ -69,12 +69,12 @@ def alertmanager(serve: Serve, *receivers: str, uptime: float = 3600) -> str:
     }
     names = [{"name": name} for name in receivers]
     metrics = f"process_start_time_seconds {time.time() - uptime}\n"
-    told = {
+    reported = {
         "/api/v2/receivers": json.dumps(names),
         "/api/v2/alerts": json.dumps([alert]),
         "/metrics": metrics,
     }
-    return serve({page: [text] for page, text in told.items()})
+    return serve({page: [text] for page, text in reported.items()})
 
 
 def lines(exporter: str = "", alertmanager: str = "", watchdog: str = "") -> list[str]:
@@ -87,13 +87,13 @@ def well(report: News, say: Callable[[str], object] = print) -> bool:
     return report.tell(http_client.read_all(report.pages), say)
 
 
-def told(exporter: str, watchdog: str = "") -> str:
+def reported(exporter: str, watchdog: str = "") -> str:
     said: list[str] = []
     News(exporter, "", watchdog, "the runs in /x", "/logs/exporter.log").tell_after_up(said.append)
     return "\n".join(said)
 
 
-def test_runs_receivers_and_alerts_are_told(serve: Serve) -> None:
+def test_runs_receivers_and_alerts_are_reported(serve: Serve) -> None:
     said = lines(serve({"/metrics": [RUNS + UNREADABLE.format(0)]}), alertmanager(serve, "(test)", "chat"))
 
     assert said[:2] == ["\nThe runs in /x: 2 running.", "Receivers: chat."]
@@ -148,7 +148,7 @@ def test_parts_that_are_not_there_are_not_asked() -> None:
     assert lines() == []
 
 
-def test_what_keeps_the_stack_from_alerting_is_told_and_is_not_well(serve: Serve) -> None:
+def test_what_keeps_the_stack_from_alerting_is_reported_and_is_not_well(serve: Serve) -> None:
     fault = {"summary": "State disk is full", "description": "/data: 0 B free."}
     sick, fine = (serve({"/api/v1/findings": [findings(4, *found)]}) for found in ([fault], []))
 
@@ -170,14 +170,14 @@ def test_after_up_a_finding_from_before_the_parts_were_ready_is_looked_for_again
     fault = {"summary": "Alertmanager does not answer", "description": "refused."}
     old, over, lasting = findings(4, fault), findings(-60), findings(-60, fault)
 
-    healed = told(exporter, serve({"/api/v1/findings": [old, old, over]}))
+    healed = reported(exporter, serve({"/api/v1/findings": [old, old, over]}))
     assert "Alerting is broken" not in healed
     assert healed.endswith("\nThe fault is over.")
-    assert "Alerting is broken" in told(exporter, serve({"/api/v1/findings": [old, lasting]}))
-    assert told(exporter, serve({"/api/v1/findings": [over]})) == ""
+    assert "Alerting is broken" in reported(exporter, serve({"/api/v1/findings": [old, lasting]}))
+    assert reported(exporter, serve({"/api/v1/findings": [over]})) == ""
 
 
-def test_a_watchdog_that_does_not_answer_is_told_and_is_not_well() -> None:
+def test_a_watchdog_that_does_not_answer_is_reported_and_is_not_well() -> None:
     nobody = f"127.0.0.1:{free_port()}"
 
     (line,) = lines(watchdog=nobody)
@@ -241,14 +241,16 @@ def test_runs_that_no_rule_can_judge_are_counted_with_the_fix(serve: Serve) -> N
 def test_after_up_the_first_look_of_the_exporter_is_waited_for(serve: Serve) -> None:
     early = LOOKED.replace("1760000000.0", "0.0") + UNREADABLE.format(0)
 
-    assert "2 files or folders" in told(serve({"/metrics": [early, early, LOOKED + UNREADABLE.format(2)]}))
-    assert told(serve({"/metrics": [early, LOOKED + UNREADABLE.format(0)]})) == ""
+    assert "2 files or folders" in reported(
+        serve({"/metrics": [early, early, LOOKED + UNREADABLE.format(2)]})
+    )
+    assert reported(serve({"/metrics": [early, LOOKED + UNREADABLE.format(0)]})) == ""
 
 
 def test_an_exporter_that_does_not_look_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_report, "_FIRST_LOOK", 0.2)
 
-    assert told(f"127.0.0.1:{free_port()}") == ""
+    assert reported(f"127.0.0.1:{free_port()}") == ""
 
 
 def test_in_containers_the_run_folder_is_what_is_mounted(serve: Serve) -> None:

@@ -47,7 +47,7 @@ def test_files_are_written_where_they_belong_and_nothing_else_is_left(tmp_path):
     assert not list(tmp_path.rglob(".generated-*"))
 
 
-def test_differences_are_told_by_kind(tmp_path):
+def test_differences_are_reported_by_kind(tmp_path):
     write(tmp_path, files(a_same="1", a_old="1", a_gone="1"))
 
     changes = compare(tmp_path, files(a_same="1", a_old="2", a_new="1"))

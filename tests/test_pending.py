@@ -23,7 +23,7 @@ def test_what_is_rendered_is_nothing_to_talk_of(config, tmp_path):
     assert pending(config, tmp_path, OnThisMachine) is None
 
 
-def test_an_edit_that_was_not_rendered_is_told(config, tmp_path):
+def test_an_edit_that_was_not_rendered_is_reported(config, tmp_path):
     config.write_text("alerts: {GradNormHigh: {warning: {times_level: 3}}}")
     assert pending(config, tmp_path, OnThisMachine) == (
         f"config.yaml was changed since it was rendered: `make up CONFIG={config}` puts it in force."
@@ -31,8 +31,8 @@ def test_an_edit_that_was_not_rendered_is_told(config, tmp_path):
 
 
 def test_an_edit_of_the_checkouts_own_file_needs_no_name_to_be_applied(tmp_path):
-    told = pending(CHECKOUT / "config.yaml", tmp_path, OnThisMachine)
-    assert told == "config.yaml was changed since it was rendered: `make up` puts it in force."
+    reported = pending(CHECKOUT / "config.yaml", tmp_path, OnThisMachine)
+    assert reported == "config.yaml was changed since it was rendered: `make up` puts it in force."
 
 
 def test_another_file_than_the_checkouts_own_is_named(config):
@@ -56,11 +56,11 @@ def test_an_edit_of_a_comment_is_none(config, tmp_path):
     assert pending(config, tmp_path, OnThisMachine) is None
 
 
-def test_a_file_that_cannot_be_used_is_told_with_the_reason(config, tmp_path):
+def test_a_file_that_cannot_be_used_is_reported_with_the_reason(config, tmp_path):
     config.write_text("alerts: {GradNormHigh: {warning: lots}}")
-    told = pending(config, tmp_path, OnThisMachine)
-    assert told.startswith("config.yaml cannot be used; what was rendered last is in force.\n")
-    assert "alerts.GradNormHigh.warning" in told
+    reported = pending(config, tmp_path, OnThisMachine)
+    assert reported.startswith("config.yaml cannot be used; what was rendered last is in force.\n")
+    assert "alerts.GradNormHigh.warning" in reported
 
 
 def test_which_parts_this_machine_has_is_no_edit(config, tmp_path):

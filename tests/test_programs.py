@@ -64,7 +64,7 @@ def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("something else", None),
     ],
 )
-def test_the_version_is_read_from_what_a_program_tells(
+def test_the_version_is_read_from_what_a_program_reports(
     tmp_path: Path, says: str, version: programs.Version | None
 ) -> None:
     assert programs.read_version(program(tmp_path, "it", says)) == version
@@ -310,7 +310,7 @@ def _broken_apt(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return calls
 
 
-def test_a_failed_download_leaves_nothing_behind_and_tells_why(
+def test_a_failed_download_leaves_nothing_behind_and_reports_why(
     broken_apt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -101,7 +101,7 @@ def test_a_list_of_targets_may_be_still_to_come(folder):
     assert InContainers({folder: "/t"}).file(folder / "*.json") == "/t/*.json"
 
 
-def test_a_refusal_is_told_as_it_is_and_not_as_a_fault_of_the_template(folder, tmp_path):
+def test_a_refusal_is_reported_as_it_is_and_not_as_a_fault_of_the_template(folder, tmp_path):
     (folder / "team/token").chmod(0o600)
     template = tmp_path / "alertmanager/templates/a.yml.j2"
     template.parent.mkdir(parents=True)

@@ -63,7 +63,7 @@ def test_an_alert_goes_from_prometheus_to_the_sink_and_its_state_outlives_a_kill
     assert [series["metric"]["alertname"] for series in kept] == ["Always"]
 
 
-def test_a_message_that_does_not_come_is_told_with_those_that_did() -> None:
+def test_a_message_that_does_not_come_is_reported_with_those_that_did() -> None:
     with WebhookSink() as sink, pytest.raises(AssertionError, match=r"no such message in 0\.1 s; came: \[\]"):
         sink.wait_for(lambda _: True, timeout=0.1)
 

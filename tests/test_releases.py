@@ -145,7 +145,7 @@ def test_a_mirror_that_lacks_it_is_named_with_the_fix(mirror: Mirror) -> None:
     assert problem.fix == "name a mirror that has it in STEPWATCH_RELEASES"
 
 
-def test_a_full_disk_is_told_with_the_folder(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_with_the_folder(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.publish("prometheus", "3.13.2", tarball(TOP, PROGRAMS))
 
     def full(*_: object) -> None:
@@ -160,7 +160,7 @@ def test_a_full_disk_is_told_with_the_folder(mirror: Mirror, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("tools", ["file/cache", "locked"])
-def test_a_cache_that_cannot_be_written_is_told(
+def test_a_cache_that_cannot_be_written_is_reported(
     mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: str
 ) -> None:
     (tmp_path / "file").touch()
@@ -205,7 +205,7 @@ def test_a_name_service_that_does_not_answer_is_not_waited_for(
     answered.set()
 
 
-def test_a_closed_port_is_told_at_once(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_port_is_reported_at_once(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setenv("STEPWATCH_RELEASES", f"http://127.0.0.1:{port}")
 
@@ -243,13 +243,13 @@ def test_the_archive_is_the_one_for_this_machine(
     assert RELEASE.stem == f"prometheus-3.13.2.linux-{expected}"
 
 
-def test_a_machine_without_a_release_is_told(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_release_is_reported(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "sparc64")
 
     assert refusal().problem == "no official release is known for linux on sparc64"
 
 
-def test_a_long_download_tells_how_far_it_is(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_download_reports_how_far_it_is(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "_NEWS_SECONDS", 0)
     monkeypatch.setattr(download, "_BLOCK", 1000)
     mirror.publish("prometheus", "3.13.2", tarball(TOP, PROGRAMS))

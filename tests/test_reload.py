@@ -31,7 +31,7 @@ def metrics(server):
     return http_client.read(f"{server.url}/metrics")
 
 
-def test_it_tells_by_the_file_itself_whether_it_runs_it(server):
+def test_it_reports_by_the_file_itself_whether_it_runs_it(server):
     assert runs(metrics(server), server.settings)
     server.settings.write_text(server.settings.read_text() + "# changed\n")
     assert not runs(metrics(server), server.settings)

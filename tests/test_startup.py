@@ -14,7 +14,7 @@ from tests.real import PrometheusServer
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("version", ["2.42", "3.13"])
-def test_a_real_prometheus_tells_the_segment_that_it_replays(version: str, tmp_path: Path) -> None:
+def test_a_real_prometheus_reports_the_segment_that_it_replays(version: str, tmp_path: Path) -> None:
     (tmp_path / "prometheus.yml").write_text("")
     with PrometheusServer(version, tmp_path) as prometheus:
         prometheus.kill()
@@ -106,7 +106,7 @@ def test_parts_that_were_taken_down_meanwhile_are_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "reported"),
     [
         ([], ""),
         (['level=info msg="Server is ready to receive web requests."'], ""),
@@ -129,5 +129,7 @@ def test_parts_that_were_taken_down_meanwhile_are_not_waited_for() -> None:
         (['msg="WAL segment loaded" segment=0 maxSegment=9', 'msg="Starting Prometheus Server"'], ""),
     ],
 )
-def test_what_prometheus_reads_before_it_is_ready_is_known_by_its_log(lines: list[str], told: str) -> None:
-    assert startup.replay(lines) == told
+def test_what_prometheus_reads_before_it_is_ready_is_known_by_its_log(
+    lines: list[str], reported: str
+) -> None:
+    assert startup.replay(lines) == reported

@@ -42,7 +42,7 @@ def post(server: AlertmanagerServer, *alerts: Labels, over: bool = False) -> Non
     urllib.request.urlopen(request, timeout=10).close()
 
 
-def told(sink: WebhookSink, status: str = "firing") -> set[tuple[str, str]]:
+def reported(sink: WebhookSink, status: str = "firing") -> set[tuple[str, str]]:
     """Name and run (or job and instance) of every alert that came."""
     return {
         (each["labels"]["alertname"], subject(each["labels"]))
@@ -65,13 +65,13 @@ class Route:
         self.sink = sink
 
     def settle(self, *alerts: Labels, over: bool = False) -> set[tuple[str, str]]:
-        """Post alerts; returns everything that was told once nothing more comes."""
+        """Post alerts; returns everything that was reported once nothing more comes."""
         post(self.server, *alerts, over=over)
         last = time.time()
         while time.time() - last < QUIET_SECONDS:
             time.sleep(0.1)
             last = max([last, *(message.at for message in self.sink.received)])
-        return told(self.sink)
+        return reported(self.sink)
 
     def silence_links(self) -> Iterator[tuple[tuple[str, str], str]]:
         """Name and run of each message, and the link that its text offers."""

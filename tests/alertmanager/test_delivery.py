@@ -23,7 +23,7 @@ from tests.real.tools import unavailable
 pytestmark = pytest.mark.e2e
 
 
-def test_the_end_of_an_alert_is_told_once_and_only_to_receivers_that_want_it(
+def test_the_end_of_an_alert_is_reported_once_and_only_to_receivers_that_want_it(
     version: str, render: Render
 ) -> None:
     ended = alert("KLExplosion", "a", topic="kl")
@@ -152,7 +152,7 @@ def test_a_mail_comes_encrypted_by_login_when_it_fires_and_when_it_is_over(
     assert LOGIN[1] not in log
 
 
-def test_slack_is_told_in_colour_and_with_links_when_it_fires_and_when_it_is_over(
+def test_slack_messages_have_colour_and_links_when_it_fires_and_when_it_is_over(
     version: str, render: Render
 ) -> None:
     with Answering() as slack:
@@ -178,7 +178,7 @@ def test_slack_is_told_in_colour_and_with_links_when_it_fires_and_when_it_is_ove
 def test_at_port_465_encryption_is_there_from_the_first_byte(
     version: str, render: Render, tmp_path: Path
 ) -> None:
-    """Alertmanager would ask for it once more there, in vain, if it were told to."""
+    """Alertmanager would ask for it once more there, in vain, if it were a target."""
     if os.geteuid() != 0:
         unavailable("port 465 is for root")
     certificate = Certificate.made(tmp_path, host="127.46.5.1")

@@ -1,4 +1,4 @@
-"""What a graver alert keeps quiet, what comes as one message, and what nobody is told of."""
+"""What a graver alert keeps quiet, what comes as one message, and what no one is notified of."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import pytest
 from stepwatch.alerts.incidents import PAIRS
 from stepwatch.backtest.episodes import inhibitions
 from tests.alertmanager.conftest import Render
-from tests.alertmanager.route import HOST, QUICK, Labels, Route, alert, told
+from tests.alertmanager.route import HOST, QUICK, Labels, Route, alert, reported
 from tests.real import AlertmanagerServer, WebhookSink
 
 pytestmark = pytest.mark.e2e
 
 
 def disk_low(disk: str, severity: str, instance: str, mountpoint: str) -> Labels:
-    """The alert about a disk, which is told from others by a label that no rule of inhibition asks for."""
+    """The alert about a disk, which differs from others by a label that no rule of inhibition asks for."""
     return alert("DiskLow", "", severity, "stack", job=disk, instance=instance, mountpoint=mountpoint)
 
 
 def of_gpu(what: str, name: str, severity: str, gpu: str) -> Labels:
-    """An alert about a GPU, told from others by the same label."""
+    """An alert about a GPU, which differs from others by the same label."""
     return alert(name, "", severity, "gpu", job=what, instance="n3:1", gpu=gpu)
 
 
-def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
+def test_what_is_reported_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
     """Every case has runs of its own, so that one look at the webhook judges all of them."""
-    told_about = route.settle(
+    reported_about = route.settle(
         # How a run ended is over whatever else it did, Stalled included.
         *(alert("RunFailed", "failed", topic="progress"), alert("KLExplosion", "failed", topic="kl")),
         *(alert("RunVanished", "vanished", topic="progress"), alert("RewardDrop", "vanished", "warning")),
@@ -89,10 +89,10 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
             alert("Stalled", "waits", "info", "progress"),
             alert("LengthRunaway", "waits", "warning", "length"),
         ),
-        *(alert("KLExplosion", "told", "info", "kl"), alert("KLHigh", "told", "warning", "kl")),
+        *(alert("KLExplosion", "reported", "info", "kl"), alert("KLHigh", "reported", "warning", "kl")),
     )
 
-    assert told_about == {
+    assert reported_about == {
         ("RunFailed", "failed"),
         ("RunVanished", "vanished"),
         ("RunStopped", "stopped"),
@@ -116,7 +116,7 @@ def test_what_is_told_and_what_a_graver_alert_keeps_quiet(route: Route) -> None:
         ("TargetDown", "runs b:9411"),
         ("RewardCollapse", "demoted"),
         ("LengthRunaway", "waits"),
-        ("KLHigh", "told"),
+        ("KLHigh", "reported"),
         ("DiskLow", "full n1:1"),
         ("DiskLow", "another n1:1"),
         ("DiskLow", "another machine's n2:1"),
@@ -250,15 +250,15 @@ def test_alerts_of_one_name_run_and_severity_come_as_one_message_and_others_apar
     assert len(route.sink.received) == len(sizes), "nothing is said twice"
 
 
-def test_what_was_kept_quiet_is_told_when_the_graver_alert_is_over(route: Route) -> None:
+def test_what_was_kept_quiet_is_reported_when_the_graver_alert_is_over(route: Route) -> None:
     over, under = alert("RunFailed", "a", topic="progress"), alert("KLExplosion", "a", topic="kl")
     assert route.settle(over, under) == {("RunFailed", "a")}
 
     assert route.settle(over, over=True) == {("RunFailed", "a"), ("KLExplosion", "a")}
-    assert told(route.sink, "resolved") == {("RunFailed", "a")}
+    assert reported(route.sink, "resolved") == {("RunFailed", "a")}
 
 
-def test_info_is_told_to_nobody_when_it_fires_alone_when_others_do_and_when_they_are_over(
+def test_info_is_sent_to_no_one_when_it_fires_alone_when_others_do_and_when_they_are_over(
     version: str, render: Render
 ) -> None:
     with WebhookSink() as sink, WebhookSink() as grave:
@@ -277,10 +277,10 @@ def test_info_is_told_to_nobody_when_it_fires_alone_when_others_do_and_when_they
             route.settle(vanished, page, warning, over=True)
             route.settle(*shown, over=True)
 
-    assert told(sink) == {("KLExplosion", "a"), ("RewardDrop", "a"), ("RunVanished", "a")}
-    assert told(grave) == {("KLExplosion", "a"), ("RunVanished", "a")}
+    assert reported(sink) == {("KLExplosion", "a"), ("RewardDrop", "a"), ("RunVanished", "a")}
+    assert reported(grave) == {("KLExplosion", "a"), ("RunVanished", "a")}
     for status in ("firing", "resolved"):
-        assert {name for name, _ in told(sink, status)} <= {"KLExplosion", "RewardDrop", "RunVanished"}
+        assert {name for name, _ in reported(sink, status)} <= {"KLExplosion", "RewardDrop", "RunVanished"}
 
 
 WRONG = ("ExporterDown", "TargetDown", "GPUExporterStale", "EngineGone", "RayNodeLost")
@@ -292,7 +292,7 @@ def broken(fault: str) -> Labels:
 
 
 @pytest.mark.parametrize("fault", ["disk_full", "prometheus_not_storing"])
-def test_what_comes_of_samples_that_were_not_stored_is_not_told_beside_the_cause(
+def test_what_comes_of_samples_that_were_not_stored_is_not_reported_beside_the_cause(
     route: Route, fault: str
 ) -> None:
     wrong = [alert(name, "", "warning", "stack", job="runs", instance="a:9410") for name in WRONG]
@@ -301,7 +301,7 @@ def test_what_comes_of_samples_that_were_not_stored_is_not_told_beside_the_cause
     assert route.settle(broken(fault), *wrong, sick) == {("AlertingBroken", ""), ("KLExplosion", "sick")}
 
 
-def test_an_exporter_that_is_down_is_told_of_though_notifications_were_dropped(route: Route) -> None:
+def test_an_exporter_that_is_down_is_reported_though_notifications_were_dropped(route: Route) -> None:
     down = alert("ExporterDown", topic="stack", job="runs", instance="a:9410")
 
     found = route.settle(broken("notifications_dropped"), down)

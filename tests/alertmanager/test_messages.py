@@ -176,12 +176,12 @@ def test_a_crowd_is_cut_after_twenty_and_counted(say: Say) -> None:
     assert "The first 20 of 33.\n" in text
 
 
-def test_alerts_without_a_common_name_are_still_told(say: Say) -> None:
+def test_alerts_without_a_common_name_are_still_reported(say: Say) -> None:
     assert say(TITLE, alert(), alert("RewardDrop", labels={"run": "b"})) == "Several alerts: 2 firing"
 
 
 @pytest.mark.parametrize("status", ["firing", "resolved"])
-def test_an_alert_without_labels_and_annotations_is_told_without_gaps(say: Say, status: str) -> None:
+def test_an_alert_without_labels_and_annotations_is_reported_without_gaps(say: Say, status: str) -> None:
     bare = {**alert(), "status": status, "labels": {}, "annotations": {}}
 
     for alerts in ([bare], [bare, bare]):
@@ -304,7 +304,7 @@ def test_without_grafana_one_that_the_configuration_names_is_linked_all_the_same
     ],
     ids=["critical", "warning", "info", "resolved", "one of two resolved"],
 )
-def test_the_colour_tells_how_grave_it_is_and_green_that_it_is_over(
+def test_the_colour_reports_how_grave_it_is_and_green_that_it_is_over(
     say: Say, alerts: list[dict[str, Any]], colour: str
 ) -> None:
     assert say(COLOUR, *alerts) == colour

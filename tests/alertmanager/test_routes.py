@@ -42,7 +42,7 @@ def amtool(tool: Tool, *words: str | Path) -> str:
 
 
 def receivers(tool: Tool, folder: Path, **labels: str) -> list[str]:
-    """The receivers of an alert, in the order in which they are told."""
+    """The receivers of an alert, in the order in which they are notified."""
     pairs = [f"{name}={value}" for name, value in labels.items()]
     said = amtool(tool, "config", "routes", "test", f"--config.file={folder}/alertmanager.yml", *pairs)
     return said.splitlines()[-1].split(",")
@@ -84,7 +84,7 @@ def test_every_rule_of_ours_goes_to_the_receivers_of_its_severity(tool: Tool, re
         assert receivers(tool, folder, **{**labels, "severity": "info"}) == [NOBODY], labels
 
 
-def test_info_and_the_watchdog_are_sent_to_nobody(tool: Tool, render: Render) -> None:
+def test_info_and_the_watchdog_are_sent_to_no_one(tool: Tool, render: Render) -> None:
     folder = render(TWO_RECEIVERS)
 
     assert receivers(tool, folder, alertname="RunFinished", run="a", severity="info") == [NOBODY]
@@ -92,7 +92,7 @@ def test_info_and_the_watchdog_are_sent_to_nobody(tool: Tool, render: Render) ->
         assert receivers(tool, folder, alertname="Watchdog", severity=severity) == [NOBODY]
 
 
-def test_with_no_receiver_alerts_are_shown_and_sent_to_nobody(tool: Tool, render: Render) -> None:
+def test_with_no_receiver_alerts_are_shown_and_sent_to_no_one(tool: Tool, render: Render) -> None:
     assert receivers(tool, render(), alertname="KLExplosion", run="a", severity="critical") == [NOBODY]
 
 
@@ -133,7 +133,7 @@ def test_a_test_alert_is_sent_to_its_receiver_alone_and_at_once(tool: Tool, rend
     assert (route["group_by"], route["group_wait"]) == (["..."], "0s")
 
 
-def test_a_test_goes_the_way_of_its_receiver_and_its_end_is_not_told(render: Render) -> None:
+def test_a_test_goes_the_way_of_its_receiver_and_its_end_is_not_reported(render: Render) -> None:
     ways = {each["name"]: each for each in read(render(EVERY_KIND))["receivers"]}
 
     for name in ("ops", "team", "chat room"):

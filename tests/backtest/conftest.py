@@ -11,8 +11,8 @@ from stepwatch.__main__ import main
 from tests import real
 
 Values = Mapping[str, Any]
-Told = tuple[int, str, str]
-Backtest = Callable[..., Told]
+Reported = tuple[int, str, str]
+Backtest = Callable[..., Reported]
 
 
 @pytest.fixture(params=["2.42", "3.13"])
@@ -44,7 +44,7 @@ def config(tmp_path: Path) -> Path:
 def backtest(config: Path, capsys: pytest.CaptureFixture[str]) -> Backtest:
     """Run the command; returns its exit code, output and errors."""
 
-    def run(*arguments: object) -> Told:
+    def run(*arguments: object) -> Reported:
         code = main(["backtest", "--config", str(config), *map(str, arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -71,7 +71,7 @@ def exploding_kl(calm: int = 20, high: int = 10) -> list[dict[str, float]]:
     return [{"reward": reward, "kl": kl} for reward, kl in zip(wavering(0.5, calm + high), kls, strict=True)]
 
 
-def document(told: Told) -> dict[str, Any]:
+def document(reported: Reported) -> dict[str, Any]:
     """What the command said as JSON."""
-    parsed: dict[str, Any] = json.loads(told[1])
+    parsed: dict[str, Any] = json.loads(reported[1])
     return parsed

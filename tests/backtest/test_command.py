@@ -20,7 +20,7 @@ def _alerts(found: dict[str, object]) -> dict[str, dict[str, object]]:
     return {alert["alert"]: alert for alert in found["alerts"]}  # type: ignore[attr-defined]
 
 
-def test_an_alert_is_told_with_its_records_steps_value_and_limit(
+def test_an_alert_is_reported_with_its_records_steps_value_and_limit(
     backtest: Backtest, prometheus: str, tmp_path: Path
 ) -> None:
     path = log(tmp_path / "ppo" / "a.jsonl", exploding_kl(), first=101)
@@ -111,15 +111,15 @@ def test_fails_on_the_severity_that_is_asked_for(
     assert backtest(path, "--fail-on", severity, *only_warns)[0] == code
 
 
-def test_a_file_that_cannot_be_judged_is_told_and_the_rest_goes_on(
+def test_a_file_that_cannot_be_judged_is_reported_and_the_rest_goes_on(
     backtest: Backtest, newest: None, tmp_path: Path
 ) -> None:
     good, text = log(tmp_path / "good.jsonl", exploding_kl()), tmp_path / "notes.txt"
     text.write_text("milk, bread\n")
-    told = backtest(text, good, tmp_path / "gone.jsonl", "--format", "json", "--fail-on", "warning")
-    by_file = {found["files"][0]: found for found in document(told)["runs"]}
+    reported = backtest(text, good, tmp_path / "gone.jsonl", "--format", "json", "--fail-on", "warning")
+    by_file = {found["files"][0]: found for found in document(reported)["runs"]}
 
-    assert told[0] == 2
+    assert reported[0] == 2
     assert by_file[str(text)]["error"] == "no record of a trainer"
     assert by_file[str(tmp_path / "gone.jsonl")]["error"] == "there is no such file or folder"
     assert len(by_file[str(good)]["alerts"]) == 2
@@ -138,7 +138,7 @@ def test_a_folder_without_a_run_is_no_success(
     assert out == (NOTHING if content else f"{tmp_path}/runs: there is no log in it. {fix}") + "\n"
 
 
-def test_a_run_of_which_rules_know_nothing_is_told_apart_from_a_healthy_one(
+def test_a_run_of_which_rules_know_nothing_is_distinguished_from_a_healthy_one(
     backtest: Backtest, newest: None, tmp_path: Path
 ) -> None:
     path = log(tmp_path / "a.jsonl", [{"data": {"my/score": 0.5 + step / 7}} for step in range(20)])
@@ -149,9 +149,9 @@ def test_a_run_of_which_rules_know_nothing_is_told_apart_from_a_healthy_one(
 def test_what_else_lies_in_a_folder_is_no_error(backtest: Backtest, newest: None, tmp_path: Path) -> None:
     log(tmp_path / "runs" / "a.jsonl", exploding_kl())
     (tmp_path / "runs" / "notes.txt").write_text("milk, bread\n")
-    told = backtest(tmp_path / "runs", "--format", "json")
-    assert [found["run"] for found in document(told)["runs"]] == ["a"]
-    assert told[0] == 0
+    reported = backtest(tmp_path / "runs", "--format", "json")
+    assert [found["run"] for found in document(reported)["runs"]] == ["a"]
+    assert reported[0] == 0
 
 
 @pytest.mark.parametrize(

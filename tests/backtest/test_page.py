@@ -47,7 +47,7 @@ def test_all_runs_stand_on_top_the_worst_first_and_what_was_not_judged_last(
     assert "not judged: there is no such file or folder" in page.words
 
 
-def test_tells_what_was_tried_and_what_was_left_out(shown: Shown, tmp_path: Path) -> None:
+def test_reports_what_was_tried_and_what_was_left_out(shown: Shown, tmp_path: Path) -> None:
     page = shown(log(tmp_path / "a.jsonl", HEALTHY), "--set", "alerts.KL.warning.stddevs=2")
     assert "alerts.KL.warning.stddevs=2" in page.words
     assert any(words.startswith("Left out") and "Stalled" in words for words in page.words)
@@ -162,11 +162,11 @@ def test_the_line_of_a_limit_is_at_the_threshold_that_the_rule_used(
     chart = shown(path).chart("KL")
 
     for alert, kind in (("KLHigh", "limit warning"), ("KLExplosion", "limit critical")):
-        (told,) = [each for each in alerts if each["alert"] == alert]
-        assert chart.at(kind, told["first_step"]) == pytest.approx(told["threshold"], abs=0.02)
+        (reported,) = [each for each in alerts if each["alert"] == alert]
+        assert chart.at(kind, reported["first_step"]) == pytest.approx(reported["threshold"], abs=0.02)
 
 
-def test_a_limit_far_off_leaves_the_curve_its_shape_and_is_told_in_words(
+def test_a_limit_far_off_leaves_the_curve_its_shape_and_is_reported_in_words(
     shown: Shown, tmp_path: Path
 ) -> None:
     records = [{"reward": 0.5, "kl": kl} for kl in wavering(0.01, 40, 0.001)]

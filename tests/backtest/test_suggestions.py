@@ -53,7 +53,7 @@ RUNS = {
 }
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """What was said of the runs in a folder, as text, as JSON and as a page."""
 
     lines: list[str]
@@ -77,7 +77,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def reported(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Reported:
     """What other limits would change."""
     folder, tool = tmp_path_factory.mktemp("report"), real.prometheus("3.13")
     (folder / "config.yaml").write_text("{}\n")
@@ -87,55 +87,55 @@ def told(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
         command = ["backtest", "--config", str(folder / "config.yaml"), str(runs)]
         assert main([*command, "--suggest", "--report", str(folder)]) == 0
     document = json.loads((folder / "backtest.json").read_text())
-    return Told(out.getvalue().splitlines(), document, Page((folder / "index.html").read_text()))
+    return Reported(out.getvalue().splitlines(), document, Page((folder / "index.html").read_text()))
 
 
-def test_tells_the_nearest_value_that_catches_another_run(told: Told) -> None:
-    found = told.of(*KL_HIGH)
+def test_reports_the_nearest_value_that_catches_another_run(reported: Reported) -> None:
+    found = reported.of(*KL_HIGH)
     assert (found["alert"], found["now"], found["fires_on"]) == ("KLHigh", 0.5, ["wild"])
     assert found["lower"] == {"value": 0.3, "also": ["mild"], "no_longer": []}
 
 
-def test_tells_the_nearest_value_that_lets_a_run_go(told: Told) -> None:
-    found = told.of(*KL_EXPLOSION)
+def test_reports_the_nearest_value_that_lets_a_run_go(reported: Reported) -> None:
+    found = reported.of(*KL_EXPLOSION)
     assert (found["fires_on"], found["lower"]) == (["wild"], None)
     assert found["higher"] == {"value": 1.6, "also": [], "no_longer": ["wild"]}
 
 
-def test_a_value_that_the_configuration_refuses_is_not_suggested(told: Told) -> None:
-    found = told.of(*KL_HIGH)
+def test_a_value_that_the_configuration_refuses_is_not_suggested(reported: Reported) -> None:
+    found = reported.of(*KL_HIGH)
     assert (found["lowest"], found["highest"], found["higher"]) == (0.063, 1, None)
 
 
-def test_counts_are_tried_as_whole_numbers(told: Told) -> None:
-    found = told.of("alerts.NonFinite.critical.steps", "critical")
+def test_counts_are_tried_as_whole_numbers(reported: Reported) -> None:
+    found = reported.of("alerts.NonFinite.critical.steps", "critical")
     assert found["fires_on"] == ["nan-5"]
     assert found["lower"] == {"value": 2, "also": ["nan-2"], "no_longer": []}
     assert found["higher"] == {"value": 6, "also": [], "no_longer": ["nan-5"]}
 
 
-def test_a_limit_of_two_alerts_is_told_for_each(told: Told) -> None:
+def test_a_limit_of_two_alerts_is_reported_for_each(reported: Reported) -> None:
     limit = "alerts.LengthCollapse.warning.median_ratio"
-    assert told.of(limit, "warning")["higher"] == {"value": 0.31, "also": ["short"], "no_longer": []}
+    assert reported.of(limit, "warning")["higher"] == {"value": 0.31, "also": ["short"], "no_longer": []}
     # the critical one wants a lost reward as well
-    assert told.of(limit, "critical")["higher"] is None
+    assert reported.of(limit, "critical")["higher"] is None
 
 
-def test_limits_that_no_run_reaches_and_those_of_alerts_left_out(told: Told) -> None:
-    (line,) = [line for line in told.lines if line.startswith("No run comes near these")]
+def test_limits_that_no_run_reaches_and_those_of_alerts_left_out(reported: Reported) -> None:
+    (line,) = [line for line in reported.lines if line.startswith("No run comes near these")]
     assert "alerts.EntropyCollapse.warning.below" in line
     assert KL_HIGH[0] not in line
-    assert not [each for each in told.json["suggestions"] if "Stalled" in each["limit"]]
+    assert not [each for each in reported.json["suggestions"] if "Stalled" in each["limit"]]
 
 
-def test_the_table_and_the_page_say_it_in_words(told: Told) -> None:
-    (row,) = [line for line in told.lines if line.startswith(KL_HIGH[0])]
+def test_the_table_and_the_page_say_it_in_words(reported: Reported) -> None:
+    (row,) = [line for line in reported.lines if line.startswith(KL_HIGH[0])]
     assert row.split()[1:4] == ["KLHigh", "warning", "0.5"]
     assert "1 of 6" in row
     assert "at <= 0.3 also on mild" in row
     assert row.endswith("no change up to 1")
-    assert {"Other limits", "at <= 0.3 also on mild", "no change up to 1"} <= set(told.page.words)
-    assert told.lines[-1] in told.page.words
+    assert {"Other limits", "at <= 0.3 also on mild", "no change up to 1"} <= set(reported.page.words)
+    assert reported.lines[-1] in reported.page.words
 
 
 @pytest.mark.usefixtures("newest")
@@ -160,7 +160,7 @@ def test_a_run_with_limits_of_its_own_is_not_moved_by_those_of_all(
 
 
 @pytest.mark.usefixtures("newest")
-def test_nobody_who_did_not_ask_gets_suggestions(backtest: Backtest, runs: Path) -> None:
+def test_no_one_who_did_not_ask_gets_suggestions(backtest: Backtest, runs: Path) -> None:
     assert "suggestions" not in document(backtest(runs / "calm.jsonl", "--format", "json"))
 
 

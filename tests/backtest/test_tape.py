@@ -53,6 +53,6 @@ def test_a_resume_ends_the_windows(tmp_path: Path) -> None:
     assert max(time for time, value in lowest.items() if value != "NaN") > 31
 
 
-def test_metrics_that_nobody_asked_for_are_left_out(tmp_path: Path) -> None:
+def test_metrics_that_no_one_asked_for_are_left_out(tmp_path: Path) -> None:
     samples = _samples(log(tmp_path / "a.jsonl", exploding_kl()), tmp_path, frozenset({"rl_reward"}))
     assert list(samples) == ['rl_reward{run="a"}']

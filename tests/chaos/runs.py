@@ -1,4 +1,4 @@
-"""Simulated trainings that log all the time; some go sick when they are told to."""
+"""Simulated trainings that log all the time; some go sick on request."""
 
 from __future__ import annotations
 

@@ -60,13 +60,13 @@ class Trial:
 
     def verdict(self) -> str:
         """Return the schedule, the timeline, and what is to be known of broken promises."""
-        told = f"{self.schedule}\n\n{self._timeline()}\n"
+        reported = f"{self.schedule}\n\n{self._timeline()}\n"
         if not self.broken:
-            return told
-        return "\n".join([told, self._stack.last_words(), "Broken promises:", *self.broken])
+            return reported
+        return "\n".join([reported, self._stack.last_words(), "Broken promises:", *self.broken])
 
     def _timeline(self) -> str:
-        messages = [(at, _told(alert)) for at, alert in self._stack.notified()]
+        messages = [(at, _reported(alert)) for at, alert in self._stack.notified()]
         lines = sorted([*self._said, *messages])
         return "\n".join(f"{at - self._begun:6.1f} s  {text}" for at, text in lines)
 
@@ -144,12 +144,12 @@ class Trial:
 
     def _judge(self) -> None:
         stack = self._stack
-        pages = Counter(_told(alert) for alert in self._about(SICK))
+        pages = Counter(_reported(alert) for alert in self._about(SICK))
         if max(pages.values(), default=0) > 2:
             self._break("no notification of a sick run comes more than twice", dict(pages))
-        if others := {_told(alert) for alert in self._about(*self._stack.runs.names)} - pages.keys():
-            self._break("no healthy and no silenced run is told of", others)
-        if resolved := [told for told in pages if "resolved" in told]:
+        if others := {_reported(alert) for alert in self._about(*self._stack.runs.names)} - pages.keys():
+            self._break("no healthy and no silenced run is reported", others)
+        if resolved := [reported for reported in pages if "resolved" in reported]:
             self._break("nothing resolves while a run is sick", resolved)
         if _took(lambda: stack.critical() >= {SICK, SILENCED}, PAGED_SECONDS) is None:
             held = f"holds those of {stack.critical()}"
@@ -165,7 +165,7 @@ class Trial:
             self._break("`make status` finds all well in the end", said)
 
 
-def _told(alert: dict[str, Any]) -> str:
+def _reported(alert: dict[str, Any]) -> str:
     labels = alert["labels"]
     return f"message: {alert['status']} {labels['severity']} {labels['alertname']} {labels.get('run', '')}"
 

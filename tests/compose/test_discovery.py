@@ -55,8 +55,8 @@ def beside(docker: Docker, pages: dict[str, str]) -> Iterator[list[str]]:
         where = (f"--name={name}", f"--network={NETWORK}")
         docker.docker("run", "--detach", *where, PYTHON, "python3", "-c", SERVER, page)
     try:
-        told = json.loads(docker.docker("inspect", *pages))
-        yield [f"{each['NetworkSettings']['Networks'][NETWORK]['IPAddress']}:8000" for each in told]
+        reported = json.loads(docker.docker("inspect", *pages))
+        yield [f"{each['NetworkSettings']['Networks'][NETWORK]['IPAddress']}:8000" for each in reported]
     finally:
         docker.docker("rm", "--force", *pages)
 

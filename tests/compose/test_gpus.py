@@ -24,9 +24,9 @@ class Host:
         self._docker = folder / "docker"
         path.setenv("PATH", str(folder), prepend=":")
 
-    def docker(self, **told: Any) -> None:
+    def docker(self, **reported: Any) -> None:
         self._docker.write_text(
-            f"#!/bin/sh\ncat <<'END'\n{json.dumps({'Runtimes': {'runc': {}}, **told})}\nEND\n"
+            f"#!/bin/sh\ncat <<'END'\n{json.dumps({'Runtimes': {'runc': {}}, **reported})}\nEND\n"
         )
         self._docker.chmod(0o755)
 

@@ -39,7 +39,7 @@ def _sink(docker: Docker, stack: Checkout) -> Iterator[Sink]:
     sink.close()
 
 
-def test_a_full_volume_is_told_of_within_a_minute_and_its_end_too(stack: Checkout, sink: Sink) -> None:
+def test_a_full_volume_is_reported_within_a_minute_and_its_end_too(stack: Checkout, sink: Sink) -> None:
     until(lambda: stack.query("stepwatch_state_filesystem_free_bytes"), "the watchdog is scraped")
     full = time.time()
     _inside(

@@ -68,7 +68,7 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_file(write):
     ]
 
 
-def test_of_hundreds_of_problems_only_the_first_are_told(write):
+def test_of_hundreds_of_problems_only_the_first_are_reported(write):
     lines = refusal(write("".join(f"key{number}: 1\n" for number in range(300)))).splitlines()
 
     assert len(lines) == 21

@@ -74,7 +74,7 @@ def test_each_run_is_read_with_every_signal_that_rules_and_panels_look_at(tmp_pa
         assert signals.Reading("verl").signals(record.values).keys() >= watched_signals() - left_out
 
 
-def test_a_console_log_tells_total_limit_and_end(tmp_path: Path) -> None:
+def test_a_console_log_reports_total_limit_and_end(tmp_path: Path) -> None:
     log = lived(trainer(tmp_path), 53)
 
     said = [event for event in events(log) if not isinstance(event, Record)]
@@ -160,7 +160,7 @@ def test_a_wrong_flag_is_refused_with_what_was_expected(tmp_path: Path, words: l
     assert process.returncode == 2
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with demo("--path", tmp_path / "file") as process:

@@ -25,10 +25,10 @@ def _start(docker: Docker) -> Iterator[Start]:
     started: list[str] = []
 
     def start(name: str, *options: str, listen: str = ":9100", page: str = "/metrics", **labels: str) -> None:
-        told = [f"--label=stepwatch.{key}={text}" for key, text in labels.items()]
+        reported = [f"--label=stepwatch.{key}={text}" for key, text in labels.items()]
         words = (f"--web.listen-address={listen}", f"--web.telemetry-path={page}")
         image = (NODE_EXPORTER, *words, "--collector.disable-defaults")
-        docker.docker("run", "--detach", f"--name={name}", *told, *options, *image)
+        docker.docker("run", "--detach", f"--name={name}", *reported, *options, *image)
         started.append(name)
 
     yield start

@@ -94,7 +94,7 @@ def test_a_container_in_a_network_of_prometheus_is_scraped_as_its_labels_say(
     assert "mine" not in pools, "a pattern of the user's own finds the file as well"
 
 
-def test_one_that_is_out_of_reach_is_told_of_by_name_and_its_cure_works(
+def test_one_that_is_out_of_reach_is_reported_by_name_and_its_fix_works(
     checkout: Checkout, docker: Docker, start: Start, port: int
 ) -> None:
     start("apart", scrape="9100")
@@ -105,13 +105,15 @@ def test_one_that_is_out_of_reach_is_told_of_by_name_and_its_cure_works(
     done = discover(checkout)
 
     assert done.returncode == 1
-    told = dict(line.removeprefix("Container ").split(": ", 1) for line in done.stderr.splitlines())
-    assert told.keys() == {"apart", "closed", "alone"}
-    assert "in none of the networks of Prometheus (stepwatch_default), and port 9100 is not" in told["apart"]
-    assert "port 9100 is published for this machine itself only" in told["closed"]
+    reported = dict(line.removeprefix("Container ").split(": ", 1) for line in done.stderr.splitlines())
+    assert reported.keys() == {"apart", "closed", "alone"}
+    assert (
+        "in none of the networks of Prometheus (stepwatch_default), and port 9100 is not" in reported["apart"]
+    )
+    assert "port 9100 is published for this machine itself only" in reported["closed"]
     until(lambda: scraped(checkout).keys() == {"near"}, "the others go on")
 
-    fix = re.search("`docker (network connect [^`]+)`", told["closed"])
+    fix = re.search("`docker (network connect [^`]+)`", reported["closed"])
     assert fix
     docker.docker(*fix[1].split())
     discover(checkout)
@@ -135,7 +137,7 @@ def test_ports_of_the_machine_and_networks_of_others_lead_to_a_container_too(
     until(lambda: scraped(checkout).keys() == {"published", "on-host", "beside"}, "all three are scraped")
 
 
-def test_each_wrong_label_is_told_of_by_container_and_the_others_go_on(
+def test_each_wrong_label_is_reported_by_container_and_the_others_go_on(
     checkout: Checkout, start: Start
 ) -> None:
     start("one", NETWORK, scrape="http")
@@ -147,17 +149,17 @@ def test_each_wrong_label_is_told_of_by_container_and_the_others_go_on(
 
     assert done.returncode == 1
     assert [target["labels"]["container"] for target in json.loads(file(checkout).read_text())] == ["right"]
-    told = done.stderr.splitlines()
-    assert [": ".join(line.split(": ")[:2]) for line in told] == [
+    reported = done.stderr.splitlines()
+    assert [": ".join(line.split(": ")[:2]) for line in reported] == [
         "Container one: label stepwatch.scrape",
         "Container three: label stepwatch.paht",
         "Container two: label stepwatch.scrape",
         "Container two: label stepwatch.path",
         "Container two: label stepwatch.job",
     ]
-    assert '"http" is not a port. Expected: a port of the container, from 1 to 65535. Fix: ' in told[0]
-    assert "did you mean path?" in told[1]
-    assert '"runs" is a job of Stepwatch itself.' in told[4]
+    assert '"http" is not a port. Expected: a port of the container, from 1 to 65535. Fix: ' in reported[0]
+    assert "did you mean path?" in reported[1]
+    assert '"runs" is a job of Stepwatch itself.' in reported[4]
 
 
 def test_a_stopped_container_leaves_and_generating_leaves_the_file_alone(

@@ -29,7 +29,7 @@ def container(name: str, **labels: str) -> Container:
         st.one_of(st.text(), st.integers().map(str), st.sampled_from(["80", "/a", "rollout", "٣", "080"])),
     )
 )
-def test_whatever_its_labels_say_a_container_is_a_target_or_told_of_or_did_not_ask(
+def test_whatever_its_labels_say_a_container_is_a_target_or_reported_or_did_not_ask(
     labels: dict[str, str],
 ) -> None:
     result = found([container("web", **labels), container("other", scrape="80")], ANYWHERE)

@@ -30,13 +30,13 @@ class Backend(BaseHTTPRequestHandler):
             time.sleep(10)
         else:
             length = int(self.headers.get("Content-Length", 0))
-            told = {
+            reported = {
                 "path": self.path,
                 "method": self.command,
                 "body": self.rfile.read(length).decode("latin-1"),
                 "headers": self.headers.items(),
             }
-            self._tell(200, json.dumps(told).encode())
+            self._tell(200, json.dumps(reported).encode())
 
     do_POST = do_GET  # noqa: N815  (the base class's name)
 

@@ -46,13 +46,13 @@ def _browser() -> Iterator[Browser]:
 def tried(browser: Browser, page: str, url: str, **options: str) -> str:
     """What the script of a page reads of a request, ``""`` if nothing."""
     browser.open(page)
-    told: str = browser.driver.execute_async_script(
+    reported: str = browser.driver.execute_async_script(
         "const [url, options, done] = arguments;"
         "fetch(url, options).then(answer => answer.text()).then(done, () => done(''))",
         url,
         options,
     )
-    return told
+    return reported
 
 
 def attacked(browser: Browser, page: str, alertmanager: str) -> None:

@@ -169,10 +169,10 @@ def test_headers_of_one_connection_and_logins_are_passed_neither_way(echo: Door)
         Authorization="Bearer mine",
         X_Kept="1",
     )
-    told = json.loads(answer.body)
-    sent = {name.lower(): value for name, value in told["headers"]}
+    reported = json.loads(answer.body)
+    sent = {name.lower(): value for name, value in reported["headers"]}
 
-    assert (told["path"], told["method"], told["body"]) == (
+    assert (reported["path"], reported["method"], reported["body"]) == (
         "/a%2Fb?q=%7B%22x%22%7D&y",
         "POST",
         "\x00body\xff",

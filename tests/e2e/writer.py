@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 GRAD_NORM = re.compile(rb"(?<=actor/grad_norm:)((?:np\.float64\()?)(-?[\d.]+(?:e-?\d+)?)")
 
 
-def told_apart(target: Path, line: bytes) -> bytes:
+def distinguished(target: Path, line: bytes) -> bytes:
     """The line with a gradient norm that is this target's."""
     more = crc32(bytes(target.name, "utf-8")) % 100 / 200
     return GRAD_NORM.sub(lambda found: found[1] + b"%.6f" % (float(found[2]) + more), line)
@@ -45,7 +45,7 @@ def lines(source: Path, target: Path, *, jsonl: bool) -> Iterator[tuple[bytes, b
     """The lines to write, and whether each is a step."""
     console = VerlConsole()
     for logged in source.read_bytes().splitlines(keepends=True):
-        line = told_apart(target, logged)
+        line = distinguished(target, logged)
         record = next(
             (event for event in console.read(line.rstrip(b"\n")) if isinstance(event, Record)), None
         )

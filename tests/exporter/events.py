@@ -29,7 +29,7 @@ def raw(path: Path) -> list[bytes]:
     return list(RawEventFileLoader(str(path)).Load())
 
 
-def told(path: Path) -> Iterator[Scalar]:
+def reported(path: Path) -> Iterator[Scalar]:
     """The scalars that TensorBoard reads out of a file."""
     plugins: dict[str, str] = {}
     for event in EventFileLoader(str(path)).Load():

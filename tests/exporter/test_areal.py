@@ -114,7 +114,7 @@ def test_what_a_table_holds_comes_when_the_log_pauses() -> None:
     assert set(found.values) == {"ppo_actor/task_reward/avg", "timeperf/rollout"}
 
 
-def test_a_table_without_a_step_is_somebody_elses() -> None:
+def test_a_table_without_a_step_is_someone_elses() -> None:
     assert read(*TABLE) == []
 
 

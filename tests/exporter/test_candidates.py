@@ -69,16 +69,16 @@ def test_the_likeliest_keys_come_first_and_they_are_few() -> None:
 @given(st.lists(st.text(min_size=1, max_size=30).map(lambda text: f"reward/{text}"), min_size=1, max_size=3))
 def test_the_line_to_add_is_yaml_that_the_configuration_takes_whatever_the_key(keys: list[str]) -> None:
     for candidate in candidates(keys, ()):
-        told = yaml.safe_load(f"signals:\n  {candidate.setting}\n")
+        reported = yaml.safe_load(f"signals:\n  {candidate.setting}\n")
 
-        assert told == {"signals": {candidate.signal: list(candidate.keys)}}
+        assert reported == {"signals": {candidate.signal: list(candidate.keys)}}
 
 
 def test_the_line_to_add_is_read_as_it_is_meant() -> None:
     (candidate,) = candidates(['env "a"/judge: reward #1'], ())
-    told = Config.model_validate(yaml.safe_load(f"signals:\n  {candidate.setting}\n"))
+    reported = Config.model_validate(yaml.safe_load(f"signals:\n  {candidate.setting}\n"))
 
-    assert told.signals == {"reward": ('env "a"/judge: reward #1',)}
+    assert reported.signals == {"reward": ('env "a"/judge: reward #1',)}
 
 
 def test_a_log_whose_only_known_word_is_a_reward_is_a_run_that_lacks_a_name() -> None:

@@ -14,7 +14,7 @@ from tests.exporter.test_main import Exporter
 from tests.real import free_port
 
 
-def test_the_health_check_tells_whether_an_exporter_answers(tmp_path):
+def test_the_health_check_reports_whether_an_exporter_answers(tmp_path):
     exporter = Exporter("--path", tmp_path)
     exporter.until(lambda scrape: bool(scrape.samples))
     assert healthcheck.main([str(exporter.port)]) == 0

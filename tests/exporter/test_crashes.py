@@ -101,7 +101,7 @@ def test_a_program_that_ends_without_an_error_and_is_not_known_to_be_a_trainer_r
         assert (found.runs(), found.all(WAITS)) == (set(), {})
 
 
-def test_a_killed_loader_that_told_how_many_steps_it_will_make_has_vanished(
+def test_a_killed_loader_that_reported_how_many_steps_it_will_make_has_vanished(
     folder: Path, watched: Watching, start: Start
 ) -> None:
     page, log = watched(proc=Path("/proc")), folder / "a.log"
@@ -323,7 +323,7 @@ def test_a_restarted_exporter_knows_of_a_crash(
     assert again.looks(12).state("a") == "failed"
 
 
-def test_logs_that_nobody_is_seen_to_write_keep_no_killed_run_alive(folder: Path, machine: Machine) -> None:
+def test_logs_that_no_one_is_seen_to_write_keep_no_killed_run_alive(folder: Path, machine: Machine) -> None:
     log, lines = folder / "ppo/train.log", folder / "ppo/metrics.jsonl"
     process = loads(machine, log, TOTAL)
     for step in range(1, 12):

@@ -96,7 +96,7 @@ def test_steps_whose_reward_is_blank_are_steps() -> None:
     assert [record.values.get("reward_mean") for record in found] == ["0.25", None, None, "0.75"]
 
 
-def test_rows_are_counted_where_no_step_is_told() -> None:
+def test_rows_are_counted_where_no_step_is_reported() -> None:
     assert [found.step for found in read("reward_mean,entropy", "0.5,0.1", "0.5,0.1")] == [1, 2]
 
 

@@ -85,7 +85,7 @@ def test_what_is_printed_of_a_step_is_one_record(printed: Printed) -> None:
 
 
 @WORDS
-def test_steps_count_on_over_the_epochs_up_to_the_total_that_the_log_tells(printed: Printed) -> None:
+def test_steps_count_on_over_the_epochs_up_to_the_total_that_the_log_reports(printed: Printed) -> None:
     lines: list[str] = []
     for epoch in range(2):
         lines.append(begin(epoch, 2, 3))
@@ -105,7 +105,7 @@ def test_without_the_line_of_the_epoch_the_next_epoch_goes_on_behind_the_last_st
 
 
 @WORDS
-def test_a_log_that_grows_line_by_line_tells_each_number_once(printed: Printed) -> None:
+def test_a_log_that_grows_line_by_line_reports_each_number_once(printed: Printed) -> None:
     source = DeepSpeedChat()
     found = [event for line in printed(0, 3, 0.1, 0.2, 0.3) for event in read([line], source)]
 
@@ -138,7 +138,7 @@ def test_other_lines_are_not_taken_for_a_step(line: str) -> None:
     assert not DeepSpeedChat.recognises(line.encode())
 
 
-def test_the_launcher_tells_that_the_trainer_failed() -> None:
+def test_the_launcher_reports_that_the_trainer_failed() -> None:
     line = "[2026-04-18 09:18:15,594] [ERROR] ['main.py'] exits with return code = -9"
 
     assert read([line]) == [Ended("failed")]

@@ -160,7 +160,7 @@ def test_names_of_any_bytes_are_found(tmp_path: Path) -> None:
         (b"PK\x03\x04\x14\x00\x08\x08\x08\x00\x01\x02\x03\x04", "binary"),
     ],
 )
-def test_checkpoints_are_told_from_text(tmp_path: Path, data: bytes, kind: str) -> None:
+def test_checkpoints_are_distinguished_from_text(tmp_path: Path, data: bytes, kind: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(data)
 

@@ -59,18 +59,18 @@ def _start(tmp_path: Path) -> Iterator[Start]:
     jobs: list[Job] = []
 
     def start(log: Path, how: str, *command: str) -> Job:
-        told = tmp_path / f"pid{len(jobs)}"
+        reported = tmp_path / f"pid{len(jobs)}"
         known = 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec "$@"'
         shell = subprocess.Popen(
-            ["bash", "-c", SHELLS[how], "bash", "sh", "-c", known, told, *command],
+            ["bash", "-c", SHELLS[how], "bash", "sh", "-c", known, reported, *command],
             cwd=ROOT,
             env={**os.environ, "LOG": str(log)},
             start_new_session=True,
         )
-        while not told.exists():
+        while not reported.exists():
             assert shell.poll() is None
             time.sleep(0.02)
-        jobs.append(Job(shell, int(told.read_text())))
+        jobs.append(Job(shell, int(reported.read_text())))
         return jobs[-1]
 
     yield start

@@ -121,7 +121,7 @@ def test_a_trainer_that_was_killed_and_is_a_zombie_is_gone(
 
 
 @pytest.mark.parametrize(("planned", "state"), [(100, "vanished"), (10, "finished")])
-def test_a_checkpoint_beside_it_tells_whether_the_steps_that_were_planned_are_done(
+def test_a_checkpoint_beside_it_reports_whether_the_steps_that_were_planned_are_done(
     folder: Path, watched: Watching, trains: Trains, planned: int, state: str
 ) -> None:
     checkpoint = folder / "ppo/checkpoint-9"
@@ -188,7 +188,7 @@ HOST = socket.gethostname()
 
 
 @pytest.mark.parametrize("suffix", ["", ".v2"])
-def test_the_writer_is_the_process_that_the_name_tells(tmp_path: Path, process: int, suffix: str) -> None:
+def test_the_writer_is_the_process_that_the_name_reports(tmp_path: Path, process: int, suffix: str) -> None:
     name = f"events.out.tfevents.{int(time.time()) + 1}.{HOST}.{process}.0{suffix}"
 
     assert present(tmp_path, name) is True

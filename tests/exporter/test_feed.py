@@ -273,10 +273,10 @@ def test_the_next_job_on_the_same_page_is_another_run_and_the_old_one_is_gone(
 # signs of life
 
 
-class Told:
+class Reported:
     """A target that tells of one step at each poll, until it fails."""
 
-    name = "told"
+    name = "reported"
     source = "prometheus_page"
     has_history = False
     telling = frozenset({"ppo"})
@@ -289,7 +289,7 @@ class Told:
 
     def poll(self) -> list[Event]:
         if self.failing:
-            raise PollError("told: no answer")
+            raise PollError("reported: no answer")
         self.polls += 1
         return [Record(self.polls, {"reward": self.polls / 7}, run="ppo")] if self.polls < 4 else []
 
@@ -337,7 +337,7 @@ def test_names_that_change_for_ever_fill_no_memory(monkeypatch: pytest.MonkeyPat
 def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
     *, is_trainer: bool, failing: bool, states: list[str]
 ) -> None:
-    target = Told(is_trainer=is_trainer)
+    target = Reported(is_trainer=is_trainer)
     feed = Feed(target, 0.01, Options(), StateFolder(None), Lock(), limit=RunLimit(MOST_RUNS))
     feed.start()
     eventually(lambda: target.polls > 4)

@@ -43,7 +43,7 @@ def test_the_step_has_many_names(key: str) -> None:
     assert records(line) == [Record(7, {"mean_reward": 0.5})]
 
 
-def test_lines_are_counted_where_no_step_is_told() -> None:
+def test_lines_are_counted_where_no_step_is_reported() -> None:
     line = b'{"mean_reward":0.5,"entropy":0.25}'
 
     assert FlatJsonl.recognises(line)
@@ -81,7 +81,7 @@ def test_text_and_booleans_are_left_out() -> None:
     assert found.values == {"mean_reward": 0.5}
 
 
-def test_ms_swift_s_progress_tells_step_and_total() -> None:
+def test_ms_swift_s_progress_reports_step_and_total() -> None:
     line = (
         b'{"loss": 0.1, "reward": 0.5, "global_step/max_steps": "5/3766", "percentage": "0.13%",'
         b' "elapsed_time": "1m 29s", "memory(GiB)": 56.74, "train_speed(iter/s)": 0.056099}'
@@ -158,7 +158,7 @@ def test_blank_lines_say_nothing() -> None:
 # events
 
 
-def test_lines_without_a_signal_are_no_steps_where_no_step_is_told() -> None:
+def test_lines_without_a_signal_are_no_steps_where_no_step_is_reported() -> None:
     found = records(
         b'{"ts":1700000000.5,"kind":"started","workers":8}',
         b'{"ts":1700000001.5,"reward":0.25,"entropy":0.5}',
@@ -198,7 +198,7 @@ def llama_factory(step: int, total: int, **logged: float) -> bytes:
     return json.dumps(line).encode()
 
 
-def test_llama_factory_s_log_tells_step_and_total() -> None:
+def test_llama_factory_s_log_reports_step_and_total() -> None:
     line = llama_factory(10, 100, loss=0.5, reward=0.25, lr=1e-6, epoch=0.1)
     record, total = events(line)
 
@@ -215,7 +215,7 @@ def test_what_llama_factory_predicts_after_the_training_is_no_step_of_it() -> No
     assert records(llama_factory(100, 100, loss=0.5), llama_factory(5, 20)) == [Record(100, {"loss": 0.5})]
 
 
-def test_a_total_of_none_is_not_told() -> None:
+def test_a_total_of_none_is_not_reported() -> None:
     assert events(b'{"step":1,"reward":0.5,"total_steps":0}') == [Record(1, {"reward": 0.5})]
 
 
@@ -265,9 +265,9 @@ def test_a_step_with_digits_too_many_is_the_step_that_should_come(
     place = data.draw(st.integers(2, 10))
     digits = data.draw(st.text("0123456789", min_size=1, max_size=5))
     wrong = int(f"{steps[place]}{digits}") if steps[place] else 0
-    told = [wrong if index == place else step for index, step in enumerate(steps)]
+    reported = [wrong if index == place else step for index, step in enumerate(steps)]
 
-    assert [record.step for record in records(*(nameless(step, 0.5) for step in told))] == steps
+    assert [record.step for record in records(*(nameless(step, 0.5) for step in reported))] == steps
 
 
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=20, unique=True).map(sorted))
@@ -278,9 +278,9 @@ def test_steps_that_rise_are_handed_on_as_they_are(steps: list[int]) -> None:
 
 
 def test_a_resume_after_a_jump_is_a_resume() -> None:
-    told = [1, 2, 3, 40, 3, 4, 5]
+    reported = [1, 2, 3, 40, 3, 4, 5]
 
-    assert [record.step for record in records(*(nameless(step, 0.5) for step in told))] == told
+    assert [record.step for record in records(*(nameless(step, 0.5) for step in reported))] == reported
 
 
 @given(st.binary(max_size=200))

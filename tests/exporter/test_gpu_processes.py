@@ -127,7 +127,7 @@ def test_what_a_script_starts_for_two_runs_is_neithers_but_what_each_started_is_
     assert machine.of_two(30, 40) == ((30, 31), (40, 41))
 
 
-def test_a_writer_of_two_runs_tells_whose_nothing_is(machine: Machine) -> None:
+def test_a_writer_of_two_runs_reports_whose_nothing_is(machine: Machine) -> None:
     machine.start(20, GPU, parent=SHELL)
 
     assert machine.of_two(20, 20) == ((), ())
@@ -342,7 +342,7 @@ def test_the_page_names_them_while_the_run_is_running(
     assert not found.all("rl_run_gpu_process_info")
 
 
-def test_the_writer_of_any_of_a_runs_logs_tells_its_processes(
+def test_the_writer_of_any_of_a_runs_logs_reports_its_processes(
     machine: Machine, folder: Path, watched: Callable[..., Watched]
 ) -> None:
     steps = [(step, measured(step)) for step in range(1, 13)]

@@ -115,7 +115,7 @@ def test_a_range_is_held_only_once_both_its_ends_have_moved() -> None:
 
 
 @pytest.mark.parametrize(("hold", "extreme"), [(Hold.HIGH, 9.0), (Hold.LOW, 1.0)])
-def test_an_extreme_is_held_for_exactly_the_seconds_it_was_told(hold: Hold, extreme: float) -> None:
+def test_an_extreme_is_held_for_exactly_the_seconds_that_were_set(hold: Hold, extreme: float) -> None:
     held = Held(hold, 15.0)
     for now, value in [(100.0, 5.0), (101.0, extreme), (102.0, 5.0)]:
         held.add(now, value)

@@ -1,4 +1,4 @@
-"""A run that no rule can judge is told of, once, with its keys and the fix."""
+"""A run that no rule can judge is reported, once, with its keys and the fix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.exporter.lines import append, measured, verl_json
 Watching = Callable[..., Watched]
 
 
-def test_a_run_of_unknown_keys_is_told_of_once_and_counted(
+def test_a_run_of_unknown_keys_is_reported_once_and_counted(
     folder: Path, watched: Watching, logged: list[str]
 ) -> None:
     append(folder / "a.jsonl", *(verl_json(step, {"my/points": step}) for step in range(6)))
@@ -25,7 +25,7 @@ def test_a_run_of_unknown_keys_is_told_of_once_and_counted(
     assert said[0].startswith("a: none of its keys is a signal that rules look at: my/points. Fix: ")
 
 
-def test_a_run_is_given_some_records_before_it_is_told_of(folder: Path, watched: Watching) -> None:
+def test_a_run_is_given_some_records_before_it_is_reported(folder: Path, watched: Watching) -> None:
     append(folder / "a.jsonl", *(verl_json(step, {"my/points": step}) for step in range(4)))
 
     assert watched().look().value("stepwatch_unjudged_runs") == 0

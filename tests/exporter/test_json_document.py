@@ -52,7 +52,7 @@ def test_a_state_holds_the_history_and_the_total() -> None:
 
 
 @pytest.mark.parametrize("total", [-1, 0, None, "200", 10**20])
-def test_a_total_that_is_none_is_not_told(total: Any) -> None:
+def test_a_total_that_is_none_is_not_reported(total: Any) -> None:
     assert steps(read(TrainerState(), state(entry(1), max_steps=total))) == [1]
     assert not any(
         isinstance(event, TotalSteps) for event in read(TrainerState(), state(entry(1), max_steps=total))
@@ -72,7 +72,7 @@ def test_the_summary_is_the_end_and_no_record() -> None:
     assert found[-1] == Ended("finished")
 
 
-def test_only_what_is_new_is_told_when_the_state_is_written_again() -> None:
+def test_only_what_is_new_is_reported_when_the_state_is_written_again() -> None:
     source = TrainerState()
     read(source, state(entry(10), max_steps=200))
 
@@ -81,14 +81,14 @@ def test_only_what_is_new_is_told_when_the_state_is_written_again() -> None:
     assert read(source, state(entry(10), entry(20), max_steps=300)) == [TotalSteps(300)]
 
 
-def test_a_history_that_changed_is_told_from_the_first_difference() -> None:
+def test_a_history_that_changed_is_distinguished_from_the_first_difference() -> None:
     source = TrainerState()
     read(source, state(entry(10), entry(20), entry(30)))
 
     assert steps(read(source, state(entry(10), entry(20, reward=0.75), entry(30)))) == [20, 30]
 
 
-def test_a_history_that_became_shorter_tells_nothing_until_it_grows() -> None:
+def test_a_history_that_became_shorter_reports_nothing_until_it_grows() -> None:
     source = TrainerState()
     read(source, state(entry(10), entry(20), entry(30)))
 
@@ -136,7 +136,7 @@ def test_other_documents_are_not_recognised(text: bytes) -> None:
 # lists
 
 
-def test_a_list_of_logs_is_recognised_and_counted_where_no_step_is_told() -> None:
+def test_a_list_of_logs_is_recognised_and_counted_where_no_step_is_reported() -> None:
     source = JsonList()
     text = json.dumps([{"reward": 0.5, "entropy": 0.1}] * 2).encode()
     longer = json.dumps([{"reward": 0.5, "entropy": 0.1}] * 3).encode()
@@ -164,10 +164,10 @@ STEPS = st.lists(st.integers(0, 10**6), min_size=1, max_size=20, unique=True)
 
 
 @given(STEPS, st.data())
-def test_a_table_is_turned_into_the_records_of_its_steps(told: list[int], data: st.DataObject) -> None:
+def test_a_table_is_turned_into_the_records_of_its_steps(reported: list[int], data: st.DataObject) -> None:
     numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**6), 10**6)
-    rewards = {step: data.draw(numbers) for step in told}
-    losses = {step: data.draw(numbers) for step in told if data.draw(st.booleans())}
+    rewards = {step: data.draw(numbers) for step in reported}
+    losses = {step: data.draw(numbers) for step in reported if data.draw(st.booleans())}
     text = table({"train/reward": rewards, "train/loss": losses}, data.draw(st.sampled_from([None, 2])))
     found = read(MetricTable(), text)
 
@@ -177,7 +177,7 @@ def test_a_table_is_turned_into_the_records_of_its_steps(told: list[int], data: 
         Record(
             step, {"train/reward": rewards[step]} | ({"train/loss": losses[step]} if step in losses else {})
         )
-        for step in sorted(told)
+        for step in sorted(reported)
     ]
 
 
@@ -198,7 +198,7 @@ def test_what_a_table_holds_of_the_setup_or_by_seconds_is_no_step() -> None:
     ]
 
 
-def test_a_table_that_grew_tells_its_new_steps_and_a_half_written_one_nothing() -> None:
+def test_a_table_that_grew_reports_its_new_steps_and_a_half_written_one_nothing() -> None:
     source = MetricTable()
     read(source, table({"train/reward": {1: 0.25}}))
     longer = table({"train/reward": {1: 0.25, 2: 0.5}})
@@ -253,7 +253,7 @@ def test_random_histories_never_raise(first: list[Any], second: list[Any]) -> No
 # a state that TRL wrote for us
 
 
-def test_a_trainers_state_is_read_to_its_last_entry_and_tells_the_total() -> None:
+def test_a_trainers_state_is_read_to_its_last_entry_and_reports_the_total() -> None:
     (path,) = TRL.glob("healthy/*/trainer_state.json")
     text = path.read_bytes()
     assert TrainerState.recognises(text)

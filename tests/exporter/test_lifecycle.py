@@ -67,7 +67,7 @@ def test_states_are_those_of_the_contract(known: dict[str, object], expected: st
     assert judged(**known) == expected
 
 
-def test_silence_is_as_long_as_it_was_told_to_be() -> None:
+def test_silence_is_as_long_as_it_was_set_to_be() -> None:
     silence = Silence(seconds=60.0, intervals=2.0)
 
     assert judged(silence, quiet=61.0) == "stopped"

@@ -139,7 +139,7 @@ def test_a_flag_wins_over_the_file(tmp_path: Path, start: Callable[..., Exporter
     assert exporter.until(lambda found: bool(found.runs())).runs() == {"one"}
 
 
-def test_the_short_silence_it_is_told_stops_a_run(folder: Path, start: Callable[..., Exporter]) -> None:
+def test_the_short_silence_that_is_set_stops_a_run(folder: Path, start: Callable[..., Exporter]) -> None:
     path = log(folder)
     exporter = start("--path", folder, "--silence", "1", "--silence-intervals", "1")
     exporter.until(has("a"))
@@ -148,7 +148,7 @@ def test_the_short_silence_it_is_told_stops_a_run(folder: Path, start: Callable[
     exporter.until(lambda found: found.state("a") == "stopped")
 
 
-def test_extremes_are_held_for_as_long_as_it_is_told(folder: Path, start: Callable[..., Exporter]) -> None:
+def test_extremes_are_held_for_as_long_as_is_set(folder: Path, start: Callable[..., Exporter]) -> None:
     path = log(folder, steps=20)
     exporter = start("--path", folder, "--hold", "0.1")
     exporter.until(has("a"))
@@ -159,7 +159,7 @@ def test_extremes_are_held_for_as_long_as_it_is_told(folder: Path, start: Callab
     exporter.until(lambda found: (found.value("rl_min_over_steps", run="a", signal="kl") or 9.0) < 1.0)
 
 
-def test_an_ended_run_leaves_after_the_time_it_is_told(folder: Path, start: Callable[..., Exporter]) -> None:
+def test_an_ended_run_leaves_after_the_time_that_is_set(folder: Path, start: Callable[..., Exporter]) -> None:
     path = folder / "a.log"
     append(path, console(1, measured(1)))
     exporter = start("--path", folder, "--forget-after", "3")
@@ -235,7 +235,7 @@ def test_a_killed_exporter_goes_on_where_it_was(
     assert second.until(has("a")).value("rl_records_total", run="a") == 60
 
 
-def test_a_port_in_use_is_told_with_its_fix(folder: Path) -> None:
+def test_a_port_in_use_is_reported_with_its_fix(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused("--path", str(folder), "--port", str(port))
@@ -245,7 +245,7 @@ def test_a_port_in_use_is_told_with_its_fix(folder: Path) -> None:
     assert "Fix: " in said
 
 
-def test_an_address_of_another_machine_is_told(folder: Path) -> None:
+def test_an_address_of_another_machine_is_reported(folder: Path) -> None:
     assert "--listen 192.0.2.1" in refused("--path", str(folder), "--listen", "192.0.2.1")
 
 
@@ -268,7 +268,7 @@ def test_a_bad_value_is_refused_with_its_flag(flag: str, value: str, expected: s
     assert f"argument {flag}: {expected}" in refused(f"{flag}={value}")
 
 
-def test_an_unknown_flag_is_told() -> None:
+def test_an_unknown_flag_is_reported() -> None:
     assert "unrecognized arguments: --treshold" in refused("--treshold=3")
 
 

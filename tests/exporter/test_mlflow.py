@@ -254,7 +254,7 @@ def test_mlflows_own_measurements_of_the_machine_are_no_steps(experiment: Experi
     assert steps(experiment.watch().poll()) == [10, 20]
 
 
-def test_two_runs_of_one_name_and_one_without_are_told_apart(experiment: Experiment) -> None:
+def test_two_runs_of_one_name_and_one_without_are_distinguished(experiment: Experiment) -> None:
     first, second = (experiment.run("ppo", NOW + delay) for delay in (0, 1))
     for run in (second, first):
         experiment.log(run, 1, reward=0.5)

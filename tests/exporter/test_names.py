@@ -35,12 +35,12 @@ def named(*paths: str) -> list[str]:
     return list(run_names({Path("/runs", path): PurePath(path) for path in paths}).values())
 
 
-def test_runs_of_one_name_are_told_apart_by_their_path() -> None:
+def test_runs_of_one_name_are_distinguished_by_their_path() -> None:
     assert named("a.log", "a.jsonl", "b.log") == ["a.log", "a.jsonl", "b"]
     assert named("ppo/output.log", "ppo/train.log") == ["ppo/output.log", "ppo/train.log"]
 
 
-def test_runs_of_one_path_below_two_folders_are_told_apart_by_the_folders() -> None:
+def test_runs_of_one_path_below_two_folders_are_distinguished_by_the_folders() -> None:
     logs = {Path("/one/a.log"): PurePath("a.log"), Path("/two/a.log"): PurePath("a.log")}
 
     assert list(run_names(logs).values()) == ["/one/a.log", "/two/a.log"]

@@ -188,7 +188,7 @@ def test_a_counter_that_goes_back_is_passed_on_for_the_run_to_see_the_resume(tra
 # rl-insight
 
 
-def test_rl_insights_gauges_of_two_runs_are_told_apart_by_project_and_experiment(trainer: Trainer) -> None:
+def test_rl_insights_gauges_of_two_runs_are_distinguished_by_project_and_experiment(trainer: Trainer) -> None:
     reward = trainer.gauge("rl_insight_monitor_critic_score_mean", labels=LABELS)
     step = trainer.gauge("rl_insight_monitor_training_global_step", labels=LABELS)
     for experiment, score, at in (("ppo", 0.25, 3), ("grpo", 0.5, 9)):

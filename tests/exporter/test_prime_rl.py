@@ -23,20 +23,20 @@ AFTER = "\x1b[0m"
 
 
 def trainer(step: int, entropy: float = 0.4127, seconds: str = "3.25s") -> str:
-    told = (
+    reported = (
         f"Step {step} | {seconds:>7} | Loss {0.0012:.4f} | Entropy {entropy:.4f} | Mismatch KL {0.0003:.4f}"
         f" | Grad. Norm {0.5312:.4f} | LR {1e-06:.2e} | Throughput {8123:.0f} tokens/s | MFU {31.2:.1f}%"
         f" | Peak Mem. {45.6:.1f} GiB"
     )
-    return f"{BEFORE}{told}{AFTER}"
+    return f"{BEFORE}{reported}{AFTER}"
 
 
 def orchestrator(step: int, reward: float = 0.5312) -> str:
-    told = (
+    reported = (
         f"Step {step} |  12.50s | Reward {reward:.4f} | Trainable 60/64 (93.8%) | Turns 1.0 | Branches 1.0",
         "Max Off-Policy 2 | Error 0.0% | Cancelled 0.0% | Truncation 12.5% | Timeout 0.0%",
     )
-    return f"{BEFORE}{' | '.join(told)}{AFTER}"
+    return f"{BEFORE}{' | '.join(reported)}{AFTER}"
 
 
 OLD_TRAINER = " | ".join(
@@ -100,9 +100,9 @@ def test_lines_of_older_versions_are_read_as_well() -> None:
     }
 
 
-@pytest.mark.parametrize(("told", "seconds"), [("850ms", 0.85), ("1.50m", 90.0), ("1h 2m", 3720.0)])
-def test_the_time_of_a_step_is_read_in_every_unit(told: str, seconds: float) -> None:
-    assert signals(trainer(1, seconds=told))["step_seconds"] == pytest.approx(seconds)
+@pytest.mark.parametrize(("reported", "seconds"), [("850ms", 0.85), ("1.50m", 90.0), ("1h 2m", 3720.0)])
+def test_the_time_of_a_step_is_read_in_every_unit(reported: str, seconds: float) -> None:
+    assert signals(trainer(1, seconds=reported))["step_seconds"] == pytest.approx(seconds)
 
 
 def test_a_log_is_known_by_such_a_line_and_by_no_other() -> None:
@@ -120,7 +120,7 @@ def test_a_log_is_known_by_such_a_line_and_by_no_other() -> None:
     assert not any(PrimeRl.recognises(line.encode()) for line in others)
 
 
-def test_the_total_and_the_end_are_told() -> None:
+def test_the_total_and_the_end_are_reported() -> None:
     assert read("Starting training loop (max_steps=200)") == [TotalSteps(200)]
     assert read("Starting training loop (max_steps=infinite)") == []
     assert read("RL trainer finished!") == read("Orchestrator finished.") == [Ended("finished")]

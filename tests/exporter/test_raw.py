@@ -83,7 +83,7 @@ def test_a_key_longer_than_a_label_should_be_is_not_shown() -> None:
     assert shown(RawRule(), {"k" * 10_000: 1.0, "own/k": 2.0}) == ({"own/k": 2.0}, 0)
 
 
-def test_whoever_asks_for_more_raw_keys_than_usual_gets_them(folder: Path) -> None:
+def test_anyone_who_asks_for_more_raw_keys_than_usual_gets_them(folder: Path) -> None:
     append(folder / "a.jsonl", verl_json(1, {f"env/{number}": number for number in range(500)}))
     watch = Watch(Settings((str(folder),), options=Options(raw=RawRule(limit=400))))
     while watch.look():

@@ -121,7 +121,7 @@ def test_a_page_is_served_while_a_read_blocks(
     assert page.scrape().value("rl_step", run="a") == 4
 
 
-def test_a_pipe_in_the_place_of_a_log_blocks_nobody(folder: Path, start: Start) -> None:
+def test_a_pipe_in_the_place_of_a_log_blocks_no_one(folder: Path, start: Start) -> None:
     log = folder / "a.jsonl"
     for path in (log, folder / "b.jsonl"):
         append(path, *steps(1, 3, reward=ord(path.stem) / 50))

@@ -92,7 +92,7 @@ def test_a_step_that_both_log_is_read_once() -> None:
     assert steps(tracked(0, measured(0)), plain(measured(0)), tracked(1, measured(1))) == [0, 1]
 
 
-def test_examples_and_torn_lines_are_no_steps_and_the_end_is_told() -> None:
+def test_examples_and_torn_lines_are_no_steps_and_the_end_is_reported() -> None:
     examples = LOGGER + json.dumps([{"prompt": 'metrics_tag: {"step": 1}', "response": "x"}])
 
     assert read(examples, tracked(4, measured(4))[:-20], plain(measured(4))[:-2]) == []

@@ -111,7 +111,7 @@ def test_a_body_may_come_in_pieces_and_the_next_request_right_after_it(port: int
     assert answers.endswith(b"gpu_up 1\n")
 
 
-def test_a_client_that_waits_before_its_body_is_told_to_go_on(port: int) -> None:
+def test_a_client_that_waits_before_its_body_is_asked_to_go_on(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(b"POST / HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
         assert client.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -120,7 +120,7 @@ def test_a_client_that_waits_before_its_body_is_told_to_go_on(port: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("told", "status"),
+    ("reported", "status"),
     [
         (b"Content-Length: 900", b"413"),
         (b"Content-Length: " + b"9" * 4000, b"413"),
@@ -130,10 +130,10 @@ def test_a_client_that_waits_before_its_body_is_told_to_go_on(port: int) -> None
     ],
 )
 def test_a_refused_body_that_comes_late_does_not_cut_off_the_answer(
-    port: int, told: bytes, status: bytes
+    port: int, reported: bytes, status: bytes
 ) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
-        client.sendall(b"POST / HTTP/1.1\r\n" + told + b"\r\n\r\n")
+        client.sendall(b"POST / HTTP/1.1\r\n" + reported + b"\r\n\r\n")
         time.sleep(0.1)
         client.sendall(b"x" * 900)
         time.sleep(0.1)
@@ -155,7 +155,7 @@ def pour(client: socket.socket, size: int) -> None:
         client.sendall(b"x" * 1000)
 
 
-def test_an_answer_may_take_its_time_and_holds_up_nobody() -> None:
+def test_an_answer_may_take_its_time_and_holds_up_no_one() -> None:
     ready = threading.Event()
 
     def pages(request: Request) -> Answer | Callable[[], Answer | None]:
@@ -224,7 +224,7 @@ def test_after_these_the_connection_is_closed(port: int, request_: bytes, status
     assert exchange(port, request_).startswith(b"HTTP/1.1 " + status)
 
 
-def test_a_slow_client_holds_up_nobody(port: int) -> None:
+def test_a_slow_client_holds_up_no_one(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
         slow.sendall(b"GET /metr")
         with socket.create_connection(("127.0.0.1", port), timeout=10) as greedy:
@@ -238,7 +238,7 @@ def test_a_large_page_arrives_whole(port: int) -> None:
     assert get(port, "/large")[2] == LARGE
 
 
-def test_a_client_that_goes_away_harms_nobody(port: int) -> None:
+def test_a_client_that_goes_away_harms_no_one(port: int) -> None:
     for request in (b"", b"GET /large HTTP/1.1\r\n\r\n"):
         client = socket.create_connection(("127.0.0.1", port), timeout=10)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

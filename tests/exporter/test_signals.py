@@ -295,7 +295,7 @@ def test_memory_is_in_gib_under_its_old_and_its_new_name(prefix: str) -> None:
     }
 
 
-def test_memory_of_the_actor_wins_over_the_memory_of_nobody_in_particular() -> None:
+def test_memory_of_the_actor_wins_over_the_memory_of_no_one_in_particular() -> None:
     found = read("verl", {"actor/perf/cpu_memory_used_gb": 2, "perf/cpu_memory_used_gb": 9})
 
     assert found == {"host_memory_used_bytes": 2 * GIB}
@@ -359,7 +359,7 @@ def lengths(*longest: float, share: float = 0.125, **more: float) -> list[dict[s
     return [{"response_length/clip_ratio": share, "response_length/max": each, **more} for each in longest]
 
 
-def test_v1_without_a_known_limit_tells_truncation_once_batches_end_at_the_same_length() -> None:
+def test_v1_without_a_known_limit_reports_truncation_once_batches_end_at_the_same_length() -> None:
     """Event files and CSV hold no limit: no response is longer than the one that several batches reach."""
     found = truncated(*lengths(300, 512, 512, 512, 400, 512, **{V1_MARKS[0]: 2.0}))
 
@@ -390,8 +390,8 @@ def test_a_share_that_is_zero_below_one_length_is_the_truncated_one_from_the_sta
     st.integers(1, 40),
     st.booleans(),
 )
-def test_v1_tells_the_share_that_reached_the_limit_and_never_another(
-    batches: list[list[int]], limit: int, told: bool
+def test_v1_reports_the_share_that_reached_the_limit_and_never_another(
+    batches: list[list[int]], limit: int, reported: bool
 ) -> None:
     cut = [[min(length, limit) for length in batch] for batch in batches]
     records = [
@@ -402,10 +402,10 @@ def test_v1_tells_the_share_that_reached_the_limit_and_never_another(
         }
         for batch in cut
     ]
-    found = truncated(*records, limit=limit if told else None)
+    found = truncated(*records, limit=limit if reported else None)
 
     for batch, share in zip(cut, found, strict=True):
-        if told:
+        if reported:
             assert share == (batch.count(limit) / len(batch) if max(batch) == limit else 0.0)
         elif share:
             assert share == batch.count(max(batch)) / len(batch)

@@ -174,7 +174,7 @@ def test_one_connection_serves_many_scrapes() -> None:
                 assert answer.startswith(b"HTTP/1.1 200")
 
 
-def test_a_client_that_hangs_holds_nobody_up() -> None:
+def test_a_client_that_hangs_holds_no_one_up() -> None:
     with serving(lambda: b"x 1\n") as url:
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as silent:

@@ -74,7 +74,7 @@ def test_a_log_is_known_by_the_line_above_a_dict() -> None:
     assert not any(SkyRl.recognises(line.encode()) for line in [*rest, "Step 3:", "tracking: Step 3"])
 
 
-def test_the_bar_tells_the_total_once_and_the_last_line_the_end() -> None:
+def test_the_bar_reports_the_total_once_and_the_last_line_the_end() -> None:
     bars = [f"Training Batches Processed:  {n}%|# | {n}/200 [00:0{n}<10:00,  1.00s/it]" for n in (1, 2)]
 
     assert read(*bars) == [TotalSteps(200)]

@@ -109,7 +109,7 @@ def test_what_is_no_record_is_none(line: str) -> None:
     assert not Slime.recognises(line.encode())
 
 
-def test_the_formats_of_other_trainers_are_told_apart() -> None:
+def test_the_formats_of_other_trainers_are_distinguished() -> None:
     assert not OpenRlhf.recognises(ROLLOUT.encode())
 
 

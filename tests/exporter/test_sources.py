@@ -1,4 +1,4 @@
-"""Logs are told apart by what stands in them."""
+"""Logs are distinguished by what stands in them."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_a_run_whose_writer_is_killed_vanished_if_the_total_is_known_and_stopped
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_a_run_that_nobody_is_seen_to_write_stops_after_silence_only(
+def test_a_run_that_no_one_is_seen_to_write_stops_after_silence_only(
     folder: Path, watched: Watching, kind: str
 ) -> None:
     page, log = watched(proc=Path("/proc")), folder / "a.log"

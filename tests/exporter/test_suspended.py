@@ -65,7 +65,7 @@ def test_steps_that_are_found_two_minutes_late_are_as_old_as_they_are(
     assert (states[0], states[-1]) == ("running", "stopped")
 
 
-def test_the_time_of_a_file_that_somebody_set_makes_no_log_older_than_its_last_look(
+def test_the_time_of_a_file_that_someone_set_makes_no_log_older_than_its_last_look(
     folder: Path, watched: Watching, clock: Clock
 ) -> None:
     page, log = watched(), folder / "a.jsonl"
@@ -133,7 +133,7 @@ def test_a_suspended_exporter_takes_no_finished_run_for_a_hanging_one(
 
 
 @pytest.mark.parametrize(
-    ("told", "late", "moved"),
+    ("reported", "late", "moved"),
     [
         (None, 0.0, 100.0),
         (None, 120.0, -20.0),
@@ -143,11 +143,11 @@ def test_a_suspended_exporter_takes_no_finished_run_for_a_hanging_one(
     ],
 )
 def test_a_record_was_logged_when_it_says_but_not_before_the_last_look(
-    told: float | None, late: float, moved: float
+    reported: float | None, late: float, moved: float
 ) -> None:
     now = 1_000_000.0
     clock = RunClock(now, 100.0, live=True, late=late)
     run = Run("mlflow", "", Options())
-    run.take(Record(1, {"reward": 0.5}, None if told is None else now + told), clock)
+    run.take(Record(1, {"reward": 0.5}, None if reported is None else now + reported), clock)
 
     assert run.moved == moved

@@ -33,7 +33,7 @@ VALUES = [0.5, 0.0, -0.0, -1.25e-20, 3e38, math.inf, -math.inf]
 
 def same(found: list[Record], path: Path) -> None:
     """Are these the steps, tags and values that TensorBoard reads, in order? Compares NaN as well."""
-    expected = [(step, tag, value) for _, step, tag, value in events.told(path)]
+    expected = [(step, tag, value) for _, step, tag, value in events.reported(path)]
     assert repr(scalars(found)) == repr(expected)
 
 
@@ -214,7 +214,7 @@ def test_what_is_known_of_tags_is_bounded() -> None:
     assert scalars(later) == [(2, "0/a", 1.0), (2, f"{TAGS - 1}/a", 1.0)]
 
 
-def test_no_more_streams_than_tags_are_told_apart() -> None:
+def test_no_more_streams_than_tags_are_distinguished() -> None:
     logged = [scalar(5, f"{number}/a", 1) for number in range(TAGS)] + [
         scalar(step, "new/a", 1) for step in (1, 2)
     ]

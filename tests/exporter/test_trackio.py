@@ -106,9 +106,9 @@ def test_the_step_of_transformers_callback_is_the_one_it_logs(made: Path) -> Non
 
 
 def test_the_total_is_the_configured_one(made: Path) -> None:
-    told = [event for event in read(*lines(made)) if isinstance(event, TotalSteps)]
+    reported = [event for event in read(*lines(made)) if isinstance(event, TotalSteps)]
 
-    assert told == [TotalSteps(12, run="good"), TotalSteps(12, run="flat")]
+    assert reported == [TotalSteps(12, run="good"), TotalSteps(12, run="flat")]
 
 
 def test_the_runs_of_a_database_are_on_the_page(folder: Path, watched: Watching) -> None:
@@ -140,7 +140,7 @@ def test_rows_are_on_the_next_page_however_the_database_keeps_transactions(
     assert found.state("grpo/a") == "running"
 
 
-def test_nothing_is_left_beside_a_database_that_nobody_has_open(path: Path) -> None:
+def test_nothing_is_left_beside_a_database_that_no_one_has_open(path: Path) -> None:
     writer = Writer(path)
     writer.logs(1, {"reward": 0.5})
     writer.close()
@@ -238,7 +238,7 @@ def test_older_databases_without_ids_and_configurations_are_read(path: Path) -> 
     assert [(record.run, record.step) for record in records(*lines(path))] == [("a", 3)]
 
 
-# what it is told from
+# what it is made of
 
 
 def test_databases_of_others_are_left_alone_and_files_beside_one_too(path: Path, writer: Writer) -> None:
@@ -270,7 +270,7 @@ def test_what_only_begins_like_a_database_is_none(path: Path) -> None:
     assert content(path) == "binary"
 
 
-def test_a_database_that_is_damaged_later_is_told_as_unreadable(path: Path, writer: Writer) -> None:
+def test_a_database_that_is_damaged_later_is_reported_as_unreadable(path: Path, writer: Writer) -> None:
     for step in range(200):
         writer.logs(step, {"reward": 0.5})
     writer.close()

@@ -122,7 +122,7 @@ def test_a_record_is_read_whatever_stands_around_it(line: str) -> None:
         logged()[:-5],
     ],
 )
-def test_a_dict_that_somebody_else_prints_is_no_record(line: str) -> None:
+def test_a_dict_that_someone_else_prints_is_no_record(line: str) -> None:
     assert records(line) == []
     assert not TrlConsole.recognises(line.encode())
 
@@ -249,7 +249,7 @@ def test_what_the_settings_say_counts_more_than_what_was_seen() -> None:
     assert steps(f"logging_steps=10,\n{marked}{bar(30, 90)}" + 3 * f"{logged()}\n") == [1, 10, 20]
 
 
-def test_ms_swift_tells_step_and_total() -> None:
+def test_ms_swift_reports_step_and_total() -> None:
     line = logged(**{"global_step/max_steps": "5/3766", "percentage": "0.13%", "elapsed_time": "1m 29s"})
 
     assert [event if isinstance(event, TotalSteps) else event.step for event in events(line)] == [

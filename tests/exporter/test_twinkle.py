@@ -85,7 +85,7 @@ def test_only_the_training_on_a_partition_is_a_step() -> None:
     assert list(signals(*lines)) == [1, 2, 3]
 
 
-def test_a_step_has_what_was_told_of_the_groups_of_its_partition() -> None:
+def test_a_step_has_what_was_reported_of_the_groups_of_its_partition() -> None:
     other = group(1, 900.0, 1.0)
     lines = [*group(0, 100.0, 0.0), *other, *group(0, 200.0, 0.5), trained(0, 1, 0.25), done(0)]
 
@@ -128,7 +128,7 @@ def test_each_context_is_a_run_and_ends_with_the_trainer() -> None:
     assert found[3:] == [Ended("finished", run="a"), Ended("finished", run="b")]
 
 
-def test_a_failure_is_told() -> None:
+def test_a_failure_is_reported() -> None:
     assert read(trained(0, 1, 0.5), event("run_failed", None, None, error="ValueError"))[1:] == [
         Ended("failed", run=CONTEXT)
     ]
@@ -162,8 +162,8 @@ LENGTHS = st.lists(st.tuples(st.integers(1, 16), st.floats(0, 1e4)), min_size=1,
 
 @given(LENGTHS)
 def test_the_mean_over_groups_is_the_mean_over_their_samples(groups: list[tuple[int, float]]) -> None:
-    told = [event("rollout_done", sample_count=n, completion_length_mean=length) for n, length in groups]
-    found = signals(*told, trained(0, 1, 0.5), done(0))
+    reported = [event("rollout_done", sample_count=n, completion_length_mean=length) for n, length in groups]
+    found = signals(*reported, trained(0, 1, 0.5), done(0))
     samples = [length for count, length in groups for _ in range(count)]
 
     assert found[1]["response_length"] == pytest.approx(sum(samples) / len(samples))

@@ -37,14 +37,14 @@ def trace(values: list[dict[str, float]], first: int = 1) -> Trace:
     return made
 
 
-def told(steps: range, **more: float) -> list[tuple[int, dict[str, float]]]:
+def reported(steps: range, **more: float) -> list[tuple[int, dict[str, float]]]:
     """A run whose values are like no other's, unless they are the same."""
     return [(step, measured(step, entropy=0.3 + step * 0.7919 % 0.4, **more)) for step in steps]
 
 
 def write_both(folder: Path, steps: range) -> None:
-    append(folder / "ppo/gsm8k.jsonl", *(verl_json(step, values) for step, values in told(steps)))
-    append(folder / "ppo/train.log", *(console(step, values) for step, values in told(steps)))
+    append(folder / "ppo/gsm8k.jsonl", *(verl_json(step, values) for step, values in reported(steps)))
+    append(folder / "ppo/train.log", *(console(step, values) for step, values in reported(steps)))
 
 
 # what tells a run
@@ -105,7 +105,7 @@ def test_what_is_not_finite_equals_itself_only(
 
 
 @given(steps)
-def test_runs_without_a_common_step_cannot_be_told(values: list[dict[str, float]]) -> None:
+def test_runs_without_a_common_step_cannot_be_compared(values: list[dict[str, float]]) -> None:
     assert trace(values).is_same(trace(values, first=1000)) is None
 
 
@@ -140,8 +140,8 @@ def test_console_and_json_lines_of_one_run_are_one_run_under_the_name_of_the_lin
 
 
 def test_two_logs_of_one_run_with_one_stem_leave_it_the_short_name(folder: Path, watched: Watching) -> None:
-    append(folder / "ppo.jsonl", *(verl_json(step, values) for step, values in told(range(1, 40))))
-    append(folder / "ppo.log", *(console(step, values) for step, values in told(range(1, 40))))
+    append(folder / "ppo.jsonl", *(verl_json(step, values) for step, values in reported(range(1, 40))))
+    append(folder / "ppo.log", *(console(step, values) for step, values in reported(range(1, 40))))
     found = watched().look()
 
     assert found.runs() == {"ppo"}
@@ -163,7 +163,7 @@ def test_one_log_in_two_folders_that_grow_together_is_one_run(folder: Path, watc
     page = watched()
     for name in ("logs/train-7.log", "wandb/run-1-abc/files/output.log"):
         (folder / name).parent.mkdir(parents=True)
-        append(folder / name, *(console(step, values) for step, values in told(range(1, 40))))
+        append(folder / name, *(console(step, values) for step, values in reported(range(1, 40))))
 
     assert len(page.look().runs()) == 1
 
@@ -174,7 +174,7 @@ def test_a_console_beside_the_output_folder_is_found_again_long_after_both_were_
     (folder / "trl/out").mkdir(parents=True)
     for name, age in (("trl/grpo.log", 3000), ("trl/out/metrics.jsonl", 9000)):
         write = console if name.endswith(".log") else verl_json
-        append(folder / name, *(write(step, values) for step, values in told(range(1, 40))))
+        append(folder / name, *(write(step, values) for step, values in reported(range(1, 40))))
         append(folder / name, *(["Final validation metrics: {}\n"] if write is console else []))
         os.utime(folder / name, (clock.wall - age, clock.wall - age))
     page = watched()
@@ -196,7 +196,7 @@ def test_a_retry_with_the_same_seed_beside_the_first_attempt_is_a_run_of_its_own
     for name in ("ppo/first.log", "ppo/second.log"):
         page.look(60.0)
         for step in range(1, 20):
-            append(folder / name, *(console(*line) for line in told(range(step, step + 1))))
+            append(folder / name, *(console(*line) for line in reported(range(step, step + 1))))
             os.utime(folder / name, (clock.wall, clock.wall))
             page.look(6.0)
 
@@ -209,7 +209,7 @@ def test_a_run_repeated_the_next_day_is_a_run_of_its_own(
     page = watched()
     for name, age in (("monday/a.jsonl", 40_000), ("tuesday/a.jsonl", 10)):
         (folder / name).parent.mkdir()
-        append(folder / name, *(verl_json(step, values) for step, values in told(range(1, 40))))
+        append(folder / name, *(verl_json(step, values) for step, values in reported(range(1, 40))))
         os.utime(folder / name, (clock.wall - age, clock.wall - age))
     page.look()
     for name in ("monday/a.jsonl", "tuesday/a.jsonl"):
@@ -221,7 +221,7 @@ def test_a_run_repeated_the_next_day_is_a_run_of_its_own(
 def test_seeds_of_one_experiment_side_by_side_are_runs_of_their_own(folder: Path, watched: Watching) -> None:
     page = watched()
     for seed in range(4):
-        lines = told(range(1, 60), reward=0.4 + seed / 50)
+        lines = reported(range(1, 60), reward=0.4 + seed / 50)
         append(folder / f"seed{seed}.jsonl", *(verl_json(step, values) for step, values in lines))
 
     assert page.look().runs() == {f"seed{seed}" for seed in range(4)}
@@ -232,11 +232,11 @@ def test_runs_that_part_after_a_common_beginning_are_shown_apart_from_then_on(
     folder: Path, watched: Watching, value: float
 ) -> None:
     page = watched()
-    append(folder / "a.jsonl", *(verl_json(*line) for line in told(range(1, 40))))
-    append(folder / "b.log", *(console(*line) for line in told(range(1, 40))))
+    append(folder / "a.jsonl", *(verl_json(*line) for line in reported(range(1, 40))))
+    append(folder / "b.log", *(console(*line) for line in reported(range(1, 40))))
     assert len(page.look().runs()) == 1
-    append(folder / "a.jsonl", *(verl_json(*line) for line in told(range(40, 42))))
-    append(folder / "b.log", *(console(*line) for line in told(range(40, 42), reward=value)))
+    append(folder / "a.jsonl", *(verl_json(*line) for line in reported(range(40, 42))))
+    append(folder / "b.log", *(console(*line) for line in reported(range(40, 42), reward=value)))
 
     assert page.look(COMPARE_SECONDS).runs() == {"a", "b"}
 
@@ -247,7 +247,7 @@ def test_runs_that_part_after_a_common_beginning_are_shown_apart_from_then_on(
 @pytest.mark.parametrize("write", [console, verl_json])
 def test_two_runs_with_one_seed_are_two_runs(folder: Path, watched: Watching, write: Line) -> None:
     for name in "ab":
-        append(folder / f"{name}.log", *(write(*line) for line in told(range(1, 40))))
+        append(folder / f"{name}.log", *(write(*line) for line in reported(range(1, 40))))
 
     assert watched().look().runs() == {"a", "b"}
 
@@ -259,7 +259,7 @@ def test_two_runs_with_one_seed_are_two_runs_also_under_one_file_name(
     for name in ("a", "b"):
         (folder / name).mkdir()
     page.look()
-    for step, values in told(range(1, 40)):
+    for step, values in reported(range(1, 40)):
         for name in ("a", "b"):
             append(folder / name / "train.jsonl", verl_json(step, values))
         page.look(1.0)
@@ -274,7 +274,7 @@ def test_two_runs_with_one_seed_that_both_have_a_console_and_lines_are_two_runs(
     for first, last in ((1, 30), (30, 40)):
         for name in ("b.log", "a.jsonl", "a.log", "b.jsonl"):
             write = console if name.endswith(".log") else verl_json
-            append(folder / name, *(write(*line) for line in told(range(first, last))))
+            append(folder / name, *(write(*line) for line in reported(range(first, last))))
         page.look(COMPARE_SECONDS)
     append(folder / "b.log", "Final validation metrics: {}\n")
     found = page.look(COMPARE_SECONDS)
@@ -288,7 +288,7 @@ def test_two_logs_of_one_format_are_one_run_where_one_process_writes_both(
     folder: Path, watched: Watching, tmp_path: Path, processes: tuple[int, int], runs: int
 ) -> None:
     for name, process in zip("ab", processes, strict=True):
-        append(folder / f"{name}.log", *(console(*line) for line in told(range(1, 40))))
+        append(folder / f"{name}.log", *(console(*line) for line in reported(range(1, 40))))
         pretend(tmp_path / "proc", process, folder / f"{name}.log", "0100001", descriptor=ord(name))
     page = watched(proc=tmp_path / "proc")
     for _ in range(CONFIRMATIONS):
@@ -303,7 +303,9 @@ def test_a_copy_of_a_log_repeats_the_times_of_its_steps_and_another_run_does_not
 ) -> None:
     page = watched()
     for name, more in (("a", 0.0), ("b", seconds)):
-        lines = [(step, {**values, KEYS[TIME]: 20 + step % 7 + more}) for step, values in told(range(1, 40))]
+        lines = [
+            (step, {**values, KEYS[TIME]: 20 + step % 7 + more}) for step, values in reported(range(1, 40))
+        ]
         append(folder / f"{name}.log", *(console(*line) for line in lines))
 
     assert len(page.look().runs()) == runs
@@ -317,7 +319,7 @@ def test_two_runs_that_differ_are_compared_once(
     monkeypatch.setattr(Trace, "is_same", lambda one, other: compared.append(one) or is_same(one, other))
     page = watched()
     for seed in range(8):
-        lines = told(range(1, 40), reward=0.1 + seed / 10)
+        lines = reported(range(1, 40), reward=0.1 + seed / 10)
         append(folder / f"{seed}.jsonl", *(verl_json(*line) for line in lines))
     for _ in range(20):
         page.look(COMPARE_SECONDS)

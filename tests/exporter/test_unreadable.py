@@ -1,4 +1,4 @@
-"""Files and folders that the exporter may not read: counted, told once with the fix, then read."""
+"""Files and folders that the exporter may not read: counted, reported once with the fix, then read."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def unreadable(count: int) -> Callable[[Scrape], bool]:
     return lambda found: found.value("stepwatch_files", kind="unreadable") == count
 
 
-def told(exporter: Exporter) -> list[str]:
+def reported(exporter: Exporter) -> list[str]:
     return exporter.end()[2].splitlines()
 
 
@@ -63,7 +63,7 @@ def fix(line: str) -> list[str]:
     return shlex.split(line.partition(" Fix: ")[2].partition("; no restart")[0])
 
 
-def test_a_closed_log_is_counted_told_once_and_read_after_the_fix(
+def test_a_closed_log_is_counted_reported_once_and_read_after_the_fix(
     runs: Path, other: Callable[..., Exporter]
 ) -> None:
     log(runs, "open")
@@ -77,7 +77,7 @@ def test_a_closed_log_is_counted_told_once_and_read_after_the_fix(
     exporter.until(has("shut"))
     exporter.until(unreadable(0))
 
-    (line,) = told(exporter)
+    (line,) = reported(exporter)
     assert fix(line) == command
     assert f"{runs}/shut.jsonl: cannot be read: Permission denied." in line
     assert f"runs as uid {USER}, gids {USER} {GROUP}; the file has mode 600, uid 0, gid 0." in line
@@ -100,7 +100,7 @@ def test_a_closed_folder_counts_once_and_what_is_in_it_is_read_after_the_fix(
     exporter.until(lambda found: found.runs() == {"a run's/one", "a run's/two"})
     exporter.until(unreadable(0))
 
-    (line,) = told(exporter)
+    (line,) = reported(exporter)
     assert fix(line) == ["chmod", rights, str(folder)]
 
 
@@ -113,7 +113,7 @@ def test_a_watched_path_that_cannot_be_listed_counts_too(
     exporter = other(folder / pattern)
     exporter.until(unreadable(1))
 
-    (line,) = told(exporter)
+    (line,) = reported(exporter)
     assert fix(line) == ["chmod", "o+rx", str(folder)]
 
 
@@ -128,7 +128,7 @@ def test_a_closed_folder_on_the_way_of_a_glob_counts(
     exporter.until(unreadable(1))
     exporter.until(has("open/a"))
 
-    assert [fix(line)[2] for line in told(exporter)] == [str(runs / "shut")]
+    assert [fix(line)[2] for line in reported(exporter)] == [str(runs / "shut")]
 
 
 def test_a_closed_folder_above_the_watched_one_is_the_one_to_open(
@@ -139,7 +139,7 @@ def test_a_closed_folder_above_the_watched_one_is_the_one_to_open(
     exporter = other(runs / "above/watched")
     exporter.until(unreadable(1))
 
-    (line,) = told(exporter)
+    (line,) = reported(exporter)
     assert "folder cannot be entered" in line
     assert fix(line) == ["chmod", "o+x", str(runs / "above")]
 
@@ -155,7 +155,7 @@ def test_the_fix_names_the_group_where_the_exporter_has_it(
     exporter = other(runs)
     exporter.until(unreadable(2))
 
-    assert {" ".join(fix(line)[:2]) for line in told(exporter)} == {"chmod g+r", "chmod g+rx"}
+    assert {" ".join(fix(line)[:2]) for line in reported(exporter)} == {"chmod g+r", "chmod g+rx"}
 
 
 def test_many_are_counted_and_a_few_are_named(runs: Path, other: Callable[..., Exporter]) -> None:
@@ -164,7 +164,7 @@ def test_many_are_counted_and_a_few_are_named(runs: Path, other: Callable[..., E
     exporter = other(runs)
     exporter.until(unreadable(MOST + 7))
 
-    lines = told(exporter)
+    lines = reported(exporter)
     assert len(lines) == MOST + 1
     assert (
         lines[-1] == f'And 7 more cannot be read, {MOST + 7} in all (stepwatch_files{{kind="unreadable"}}).'
@@ -212,7 +212,7 @@ def test_what_is_gone_or_no_file_is_not_unreadable(tmp_path: Path) -> None:
     assert refusals.by_path == {}
 
 
-def test_the_folder_of_a_disk_s_checker_is_nobody_s_run(tmp_path: Path) -> None:
+def test_the_folder_of_a_disk_s_checker_is_no_one_s_run(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     log(tmp_path / "lost+found")
 

@@ -1,4 +1,4 @@
-"""A log that grows without a step is told of, unless a run beside it makes steps."""
+"""A log that grows without a step is reported, unless a run beside it makes steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def logs(found: Scrape) -> set[str]:
     return {dict(labels)["log"] for labels in found.all(WAITS)}
 
 
-def test_a_log_that_grows_without_a_step_is_told_of_from_when_it_appeared(
+def test_a_log_that_grows_without_a_step_is_reported_from_when_it_appeared(
     folder: Path, watched: Watching
 ) -> None:
     append(folder / "ppo.log", "loading weights\n")
@@ -63,7 +63,7 @@ def test_a_log_that_grows_no_more_is_left_alone_and_one_that_never_did_was(
 
 
 @pytest.mark.parametrize("beside", ["ppo.err", "notes.txt"])
-def test_standard_error_and_notes_beside_a_run_are_not_told_of_however_slow_its_steps(
+def test_standard_error_and_notes_beside_a_run_are_not_reported_however_slow_its_steps(
     folder: Path, watched: Watching, beside: str
 ) -> None:
     append(folder / "ppo.jsonl", *steps(1, 2))
@@ -76,7 +76,7 @@ def test_standard_error_and_notes_beside_a_run_are_not_told_of_however_slow_its_
         assert logs(page.look(9.0)) == set()
 
 
-def test_a_log_that_appeared_after_the_last_step_of_a_run_that_has_ended_is_told_of(
+def test_a_log_that_appeared_after_the_last_step_of_a_run_that_has_ended_is_reported(
     folder: Path, watched: Watching
 ) -> None:
     append(folder / "ppo.jsonl", *steps(1, 2))
@@ -95,7 +95,7 @@ def test_a_log_that_appeared_after_the_last_step_of_a_run_that_has_ended_is_told
     assert logs(found) == {"next.log"}
 
 
-def test_of_many_logs_the_oldest_is_told_of(folder: Path, watched: Watching) -> None:
+def test_of_many_logs_the_oldest_is_reported(folder: Path, watched: Watching) -> None:
     page = watched()
     for number in (2, 1, 3):
         append(folder / f"{number}.log", "loading weights\n")

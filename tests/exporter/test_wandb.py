@@ -160,7 +160,7 @@ def test_keys_within_others_are_joined_and_what_is_no_number_is_left_out() -> No
 
 
 @pytest.mark.parametrize(("code", "state"), [(0, "finished"), (1, "failed"), (255, "failed")])
-def test_the_exit_code_tells_how_the_run_ended(code: int, state: str) -> None:
+def test_the_exit_code_reports_how_the_run_ended(code: int, state: str) -> None:
     assert read(history({"reward": 0.5}, 1), exited(code))[-1] == Ended(state)
 
 
@@ -173,7 +173,7 @@ def test_the_total_is_that_of_the_bar_that_moves_with_the_steps() -> None:
     assert [event for event in read(*bars) if isinstance(event, TotalSteps)] == [TotalSteps(60)]
 
 
-def test_what_was_printed_tells_of_servers_and_troubles() -> None:
+def test_what_was_printed_reports_servers_and_troubles() -> None:
     found = read(
         printed("AgentLoopManager: ['10.0.0.7:41233']\n"), printed("Traceback (most recent call last):\n")
     )
@@ -237,13 +237,13 @@ def test_the_real_w_b_s_folder_is_one_run_with_the_trainer_s_steps(folder: Path,
 # the folder
 
 
-def told(step: int) -> dict[str, Any]:
+def reported(step: int) -> dict[str, Any]:
     """Values like no other run's, unless they are the same."""
     return measured(step, entropy=0.3 + step * 0.7919 % 0.4)
 
 
 def rows(steps: range) -> list[bytes]:
-    return [history({**told(step), "training/global_step": step}, step) for step in steps]
+    return [history({**reported(step), "training/global_step": step}, step) for step in steps]
 
 
 def log(path: Path, *messages: bytes) -> None:
@@ -280,7 +280,7 @@ def test_a_file_that_w_b_has_only_begun_is_no_text(tmp_path: Path) -> None:
 def test_w_b_s_output_without_the_file_is_read_as_a_console(folder: Path, watched: Watching) -> None:
     path = folder / FOLDER / "files/output.log"
     path.parent.mkdir(parents=True)
-    append(path, *(console(step, told(step)) for step in range(1, 31)))
+    append(path, *(console(step, reported(step)) for step in range(1, 31)))
 
     assert shown(watched().look()) == {RUN: 30}
 
@@ -290,12 +290,12 @@ def test_a_console_that_is_ahead_of_w_b_s_file_gives_the_run_its_name(
 ) -> None:
     log(folder / FILE, *rows(range(1, 41)))
     (folder / "ppo").mkdir()
-    append(folder / "ppo/console.log", *(console(step, told(step)) for step in range(1, 61)))
+    append(folder / "ppo/console.log", *(console(step, reported(step)) for step in range(1, 61)))
 
     assert shown(watched().look()) == {"ppo/console": 60}
 
 
-def test_a_file_that_grows_tells_its_steps_as_they_come(folder: Path, watched: Watching) -> None:
+def test_a_file_that_grows_reports_its_steps_as_they_come(folder: Path, watched: Watching) -> None:
     whole = framed(*rows(range(1, 41)), exited(0))
     path = folder / FILE
     path.parent.mkdir(parents=True)

@@ -29,7 +29,7 @@ def problem(url: str, seconds: float = 5) -> str:
     return str(caught.value)
 
 
-def test_an_answer_is_unpacked_and_its_type_is_told() -> None:
+def test_an_answer_is_unpacked_and_its_type_is_reported() -> None:
     packed = gzip.compress(b"reward 1\n")
     speak = says(packed, Content_Encoding="gzip", Content_Type="Text/Plain; version=0.0.4")
     with Speaking(speak) as server:
@@ -62,7 +62,7 @@ def test_the_largest_answer_that_is_read_is_read_whole() -> None:
         assert len(ask(server.url).body) == web.LIMIT
 
 
-def test_an_error_of_the_server_is_told_with_its_number() -> None:
+def test_an_error_of_the_server_is_reported_with_its_number() -> None:
     with Speaking(says(b"the body is not shown", 503)) as server, pytest.raises(RefusedError) as caught:
         ask(server.url)
 
@@ -90,7 +90,7 @@ def test_a_server_that_dribbles_is_given_up_at_the_deadline() -> None:
     assert in_time(took, 2)
 
 
-def test_a_port_on_which_nobody_listens_is_named() -> None:
+def test_a_port_on_which_no_one_listens_is_named() -> None:
     port = free_port()
     assert problem(f"http://127.0.0.1:{port}/metrics") == (
         f"http://127.0.0.1:{port}/metrics gives no answer: Connection refused."

@@ -33,7 +33,7 @@ class Branch(NamedTuple):
         driver.tell("gpus=8", f"driver={self.version}")
 
     @property
-    def told(self) -> Values:
+    def reported(self) -> Values:
         """What it tells of an H200."""
         values = {key: value for key, value in H200.items() if key[0] not in self.lacks and key not in KINDS}
         return {**values, **(SUM if self.sum else KINDS)}

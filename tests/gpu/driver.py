@@ -1,4 +1,4 @@
-"""A driver of our own: the library that NVIDIA's Python module loads, told by a test how to behave."""
+"""A driver of our own: the library that NVIDIA's Python module loads, which a test controls."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def library(*missing: str) -> Path:
 
 
 class Driver:
-    """A folder for the library, what it is told, and what it was asked."""
+    """A folder for the library, its settings, and the calls it got."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._told, self._log = folder / "told", folder / "log"
+        self._reported, self._log = folder / "reported", folder / "log"
         self.tell("gpus=8")
 
     @property
@@ -50,7 +50,7 @@ class Driver:
         return {
             **os.environ,
             "LD_LIBRARY_PATH": str(self.folder),
-            "FAKE_NVML_CTL": str(self._told),
+            "FAKE_NVML_CTL": str(self._reported),
             "FAKE_NVML_LOG": str(self._log),
         }
 
@@ -60,14 +60,14 @@ class Driver:
         (self.folder / "new").rename(self.folder / LIBRARY)
 
     def tell(self, *lines: str) -> None:
-        """Behave like this from now on, and no longer as told before; see fake/fake.h."""
-        new = self._told.with_suffix(".new")
+        """Behave like this from now on, and no longer as set before; see fake/fake.h."""
+        new = self._reported.with_suffix(".new")
         new.write_text("\n".join(lines))
-        new.rename(self._told)
+        new.rename(self._reported)
 
     def release(self) -> None:
         """Release the threads that are held."""
-        self._told.with_suffix(".release").touch()
+        self._reported.with_suffix(".release").touch()
 
     def calls(self) -> Counter[tuple[str, int]]:
         """How often each function was called for each GPU, -1 for none."""

@@ -104,9 +104,9 @@ def running(*flags: str, environment: Mapping[str, str], **variables: str) -> It
 
 def reasons(found: Scrape) -> dict[int, str]:
     """Why each GPU is up or down, by its number; checks that only ``ok`` is up."""
-    told = {tuple(sorted(labels)): up for labels, up in found.all("gpu_up").items()}
+    reported = {tuple(sorted(labels)): up for labels, up in found.all("gpu_up").items()}
     by_number: dict[int, str] = {}
-    for labels, up in told.items():
+    for labels, up in reported.items():
         named = dict(labels)
         assert (named["reason"] == "ok") == (up == 1)
         assert named["gpu"] not in by_number
@@ -125,9 +125,9 @@ def shown(found: Scrape, metric: str = "gpu_utilization_ratio") -> set[int]:
 
 def nvml(found: Scrape) -> str | None:
     """The reason of ``gpu_exporter_nvml_up``; checks that only ``ok`` is up."""
-    told = found.all("gpu_exporter_nvml_up")
-    assert len(told) <= 1
-    for labels, up in told.items():
+    reported = found.all("gpu_exporter_nvml_up")
+    assert len(reported) <= 1
+    for labels, up in reported.items():
         reason = dict(labels)["reason"]
         assert (reason == "ok") == (up == 1)
         return reason

@@ -70,7 +70,7 @@ def lasting(exporter: Exporter, true: Callable[[Scrape], bool]) -> None:
 
 
 def series(found: Scrape) -> set[tuple[str, frozenset[tuple[str, str]]]]:
-    """All that is told of GPUs; Xid errors, and samples of which there may be none, aside."""
+    """All that is reported about GPUs; Xid errors, and samples of which there may be none, aside."""
     passing = ("gpu_xid_", "gpu_utilization_window_max")
     return {
         (name, labels)

@@ -36,7 +36,7 @@ class Clock:
         return self.now
 
 
-class Told:
+class Reported:
     """The file that says how the library is to behave."""
 
     def __init__(self) -> None:
@@ -62,9 +62,9 @@ class Told:
 
 def main(cycles: int) -> None:
     """Run so many cycles."""
-    told, box, clock = Told(), Box(interval=1.0), Clock()
+    reported, box, clock = Reported(), Box(interval=1.0), Clock()
     reader_module.time = worker_module.time = clock
-    told.change()
+    reported.change()
     backend = Nvml(Extras(processes=4, serial=True, links=True))
     says = os.memfd_create("messages")
     worker = Worker(backend, says, os.pipe()[0], 1.0)
@@ -77,7 +77,7 @@ def main(cycles: int) -> None:
     for cycle in range(1, cycles + 1):
         clock.now = cycle
         if cycle % CYCLES_A_STATE == 0:
-            told.change()
+            reported.change()
         worker._read(PATIENCE_SECONDS)
         worker._tell(OK, system, 1.0)
         _take(box, says, cycle)

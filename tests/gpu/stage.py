@@ -10,7 +10,7 @@ from exporter.gpu.supervisor import Keeper, Limits, Pace
 
 
 class Actor:
-    """A worker that says what it is told to."""
+    """A worker that says what a test has it say."""
 
     def __init__(self) -> None:
         self.said: list[dict[str, Any]] = []
@@ -21,8 +21,8 @@ class Actor:
         self.closed = False
 
     def say(self, *cards: str, reason: str = "ok", events: tuple[Any, ...] = ()) -> None:
-        told = [(number, f"uuid{number}", card) for number, card in enumerate(cards)]
-        self.said.append({"nvml": reason, "cards": told, "events": list(events), "text": ""})
+        reported = [(number, f"uuid{number}", card) for number, card in enumerate(cards)]
+        self.said.append({"nvml": reason, "cards": reported, "events": list(events), "text": ""})
 
     def messages(self) -> list[dict[str, Any]]:
         said, self.said = self.said, []

@@ -54,7 +54,7 @@ def test_a_missing_driver_does_not_grow_old() -> None:
     assert nvml(scrape(box_with(reason="driver_not_loaded"), 1e6)) == "driver_not_loaded"
 
 
-def test_why_nobody_speaks_is_said_until_somebody_does() -> None:
+def test_why_no_one_speaks_is_said_until_someone_does() -> None:
     box = box_with((0, "a", "ok"))
     box.silence = "crashed"
 
@@ -115,8 +115,8 @@ def test_every_gpu_ever_seen_has_one_state_and_no_value_is_made_up(
         if cards is None:
             box.take(message(reason="driver_not_loaded"), 100.0, 1e9)
             continue
-        told = [(number, uuid, cards[uuid]) for number, uuid in enumerate(sorted(cards))]
-        box.take(message(*told), 100.0, 1e9)
+        reported = [(number, uuid, cards[uuid]) for number, uuid in enumerate(sorted(cards))]
+        box.take(message(*reported), 100.0, 1e9)
         seen, most = seen | set(cards), max(most, len(cards))
     found = scrape(box, 100.0 + age)
     fresh = age <= 3 and said[-1] is not None

@@ -115,7 +115,9 @@ def test_impossible_utilization_is_not_shown_and_is_counted(driver: Driver, star
     exporter.until(lambda found: all_ok(found) and before <= series(found))
 
 
-def test_a_counter_that_begins_anew_is_shown_as_the_driver_tells_it(driver: Driver, start: Starting) -> None:
+def test_a_counter_that_begins_anew_is_shown_as_the_driver_reports_it(
+    driver: Driver, start: Starting
+) -> None:
     exporter = start()
     before = series(exporter.until(all_ok))
     for millijoules in (2**32 + 5, 7, 2**62, 0):

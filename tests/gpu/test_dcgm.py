@@ -56,7 +56,7 @@ def test_each_query_of_the_dashboard_answers_with_our_value(url: str) -> None:
         assert sorted(each["metric"]["gpu"] for each in found) == list("01234567"), theirs
 
 
-def test_every_name_is_told_with_nvidia_s_labels() -> None:
+def test_every_name_is_reported_with_nvidia_s_labels() -> None:
     assert {name for twin in (*TWINS, LINKS, XID) for name in twin.names} == THEIRS
     for name, labels in PAGE.samples:
         if name.startswith("DCGM"):
@@ -72,7 +72,7 @@ def test_values_are_ours_in_their_units() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "read", "told"),
+    ("ours", "theirs", "read", "reported"),
     [
         (("gpu_memory_used_bytes", {}), "DCGM_FI_DEV_FB_USED", 3 * 2**20, 3),
         (("gpu_clock_hertz", {"domain": "memory"}), "DCGM_FI_DEV_MEM_CLOCK", 2.619e9, 2619),
@@ -87,13 +87,13 @@ def test_values_are_ours_in_their_units() -> None:
     ],
 )
 def test_units_are_mib_mhz_percent_mj_and_ns(
-    ours: tuple[str, dict[str, str]], theirs: str, read: float, told: float
+    ours: tuple[str, dict[str, str]], theirs: str, read: float, reported: float
 ) -> None:
-    assert twice(Reading(ours[0], read, ours[1])).value(theirs) == told
+    assert twice(Reading(ours[0], read, ours[1])).value(theirs) == reported
 
 
 def twice(*readings: Reading, seconds: float = 2.0, then: tuple[Reading, ...] = ()) -> Scrape:
-    """What is told of one card that was read twice."""
+    """What is reported about one card that was read twice."""
     (card, *_), twins = cards(), Twins()
     twins.text([(card, Report(10.0, "ok", readings))])
     return Scrape(twins.text([(card, Report(10.0 + seconds, "ok", then or readings))]).encode())
@@ -137,7 +137,7 @@ def test_the_last_xid_error_stays_also_when_the_card_is_gone() -> None:
     assert Scrape(box.page(1.0)).all(XID.names[0], modelName="H200", device="nvidia0")
 
 
-def test_without_the_flag_no_name_of_nvidia_s_is_told(start: Callable[..., Exporter]) -> None:
+def test_without_the_flag_no_name_of_nvidia_s_is_reported(start: Callable[..., Exporter]) -> None:
     assert "DCGM" not in start("--backend=demo").until(all_ok).text
 
 

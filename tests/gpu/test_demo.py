@@ -215,7 +215,7 @@ def test_a_sick_gpu_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[s
     assert "--sick 5: there is no such GPU. Expected a number from 0 to 1" in capsys.readouterr().err
 
 
-def test_links_are_told_together_or_each_by_itself_and_sum_up_alike() -> None:
+def test_links_are_reported_together_or_each_by_itself_and_sum_up_alike() -> None:
     found = [of(Extras(sick=SICK, links=links)) for links in (False, True)]
     for metric in ("gpu_nvlink_transmit_bytes_total", "gpu_nvlink_receive_bytes_total"):
         together, each = ([reading.value for reading in all_ if reading.metric == metric] for all_ in found)
@@ -226,11 +226,13 @@ def test_links_are_told_together_or_each_by_itself_and_sum_up_alike() -> None:
 @pytest.mark.parametrize(("most", "names"), [(0, []), (1, ["trainer", "other"]), (9, ["trainer", "rollout"])])
 def test_the_largest_processes_are_named_and_all_sum_up(most: int, names: list[str]) -> None:
     readings = of(Extras(processes=most))
-    told = {each.labels["name"]: each.value for each in readings if each.metric == "gpu_process_memory_bytes"}
+    reported = {
+        each.labels["name"]: each.value for each in readings if each.metric == "gpu_process_memory_bytes"
+    }
     (used,) = (each.value for each in readings if each.metric == "gpu_memory_used_bytes")
 
-    assert list(told) == names
-    assert not told or used - 2 <= sum(told.values()) <= used
+    assert list(reported) == names
+    assert not reported or used - 2 <= sum(reported.values()) <= used
 
 
 def of(extras: Extras) -> list[Reading]:

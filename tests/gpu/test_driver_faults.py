@@ -33,7 +33,7 @@ def test_without_the_library_it_stays_up_says_so_and_finds_one_later(driver: Dri
     ("code", "reason"),
     [(9, "driver_not_loaded"), (18, "version_mismatch"), (4, "no_permission"), (999, "unknown")],
 )
-def test_a_driver_that_does_not_answer_is_told_with_its_reason_and_waited_for(
+def test_a_driver_that_does_not_answer_is_reported_with_its_reason_and_waited_for(
     driver: Driver, start: Starting, code: int, reason: str
 ) -> None:
     driver.tell("gpus=8", f"init={code}")
@@ -57,7 +57,7 @@ def test_no_gpus_are_another_thing_than_no_driver(driver: Driver, start: Startin
 
 
 @pytest.mark.parametrize(("code", "reason"), [(9, "driver_not_loaded"), (18, "version_mismatch")])
-def test_a_driver_that_is_unloaded_is_told_and_opened_anew_with_every_counter(
+def test_a_driver_that_is_unloaded_is_reported_and_opened_anew_with_every_counter(
     driver: Driver, start: Starting, code: int, reason: str
 ) -> None:
     exporter = start()

@@ -29,7 +29,7 @@ NEEDED = {
 def test_a_driver_is_asked_for_what_it_knows(driver: Driver, start: Starting, branch: Branch) -> None:
     branch.load(driver)
 
-    assert of(start().until(all_ok)) == branch.told
+    assert of(start().until(all_ok)) == branch.reported
 
 
 def test_what_goes_with_cuda_14_is_not_missed(driver: Driver, start: Starting) -> None:
@@ -43,9 +43,9 @@ def test_before_535_the_older_names_do(driver: Driver, start: Starting, card: st
     """Memory that is reserved counts as used there."""
     driver.install(*NEW_IN_535)
     driver.tell("gpus=8", f"profile={card}")
-    told = of(start().until(all_ok))
+    reported = of(start().until(all_ok))
 
-    assert told == {
+    assert reported == {
         **{key: value for key, value in CARDS[card].items() if key[0] != "gpu_memory_reserved_bytes"},
         ("gpu_memory_used_bytes", ""): (13 << 30) + 643825664,
     }

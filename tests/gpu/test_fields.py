@@ -33,7 +33,7 @@ def test_signed_values_keep_their_sign() -> None:
     assert value(4, struct.pack("q", -8)) == -8
 
 
-def test_a_type_that_nobody_knows_is_no_value_and_listed(driver: Driver, start: Starting) -> None:
+def test_a_type_that_no_one_knows_is_no_value_and_listed(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=8", f"field={MEMORY_TEMPERATURE}:7:77")
     found = start().until(all_ok)
 
@@ -115,7 +115,7 @@ def test_a_part_of_which_something_is_there_is_listed_by_what_is_missing(
     }
 
 
-def test_a_field_of_a_lost_gpu_tells_it(driver: Driver, start: Starting) -> None:
+def test_a_field_of_a_lost_gpu_reports_it(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=8", f"refuse={MEMORY_TEMPERATURE}:15")
     start().until(lambda found: reasons(found) == dict.fromkeys(range(8), "lost"))
 
@@ -135,7 +135,7 @@ def test_fields_are_asked_for_once_a_tier(driver: Driver, start: Starting) -> No
     assert abs(calls["GetFieldValues", 3] - 2 * (fast + slow)) <= 4
 
 
-def test_how_long_the_driver_took_for_the_slowest_field_is_told(driver: Driver, start: Starting) -> None:
+def test_how_long_the_driver_took_for_the_slowest_field_is_reported(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=8", "latency=12500")
     found = start().until(all_ok)
 

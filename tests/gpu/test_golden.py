@@ -26,7 +26,7 @@ def test_the_page_is_the_one_that_was_kept(name: str) -> None:
     assert PAGES[name] == golden.path(name).read_text(), FIX
 
 
-def test_no_page_is_kept_that_nobody_compares() -> None:
+def test_no_page_is_kept_that_no_one_compares() -> None:
     assert {page.stem for page in golden.FOLDER.glob("*.metrics")} == set(PAGES)
 
 

@@ -19,12 +19,12 @@ from tests.real.waiting import in_time
 Starting = Callable[..., Exporter]
 
 
-def told(found: Scrape) -> bool:
+def reported(found: Scrape) -> bool:
     return shown(found, "gpu_sm_active_ratio") == set(range(8))
 
 
 def test_shares_and_rates_are_means_in_base_units(start: Starting) -> None:
-    found = start().until(told)
+    found = start().until(reported)
 
     shares = {
         ("gpu_graphics_active_ratio", ""): 1,
@@ -90,21 +90,21 @@ def test_counters_that_only_an_administrator_may_read_are_listed(driver: Driver,
 
 def test_readings_that_come_too_fast_for_the_driver_repeat_the_last(driver: Driver, start: Starting) -> None:
     exporter = start("--interval=0.03")
-    exporter.until(told)
+    exporter.until(reported)
     for _ in range(20):
         found = exporter.scrape()
         assert not found.all("gpu_exporter_collect_errors_total", call="GpmSampleGet")
         if all_ok(found):
-            assert told(found)
+            assert reported(found)
 
 
 def test_no_sample_is_left_in_the_library(driver: Driver, start: Starting) -> None:
     exporter = start("--interval=0.2", "--retry=60")
-    exporter.until(told)
+    exporter.until(reported)
     driver.tell("gpus=8", "lost=3:15")
     exporter.until(lambda found: reasons(found)[3] == "lost")
     driver.tell("gpus=8")
-    exporter.until(told)
+    exporter.until(reported)
     exporter.end()
     calls = driver.calls()
 
@@ -128,25 +128,25 @@ def test_a_window_is_the_time_between_two_readings(driver: Driver, start: Starti
 
 def test_a_window_does_not_reach_over_errors(driver: Driver, start: Starting) -> None:
     exporter = start("--interval=0.2")
-    exporter.until(told)
+    exporter.until(reported)
     driver.tell("gpus=8", *(f"error=GpmSampleGet@{gpu}:999" for gpu in range(8)))
     exporter.until(lambda found: not found.all("gpu_sm_active_ratio"))
     time.sleep(3)
     driver.forget_calls()
     driver.tell("gpus=8")
 
-    assert all_ok(exporter.until(told))
+    assert all_ok(exporter.until(reported))
     assert in_time(max(windows(driver)) / 1000, 2)
 
 
 def test_another_call_that_always_fails_does_not_interrupt_it(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=8", "error=GetPowerUsage@3:999")
     exporter = start("--interval=0.3")
-    exporter.until(told)
+    exporter.until(reported)
 
     for _ in range(20):
         found = exporter.scrape()
-        assert told(found) or not all_ok(found)
+        assert reported(found) or not all_ok(found)
         time.sleep(0.05)
 
 

@@ -25,7 +25,7 @@ def test_every_reason_has_a_fix() -> None:
         assert f"`{reason}`" in listed, reason
 
 
-def test_every_flag_is_told_with_its_default() -> None:
+def test_every_flag_is_reported_with_its_default() -> None:
     rows = [line for line in section("Flags").splitlines() if line.startswith("| `--")]
     defaults = vars(command_line([]).options())
     del defaults["config_file"]
@@ -51,7 +51,7 @@ def test_every_metric_that_is_named_exists() -> None:
     assert named <= known
 
 
-def test_every_profile_is_told_and_how_many_of_nvidia_s_names_there_are() -> None:
+def test_every_profile_is_reported_and_how_many_of_nvidia_s_names_there_are() -> None:
     assert all(f"`{profile}`" in section("Flags") for profile in PROFILES)
     assert f"gives {len(TWINS) + 2} of our values" in section("Dashboards made for NVIDIA's exporter")
 

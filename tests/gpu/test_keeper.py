@@ -152,7 +152,7 @@ def test_to_stop_ends_worker_and_heir(stage: Stage) -> None:
     assert [worker.signals for worker in stage.workers] == [[signal.SIGTERM], [signal.SIGTERM]]
 
 
-def test_while_the_devices_are_released_nobody_is_started_and_then_at_once(stage: Stage) -> None:
+def test_while_the_devices_are_released_no_one_is_started_and_then_at_once(stage: Stage) -> None:
     first = stage.workers[0]
     stage.live(first, 5, "ok", "lost")
     heir = stage.workers[1]
@@ -171,7 +171,9 @@ def test_while_the_devices_are_released_nobody_is_started_and_then_at_once(stage
     assert stage.box.restarts == {"died": 0, "hung": 0}
 
 
-def test_a_killed_worker_that_does_not_go_is_told_whoever_waits_for_the_devices(stage: Stage) -> None:
+def test_a_killed_worker_that_does_not_go_is_reported_to_anyone_who_waits_for_the_devices(
+    stage: Stage,
+) -> None:
     stage.live(stage.workers[0], 1, "ok")
     pages = Pages(stage.box, stage.pace, stage.keeper)
     request = Request("POST", "/-/release", "seconds=60")
@@ -193,7 +195,7 @@ def test_a_killed_worker_that_does_not_go_is_told_whoever_waits_for_the_devices(
     assert stage.starts(30) == 0
 
 
-def test_nobody_looks_so_they_are_read_less_often_and_silence_is_judged_by_that(stage: Stage) -> None:
+def test_no_one_looks_so_they_are_read_less_often_and_silence_is_judged_by_that(stage: Stage) -> None:
     stage.pace.patience = 60
     (worker,) = stage.workers
     stage.live(worker, 62, "ok")
@@ -216,7 +218,7 @@ def test_nobody_looks_so_they_are_read_less_often_and_silence_is_judged_by_that(
     assert worker.signals == [signal.SIGKILL]
 
 
-def test_a_worker_that_is_started_while_nobody_looks_is_told(stage: Stage) -> None:
+def test_a_worker_that_is_started_while_no_one_looks_is_reported(stage: Stage) -> None:
     stage.pace.patience = 60
     stage.live(stage.workers[0], 70, "ok")
     stage.workers[0].exit = 1

@@ -51,12 +51,12 @@ def test_on_request_each_link_counts_by_itself_and_nothing_is_counted_twice(
     driver.tell("gpus=8", f"profile={card}")
     found = start(*QUICK, "--links=true").until(all_ok)
     sent = found.all("gpu_nvlink_transmit_bytes_total", gpu="3")
-    told = [dict(labels) for labels in found.all("gpu_nvlink_errors_total", gpu="3")]
+    reported = [dict(labels) for labels in found.all("gpu_nvlink_errors_total", gpu="3")]
 
     assert {int(dict(labels)["link"]): value for labels, value in sent.items()} == {
         link: wanted.sent(link) for link in range(wanted.links)
     }
-    assert {(int(labels["link"]), labels["type"]) for labels in told} == {
+    assert {(int(labels["link"]), labels["type"]) for labels in reported} == {
         (link, kind) for link in range(wanted.links) for kind in wanted.errors
     }
 
@@ -78,7 +78,7 @@ def test_a_count_of_links_that_cannot_be_is_not_believed(driver: Driver, start: 
 
 
 @pytest.mark.parametrize("state", [0, 1, 2])
-def test_the_state_of_the_fabric_is_told(driver: Driver, start: Starting, state: int) -> None:
+def test_the_state_of_the_fabric_is_reported(driver: Driver, start: Starting, state: int) -> None:
     driver.tell("gpus=8", f"fabric={state}")
 
     assert of(start().until(all_ok))["gpu_fabric_state", ""] == state

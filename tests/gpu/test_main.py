@@ -74,7 +74,7 @@ def test_a_bad_value_is_refused_with_its_flag_or_its_file_and_key(
     assert " Fix: correct the file" in said
 
 
-def test_a_port_in_use_is_told_with_its_fix() -> None:
+def test_a_port_in_use_is_reported_with_its_fix() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused("--port", str(port))

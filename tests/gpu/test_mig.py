@@ -30,15 +30,16 @@ SPLIT = (
 
 def instances(found: Scrape) -> set[tuple[str, str, str]]:
     """GPU instance, compute instance and profile of each."""
-    told = [dict(labels) for labels in found.all("gpu_mig_info")]
-    assert all(labels["gpu"] == "3" and labels["uuid"] == uuid(3) for labels in told)
-    assert len({labels["mig_uuid"] for labels in told}) == len(told)
-    return {(each["gpu_instance_id"], each["compute_instance_id"], each["profile"]) for each in told}
+    reported = [dict(labels) for labels in found.all("gpu_mig_info")]
+    assert all(labels["gpu"] == "3" and labels["uuid"] == uuid(3) for labels in reported)
+    assert len({labels["mig_uuid"] for labels in reported}) == len(reported)
+    return {(each["gpu_instance_id"], each["compute_instance_id"], each["profile"]) for each in reported}
 
 
 def by_instance(found: Scrape, metric: str, **labels: str) -> dict[str, float]:
     return {
-        dict(told)["gpu_instance_id"]: value for told, value in found.all(metric, gpu="3", **labels).items()
+        dict(reported)["gpu_instance_id"]: value
+        for reported, value in found.all(metric, gpu="3", **labels).items()
     }
 
 
@@ -50,9 +51,9 @@ def changed(exporter: Exporter, true: Callable[[Scrape], object]) -> Scrape:
     """Wait for what becomes of GPU 3, while no other one misses a value."""
 
     def is_true(found: Scrape) -> object:
-        told = reasons(found)
-        assert told.pop(3) in ("ok", "mig_changed")
-        assert told == dict.fromkeys(OTHERS, "ok")
+        reported = reasons(found)
+        assert reported.pop(3) in ("ok", "mig_changed")
+        assert reported == dict.fromkeys(OTHERS, "ok")
         assert shown(found) >= OTHERS, found.text
         return true(found)
 
@@ -61,7 +62,9 @@ def changed(exporter: Exporter, true: Callable[[Scrape], object]) -> Scrape:
     return found
 
 
-def test_each_instance_is_told_once_and_nothing_of_the_board_twice(driver: Driver, start: Starting) -> None:
+def test_each_instance_is_reported_once_and_nothing_of_the_board_twice(
+    driver: Driver, start: Starting
+) -> None:
     driver.tell(*SPLIT)
     found = start().until(active)
 
@@ -156,9 +159,9 @@ def test_a_split_gpu_does_not_wait_for_another_that_is_lost(driver: Driver, star
     found = exporter.until(lambda found: reasons(found)[3] == "ok" and active(found))
 
     assert reasons(found)[5] == "lost"
-    told = exporter.end()[1]
-    assert f"GPU 5 ({uuid(5)}): lost\n" in told
-    assert f"GPU 3 ({uuid(3)}): mig_changed\nGPU 3 ({uuid(3)}): ok\n" in told
+    reported = exporter.end()[1]
+    assert f"GPU 5 ({uuid(5)}): lost\n" in reported
+    assert f"GPU 3 ({uuid(3)}): mig_changed\nGPU 3 ({uuid(3)}): ok\n" in reported
 
 
 def test_a_gpu_that_is_split_in_another_way(driver: Driver, start: Starting) -> None:

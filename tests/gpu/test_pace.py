@@ -59,7 +59,7 @@ def test_an_error_of_a_gpu_is_heard_at_once_all_the_same(driver: Driver, start: 
     assert exporter.scrape().value("gpu_xid_errors_total", gpu="3", uuid=uuid(3), xid="79") == 1
 
 
-def test_a_worker_that_died_meanwhile_has_a_successor_before_anybody_looks(
+def test_a_worker_that_died_meanwhile_has_a_successor_before_anyone_looks(
     driver: Driver, start: Starting
 ) -> None:
     exporter = idle(start, driver)
@@ -69,7 +69,7 @@ def test_a_worker_that_died_meanwhile_has_a_successor_before_anybody_looks(
     assert all_ok(exporter.scrape())
 
 
-def test_a_gpu_that_hangs_meanwhile_is_found_within_three_readings_of_somebody_who_looks(
+def test_a_gpu_that_hangs_meanwhile_is_found_within_three_readings_of_someone_who_looks(
     driver: Driver, start: Starting
 ) -> None:
     exporter = idle(start, driver)

@@ -67,12 +67,12 @@ def test_of_a_gpu_that_was_away_nothing_old_is_served(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pcie, "_DIRECTIONS", {SENT: lambda handle: handle[0]})
     before, after = [1.0], [2.0]
     call = pcie.Throughput().call()
-    told = []
+    reported = []
     for handle in (before, before, after, after):
-        told.append(list(call.read(handle)))
+        reported.append(list(call.read(handle)))
         assert call.close()
 
-    assert told == [[], [Reading(SENT, 1000.0)], [], [Reading(SENT, 2000.0)]]
+    assert reported == [[], [Reading(SENT, 1000.0)], [], [Reading(SENT, 2000.0)]]
 
 
 @pytest.mark.parametrize("held", ["hang", "slow"])

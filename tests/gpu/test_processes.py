@@ -1,4 +1,4 @@
-"""The exporter's two processes: what the page shows when one is killed, stopped or told to end."""
+"""The exporter's two processes: what the page shows when one is killed, stopped or asked to end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_worker_that_dies_is_replaced_before_its_values_are_too_old(
     exporter.until(all_ok)
 
 
-def test_a_driver_that_crashes_its_callers_is_told_and_recovers(driver: Driver, start: Starting) -> None:
+def test_a_driver_that_crashes_its_callers_is_reported_and_recovers(driver: Driver, start: Starting) -> None:
     exporter = start()
     exporter.until(all_ok)
     driver.tell("gpus=8", "segv=GetPowerUsage")

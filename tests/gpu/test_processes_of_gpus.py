@@ -183,7 +183,7 @@ def test_each_works_as_its_newest_sample_says(
     assert found.value("gpu_exporter_collect_errors_total", call="GetProcessUtilization", code="garbage") == 1
 
 
-def test_where_nobody_works_there_is_nothing_and_no_error(driver: Driver, start: Starting) -> None:
+def test_where_no_one_works_there_is_nothing_and_no_error(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=1", use(FIRST, 3))
     exporter = start(*FAST, "--processes=4")
     exporter.until(held)

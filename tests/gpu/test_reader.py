@@ -177,7 +177,7 @@ def test_a_gpu_of_which_every_call_fails_is_down(
     assert reader.report.reason == "no_data"
 
 
-def test_a_lost_driver_is_told(reader: Reader, card: Table, clock: Clock) -> None:
+def test_a_lost_driver_is_reported(reader: Reader, card: Table, clock: Clock) -> None:
     card.answers["fast"] = BackendError("uninitialized")
     read(reader, clock)
 

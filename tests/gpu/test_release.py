@@ -25,7 +25,7 @@ def _exporter(start: Starting) -> Exporter:
     return exporter
 
 
-def test_the_answer_comes_when_the_driver_has_been_told_and_nothing_is_asked_until_the_time_is_over(
+def test_the_answer_comes_when_the_driver_has_been_asked_and_nothing_is_asked_until_the_time_is_over(
     driver: Driver, exporter: Exporter
 ) -> None:
     status, said = exporter.ask(f"{RELEASE}?seconds=3", "POST")

@@ -57,10 +57,10 @@ def test_the_gpus_are_let_go_of_and_taken_back(
         ("60s", "The GPU exporter does not answer at http://127.0.0.1:"),
     ],
 )
-def test_what_cannot_be_is_told_with_its_fix(
+def test_what_cannot_be_is_reported_with_its_fix(
     config: Callable[[int], Path], capsys: pytest.CaptureFixture[str], span: str, said: str
 ) -> None:
     assert release(config(free_port()), span) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert "Fix: " in told
+    reported = capsys.readouterr().err
+    assert said in reported
+    assert "Fix: " in reported

@@ -82,7 +82,9 @@ def test_new_settings_leave_no_gap_and_lose_no_counter(
     assert "New settings: reading goes on with them." in exporter.end()[1]
 
 
-def test_settings_that_cannot_be_used_are_told_and_the_old_ones_stay(exporter: Exporter, file: File) -> None:
+def test_settings_that_cannot_be_used_are_reported_and_the_old_ones_stay(
+    exporter: Exporter, file: File
+) -> None:
     before, at = exporter.workers(), exporter.scrape().value(AT)
     file.write(interval="soon")
     found = exporter.until(lambda found: found.value(SUCCESSFUL) == 0)

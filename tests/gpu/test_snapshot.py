@@ -48,8 +48,8 @@ EVENTS = st.builds(Event, WORDS, st.integers(), st.floats(0, 9))
 def test_what_is_sent_is_what_was_read(reports: dict[str, Report], events: list[Event]) -> None:
     cards = [(Card(number, uuid), report) for number, (uuid, report) in enumerate(reports.items())]
     line = worker.message("ok", (), cards, events)  # type: ignore[arg-type]
-    told = json.loads(line)
-    samples = Scrape(told["text"].encode()).samples
+    reported = json.loads(line)
+    samples = Scrape(reported["text"].encode()).samples
     wanted: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
     errors: Counter[tuple[str, str]] = Counter()
     for card, report in cards:
@@ -66,8 +66,8 @@ def test_what_is_sent_is_what_was_read(reports: dict[str, Report], events: list[
 
     assert samples == wanted
     assert line.count(b"\n") == 1
-    assert told["cards"] == [[card.number, card.uuid, report.reason] for card, report in cards]
-    assert told["events"] == [list(event) for event in events]
+    assert reported["cards"] == [[card.number, card.uuid, report.reason] for card, report in cards]
+    assert reported["events"] == [list(event) for event in events]
 
 
 def test_the_longest_time_of_each_tier_is_shown() -> None:

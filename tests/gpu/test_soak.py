@@ -10,8 +10,10 @@ pytestmark = pytest.mark.world
 
 
 def test_neither_memory_nor_files_nor_threads_grow() -> None:
-    told = list(soak(2000))
-    early, late = ({key: max(each[key] for each in half) for key in told[0]} for half in (told[:5], told[5:]))
+    reported = list(soak(2000))
+    early, late = (
+        {key: max(each[key] for each in half) for key in reported[0]} for half in (reported[:5], reported[5:])
+    )
 
     assert late["errors"] > early["errors"] > 0
     assert late["files"] == early["files"]

@@ -28,9 +28,9 @@ def test_every_quantity_is_served_in_base_units(driver: Driver, start: Starting,
 
 def test_identity_is_in_the_info_metrics_only(start: Starting) -> None:
     found = start().until(all_ok)
-    (told,) = found.all("gpu_info", gpu="3")
+    (reported,) = found.all("gpu_info", gpu="3")
 
-    assert dict(told) == {
+    assert dict(reported) == {
         "gpu": "3",
         "uuid": uuid(3),
         "name": "NVIDIA H200",
@@ -62,12 +62,12 @@ def test_an_impossible_sample_makes_the_others_no_less_true(driver: Driver, star
     assert found.value("gpu_utilization_window_max_ratio", gpu="3") == 0.43
 
 
-def test_the_serial_number_is_told_only_on_request(driver: Driver, start: Starting) -> None:
+def test_the_serial_number_is_reported_only_on_request(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=8", "lost=5:15")
     found = start(*QUICK, "--serial=true").until(lambda found: len(shown(found)) == 7)
-    (told,) = found.all("gpu_info", gpu="3")
+    (reported,) = found.all("gpu_info", gpu="3")
 
-    assert dict(told)["serial"] == "1650000000003"
+    assert dict(reported)["serial"] == "1650000000003"
 
 
 def test_what_a_card_lacks_is_absent_and_listed_in_few_lines(driver: Driver, start: Starting) -> None:

@@ -22,7 +22,7 @@ INSTALLED = "the installed one"
 
 
 @pytest.mark.parametrize("version", [*versions(PACKAGE), INSTALLED])
-def test_a_wheel_tells_all_that_the_driver_does(tmp_path: Path, version: str) -> None:
+def test_a_wheel_reports_all_that_the_driver_does(tmp_path: Path, version: str) -> None:
     path = "" if version == INSTALLED else str(wheel(PACKAGE, version))
     assert path in loaded(path)
     with ExitStack() as stack:
@@ -32,13 +32,13 @@ def test_a_wheel_tells_all_that_the_driver_does(tmp_path: Path, version: str) ->
             )
             for name, branch in BRANCHES.items()
         }
-        told = {name: of(exporter.until(all_ok)) for name, exporter in exporters.items()}
+        reported = {name: of(exporter.until(all_ok)) for name, exporter in exporters.items()}
 
-    assert told == {name: branch.told for name, branch in BRANCHES.items()}
+    assert reported == {name: branch.reported for name, branch in BRANCHES.items()}
 
 
 @pytest.mark.parametrize("version", versions(PACKAGE))
-def test_a_wheel_tells_of_counters_instances_and_processes(tmp_path: Path, version: str) -> None:
+def test_a_wheel_reports_counters_instances_and_processes(tmp_path: Path, version: str) -> None:
     environment = on(tmp_path / "driver", BRANCHES["580.82"])
     split = ("mig=1", "instance=1:0:7:0:1g.18gb")
     Driver(tmp_path / "driver").tell("gpus=2", *split, "process=0:compute:5000001:300:20")
@@ -59,7 +59,7 @@ def test_a_wheel_that_no_longer_names_what_goes_with_cuda_14_misses_nothing(tmp_
     branch = BRANCHES["590"]
     environment = on(tmp_path / "driver", branch)
     with running("--interval=0.5", environment=environment, PYTHONPATH=str(tmp_path)) as exporter:
-        assert of(exporter.until(all_ok)) == branch.told
+        assert of(exporter.until(all_ok)) == branch.reported
 
 
 def test_what_a_wheel_lacks_is_an_error_of_the_driver_s() -> None:

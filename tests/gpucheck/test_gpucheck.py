@@ -111,7 +111,7 @@ def test_where_all_say_the_same_it_says_so_and_writes_the_table(check: Check) ->
     assert "no card so far" not in page
 
 
-def test_a_difference_on_one_gpu_is_told_and_the_code_is_1(check: Check) -> None:
+def test_a_difference_on_one_gpu_is_reported_and_the_code_is_1(check: Check) -> None:
     code, said, page = check(log(board(0), board(1, max_clocks__sm_clock="1980 MHz")))
 
     assert code == 1
@@ -150,8 +150,8 @@ def judged(page: str, **values: str) -> dict[str, str]:
 
 
 def round_of(page: str, **values: str) -> Round:
-    told = {path.replace("__", "/"): text for path, text in values.items()}
-    return Round(Page(page), {"a": Xml.fromstring(f"<gpu>{elements(told)}</gpu>")}, {})
+    reported = {path.replace("__", "/"): text for path, text in values.items()}
+    return Round(Page(page), {"a": Xml.fromstring(f"<gpu>{elements(reported)}</gpu>")}, {})
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_values_are_compared_by_kind(metric: str, value: float, path: str, says:
 @pytest.mark.parametrize(
     ("ours", "unit"), [(91.4, "counts in nanoseconds"), (91400, "does not count in nanoseconds")]
 )
-def test_the_unit_of_throttling_is_told_from_nvidia_smi_s_microseconds(ours: float, unit: str) -> None:
+def test_the_unit_of_throttling_is_found_from_nvidia_smi_s_microseconds(ours: float, unit: str) -> None:
     path = "clocks_event_reasons_counters__clocks_event_reasons_counters_sw_power_cap"
     page = f'gpu_clock_event_seconds_total{{uuid="a",reason="power_cap"}} {ours}\n'
     rounds = [round_of(page, **{path: "91403239 us"})]
@@ -192,7 +192,7 @@ def test_the_unit_of_throttling_is_told_from_nvidia_smi_s_microseconds(ours: flo
     assert unit in findings(rounds, verdicts(rounds))[0]
 
 
-def test_processes_and_gpm_are_told_of() -> None:
+def test_processes_and_gpm_are_reported() -> None:
     page = (
         'gpu_process_memory_bytes{uuid="a",pid="7",name="python",container=""} 1\n'
         'gpu_process_memory_bytes{uuid="a",pid="8",name="",container=""} 1\n'
@@ -203,11 +203,12 @@ def test_processes_and_gpm_are_told_of() -> None:
             boards={"a": Xml.fromstring("<gpu><process_info><pid>7</pid></process_info></gpu>")}
         )
     ]
-    told = "\n".join(findings(rounds, verdicts(rounds)))
+    reported = "\n".join(findings(rounds, verdicts(rounds)))
 
-    assert "on 0 of 1 GPUs, reason: no_permission." in told
+    assert "on 0 of 1 GPUs, reason: no_permission." in reported
     assert (
-        "1 that both name, 1 that only the exporter does, 0 that only nvidia-smi does; 1 whose name" in told
+        "1 that both name, 1 that only the exporter does, 0 that only nvidia-smi does; 1 whose name"
+        in reported
     )
 
 

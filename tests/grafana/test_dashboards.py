@@ -187,7 +187,7 @@ def test_every_query_is_promql_once_the_run_is_filled_in(dashboard: Json) -> Non
         promql_parser.parse(query.expr)
 
 
-def test_every_metric_asked_for_is_one_that_somebody_serves(dashboard: Json) -> None:
+def test_every_metric_asked_for_is_one_that_someone_serves(dashboard: Json) -> None:
     for query in dashboard_queries(dashboard, "a"):
         for name, matchers in selectors(query.expr):
             if name not in RUN_METRICS | OTHER_METRICS and not name.endswith("nonfinite_streak_steps"):

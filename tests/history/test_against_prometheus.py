@@ -39,7 +39,7 @@ def history(run: Replayed) -> Kept:
     return made.history.kept()
 
 
-def told(backtest: Backtest, curve: Curve, run: Replayed) -> dict[int, float]:
+def reported(backtest: Backtest, curve: Curve, run: Replayed) -> dict[int, float]:
     """What Prometheus says of a curve, by step, at the last record of each."""
     query = of_run(curve.promql, run.run)
     times = backtest.prometheus.over(query, START + 1, START + len(run.steps)).get(run.run, {})
@@ -55,7 +55,7 @@ def test_each_point_of_a_curve_is_what_prometheus_has_at_that_step(backtest: Bac
     for curve in (each for panel in Drawn(config()).of_run(run.run) for each in panel.curves):
         if curve.asked:
             continue
-        theirs = told(backtest, curve, run)
+        theirs = reported(backtest, curve, run)
         own = (kept.means if curve.smoothed else kept.curves).get(curve.signal)
         points = [point for piece in own.pieces() for point in piece] if own else []
         assert bool(points) == any(map(math.isfinite, theirs.values())), curve

@@ -87,7 +87,7 @@ def test_an_answer_that_is_too_large_or_leads_elsewhere_is_refused():
         Questions(url).firing()
 
 
-def test_a_server_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyPatch):
+def test_a_server_that_never_answers_holds_up_no_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exporter.runs.history.prometheus_api.SECONDS", 0.2)
     with answering(200, b"{}", delay=5) as url:
         prometheus = Prometheus(url, lambda: (), lambda: (), lambda: [Span("x", 0.0, 1.0)])
@@ -124,7 +124,7 @@ class Serving(Listening):
         super().__init__(Handler)
 
 
-def test_a_past_that_is_not_told_is_a_lack_of_that_run_alone_and_is_logged_once(
+def test_a_past_that_is_not_reported_is_a_lack_of_that_run_alone_and_is_logged_once(
     logged: list[str],
 ):
     spans = [Span(run, 0.0, 1.0) for run in ("large", "too large", "small")]

@@ -93,7 +93,7 @@ def test_a_limit_knows_its_signal_its_side_and_whether_its_alert_looks_at_more(
     assert (limit.signal, limit.side, limit.alone) == (signal, side, alone)
 
 
-def test_limits_of_one_panel_are_told_apart_by_name_and_severity():
+def test_limits_of_one_panel_are_distinguished_by_name_and_severity():
     for panel in panels(*EVERY_LIMIT).panels:
         names = [(limit.name, limit.severity) for limit in panel.limits]
         assert len(set(names)) == len(names), panel.title

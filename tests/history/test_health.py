@@ -39,8 +39,8 @@ def health(
     )
     draughtsman = Draughtsman(made.history.kept(), drawn or panels(), past)
     glance = Glance.of(View("demo/x", made, "running", None))
-    told = healths(glance, drawn or panels(), said or known(), draughtsman.since)
-    return next(each for each in told if each.signal == signal)
+    reported = healths(glance, drawn or panels(), said or known(), draughtsman.since)
+    return next(each for each in reported if each.signal == signal)
 
 
 def known(firing: Mapping[str, tuple[Firing, ...]] | None = None, **gpus: float) -> Said:
@@ -167,13 +167,13 @@ def test_a_value_that_is_no_number_is_a_warning():
 def test_gpus_are_as_prometheus_knows_them():
     records = exploding_kl()
     busy, idle = known(gpus=0.8), known(gpus=0.01)
-    told = firing(alert("GPUIdleWhileRunning", "warning", "gpu"))
+    reported = firing(alert("GPUIdleWhileRunning", "warning", "gpu"))
 
     assert health(GPU, records, busy).value == 0.8
     assert health(GPU, records, busy).state == "ok"
     assert health(GPU, records, busy).warning == Range(0.05, None)
     assert health(GPU, records, idle).state == "ok", "a run that is between two phases needs no GPU"
-    assert health(GPU, records, told).state == "warning"
+    assert health(GPU, records, reported).state == "warning"
     assert health(GPU, records).state == "unknown"
     assert health(GPU, records, Said(problem="It is away.")).diagnosis == "It is away."
 

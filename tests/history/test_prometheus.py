@@ -99,7 +99,7 @@ def real(
 
 
 @pytest.mark.e2e
-def test_a_real_prometheus_tells_of_alerts_their_steps_and_gpus(
+def test_a_real_prometheus_reports_alerts_their_steps_and_gpus(
     real: PrometheusServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("exporter.runs.history.prometheus_api.FINEST", 0.2)
@@ -150,7 +150,7 @@ def test_a_run_that_prometheus_does_not_know_has_no_past(real: PrometheusServer)
 
 
 @pytest.mark.e2e
-def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_nobody_waits(
+def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_no_one_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ):
     monkeypatch.setattr("exporter.runs.history.prometheus.INTERVAL_SECONDS", 0.2)

@@ -46,7 +46,7 @@ def telling(stack: Stack) -> Iterator[Story]:
         thread.join()
 
 
-def told(stack: Stack, story: Story, names: set[str]) -> RunStory:
+def reported(stack: Stack, story: Story, names: set[str]) -> RunStory:
     """The story of the sick run, once it has episodes of these alerts."""
 
     def has_them() -> bool:
@@ -64,7 +64,7 @@ def told(stack: Stack, story: Story, names: set[str]) -> RunStory:
 
 
 @pytest.mark.parametrize("versions", MAINLY_NEWEST)
-def test_alerts_and_their_steps_are_told_also_by_an_exporter_that_was_not_there(
+def test_alerts_and_their_steps_are_reported_also_by_an_exporter_that_was_not_there(
     tmp_path: Path, versions: tuple[str, str]
 ):
     with (
@@ -74,10 +74,10 @@ def test_alerts_and_their_steps_are_told_also_by_an_exporter_that_was_not_there(
         with telling(stack) as story:
             stack.wait_sent("ppo/sick", PAGES)
             stack.wait_until(lambda: {(page, "ppo/sick") for page in PAGES} <= stack.firing())
-            first = told(stack, story, PAGES)
+            first = reported(stack, story, PAGES)
             assert story.prometheus == ""
         with telling(stack) as story:
-            again = told(stack, story, PAGES)
+            again = reported(stack, story, PAGES)
 
     for found in (first, again):
         by_name = {each.name: each for each in found.episodes}

@@ -63,29 +63,29 @@ def story(watched: Watched, panels: PanelFile | None = None) -> Story:
     return Story(watched.watch.views, panels or PanelFile(Path("no-panels.json")), None)
 
 
-def limited(told: Story, limits: Mapping[str, float]) -> Story:
+def limited(reported: Story, limits: Mapping[str, float]) -> Story:
     """The story, where Prometheus has known these limits of the run since step 7."""
-    lines = {each.name: each for each in told._file.panels.limits}
-    told._prometheus.said = Said(
+    lines = {each.name: each for each in reported._file.panels.limits}
+    reported._prometheus.said = Said(
         now={lines[name]: {"ppo": at} for name, at in limits.items()},
         pasts={"ppo": Past((), {lines[name]: ((7, at), (30, at)) for name, at in limits.items()})},
         answered=1.0,
     )
-    return told
+    return reported
 
 
 KL = {"KLHigh": 0.55, "KLExplosion": 1.05}
 
 
-def value(told: Story, name: str) -> list[float]:
-    return [sample for family, samples in told.samples() if family.name == name for _, sample in samples]
+def value(reported: Story, name: str) -> list[float]:
+    return [sample for family, samples in reported.samples() if family.name == name for _, sample in samples]
 
 
-def test_a_run_is_told_of_in_a_line_and_in_full(watched: Watched, panels: PanelFile):
+def test_a_run_is_reported_in_a_line_and_in_full(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = limited(story(watched, panels), KL)
-    (summary,) = told.runs()
-    whole = told.run("ppo")
+    reported = limited(story(watched, panels), KL)
+    (summary,) = reported.runs()
+    whole = reported.run("ppo")
 
     assert (summary.name, summary.state, summary.step) == ("ppo", "running", 30)
     assert {health.signal: health.state for health in summary.healths}["kl"] == "critical"
@@ -97,15 +97,15 @@ def test_a_run_is_told_of_in_a_line_and_in_full(watched: Watched, panels: PanelF
     assert [limit.name for limit in kl.limits] == ["KLHigh", "KLExplosion"]
     assert [row.step for row in whole.rows] == list(range(11, 31))
     assert whole.rows[-1].values == {"reward": pytest.approx(0.51), "kl": pytest.approx(2.051)}
-    assert told.prometheus == ""
+    assert reported.prometheus == ""
 
 
 def test_without_prometheus_there_are_curves_without_limits_and_it_says_so(
     watched: Watched, panels: PanelFile
 ):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panels)
-    whole, series = told.run("ppo"), told.series("ppo", "kl")
+    reported = story(watched, panels)
+    whole, series = reported.run("ppo"), reported.series("ppo", "kl")
 
     assert whole is not None
     assert series is not None
@@ -115,7 +115,7 @@ def test_without_prometheus_there_are_curves_without_limits_and_it_says_so(
     kl = {health.signal: health for health in whole.summary.healths}["kl"]
     assert (kl.state, kl.warning.high) == ("unknown", None)
     assert kl.diagnosis.startswith("Its limits are not known. No Prometheus is named (--prometheus-url)")
-    assert told.prometheus == kl.diagnosis.removeprefix("Its limits are not known. ").partition(" How")[0]
+    assert reported.prometheus == kl.diagnosis.removeprefix("Its limits are not known. ").partition(" How")[0]
 
 
 def test_charts_carry_the_smoothed_reward(watched: Watched, panels: PanelFile):
@@ -129,11 +129,11 @@ def test_charts_carry_the_smoothed_reward(watched: Watched, panels: PanelFile):
     assert max(mean.values[10:]) - min(mean.values[10:]) < 0.3 < max(raw.values) - min(raw.values)
 
 
-def test_what_lacks_of_its_past_is_told_with_the_run(watched: Watched):
+def test_what_lacks_of_its_past_is_reported_with_the_run(watched: Watched):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched)
-    told._prometheus.said = Said(lacks={"ppo": "It is larger than 2 MiB."}, pasts={"ppo": NOTHING})
-    found = told.run("ppo")
+    reported = story(watched)
+    reported._prometheus.said = Said(lacks={"ppo": "It is larger than 2 MiB."}, pasts={"ppo": NOTHING})
+    found = reported.run("ppo")
 
     assert found is not None
     assert found.lack.startswith(
@@ -141,14 +141,14 @@ def test_what_lacks_of_its_past_is_told_with_the_run(watched: Watched):
     )
 
 
-def test_what_is_not_there_is_not_told(watched: Watched, panels: PanelFile):
+def test_what_is_not_there_is_not_reported(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panels)
+    reported = story(watched, panels)
 
-    assert told.run("other") is None
-    assert told.series("other", "kl") is None
-    assert told.series("ppo", "entropy") is None
-    assert told.series("ppo", "no/such") is None
+    assert reported.run("other") is None
+    assert reported.series("other", "kl") is None
+    assert reported.series("ppo", "entropy") is None
+    assert reported.series("ppo", "no/such") is None
 
 
 def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panels: PanelFile):
@@ -176,8 +176,8 @@ def test_each_limit_of_an_alert_that_has_several_is_in_the_series(watched: Watch
 def test_where_nothing_is_finite_a_series_is_broken_and_not_denied(watched: Watched, panels: PanelFile):
     nan = math.nan
     log(watched.folder / "ppo.jsonl", [{"kl": nan, "grad_norm": norm} for norm in (1, 2, nan, nan, 5, nan)])
-    told = story(watched, panels)
-    kl, norm = told.series("ppo", "kl"), told.series("ppo", "grad_norm")
+    reported = story(watched, panels)
+    kl, norm = reported.series("ppo", "kl"), reported.series("ppo", "grad_norm")
 
     assert kl is not None
     assert kl.points == ()
@@ -190,8 +190,8 @@ def test_a_limit_that_is_only_noted_comes_after_one_that_warns(watched: Watched,
     log(watched.folder / "ppo.jsonl", exploding_kl())
     content = panel_file.read_text()
     panel_file.write_text(content.replace('"critical"', '"info"'))
-    told = limited(story(watched, PanelFile(panel_file)), KL)
-    series, (summary,) = told.series("ppo", "kl"), told.runs()
+    reported = limited(story(watched, PanelFile(panel_file)), KL)
+    series, (summary,) = reported.series("ppo", "kl"), reported.runs()
 
     assert content != panel_file.read_text()
     assert series is not None
@@ -203,16 +203,16 @@ def test_the_curve_breaks_where_the_run_was_resumed_and_begins_anew_with_the_run
     watched: Watched, panels: PanelFile
 ):
     path = log(watched.folder / "ppo.jsonl", exploding_kl(calm=20, high=0))
-    told = story(watched, panels)
+    reported = story(watched, panels)
     resumed = "".join(f'{{"step": {step}, "reward": 0.4{step}, "kl": 0.05}}\n' for step in range(15, 31))
     with path.open("a") as file:
         file.write(resumed)
     watched.look(1.0)
-    whole = told.run("ppo")
+    whole = reported.run("ppo")
     with path.open("a") as file:
         file.write("".join(f'{{"step": {step}, "reward": 0.{step}, "kl": 0.05}}\n' for step in range(1, 4)))
     watched.look(1.0)
-    again = told.run("ppo")
+    again = reported.run("ppo")
 
     assert whole is not None
     assert again is not None
@@ -225,22 +225,22 @@ def test_other_limits_are_asked_for_as_soon_as_the_file_has_them(
     watched: Watched, panel_file: Path, panels: PanelFile
 ):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panels)
-    before = {limit.promql for limit in told._charted() if limit.name == "KLHigh"}
+    reported = story(watched, panels)
+    before = {limit.promql for limit in reported._charted() if limit.name == "KLHigh"}
     fresh = panel_file.with_name("fresh")
     fresh.write_text(panel_file.read_text().replace("0.5", "7.5"))
     fresh.replace(panel_file)
     panels.look()
 
     assert {text.replace("0.5", "7.5") for text in before} == {
-        limit.promql for limit in told._charted() if limit.name == "KLHigh"
+        limit.promql for limit in reported._charted() if limit.name == "KLHigh"
     }
 
 
 def test_of_all_runs_only_the_limits_of_core_signals_are_asked_for(watched: Watched, panels: PanelFile):
-    told = story(watched, panels)
+    reported = story(watched, panels)
 
-    assert {asked.signal for asked in told._judged()} == {
+    assert {asked.signal for asked in reported._judged()} == {
         "reward", "kl", "response_length", "entropy", "grad_norm",
         "gpu_utilization_ratio", "gpu_memory_used_bytes",
     }  # fmt: skip
@@ -261,16 +261,16 @@ def test_of_all_runs_only_the_limits_of_core_signals_are_asked_for(watched: Watc
         " " * (5 * 1024 * 1024),
     ],
 )
-def test_a_file_that_is_none_leaves_the_last_good_one_is_told_once_and_counted(
+def test_a_file_that_is_none_leaves_the_last_good_one_is_reported_once_and_counted(
     watched: Watched, panel_file: Path, panels: PanelFile, logged: list[str], content: str
 ):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = limited(story(watched, panels), KL)
-    assert told.series("ppo", "kl") is not None
+    reported = limited(story(watched, panels), KL)
+    assert reported.series("ppo", "kl") is not None
     panel_file.write_text(content)
     for _ in range(3):
         panels.look()
-        series = told.series("ppo", "kl")
+        series = reported.series("ppo", "kl")
         assert series is not None
         assert series.limits
 
@@ -278,7 +278,7 @@ def test_a_file_that_is_none_leaves_the_last_good_one_is_told_once_and_counted(
     assert str(panel_file) in said
     assert " Expected " in said
     assert said.endswith("run python generate.py. The panels of before stay.")
-    assert value(told, "stepwatch_panels_errors_total") == [1]
+    assert value(reported, "stepwatch_panels_errors_total") == [1]
 
 
 def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
@@ -288,8 +288,8 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
     panel_file.unlink()
     log(watched.folder / "ppo.jsonl", exploding_kl())
     panels = PanelFile(panel_file)
-    told = story(watched, panels)
-    whole = told.run("ppo")
+    reported = story(watched, panels)
+    whole = reported.run("ppo")
     panels.look()
 
     assert whole is not None
@@ -300,18 +300,18 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
     assert said.endswith("Curves are shown without limits.")
     panel_file.write_bytes(content)
     panels.look()
-    found = limited(told, KL).run("ppo")
+    found = limited(reported, KL).run("ppo")
     assert found is not None
     assert found.charts[1].limits, "a file that comes later is taken up"
 
 
 def test_a_file_that_goes_leaves_its_panels(watched: Watched, panel_file: Path, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = limited(story(watched, panels), KL)
+    reported = limited(story(watched, panels), KL)
     panel_file.unlink()
     panels.look()
 
-    found = told.run("ppo")
+    found = reported.run("ppo")
     assert found is not None
     assert found.charts[1].limits
 
@@ -320,21 +320,21 @@ def test_other_panels_are_taken_up_by_themselves(
     watched: Watched, panel_file: Path, panels: PanelFile, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("exporter.runs.history.panelfile.SECONDS", 0.01)
-    told, before = story(watched, panels), panels.panels
-    told.start()
+    reported, before = story(watched, panels), panels.panels
+    reported.start()
     panel_file.write_text(panel_file.read_text() + " ")
     eventually(lambda: panels.panels is not before)
-    told.stop()
+    reported.stop()
 
 
-def test_whoever_asks_waits_for_no_disk(watched: Watched, panel_file: Path, panels: PanelFile):
+def test_anyone_who_asks_waits_for_no_disk(watched: Watched, panel_file: Path, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    told = story(watched, panels)
+    reported = story(watched, panels)
     panel_file.unlink()
     os.mkfifo(panel_file)  # whoever opens it waits
     asking = [
         Thread(target=ask, daemon=True)
-        for ask in (told.runs, lambda: told.run("ppo"), lambda: told.series("ppo", "kl"))
+        for ask in (reported.runs, lambda: reported.run("ppo"), lambda: reported.series("ppo", "kl"))
     ]
     for each in asking:
         each.start()

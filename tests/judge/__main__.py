@@ -60,7 +60,7 @@ def _of_rules(backtest: Backtest, rules: Sequence[Rule]) -> dict[str, Verdict]:
 
 
 def _delays(logs: Sequence[Label], backtest: Backtest) -> list[Delays]:
-    """What is told of healthy runs that faults were put into."""
+    """What is reported about healthy runs that faults were put into."""
     healthy = {str(log.path) for log in logs if log.verdict == "healthy"}
     runs = [run for run in backtest.runs if healthy.issuperset(run.files)]
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ NEVER = float("inf")
 
 
 class Delays(NamedTuple):
-    """Of one kind of fault: records until it was told of, for each log; ``NEVER`` where it was not."""
+    """Of one kind of fault: records until it was reported, for each log; ``NEVER`` where it was not."""
 
     fault: str
     alarms: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""Faults put into healthy real runs, to see how many records later they are told of."""
+"""Faults put into healthy real runs, to see how many records later they are reported."""
 
 from __future__ import annotations
 

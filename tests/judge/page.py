@@ -87,7 +87,7 @@ def delays(found: Iterable[Delays]) -> list[str]:
 
 
 def _spread(records: Sequence[float]) -> tuple[str, str]:
-    """Median and 90th percentile, then how many were never told of."""
+    """Median and 90th percentile, then how many were never reported."""
     median, slow = (records[int(share * (len(records) - 1))] for share in (0.5, 0.9))
     missed = sum(each == math.inf for each in records)
     return f"{_records(median)} / {_records(slow)}", f"{missed} of {len(records)}"

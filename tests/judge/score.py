@@ -13,7 +13,7 @@ from tests.judge.labels import Label
 class Alarm(NamedTuple):
     """An alarm of any set of rules; ``topic`` is "" where they have none. Records count from 1.
 
-    ``last`` is the record at which it still fires, 0 where it is told once.
+    ``last`` is the record at which it still fires, 0 where it is reported once.
     """
 
     name: str

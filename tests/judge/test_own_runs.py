@@ -44,7 +44,7 @@ def rewards(values: Iterable[float]) -> Records:
     return [{"reward": value} for value in values]
 
 
-def test_a_reward_that_is_the_same_from_the_first_step_on_is_told_of() -> None:
+def test_a_reward_that_is_the_same_from_the_first_step_on_is_reported() -> None:
     assert "NoLearningSignal" in fired(TRL)
 
 
@@ -86,7 +86,7 @@ def test_little_entropy_with_a_rising_reward_is_left_alone_however_high_it_began
     assert fired(written(tmp_path, _learning(200, entropy))) == {}
 
 
-def test_next_to_no_entropy_is_told_of_also_with_a_rising_reward(tmp_path: Path) -> None:
+def test_next_to_no_entropy_is_reported_also_with_a_rising_reward(tmp_path: Path) -> None:
     assert fired(written(tmp_path, _learning(200, 0.005))).keys() == {"EntropyCollapse"}
 
 
@@ -95,7 +95,7 @@ def test_a_solved_task_may_have_no_entropy(tmp_path: Path) -> None:
     assert fired(written(tmp_path, solved)) == {}
 
 
-def test_longer_answers_are_told_of_where_reward_is_lost_and_nothing_says_what_is_cut(
+def test_longer_answers_are_reported_where_reward_is_lost_and_nothing_says_what_is_cut(
     tmp_path: Path,
 ) -> None:
     records = [{**each, "response_length": 300 + 5 * step} for step, each in enumerate(_learning(200, 0.3))]

@@ -1,4 +1,4 @@
-"""The rules on real runs: the sick are told of in time, the healthy are left alone."""
+"""The rules on real runs: the sick are reported in time, the healthy are left alone."""
 
 from __future__ import annotations
 
@@ -131,6 +131,6 @@ def test_no_log_is_suspected_of_hacking_while_nothing_true_is_named(judged: tupl
     assert "RewardCollapse" in fired
 
 
-def test_a_policy_that_leaves_its_teacher_is_told_of_and_no_other() -> None:
+def test_a_policy_that_leaves_its_teacher_is_reported_and_no_other() -> None:
     moved = _first("KLTeacherHigh", {file: {"kl_teacher": [TEACHER]} for file in DISTILLED})
     assert moved.keys() == {file for file, explodes in DISTILLED.items() if explodes}

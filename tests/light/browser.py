@@ -32,7 +32,7 @@ class Browser:
         self.size(*WIDE)
         self.prefer("light")
         self._do("Emulation.setScriptExecutionDisabled", value=False)
-        self._told("performance"), self._told("browser")
+        self._reported("performance"), self._reported("browser")
 
     def open(self, url: str) -> None:
         self.driver.get(url)
@@ -57,16 +57,16 @@ class Browser:
 
     def tell(self, expression: str) -> Any:
         """What an expression of JavaScript gives, asked by the test and not by the page."""
-        told = self._do("Runtime.evaluate", expression=expression, returnByValue=True)
-        return told["result"].get("value")
+        reported = self._do("Runtime.evaluate", expression=expression, returnByValue=True)
+        return reported["result"].get("value")
 
     def complaints(self) -> list[str]:
         """What stands in the console since it was last asked for: errors, and what a policy refused."""
-        return [entry["message"] for entry in self._told("browser")]
+        return [entry["message"] for entry in self._reported("browser")]
 
     def requests(self) -> list[str]:
         """Addresses asked for since this was last asked."""
-        events = [json.loads(entry["message"])["message"] for entry in self._told("performance")]
+        events = [json.loads(entry["message"])["message"] for entry in self._reported("performance")]
         sent = (each["params"] for each in events if each["method"] == "Network.requestWillBeSent")
         return [each["request"]["url"] for each in sent]
 
@@ -76,10 +76,10 @@ class Browser:
         self.size(width, min(height or whole, whole))
         self.driver.save_screenshot(str(path))
 
-    def _do(self, command: str, **told: Any) -> Any:
-        return self.driver.execute_cdp_cmd(command, told)
+    def _do(self, command: str, **reported: Any) -> Any:
+        return self.driver.execute_cdp_cmd(command, reported)
 
-    def _told(self, log: str) -> list[dict[str, Any]]:
+    def _reported(self, log: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.driver.get_log(log)
         return found
 

@@ -9,9 +9,9 @@ from exporter.http.server import Server
 from exporter.runs.light.site import Light
 from exporter.runs.serve.serving import Serving
 from tests.light.browser import Browser, started
-from tests.light.stories import Told
+from tests.light.stories import Reported
 
-Serve = Callable[[Told], str]
+Serve = Callable[[Reported], str]
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def serve() -> Iterator[Serve]:
     """Serve the pages about these runs; gives the address."""
     servings: list[Serving] = []
 
-    def begin(told: Told) -> str:
-        server = Server(("127.0.0.1", 0), Routes(Light(told, ["/logs/rl"]).routes()))
+    def begin(reported: Reported) -> str:
+        server = Server(("127.0.0.1", 0), Routes(Light(reported, ["/logs/rl"]).routes()))
         servings.append(Serving(server))
         servings[-1].start()
         return f"http://127.0.0.1:{server.port}"

@@ -106,7 +106,7 @@ def story(run: RunSummary, charts: Sequence[Chart] = (), candidates: tuple[Candi
 
 
 @dataclass
-class Told:
+class Reported:
     """What the pages ask; counts how often."""
 
     summaries: list[RunSummary] = field(default_factory=list)

@@ -12,21 +12,21 @@ from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
 from exporter.runs.history.models import Unshown
 from exporter.runs.light.site import Light
-from tests.light.stories import EXPLOSION, HEALTHS, Told, sick, summary
+from tests.light.stories import EXPLOSION, HEALTHS, Reported, sick, summary
 
 
-def ask(told: Told, target: str) -> tuple[str, Any]:
+def ask(reported: Reported, target: str) -> tuple[str, Any]:
     path, _, query = target.partition("?")
-    answer = Routes(Light(told, []).routes())(Request("GET", path, query))
+    answer = Routes(Light(reported, []).routes())(Request("GET", path, query))
     assert isinstance(answer, Answer)
     assert answer.kind == "application/json"
     return answer.code, json.loads(answer.body)
 
 
-def test_runs_are_told_with_all_that_the_page_shows() -> None:
-    code, told = ask(Told([summary(), sick()], prometheus="away"), "/api/v1/runs")
-    assert (code, told["prometheus"]) == ("200", "away")
-    bad, good = told["runs"]
+def test_runs_are_reported_with_all_that_the_page_shows() -> None:
+    code, reported = ask(Reported([summary(), sick()], prometheus="away"), "/api/v1/runs")
+    assert (code, reported["prometheus"]) == ("200", "away")
+    bad, good = reported["runs"]
     assert (bad["run"], bad["state"], bad["severity"], bad["framework"]) == (
         *("ppo/sick", "running", "critical", "verl"),
     )
@@ -42,9 +42,9 @@ def test_runs_are_told_with_all_that_the_page_shows() -> None:
 
 
 def test_a_series_is_points_of_step_and_value_with_each_limit() -> None:
-    code, told = ask(Told([sick()]), "/api/v1/runs/ppo%2Fsick/series?signal=kl")
+    code, reported = ask(Reported([sick()]), "/api/v1/runs/ppo%2Fsick/series?signal=kl")
     assert code == "200"
-    assert told == {
+    assert reported == {
         "run": "ppo/sick",
         "signal": "kl",
         "unit": "short",
@@ -64,17 +64,17 @@ def test_a_series_is_points_of_step_and_value_with_each_limit() -> None:
 
 @pytest.mark.parametrize("target", ["/api/v1/runs", "/api/v1/runs/ppo/series?signal=kl"])
 def test_while_logs_are_read_nothing_is_said_not_to_be_there(target: str) -> None:
-    code, told = ask(Told(unshown=Unshown(reading=True)), target)
-    assert (code, told["nearest"]) == ("503", [])
-    assert "still being read" in told["error"]
+    code, reported = ask(Reported(unshown=Unshown(reading=True)), target)
+    assert (code, reported["nearest"]) == ("503", [])
+    assert "still being read" in reported["error"]
 
 
 def test_runs_that_are_not_shown_are_counted() -> None:
-    assert ask(Told(unshown=Unshown(dormant=3)), "/api/v1/runs")[1]["dormant"] == 3
+    assert ask(Reported(unshown=Unshown(dormant=3)), "/api/v1/runs")[1]["dormant"] == 3
 
 
 def test_a_slash_may_be_sent_as_it_is() -> None:
-    assert ask(Told([sick()]), "/api/v1/runs/ppo/sick/series?signal=kl")[0] == "200"
+    assert ask(Reported([sick()]), "/api/v1/runs/ppo/sick/series?signal=kl")[0] == "200"
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,15 @@ def test_a_slash_may_be_sent_as_it_is() -> None:
 def test_errors_are_json_with_words_and_the_nearest_names(
     target: str, code: str, words: str, nearest: str
 ) -> None:
-    found, told = ask(Told([sick()]), target)
+    found, reported = ask(Reported([sick()]), target)
     assert found == code
-    assert words in told["error"]
-    assert told["nearest"][0] == nearest
+    assert words in reported["error"]
+    assert reported["nearest"][0] == nearest
 
 
-def test_names_and_numbers_that_json_lacks_are_told_all_the_same() -> None:
+def test_names_and_numbers_that_json_lacks_are_reported_all_the_same() -> None:
     name = '<script>"\\\n\u202e🦜</script>'
     health = replace(HEALTHS[0], value=float("nan"), judged=float("inf"))
-    _, told = ask(Told([summary(name, healths=(health,))]), "/api/v1/runs")
-    assert told["runs"][0]["run"] == name
-    assert told["runs"][0]["signals"][0]["value"] is None
+    _, reported = ask(Reported([summary(name, healths=(health,))]), "/api/v1/runs")
+    assert reported["runs"][0]["run"] == name
+    assert reported["runs"][0]["signals"][0]["value"] is None

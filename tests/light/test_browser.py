@@ -9,7 +9,7 @@ import pytest
 from exporter.runs.light import links
 from tests.light.browser import PHONE, Browser
 from tests.light.conftest import Serve
-from tests.light.stories import Told, chart, sick, summary
+from tests.light.stories import Reported, chart, sick, summary
 from tests.real.waiting import eventually
 
 EVIL = "<script>document.title='run'</script>"
@@ -17,21 +17,21 @@ LONG = "ppo/" + "a-very-long-name_" * 18
 
 
 @pytest.fixture
-def told() -> Told:
+def reported() -> Reported:
     """One sick, one healthy, one with a name that wants to be run, one whose name is long, one finished."""
     runs = [sick(), summary(), summary(EVIL), summary(LONG, total=None), summary("done", state="finished")]
-    return Told(runs, (chart("KL"), chart("Reward"), chart("Entropy", 3)))
+    return Reported(runs, (chart("KL"), chart("Reward"), chart("Entropy", 3)))
 
 
-def pages(told: Told) -> list[str]:
-    return ["/", "/?refresh=off", "/run/gone", *(f"/{links.page(run.name)}" for run in told.summaries)]
+def pages(reported: Reported) -> list[str]:
+    return ["/", "/?refresh=off", "/run/gone", *(f"/{links.page(run.name)}" for run in reported.summaries)]
 
 
 def test_nothing_leaves_the_origin_no_cookie_is_set_and_the_console_stays_empty(
-    browser: Browser, serve: Serve, told: Told
+    browser: Browser, serve: Serve, reported: Reported
 ) -> None:
-    url = serve(told)
-    for page in pages(told):
+    url = serve(reported)
+    for page in pages(reported):
         browser.open(url + page)
     assert {request.split("/run/")[0].split("?")[0] for request in browser.requests()} <= {
         f"{url}/",
@@ -44,9 +44,9 @@ def test_nothing_leaves_the_origin_no_cookie_is_set_and_the_console_stays_empty(
 
 
 def test_what_the_policy_forbids_is_refused_by_the_browser(
-    browser: Browser, serve: Serve, told: Told
+    browser: Browser, serve: Serve, reported: Reported
 ) -> None:
-    browser.open(serve(told))
+    browser.open(serve(reported))
     browser.tell(
         "document.body.insertAdjacentHTML('beforeend', '<img src=\"http://127.0.0.1:1/a.png\">');"
         "const made = document.createElement('script'); made.textContent = 'window.ran = 1';"
@@ -64,22 +64,22 @@ def test_what_the_policy_forbids_is_refused_by_the_browser(
     assert browser.tell("window.ran") is None
 
 
-def test_a_run_named_like_a_script_is_text(browser: Browser, serve: Serve, told: Told) -> None:
-    url = serve(told)
+def test_a_run_named_like_a_script_is_text(browser: Browser, serve: Serve, reported: Reported) -> None:
+    url = serve(reported)
     browser.open(url)
     names = browser.tell("[...document.querySelectorAll('h2')].map(each => each.textContent)")
-    assert set(names) == {run.name for run in told.summaries}
-    for page in pages(told):
+    assert set(names) == {run.name for run in reported.summaries}
+    for page in pages(reported):
         browser.open(url + page)
         assert browser.tell("document.querySelectorAll('script').length") == 0
         assert browser.tell("document.title") != "run"
 
 
-def test_every_run_is_found_by_its_link(browser: Browser, serve: Serve, told: Told) -> None:
-    told.summaries += [
+def test_every_run_is_found_by_its_link(browser: Browser, serve: Serve, reported: Reported) -> None:
+    reported.summaries += [
         summary(name) for name in ("a b?c#d%2F&e", "quotes \"'", "zwei\nZeilen", "🦜/\u202eabc", "x/../y")
     ]
-    url = serve(told)
+    url = serve(reported)
     browser.open(url)
     found = browser.tell("[...document.querySelectorAll('h2 a')].map(each => [each.textContent, each.href])")
     for name, link in found:
@@ -87,17 +87,19 @@ def test_every_run_is_found_by_its_link(browser: Browser, serve: Serve, told: To
         assert browser.tell("document.querySelector('h1').textContent") == name
 
 
-def test_a_phone_has_no_horizontal_scrolling(browser: Browser, serve: Serve, told: Told) -> None:
-    url = serve(told)
+def test_a_phone_has_no_horizontal_scrolling(browser: Browser, serve: Serve, reported: Reported) -> None:
+    url = serve(reported)
     browser.size(*PHONE)
-    for page in pages(told):
+    for page in pages(reported):
         browser.open(url + page)
         assert browser.tell("document.documentElement.scrollWidth") == PHONE[0], page
 
 
-def test_words_are_as_large_as_a_phone_can_show_them(browser: Browser, serve: Serve, told: Told) -> None:
+def test_words_are_as_large_as_a_phone_can_show_them(
+    browser: Browser, serve: Serve, reported: Reported
+) -> None:
     browser.size(*PHONE)
-    browser.open(serve(told) + "/run/ppo%2Fsick")
+    browser.open(serve(reported) + "/run/ppo%2Fsick")
     sizes = browser.tell(
         "[...document.querySelectorAll('body *:not(svg, svg *)')].filter(each => each.textContent.trim())"
         ".map(each => parseFloat(getComputedStyle(each).fontSize))"
@@ -107,8 +109,10 @@ def test_words_are_as_large_as_a_phone_can_show_them(browser: Browser, serve: Se
     assert axis >= 10
 
 
-def test_dark_and_light_differ_and_both_have_ink_on_paper(browser: Browser, serve: Serve, told: Told) -> None:
-    browser.open(serve(told))
+def test_dark_and_light_differ_and_both_have_ink_on_paper(
+    browser: Browser, serve: Serve, reported: Reported
+) -> None:
+    browser.open(serve(reported))
     colours = {}
     for scheme in ("light", "dark"):
         browser.prefer(scheme)
@@ -119,23 +123,23 @@ def test_dark_and_light_differ_and_both_have_ink_on_paper(browser: Browser, serv
 
 
 def test_works_without_scripts_and_refreshes_itself_where_it_was_read(
-    browser: Browser, serve: Serve, told: Told, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, serve: Serve, reported: Reported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exporter.runs.light.pages.SECONDS", 2)
     browser.size(400, 300)
     browser.without_scripts()
-    browser.open(serve(told) + "/run/ppo%2Fsick")
+    browser.open(serve(reported) + "/run/ppo%2Fsick")
     browser.tell("window.scrollTo(0, 500)")
-    told.summaries[0] = sick(step=205)
+    reported.summaries[0] = sick(step=205)
     eventually(lambda: "step 205" in browser.tell("document.body.textContent"))
     assert browser.tell("window.scrollY") == pytest.approx(500, abs=2)
 
 
 def test_a_paused_page_stays_as_it_is(
-    browser: Browser, serve: Serve, told: Told, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, serve: Serve, reported: Reported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exporter.runs.light.pages.SECONDS", 1)
-    url = serve(told)
+    url = serve(reported)
     browser.open(url)
     browser.open(browser.tell("document.querySelector('.refresh a').href"))
     assert "not refreshed" in browser.tell("document.querySelector('.refresh').textContent")
@@ -146,14 +150,14 @@ def test_a_paused_page_stays_as_it_is(
     assert browser.tell("document.querySelector('h2 a').href").endswith("?refresh=off")
 
 
-def test_a_band_is_seen_behind_its_curves(browser: Browser, serve: Serve, told: Told) -> None:
-    browser.open(serve(told) + "/run/ppo%2Fsick")
+def test_a_band_is_seen_behind_its_curves(browser: Browser, serve: Serve, reported: Reported) -> None:
+    browser.open(serve(reported) + "/run/ppo%2Fsick")
     for kind in ("curve", "limit", "band"):
         box = f"document.querySelector('figure svg .{kind}').getBoundingClientRect()"
         assert browser.tell(f"{box}.width") > 100, kind
 
 
 def test_two_hundred_runs_are_a_page(browser: Browser, serve: Serve) -> None:
-    browser.open(serve(Told([sick(f"run-{number:03}") for number in range(200)])))
+    browser.open(serve(Reported([sick(f"run-{number:03}") for number in range(200)])))
     assert browser.tell("document.querySelectorAll('.card').length") == 200
     assert browser.complaints() == []

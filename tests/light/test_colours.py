@@ -1,4 +1,4 @@
-"""Colours can be read and told apart: by WCAG's contrast, and by eyes that see fewer colours.
+"""Colours can be read and distinguished: by WCAG's contrast, and by eyes that see fewer colours.
 
 Contrast: WCAG 2.2, 1.4.3 (text, 4.5) and 1.4.11 (lines, 3). Fewer colours: the matrices for full
 protanopia, deuteranopia and tritanopia of Machado, Oliveira and Fernandes, 2009, in linear RGB.
@@ -96,8 +96,8 @@ def test_the_measures_are_right() -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read(scheme: str) -> None:
     found = colours(scheme)
-    told = {name: contrast(found[name], found["page"]) for name in TEXT}
-    assert min(told.values()) >= 4.5, told
+    reported = {name: contrast(found[name], found["page"]) for name in TEXT}
+    assert min(reported.values()) >= 4.5, reported
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -111,7 +111,7 @@ def test_lines_stand_out_on_the_page_and_on_every_band(scheme: str) -> None:
 
 @pytest.mark.parametrize("eyes", EYES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_curves_of_one_kind_of_line_can_be_told_apart_by_all_eyes(scheme: str, eyes: str) -> None:
+def test_curves_of_one_kind_of_line_can_be_distinguished_by_all_eyes(scheme: str, eyes: str) -> None:
     found = colours(scheme)
     for kind in (SOLID, DOTTED):
         apart = {pair: distance(found[pair[0]], found[pair[1]], eyes) for pair in combinations(kind, 2)}

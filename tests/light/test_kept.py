@@ -14,16 +14,16 @@ from exporter.http.routes import Routes
 from exporter.runs.history.models import Candidate, RunStory, RunSummary
 from exporter.runs.light import site
 from exporter.runs.light.site import Light
-from tests.light.stories import EXPLOSION, HEALTHS, Told, chart, sick, story
+from tests.light.stories import EXPLOSION, HEALTHS, Reported, chart, sick, story
 
 Change = Callable[[RunStory], RunStory]
 
 
 @dataclass
-class Whole(Told):
-    """One run, told of as it is at first and then as a change leaves it."""
+class Whole(Reported):
+    """One run as it is at first and then as a change leaves it."""
 
-    change: Change = lambda told: told
+    change: Change = lambda reported: reported
 
     def run(self, name: str = "") -> RunStory:  # noqa: ARG002  whatever is asked
         return self.change(story(sick(), (chart(),)))
@@ -32,8 +32,8 @@ class Whole(Told):
         return [self.run().summary]
 
 
-def asking(told: Whole) -> Callable[[str], Answer]:
-    routes = Routes(Light(told, []).routes())
+def asking(reported: Whole) -> Callable[[str], Answer]:
+    routes = Routes(Light(reported, []).routes())
 
     def ask(path: str) -> Answer:
         answer = routes(Request("GET", path))
@@ -44,11 +44,11 @@ def asking(told: Whole) -> Callable[[str], Answer]:
 
 
 def of_summary(**new: object) -> Change:
-    return lambda told: replace(told, summary=replace(told.summary, **new))  # type: ignore[arg-type]
+    return lambda reported: replace(reported, summary=replace(reported.summary, **new))  # type: ignore[arg-type]
 
 
 def of_chart(**new: object) -> Change:
-    return lambda told: replace(told, charts=(replace(told.charts[0], **new),))  # type: ignore[arg-type]
+    return lambda reported: replace(reported, charts=(replace(reported.charts[0], **new),))  # type: ignore[arg-type]
 
 
 RUN = "/run/ppo%2Fsick"
@@ -76,11 +76,11 @@ CHART: dict[str, Change] = {
     "bands": of_chart(bands=()),
 }
 WHOLE: dict[str, Change] = {
-    "charts": lambda told: replace(told, charts=(*told.charts, chart("GPU utilisation"))),
-    "episodes": lambda told: replace(told, episodes=told.episodes[:1]),
-    "rows": lambda told: replace(told, rows=told.rows[1:]),
-    "lack": lambda told: replace(told, lack="Past alerts are missing."),
-    "candidates": lambda told: replace(told, candidates=(Candidate("kl", ("my/kl",)),)),
+    "charts": lambda reported: replace(reported, charts=(*reported.charts, chart("GPU utilisation"))),
+    "episodes": lambda reported: replace(reported, episodes=reported.episodes[:1]),
+    "rows": lambda reported: replace(reported, rows=reported.rows[1:]),
+    "lack": lambda reported: replace(reported, lack="Past alerts are missing."),
+    "candidates": lambda reported: replace(reported, candidates=(Candidate("kl", ("my/kl",)),)),
 }
 
 
@@ -94,52 +94,52 @@ WHOLE: dict[str, Change] = {
         ),
     ],
 )
-def test_an_answer_is_given_again_until_a_part_of_what_it_tells_changes(path: str, change: Change) -> None:
-    told = Whole()
-    ask = asking(told)
+def test_an_answer_is_given_again_until_a_part_of_what_it_reports_changes(path: str, change: Change) -> None:
+    reported = Whole()
+    ask = asking(reported)
     first = ask(path)
     assert ask(path) is first
-    told.change = change
+    reported.change = change
     assert ask(path).body != first.body
 
 
-def test_each_part_of_what_is_told_is_among_those_that_change() -> None:
+def test_each_part_of_what_is_reported_is_among_those_that_change() -> None:
     assert {field.name for field in fields(RunSummary)} == {
         *SUMMARY,
         "resumes",
-    }  # which only programs are told
+    }  # which is for programs only
     assert {field.name for field in fields(Chart)} == set(CHART)
     assert {field.name for field in fields(RunStory)} == {"summary", *WHOLE}
 
 
 @pytest.mark.parametrize("path", ["/", RUN])
 def test_what_keeps_prometheus_from_telling_and_an_age_in_other_words_are_changes(path: str) -> None:
-    told = Whole()
-    ask = asking(told)
+    reported = Whole()
+    ask = asking(reported)
     first = ask(path)
-    told.change = of_summary(age_seconds=12.9)  # still told as 12 s
+    reported.change = of_summary(age_seconds=12.9)  # still reported as 12 s
     assert ask(path) is first
-    told.prometheus = "Prometheus gives no answer."
+    reported.prometheus = "Prometheus gives no answer."
     assert b"Prometheus gives no answer." in ask(path).body
 
 
 @pytest.mark.parametrize("path", ["/", RUN])
 def test_what_keeps_the_stack_from_alerting_is_shown_on_every_page(path: str) -> None:
-    told = Whole()
-    ask = asking(told)
+    reported = Whole()
+    ask = asking(reported)
     assert b"Alerting is broken" not in ask(path).body
-    told.faults = ("State disk is full. /data: <0 B> free.",)
+    reported.faults = ("State disk is full. /data: <0 B> free.",)
     assert b"Alerting is broken" in ask(path).body
     assert b"<li>State disk is full. /data: &lt;0 B&gt; free.</li>" in ask(path).body
-    told.faults = ()
+    reported.faults = ()
     assert b"Alerting is broken" not in ask(path).body
 
 
 def test_an_alert_about_no_run_is_a_change() -> None:
-    told = Whole()
-    ask = asking(told)
+    reported = Whole()
+    ask = asking(reported)
     first = ask("/")
-    told.about_none = (EXPLOSION,)
+    reported.about_none = (EXPLOSION,)
     assert ask("/").body != first.body
 
 

@@ -57,15 +57,15 @@ def firing(stack: Stack) -> dict[str, str]:
 def page_legend(stack: Stack, browser: Browser) -> str:
     """What the curves of the sick run's page are labelled with."""
     browser.open(f"{address(stack)}/{links.page(SICK)}")
-    told: str = browser.tell(
+    reported: str = browser.tell(
         "[...document.querySelectorAll('.legend')].map(each => each.innerText).join(' ')"
     )
-    return told
+    return reported
 
 
 def words(browser: Browser) -> str:
-    told: str = browser.tell("document.body.innerText")
-    return told
+    reported: str = browser.tell("document.body.innerText")
+    return reported
 
 
 def test_the_sick_run_stands_on_top_with_what_prometheus_says(stack: Stack, browser: Browser) -> None:
@@ -96,11 +96,11 @@ def test_its_page_shades_the_steps_at_which_the_alert_fired(stack: Stack, browse
 
 def test_a_curve_is_what_the_log_says(stack: Stack) -> None:
     series = asked(stack, links.series(SICK, "response_length"))
-    told = re.findall(
+    reported = re.findall(
         rb"step:(\d+) .*?response_length/mean:(?:np\.float64\()?([\d.]+)",
         own_logs.SICK.read_bytes(),
     )
-    assert series["points"] == [[int(step), pytest.approx(float(value))] for step, value in told]
+    assert series["points"] == [[int(step), pytest.approx(float(value))] for step, value in reported]
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(stack: Stack, browser: Browser) -> None:

@@ -11,15 +11,15 @@ from exporter.runs.light import formatting
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "reported"),
     [(-3, "0 s"), (0.4, "0 s"), (59.9, "59 s"), (60, "1 min"), (3599, "59 min"), (7200, "2 h"), (2e5, "2 d")],
 )
-def test_a_span_is_told_in_the_largest_unit_that_fits(seconds: float, told: str) -> None:
-    assert formatting.span(seconds) == told
+def test_a_span_is_reported_in_the_largest_unit_that_fits(seconds: float, reported: str) -> None:
+    assert formatting.span(seconds) == reported
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "told"),
+    ("value", "unit", "reported"),
     [
         (None, "short", "-"),
         (math.nan, "s", "NaN"),
@@ -29,9 +29,9 @@ def test_a_span_is_told_in_the_largest_unit_that_fits(seconds: float, told: str)
     ],
 )
 def test_a_value_has_its_unit_and_what_is_no_number_says_so(
-    value: float | None, unit: str, told: str
+    value: float | None, unit: str, reported: str
 ) -> None:
-    assert formatting.value(value, unit) == told
+    assert formatting.value(value, unit) == reported
 
 
 def test_a_time_of_another_day_has_its_date() -> None:

@@ -63,7 +63,7 @@ def test_commands_work_through_it_and_alerts_without_it(installation: Installati
 
         os.kill(door(installation), signal.SIGSTOP)
 
-        sink.wait_for(lambda message: _tells_of_the_door(message, installation))
+        sink.wait_for(lambda message: _reports_the_door(message, installation))
         status = installation.run("status")
         assert status.returncode == 1
         states = {line.split()[0]: line.split()[1:3] for line in status.stdout.splitlines() if line.strip()}
@@ -74,7 +74,7 @@ def test_commands_work_through_it_and_alerts_without_it(installation: Installati
         eventually(lambda: installation.run("status").returncode == 0)
 
 
-def _tells_of_the_door(message: Received, installation: Installation) -> bool:
+def _reports_the_door(message: Received, installation: Installation) -> bool:
     door = {"alertname": "TargetDown", "instance": f"127.0.0.1:{installation.ports['prometheus']}"}
     return any(door.items() <= alert["labels"].items() for alert in message.alerts)
 

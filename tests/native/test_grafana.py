@@ -42,7 +42,7 @@ def test_the_password_is_made_once_and_only_its_file_is_named(tmp_path: Path) ->
     assert not [value for value in settings.values() if first in value]
 
 
-def test_nobody_gets_in_without_a_password_and_nothing_is_reported_home(tmp_path: Path) -> None:
+def test_no_one_gets_in_without_a_password_and_nothing_is_reported_home(tmp_path: Path) -> None:
     settings = grafana.environment(Config(), tmp_path, tmp_path / "data/grafana")
 
     for name in ("AUTH_ANONYMOUS_ENABLED", "USERS_ALLOW_SIGN_UP", "ANALYTICS_REPORTING_ENABLED"):

@@ -123,7 +123,9 @@ def test_a_part_outlives_the_death_of_all_that_supervises_and_goes_on_logging(st
 
 
 @pytest.mark.parametrize("dying", ["supervisor", "guardian"])
-def test_what_was_taken_down_stays_down_whoever_dies_at_that_moment(stack: StandInStack, dying: str) -> None:
+def test_what_was_taken_down_stays_down_anyone_who_dies_at_that_moment(
+    stack: StandInStack, dying: str
+) -> None:
     stack.up(stack.part("one"))
     os.kill(supervisor(stack) if dying == "supervisor" else pids(stack)["guardian"], signal.SIGKILL)
 

@@ -47,8 +47,8 @@ def answering(installation: Installation) -> bool:
 
 
 def silences(installation: Installation) -> list[str]:
-    told = http_client.read(f"{installation.url('alertmanager')}/api/v2/silences") or "[]"
-    return [each["comment"] for each in json.loads(told)]
+    reported = http_client.read(f"{installation.url('alertmanager')}/api/v2/silences") or "[]"
+    return [each["comment"] for each in json.loads(reported)]
 
 
 def _silence(installation: Installation) -> None:

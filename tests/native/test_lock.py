@@ -112,7 +112,7 @@ def test_down_waits_for_an_up_that_is_starting_containers_and_takes_them_down(
     assert not (folder / "containers").exists()
 
 
-def test_a_command_that_was_killed_keeps_nobody_waiting(installation: Installation) -> None:
+def test_a_command_that_was_killed_keeps_no_one_waiting(installation: Installation) -> None:
     checks = CHECKS.format(folder=f"'{installation.folder}'")
     installation.environment["STEPWATCH_PROMTOOL"] = script(installation.folder, "checks", checks)
     up = starting(installation, "--native", "--runs", str(installation.folder / "runs"))

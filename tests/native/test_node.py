@@ -61,6 +61,6 @@ def test_another_program_on_its_port_is_not_taken_for_it(config: Config, tmp_pat
         assert not up.serves_already(config, State(tmp_path))
 
 
-def test_our_own_is_not_taken_for_somebody_else_s(config: Config, tmp_path: Path) -> None:
+def test_our_own_is_not_taken_for_someone_else_s(config: Config, tmp_path: Path) -> None:
     for _ in serving(config, OF_NODE_EXPORTER, mark=State(tmp_path).mark):
         assert not up.serves_already(config, State(tmp_path))

@@ -81,7 +81,7 @@ def test_an_owner_that_is_shown_is_named_at_once() -> None:
     assert in_time(time.monotonic() - begun, 1)
 
 
-def test_whoever_takes_a_hidden_owner_for_his_own_does_not_wait(unseen: int) -> None:
+def test_anyone_who_takes_a_hidden_owner_for_his_own_does_not_wait(unseen: int) -> None:
     begun = time.monotonic()
 
     assert ports.conflict("gpu", "127.0.0.1", unseen, lambda owner: owner is None) is None

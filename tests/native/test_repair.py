@@ -71,13 +71,13 @@ def test_damaged_files_are_named_and_moved_aside_on_request_and_nothing_else_is(
     eventually(lambda: '"alertmanager_down"' in (http_client.read(findings) or ""), pause=0.5)
     status = installation.run("status")
     assert re.search(r"Alerting is broken \(the watchdog looked \d+s ago\):", status.stdout)
-    for told in (done.stdout, status.stdout):
+    for reported in (done.stdout, status.stdout):
         # Prometheus tells of one at a time.
-        assert re.search(rf"{prometheus}/\S+ is damaged \(.*loses .*\. Fix: run `make up REPAIR=1`", told), (
-            told
-        )
-        assert f"{alertmanager}/nflog is damaged (unexpected EOF)" in told
-        assert "Traceback" not in told
+        assert re.search(
+            rf"{prometheus}/\S+ is damaged \(.*loses .*\. Fix: run `make up REPAIR=1`", reported
+        ), reported
+        assert f"{alertmanager}/nflog is damaged (unexpected EOF)" in reported
+        assert "Traceback" not in reported
     assert status.returncode == 1
     assert not list(installation.state.glob("data/*/damaged"))
 

@@ -124,7 +124,7 @@ def test_a_stack_that_runs_already_moves_below_systemd(inside: Inside) -> None:
     assert "Fix: " in done.stderr
 
 
-def test_a_user_is_told_how_to_let_the_service_outlive_logouts(tmp_path: Path) -> None:
+def test_a_user_is_shown_how_to_let_the_service_outlive_logouts(tmp_path: Path) -> None:
     plain = made(tmp_path, "newest")
     with Machine(tmp_path / "machine", user=True) as machine:
         inside = Inside(plain.folder, plain.environment, plain.ports, machine)
@@ -137,7 +137,7 @@ def test_a_user_is_told_how_to_let_the_service_outlive_logouts(tmp_path: Path) -
         assert f"Lingering is on for {user}" in inside.run("status").stdout
 
 
-def test_a_machine_without_systemd_is_told_what_to_do_instead(tmp_path: Path) -> None:
+def test_a_machine_without_systemd_is_shown_what_to_do_instead(tmp_path: Path) -> None:
     installation = made(tmp_path, "newest")
     empty = tmp_path / "bin"
     empty.mkdir()

@@ -210,7 +210,7 @@ def test_status_and_down_need_no_readable_configuration(installation: Installati
     assert processes.marked(State(installation.state).mark) == []
 
 
-def test_a_grafana_on_path_is_started_and_up_tells_how_to_get_in(
+def test_a_grafana_on_path_is_started_and_up_reports_how_to_get_in(
     installation: Installation, tmp_path: Path
 ) -> None:
     programs = unpacked_release(tmp_path / "grafana")

@@ -442,8 +442,8 @@ def test_the_parts_are_read_back_as_they_were_written(stack: StandInStack, tmp_p
 
 
 def test_environment_reaches_the_part(stack: StandInStack, tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    script = f'printf %s "$WORD" > {shlex.quote(str(told))}; exec sleep 60'
+    reported = tmp_path / "reported"
+    script = f'printf %s "$WORD" > {shlex.quote(str(reported))}; exec sleep 60'
     plain = stack.part("one")
     part = parts.Part(
         **{**vars(plain), "command": ("sh", "-c", script), "environment": {"WORD": "a ;b 'c' %d"}}
@@ -451,8 +451,8 @@ def test_environment_reaches_the_part(stack: StandInStack, tmp_path: Path) -> No
     supervisord.configure(_created(stack.place), [part])
     supervisord.start(stack.place)
 
-    eventually(lambda: told.exists() and told.read_text() != "")
-    assert told.read_text() == "a ;b 'c' %d"
+    eventually(lambda: reported.exists() and reported.read_text() != "")
+    assert reported.read_text() == "a ;b 'c' %d"
 
 
 def _created(place: State) -> State:

@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def told(run: str | None, settings: dict[str, Any] | None = None) -> dict[tuple[str, str], Alert]:
+def reported(run: str | None, settings: dict[str, Any] | None = None) -> dict[tuple[str, str], Alert]:
     config = Config.model_validate(SETTINGS if settings is None else settings)
     return {(alert.name, alert.severity): alert for alert in effective(config, run, "config.yaml")}
 
@@ -45,11 +45,11 @@ def limit(alert: Alert, key: str) -> tuple[str, str]:
     return next((str(found.value), found.origin) for found in alert.limits if found.key == key)
 
 
-def test_each_alert_that_is_rendered_is_told_and_no_other() -> None:
+def test_each_alert_that_is_rendered_is_reported_and_no_other() -> None:
     rules = [rule for group in rendered.groups() for rule in rendered.rules(group, {})]
     posted_by_the_watchdog = {(finding.ALERT, "critical")}
 
-    on = {name for name, alert in told(None, {}).items() if alert.enabled}
+    on = {name for name, alert in reported(None, {}).items() if alert.enabled}
     assert on == posted_by_the_watchdog | {(rule["alert"], rule["labels"]["severity"]) for rule in rules}
 
 
@@ -70,7 +70,7 @@ def test_a_run_has_the_limits_of_the_rules_that_judge_it(run: str) -> None:
 
 
 def test_a_limit_is_from_an_override_or_the_file_or_is_the_default() -> None:
-    base, sft, long = told(None), told("sft-a"), told("ppo-long")
+    base, sft, long = reported(None), reported("sft-a"), reported("ppo-long")
 
     assert limit(base["KLHigh", "warning"], "alerts.KL.warning.above_start") == ("0.25", "config.yaml")
     assert limit(base["KLHigh", "warning"], "alerts.KL.warning.stddevs") == ("3", "default")
@@ -87,7 +87,7 @@ def test_a_limit_is_from_an_override_or_the_file_or_is_the_default() -> None:
 
 
 def test_an_alert_that_is_off_says_by_which_key() -> None:
-    base, sft, long, noisy = told(None), told("sft-a"), told("ppo-long"), told("noisy")
+    base, sft, long, noisy = reported(None), reported("sft-a"), reported("ppo-long"), reported("noisy")
 
     off = {
         (alert.name, *limit(alert, alert.limits[0].key)): alert.limits[0].key
@@ -110,10 +110,10 @@ def test_an_alert_that_is_off_says_by_which_key() -> None:
     assert noisy["GradNormHigh", "warning"].enabled
 
 
-def test_for_a_run_only_alerts_about_runs_are_told() -> None:
-    assert ("GPUHot", "warning") in told(None)
-    assert ("GPUHot", "warning") not in told("ppo")
-    assert ("GPUIdleWhileRunning", "warning") in told("ppo")
+def test_for_a_run_only_alerts_about_runs_are_reported() -> None:
+    assert ("GPUHot", "warning") in reported(None)
+    assert ("GPUHot", "warning") not in reported("ppo")
+    assert ("GPUIdleWhileRunning", "warning") in reported("ppo")
 
 
 def _said(tmp_path: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:

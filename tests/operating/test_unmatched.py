@@ -1,4 +1,4 @@
-"""Overrides that fit no run are told of, once the runs are known."""
+"""Overrides that fit no run are reported, once the runs are known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def remarks(site: Site, *patterns: str) -> list[str]:
     return unmatched(load(site.config))
 
 
-def test_a_pattern_that_fits_no_run_is_told_with_the_nearest_names(site: Site) -> None:
+def test_a_pattern_that_fits_no_run_is_reported_with_the_nearest_names(site: Site) -> None:
     found = remarks(site, "sft-*", "sft_*", "ppo/*")
 
     assert found == [
@@ -34,13 +34,15 @@ def test_an_override_of_the_demo_is_not_named_where_the_demo_is_not_running(site
     assert remarks(site) == []
 
 
-def test_without_runs_nothing_is_told(site: Site) -> None:
+def test_without_runs_nothing_is_reported(site: Site) -> None:
     site.ports["exporter"] = free_port()
 
     assert remarks(site, "sft_*") == []
 
 
-def test_while_logs_are_still_being_read_nothing_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_logs_are_still_being_read_nothing_is_reported(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = 'rl_run_info{run="a",framework="verl"} 1.0\nstepwatch_unread_bytes 5.0\n'
     monkeypatch.setattr("stepwatch.system.http_client.read", lambda _: page)
 
@@ -55,7 +57,7 @@ def test_status_sets_each_of_them_off_by_an_empty_line(site: Site) -> None:
     assert remark.startswith("\noverrides[0].runs: sft_* fits no run that there is.")
 
 
-def test_of_a_file_that_cannot_be_used_nothing_is_told(site: Site) -> None:
+def test_of_a_file_that_cannot_be_used_nothing_is_reported(site: Site) -> None:
     site.config.write_text("overrides: 5")
 
     assert command._unmatched(site.config) == []

@@ -25,7 +25,7 @@ TARGETS = "/api/v1/prometheus/targets"
 ORDER = {"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000", "labels": {"replica": "0"}}]}
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     status: int
     body: Any
     headers: Mapping[str, str]
@@ -37,7 +37,7 @@ class Client:
     def __init__(self, folder: Path, port: int, registry: Registry, api: Api, logged: list[str]) -> None:
         self.folder, self.port, self.registry, self.api, self.logged = folder, port, registry, api, logged
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Told:
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reported:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request(
@@ -48,11 +48,11 @@ class Client:
             document = (
                 json.loads(content) if answer.headers["Content-Type"] == "application/json" else content
             )
-            return Told(answer.status, document, dict(answer.headers))
+            return Reported(answer.status, document, dict(answer.headers))
         finally:
             connection.close()
 
-    def register(self, asked: Any = ORDER, **headers: str) -> Told:
+    def register(self, asked: Any = ORDER, **headers: str) -> Reported:
         body = asked if isinstance(asked, bytes) else json.dumps(asked).encode()
         return self.ask("POST", TARGETS, body, **{"Content_Type": "application/json", **headers})
 
@@ -215,7 +215,7 @@ def test_a_flood_of_refusals_does_not_flood_the_log_and_hides_no_other(
     assert "targets is not a list" in client.logged[10]
 
 
-def test_a_flood_is_told_when_to_come_again(serve: Callable[..., Client]) -> None:
+def test_a_flood_is_answered_when_to_come_again(serve: Callable[..., Client]) -> None:
     client = serve()
     answers = [client.register({"targets": ["8.8.8.8:1"]}) for _ in range(70)]
     late = [answer for answer in answers if answer.status == 429]

@@ -38,13 +38,13 @@ def test_what_is_registered_is_there_after_a_restart(tmp_path: Path, logged: lis
 def test_all_that_may_be_registered_is_there_after_a_restart(
     tmp_path: Path, sign: str, logged: list[str]
 ) -> None:
-    told = {
+    reported = {
         f"{number}".rjust(registration.LONGEST_NAME, "x"): sign * registration.LONGEST_VALUE
         for number in range(registration.MOST_LABELS)
     }
     full = [
         Registration(
-            f"10.0.{number // 250}.{number % 250}:65535", sign * LONGEST_JOB, told, 1795325287.1234567
+            f"10.0.{number // 250}.{number % 250}:65535", sign * LONGEST_JOB, reported, 1795325287.1234567
         )
         for number in range(MOST)
     ]
@@ -66,7 +66,7 @@ def test_without_a_folder_it_is_said_that_nothing_is_kept_once_there_is_somethin
     assert "in memory only" in words
 
 
-def test_a_damaged_file_is_kept_aside_counted_and_told(tmp_path: Path, logged: list[str]) -> None:
+def test_a_damaged_file_is_kept_aside_counted_and_reported(tmp_path: Path, logged: list[str]) -> None:
     kept(tmp_path).save(KNOWN)
     whole = (tmp_path / NAME).read_bytes()
     for damaged in (
@@ -102,7 +102,7 @@ def test_servers_that_are_no_longer_allowed_are_left_out(tmp_path: Path, logged:
     assert "fd00::7" in logged[0]
 
 
-def test_a_folder_that_cannot_be_written_is_told_of_once_and_tried_again(
+def test_a_folder_that_cannot_be_written_is_reported_once_and_tried_again(
     tmp_path: Path, logged: list[str]
 ) -> None:
     folder = tmp_path / "state"

@@ -44,7 +44,7 @@ def test_a_server_that_is_listed_twice_is_one() -> None:
     assert len(read(targets=["127.0.0.1:1", "localhost:1", "127.0.0.1:1"]).servers) == 1
 
 
-def test_the_run_may_be_told() -> None:
+def test_the_run_may_be_reported() -> None:
     assert read(targets=["10.0.0.7:1"], labels={"run": "ppo/gsm8k"}).servers[0].labels == {"run": "ppo/gsm8k"}
 
 

@@ -27,7 +27,7 @@ def _token(tmp_path: Path) -> Path:
     return token
 
 
-def told(folder: Path) -> dict[str, object]:
+def reported(folder: Path) -> dict[str, object]:
     """What the exporter takes from the settings that were rendered."""
     file = folder / "exporter/generated/runs.json"
     assert "opensesame" not in file.read_text()
@@ -38,7 +38,7 @@ def told(folder: Path) -> dict[str, object]:
 def test_natively_the_file_is_read_where_it_lies(token: Path, tmp_path: Path) -> None:
     generate(tmp_path / "config.yaml", tmp_path, place=NATIVE)
 
-    assert told(tmp_path) == {"token_file": token, "prometheus_port": 9290, "grafana_port": None}
+    assert reported(tmp_path) == {"token_file": token, "prometheus_port": 9290, "grafana_port": None}
 
 
 def test_in_containers_it_is_read_where_secrets_are_mounted(token: Path, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_in_containers_it_is_read_where_secrets_are_mounted(token: Path, tmp_pat
     generate(tmp_path / "config.yaml", tmp_path, place=place)
 
     seen = Path("/etc/stepwatch/secrets/register")
-    assert told(tmp_path) == {"token_file": seen, "prometheus_port": 9290, "grafana_port": 3300}
+    assert reported(tmp_path) == {"token_file": seen, "prometheus_port": 9290, "grafana_port": 3300}
 
 
 def test_a_file_that_no_container_may_read_is_refused_with_the_fix(token: Path, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_one_job_has_so_many_servers_and_no_more() -> None:
     assert table.of_job("vllm") == MOST_OF_JOB
 
 
-def test_a_full_table_takes_nobody_in_while_all_live() -> None:
+def test_a_full_table_takes_no_one_in_while_all_live() -> None:
     table = full_table()
     version = table.version
     with pytest.raises(RefusedError, match=f"at most {MOST} in all"):

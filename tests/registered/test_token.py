@@ -74,7 +74,7 @@ def test_a_new_token_holds_at_once(file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"two words", b"\xff\xfe", b"x" * 10_000, b"a\nb"])
-def test_a_file_without_a_token_lets_nobody_in_and_the_log_says_why_once(
+def test_a_file_without_a_token_lets_no_one_in_and_the_log_says_why_once(
     file: Path, content: bytes | None, logged: list[str]
 ) -> None:
     file.unlink()
@@ -91,7 +91,7 @@ def test_a_file_without_a_token_lets_nobody_in_and_the_log_says_why_once(
     assert str(file) in logged[0]
 
 
-def test_a_file_that_goes_is_told_of_when_somebody_registers(file: Path, logged: list[str]) -> None:
+def test_a_file_that_goes_is_reported_when_someone_registers(file: Path, logged: list[str]) -> None:
     token = Token(file)
     assert logged == []
     file.unlink()
@@ -101,7 +101,7 @@ def test_a_file_that_goes_is_told_of_when_somebody_registers(file: Path, logged:
     assert "No such file" in logged[0]
 
 
-def test_a_pipe_in_the_file_s_place_holds_nobody_up(file: Path, logged: list[str]) -> None:
+def test_a_pipe_in_the_file_s_place_holds_no_one_up(file: Path, logged: list[str]) -> None:
     file.unlink()
     os.mkfifo(file)
     Token(file)
@@ -109,7 +109,7 @@ def test_a_pipe_in_the_file_s_place_holds_nobody_up(file: Path, logged: list[str
     assert "it is not a file" in logged[0]
 
 
-def test_a_file_that_everybody_may_read_is_told_of_with_the_fix(file: Path, logged: list[str]) -> None:
+def test_a_file_that_everybody_may_read_is_reported_with_the_fix(file: Path, logged: list[str]) -> None:
     file.chmod(0o644)
     token = Token(file)
 

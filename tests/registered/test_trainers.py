@@ -47,7 +47,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Page:
-    """Tells what it is told to tell, as a trainer's page does."""
+    """Serves what a test sets, as a trainer's page does."""
 
     source = "rl_insight"
     has_history = False
@@ -190,7 +190,7 @@ def test_a_run_that_goes_on_at_another_address_is_the_same_run(cluster: Cluster,
     assert cluster.trainers.roster.runs["maths/ppo"].records == 9
 
 
-def test_two_runs_of_one_name_at_once_are_told_apart(cluster: Cluster) -> None:
+def test_two_runs_of_one_name_at_once_are_distinguished(cluster: Cluster) -> None:
     first, second = cluster.has("10.0.0.7:9092", "10.0.0.8:9092")
     first.tells("maths/ppo", 5)
     cluster.read()
@@ -215,7 +215,7 @@ def test_so_many_pages_are_polled_and_no_more_and_who_leaves_makes_room(cluster:
     eventually(lambda: cluster.pages[addresses[-1]].polls > 0)
 
 
-def test_a_run_that_nobody_tells_of_is_forgotten_after_its_time(cluster: Cluster, clock: Clock) -> None:
+def test_a_run_that_no_one_reports_is_forgotten_after_its_time(cluster: Cluster, clock: Clock) -> None:
     old, young = cluster.has("10.0.0.7:9092", "10.0.0.8:9092")
     old.tells("maths/ppo", 1)
     young.tells("maths/sft", 1)

@@ -45,7 +45,7 @@ def test_of_one_label_the_later_source_counts_and_of_paths_the_one_that_is_not_u
     assert (entry.labels["run"], entry.path) == ("b", "/engine_metrics")
 
 
-def test_what_no_source_tells_of_any_more_leaves_and_a_new_one_is_served_at_once(book, served):
+def test_what_no_source_reports_any_more_leaves_and_a_new_one_is_served_at_once(book, served):
     book.take([target()], 0)
     book.take([target(address="10.0.0.8:1")], 1)
 
@@ -63,7 +63,7 @@ def test_a_server_that_is_lost_leaves_after_a_time_and_comes_back(book, served):
     assert served(1000)
 
 
-def test_one_that_never_took_a_connection_leaves_before_anybody_is_told(book, served):
+def test_one_that_never_took_a_connection_leaves_before_anyone_is_notified(book, served):
     book.take([target()], 0)
     book.tried(Outcome(ADDRESS, False), 1)
 
@@ -83,7 +83,7 @@ def test_one_whose_time_is_over_stays_only_while_it_answers(book, served, answer
     assert bool(served(3)) == answers
 
 
-def test_one_whose_time_is_over_when_it_is_first_told_of_has_to_answer_first(book, served):
+def test_one_whose_time_is_over_when_it_is_first_reported_has_to_answer_first(book, served):
     book.take([target(over=True)], 0)
 
     assert not served(0)
@@ -103,11 +103,11 @@ def test_who_knows_the_run_knows_whether_it_is_over(book, served):
 
 
 def test_a_full_book_keeps_what_it_has_and_counts_the_rest(book, served, gate):
-    told = [target(address=f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}:1") for n in range(MOST + 2)]
-    book.take(told[:MOST], 0)
-    book.take(told[::-1], 0)
+    reported = [target(address=f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}:1") for n in range(MOST + 2)]
+    book.take(reported[:MOST], 0)
+    book.take(reported[::-1], 0)
 
-    assert served(0).keys() == {one.address for one in told[:MOST]}
+    assert served(0).keys() == {one.address for one in reported[:MOST]}
     assert gate.counts == {("verl_file", "too_many"): 2}
 
 

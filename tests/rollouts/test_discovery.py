@@ -20,16 +20,16 @@ from tests.rollouts.verl import Engine
 LABELS = {"job": "rollout", "role": "rollout"}
 
 
-class Told:
+class Reported:
     """A source that tells what a test says."""
 
     def __init__(self, name: str, *targets: Target) -> None:
-        self.name, self.told, self.read = name, list(targets), 5.0
+        self.name, self.reported, self.read = name, list(targets), 5.0
 
     def targets(self):
-        if isinstance(self.told, Exception):
-            raise self.told
-        return iter(self.told)
+        if isinstance(self.reported, Exception):
+            raise self.reported
+        return iter(self.reported)
 
 
 def target(address, source="a", **more):
@@ -91,7 +91,7 @@ def samples(found):
 
 def test_the_answer_is_http_sd_with_a_group_for_each_set_of_labels(discover):
     found = discover(
-        Told(
+        Reported(
             "a",
             target("127.0.0.7:1"),
             target("127.0.0.8:1"),
@@ -119,7 +119,7 @@ def test_nothing_found_is_an_empty_list(discover):
 
 def test_no_answer_is_given_before_everything_was_read_so_that_prometheus_keeps_what_it_has(discover):
     read = False
-    found = discover(Told("a", target("127.0.0.7:1")), ready=lambda: read)
+    found = discover(Reported("a", target("127.0.0.7:1")), ready=lambda: read)
     found.turn()
     assert answer(found)[0] == "503 Service Unavailable"
     read = True
@@ -132,23 +132,23 @@ def test_no_answer_is_given_before_everything_was_read_so_that_prometheus_keeps_
 
 
 def test_a_source_that_fails_keeps_its_last_answer_and_costs_no_other_its_targets(discover, gate, logged):
-    first, second = Told("a", target("127.0.0.7:1")), Told("b", target("127.0.0.8:1", "b"))
+    first, second = Reported("a", target("127.0.0.7:1")), Reported("b", target("127.0.0.8:1", "b"))
     found = discover(first, second)
     found.turn()
-    first.told = ValueError("of a kind that nobody thought of")
-    second.told.append(target("127.0.0.9:1", "b"))
+    first.reported = ValueError("of a kind that nobody thought of")
+    second.reported.append(target("127.0.0.9:1", "b"))
     found.turn()
 
     assert addresses(found) == {"127.0.0.7:1", "127.0.0.8:1", "127.0.0.9:1"}
     assert gate.counts == {("a", "fault"): 1}
     assert "Traceback" not in logged[0]
-    first.told = []
+    first.reported = []
     found.turn()
     assert addresses(found) == {"127.0.0.8:1", "127.0.0.9:1"}
 
 
 def test_a_turn_that_fails_is_counted_and_freezes_nothing(gate, quick, monkeypatch):
-    found = Discovery([Told("a", target("127.0.0.9:1"))], gate, 600.0, Way())
+    found = Discovery([Reported("a", target("127.0.0.9:1"))], gate, 600.0, Way())
     turn, faults = found.turn, [KeyError("a")]
 
     def fails_once():
@@ -167,7 +167,7 @@ def test_a_turn_that_fails_is_counted_and_freezes_nothing(gate, quick, monkeypat
 
 def test_a_server_that_is_lost_leaves_after_a_time_and_comes_back(discover, listener):
     there, lost = listener(), listener()
-    found = discover(Told("a", target(there.address), target(lost.address)), forget_after=1.0)
+    found = discover(Reported("a", target(there.address), target(lost.address)), forget_after=1.0)
     until(found, {there.address, lost.address})
     for _ in range(5):
         found.turn()
@@ -179,10 +179,10 @@ def test_a_server_that_is_lost_leaves_after_a_time_and_comes_back(discover, list
 
 def test_the_servers_of_a_run_that_ended_leave_as_soon_as_they_are_gone(discover, listener):
     server = listener()
-    source = Told("a", target(server.address))
+    source = Reported("a", target(server.address))
     found = discover(source)
     until(found, {server.address})
-    source.told = [target(server.address, over=True)]
+    source.reported = [target(server.address, over=True)]
     for _ in range(5):
         found.turn()
     assert addresses(found) == {server.address}
@@ -193,7 +193,7 @@ def test_the_servers_of_a_run_that_ended_leave_as_soon_as_they_are_gone(discover
 def test_a_server_without_a_page_of_metrics_is_left_out(discover):
     with Engine() as engine:
         found = discover(
-            Told("a", target(engine.address, path="/other"), target(engine.address, "a")),
+            Reported("a", target(engine.address, path="/other"), target(engine.address, "a")),
         )
         until(found, set())
         assert samples(found)["stepwatch_discovery_targets", "a", "pageless"] == 1
@@ -203,7 +203,7 @@ def test_from_a_container_loopback_is_the_machine_around_it(discover, listener):
     there, gone = listener(), listener()
     gone.go()
     found = discover(
-        Told("a", target(there.address, over=True), target(gone.address, over=True)), way=Way("localhost")
+        Reported("a", target(there.address, over=True), target(gone.address, over=True)), way=Way("localhost")
     )
 
     until(found, {f"localhost:{there.port}"})
@@ -229,7 +229,7 @@ def test_only_loopback_is_reached_in_another_way(address, shown, called):
 def test_what_was_found_and_what_went_wrong_is_counted(discover, gate, listener):
     server = listener()
     both = target(server.address), target("127.0.0.1:1", over=True)
-    found = discover(Told("a", *both), Told("b", target(server.address, "b")))
+    found = discover(Reported("a", *both), Reported("b", target(server.address, "b")))
     gate.note("a", "damaged", "words")
     until(found, {server.address})
 
@@ -249,7 +249,7 @@ def test_what_was_found_and_what_went_wrong_is_counted(discover, gate, listener)
 def test_two_thousand_servers_are_called_a_few_at_a_time_and_all_of_them(discover, listener):
     server = listener()
     many = [target(f"127.{n >> 8}.{n & 255}.1:{server.port}", over=True) for n in range(2, 2002)]
-    found = discover(Told("a", *many, target(server.address)))
+    found = discover(Reported("a", *many, target(server.address)))
     # Only the listener's own address takes calls: all else on loopback refuses.
     until(found, {server.address})
     found.turn()

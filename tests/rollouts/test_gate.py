@@ -1,4 +1,4 @@
-"""What goes wrong in finding servers is counted, and told once."""
+"""What goes wrong in finding servers is counted, and reported once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_flood_of_one_kind_hides_no_other_kind_and_no_other_source(gate: Gate,
     assert gate.counts["verl_file", "address"] == 1200
 
 
-def test_after_a_flood_new_texts_are_told_within_the_hour(
+def test_after_a_flood_new_texts_are_reported_within_the_hour(
     gate: Gate, logged: list[str], clock: Clock
 ) -> None:
     for number in range(3 * notice.MOST_HOURLY):

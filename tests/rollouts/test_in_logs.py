@@ -35,7 +35,7 @@ SLIME = "Router launched at 10.0.0.7:3512, Prometheus port: 4711"
         ("Router launched at [fd00::9]:3512", ("[fd00::9]:3512",)),
     ],
 )
-def test_a_line_tells_of_servers_whatever_stands_around_it(line, addresses):
+def test_a_line_reports_servers_whatever_stands_around_it(line, addresses):
     path = "/engine_metrics" if "outer" in line else "/metrics"
 
     assert servers(line.encode()) == Servers(addresses, path)
@@ -78,43 +78,43 @@ def _watched(folder, source, monkeypatch):
     return watched
 
 
-def told(source):
+def reported(source):
     return {target.address: (target.labels.get("run"), target.over) for target in source.targets()}
 
 
 def test_servers_are_found_with_their_run_and_the_resumed_runs_replace_them(watched, source, folder):
     append(folder / "ppo.log", f"(TaskRunner pid=1) {VERL}\n", console(1, measured(1)))
     watched.discover()
-    assert told(source) == {A: ("ppo", False), C: ("ppo", False)}
+    assert reported(source) == {A: ("ppo", False), C: ("ppo", False)}
 
     append(folder / "ppo.log", f"LLMServerManager: ['{B}']\n", f"AgentLoopManager: ['{A}']\n")
     watched.look(1)
-    assert told(source) == {B: ("ppo", False), A: ("ppo", False)}
+    assert reported(source) == {B: ("ppo", False), A: ("ppo", False)}
     append(folder / "ppo.log", console(2, measured(2)))
     watched.look(1)
-    assert told(source) == {B: ("ppo", False), A: ("ppo", False)}
+    assert reported(source) == {B: ("ppo", False), A: ("ppo", False)}
 
 
 def test_servers_are_found_before_the_first_step_still_without_a_run(watched, source, folder):
     append(folder / "ppo.log", "loading\n" * 3000, f"{VERL}\n", "loading\n" * 3000)
     watched.discover()
-    assert told(source) == {A: (None, False), C: (None, False)}
+    assert reported(source) == {A: (None, False), C: (None, False)}
 
     append(folder / "ppo.log", console(1, measured(1)))
     watched.look(3)
-    assert told(source) == {A: ("ppo", False), C: ("ppo", False)}
+    assert reported(source) == {A: ("ppo", False), C: ("ppo", False)}
 
 
-def test_a_log_that_is_begun_anew_before_its_first_step_tells_of_new_servers(watched, source, folder):
+def test_a_log_that_is_begun_anew_before_its_first_step_reports_new_servers(watched, source, folder):
     append(folder / "ppo.log", f"{VERL}\n")
     watched.discover()
     (folder / "ppo.log").write_text(f"LLMServerManager: ['{B}']\n")
     watched.look(3)
 
-    assert told(source) == {B: (None, False)}
+    assert reported(source) == {B: (None, False)}
 
 
-def test_the_console_of_a_run_that_its_json_lines_show_tells_of_its_servers(watched, source, folder):
+def test_the_console_of_a_run_that_its_json_lines_show_reports_its_servers(watched, source, folder):
     steps = [(step, measured(step)) for step in range(1, 12)]
     (folder / "ppo").mkdir()
     (folder / "ppo" / "console.log").write_text(f"{VERL}\n" + "".join(console(*step) for step in steps))
@@ -124,7 +124,7 @@ def test_the_console_of_a_run_that_its_json_lines_show_tells_of_its_servers(watc
 
     assert view.run.source == "verl_jsonl"
     assert view.twins
-    assert told(source) == {A: (view.name, False), C: (view.name, False)}
+    assert reported(source) == {A: (view.name, False), C: (view.name, False)}
 
 
 def test_servers_of_a_run_that_ended_are_over(watched, source, folder):
@@ -133,7 +133,7 @@ def test_servers_of_a_run_that_ended_are_over(watched, source, folder):
     append(folder / "ppo.log", "Final validation metrics: {}\n")
     watched.look(1)
 
-    assert told(source) == {A: ("ppo", True), C: ("ppo", True)}
+    assert reported(source) == {A: ("ppo", True), C: ("ppo", True)}
 
 
 def test_of_an_address_that_two_runs_had_the_one_that_goes_on_counts_last(watched, source, folder):
@@ -167,7 +167,7 @@ def test_addresses_that_are_not_allowed_are_counted_once_and_not_at_each_look(
     append(folder / "ppo.log", f"LLMServerManager: ['{A}', '8.8.8.8:80']\n", console(1, measured(1)))
     for _ in range(3):
         watched.discover()
-        assert told(source).keys() == {A}
+        assert reported(source).keys() == {A}
 
     assert gate.counts == {("log", "address"): 1}
     assert "ppo: 8.8.8.8:80 lies in none" in logged[0]
@@ -178,4 +178,4 @@ def test_lines_without_end_fill_no_memory(watched, source, folder):
     append(folder / "ppo.log", *lines, console(1, measured(1)))
     watched.discover()
 
-    assert len(told(source)) == 100
+    assert len(reported(source)) == 100

@@ -145,7 +145,7 @@ def test_the_last_good_answer_holds_while_the_file_is_broken(file, found, write,
     assert found() == {C}
 
 
-def test_a_huge_file_is_not_read_and_told_of_once(file, found, write, gate, logged):
+def test_a_huge_file_is_not_read_and_reported_once(file, found, write, gate, logged):
     write(file, content(A))
     found()
     write(file, "x" * (1 << 20) + "\n")
@@ -206,7 +206,9 @@ def test_what_is_no_file_is_not_opened(file, found, gate, make):
     assert gate.counts == {("verl_file", "unreadable"): 1}
 
 
-def test_addresses_that_are_not_allowed_are_left_out_counted_and_told_once(file, found, write, gate, logged):
+def test_addresses_that_are_not_allowed_are_left_out_counted_and_reported_once(
+    file, found, write, gate, logged
+):
     for _ in range(2):
         write(file, content(A, "8.8.8.8:80", "node-1:80", "http://10.0.0.1:80"))
         os.utime(file, (time.time() - 10 - _,) * 2)

@@ -59,9 +59,9 @@ class Watched:
         for passed in range(0, self.seconds, SCRAPE):
             now = float(passed)
             at = end - self.seconds + passed
-            told = json.loads(message(OK, demo.system(), map(_report, demo.cards()), demo.events(0)))
-            box.take(told, now, at)
-            box.count(told["events"])
+            reported = json.loads(message(OK, demo.system(), map(_report, demo.cards()), demo.events(0)))
+            box.take(reported, now, at)
+            box.count(reported["events"])
             yield at, box.page(now).decode()
 
 

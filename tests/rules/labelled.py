@@ -116,7 +116,7 @@ def _matched(node: BinaryExpr, side: Labels) -> Labels:
 
 
 def faults(node: Any) -> Iterator[str]:
-    """Where labels are asked for that cannot be there: a join then finds nothing, and nobody is told."""
+    """Where labels are asked for that cannot be there: a join then finds nothing, and no one is notified."""
     found: list[Any] = []
     walk(node, found.append)
     for each in found:

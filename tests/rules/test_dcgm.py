@@ -29,13 +29,15 @@ def _page(labels: Labels) -> dict[str, str]:
     info = selector(
         "gpu_info", **labels, name="NVIDIA H200", pci_bus_id="00000000:1B:00.0", vbios_version="1"
     )
-    told = {selector(name, **labels, **more): f"{value}+0x99" for name, (more, value, _, _) in OURS.items()}
+    reported = {
+        selector(name, **labels, **more): f"{value}+0x99" for name, (more, value, _, _) in OURS.items()
+    }
     others = {
         selector("gpu_temperature_celsius", **labels, sensor="memory"): "90+0x99",
         selector("gpu_clock_hertz", **labels, domain="memory"): "3e9+0x99",
         selector("gpu_pipe_active_ratio", **labels, pipe="fp64"): "0.9+0x99",
     }
-    return {info: "1+0x99", **told, **others}
+    return {info: "1+0x99", **reported, **others}
 
 
 def _one(name: str, labels: Labels) -> str:
@@ -57,7 +59,7 @@ def _check(promtool: Path, folder: Path, series: dict[str, str], values: dict[st
     unit.check(promtool, unit.write(folder, "dcgm", rendered.recorded("dcgm"), [group]))
 
 
-def test_each_gpu_is_told_of_once_in_nvidias_units_and_labels(promtool: Path, tmp_path: Path) -> None:
+def test_each_gpu_is_reported_once_in_nvidias_units_and_labels(promtool: Path, tmp_path: Path) -> None:
     series = {**_page(HERE), **_page(NEIGHBOUR), **_page(OTHER_BOX), **_page(TWICE)}
     values = {
         f"sum({_one(name, labels)})": value
@@ -68,7 +70,7 @@ def test_each_gpu_is_told_of_once_in_nvidias_units_and_labels(promtool: Path, tm
     _check(promtool, tmp_path, series, {**values, **counts})
 
 
-def test_a_gpu_that_another_exporter_tells_of_is_not_told_of_twice(promtool: Path, tmp_path: Path) -> None:
+def test_a_gpu_that_another_exporter_reports_is_not_reported_twice(promtool: Path, tmp_path: Path) -> None:
     theirs = {
         selector(name, job="dcgm", instance="a:9400", gpu="0", UUID=HERE["uuid"]): "7+0x99" for name in SHOWN
     }
@@ -77,7 +79,7 @@ def test_a_gpu_that_another_exporter_tells_of_is_not_told_of_twice(promtool: Pat
     _check(promtool, tmp_path, {**_page(HERE), **_page(NEIGHBOUR), **theirs}, {**counts, **others})
 
 
-def test_what_a_card_does_not_have_is_not_told(promtool: Path, tmp_path: Path) -> None:
+def test_what_a_card_does_not_have_is_not_reported(promtool: Path, tmp_path: Path) -> None:
     page = {name: values for name, values in _page(HERE).items() if "gpu_pipe" not in name}
     values = {f"count({SHOWN[-1]}) or vector(0)": 0.0, f"count({SHOWN[0]})": 1.0}
     _check(promtool, tmp_path, page, values)

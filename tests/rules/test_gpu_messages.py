@@ -136,7 +136,7 @@ def test_every_xid_code_is_explained(severity: str, promtool: Path, tmp_path: Pa
         assert alert.annotations["action"] == action.replace("{gpu}", UUID)
 
 
-def test_an_error_of_a_gpu_that_the_driver_does_not_name_is_told_all_the_same(
+def test_an_error_of_a_gpu_that_the_driver_does_not_name_is_reported_all_the_same(
     promtool: Path, tmp_path: Path
 ) -> None:
     series = {cards.TARGET_UP: xids.LONG, xids.xid(79, TARGET): "_x12 1+0x9"}

@@ -79,7 +79,11 @@ def test_a_sick_card_raises_what_it_has_and_no_other_card_does(
     box = f"{profile} sick"
     raised = {each for each in found if each.instance == box}
     ill = f'gpu_up{{instance="{box}",gpu="{SICK}"}} @ {end - hours.SCRAPE}'
-    shown = {alert for alert, told in RAISED_BY.items() if query(url, f"{told} and on (instance, gpu) {ill}")}
+    shown = {
+        alert
+        for alert, reported in RAISED_BY.items()
+        if query(url, f"{reported} and on (instance, gpu) {ill}")
+    }
 
     assert {"GPUXid", "GPUHot"} <= shown
     assert shown <= {each.alert for each in raised}

@@ -179,19 +179,19 @@ def _interrupted(values: Values, are: str) -> Iterator[Phase]:
 
 def over_time(rule: Rule, rendered: Mapping[str, Any]) -> Group:
     """All stories, looked at shortly before and after whatever happens."""
-    told = list(stories(rule))
+    reported = list(stories(rule))
     reads = expressions.read(rendered["expr"], list(HEALTHY))
     turns = {0, CHANGE, BACK, CHANGE + rule.keep}
     near = {turn + wait + little for turn in turns for wait in (0, rule.wait) for little in (-3, 2)}
     # the two Prometheus differ by one sample in what a range holds
     looks = sorted({*near, FORGOTTEN - 8, FORGOTTEN + 2})
     series: dict[str, str] = {}
-    for story in told:
+    for story in reported:
         series |= samples(story.run, story.phases, reads, until=looks[-1])
         if story.twice:
             series |= samples(story.run, story.twice, reads, OTHER_EXPORTER, until=looks[-1])
     moments = [
-        Moment(at, {rule.alert: [_labels(rendered, story.run) for story in told if _fires(story, at)]})
+        Moment(at, {rule.alert: [_labels(rendered, story.run) for story in reported if _fires(story, at)]})
         for at in looks
         if at > 0
     ]

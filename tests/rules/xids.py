@@ -1,4 +1,4 @@
-"""Errors of GPUs, which happen in an instant, at whatever time, and are told of for an hour."""
+"""Errors of GPUs, which happen in an instant, at whatever time, and fire for an hour."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def xid(code: int, labels: Labels = HERE) -> str:
 
 
 LONG = "1+0x200"
-"""A sample a minute, here and below: errors are told of for an hour."""
+"""A sample a minute, here and below: errors fire for an hour."""
 
 THERE = {TARGET_UP: LONG, up("ok"): LONG}
 FOR_FIVE_MINUTES_NOT = {TARGET_UP: "1+0x30 0+0x4 1+0x200", up("ok"): "1+0x30 stale _x4 1+0x200"}

@@ -56,7 +56,7 @@ WORKING = ("ops", "slow", "mail", "plain mail", "chat")
 
 @pytest.fixture(name="ended", scope="module")
 def _ended(bench: Bench) -> Ended:
-    """Every receiver tested, all at once: each verdict has to be told from the others' messages."""
+    """Every receiver tested, all at once: each verdict must be found among the others' messages."""
     names = [*WORKING, *FAILURES]
     with ThreadPoolExecutor(len(names)) as pool:
         return dict(zip(names, pool.map(bench.test, names), strict=True))
@@ -78,7 +78,7 @@ def test_a_receiver_that_works_is_said_to_have_got_the_message(ended: Ended, nam
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_receiver_that_fails_is_told_with_its_own_error_and_the_fix(ended: Ended, name: str) -> None:
+def test_a_receiver_that_fails_is_reported_with_its_own_error_and_the_fix(ended: Ended, name: str) -> None:
     code, said = ended[name]
     error, again, fix = FAILURES[name]
 
@@ -166,7 +166,7 @@ def test_a_file_that_is_gone_when_it_is_needed_is_named(bench: Bench) -> None:
     path.write_text(bench.chat.url)
 
 
-def test_without_the_log_a_failure_is_told_if_it_is_counted_by_receiver(bench: Bench) -> None:
+def test_without_the_log_a_failure_is_reported_if_it_is_counted_by_receiver(bench: Bench) -> None:
     receiver = next(each for each in load(bench.config).receivers if each.name == "gone")
     watch = Watch(receiver, Probe("gone"), Alertmanager(bench.server.url), str, "the log", patience=3)
 

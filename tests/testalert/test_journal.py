@@ -32,7 +32,7 @@ def in_group(line: str, mark: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "reported"),
     [
         ((), Story()),
         ((RETRIES,), Story('it is "broken"')),
@@ -43,9 +43,9 @@ def in_group(line: str, mark: str) -> str:
     ],
     ids=["nothing", "tries again", "gives up", "begins anew", "final", "delivered late"],
 )
-def test_the_story_of_a_message(lines: tuple[str, ...], told: Story) -> None:
-    assert story("\n".join(["level=info msg=Listening", *lines]), PROBE) == told
-    assert story("\n".join(in_group(line, "17") for line in lines), PROBE) == told
+def test_the_story_of_a_message(lines: tuple[str, ...], reported: Story) -> None:
+    assert story("\n".join(["level=info msg=Listening", *lines]), PROBE) == reported
+    assert story("\n".join(in_group(line, "17") for line in lines), PROBE) == reported
 
 
 @pytest.mark.parametrize("line", [RETRIES, GAVE_UP, FINAL, SUCCESS])
@@ -56,15 +56,15 @@ def test_other_messages_have_stories_of_their_own(line: str) -> None:
         line.replace("(test) ops", "(test) op"),
         line.replace("(test) ops", "(test) ops 2"),
     ):
-        told = story(other, PROBE)
-        assert (told.error, told.delivered, told.gave_up) == ("", False, False)
-        assert told.failures == ("Notify for alerts failed" in line)
+        reported = story(other, PROBE)
+        assert (reported.error, reported.delivered, reported.gave_up) == ("", False, False)
+        assert reported.failures == ("Notify for alerts failed" in line)
 
 
 def test_a_failure_in_words_that_are_new_is_still_a_failure() -> None:
-    told = story('msg="Notify for alerts failed" err="(test) ops/webhook[0]: something new"', PROBE)
+    reported = story('msg="Notify for alerts failed" err="(test) ops/webhook[0]: something new"', PROBE)
 
-    assert (told.error, told.gave_up) == ("(test) ops/webhook[0]: something new", True)
+    assert (reported.error, reported.gave_up) == ("(test) ops/webhook[0]: something new", True)
 
 
 @given(st.text())

@@ -1,4 +1,4 @@
-"""The disk with a real stack's state is full: nothing but the fault is told, and all goes on after it."""
+"""The disk with a real stack's state is full: nothing but the fault is reported, and all goes on after it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def leftovers(stack: Installation) -> list[str]:
     return [file.name for file in files if LEFTOVER.fullmatch(file.name) and not file.stat().st_size]
 
 
-def test_a_full_disk_is_told_of_within_a_minute_and_a_sick_run_as_soon_as_there_is_room(
+def test_a_full_disk_is_reported_within_a_minute_and_a_sick_run_as_soon_as_there_is_room(
     stack: Installation, sink: WebhookSink
 ) -> None:
     done = stack.up()
@@ -79,9 +79,9 @@ def test_a_full_disk_is_told_of_within_a_minute_and_a_sick_run_as_soon_as_there_
     with writing(HEALTHY, runs / "healthy.log", "--rate", "1"), writing(SICK, runs / "sick.log", "--stay"):
         ballast, full = stack.state / "ballast", time.time()
         fill(ballast)
-        told = sink.wait_for(tells_of("firing", "AlertingBroken"))
-        (alert,) = told.alerts
-        assert in_time(told.at - full, 60)
+        reported = sink.wait_for(tells_of("firing", "AlertingBroken"))
+        (alert,) = reported.alerts
+        assert in_time(reported.at - full, 60)
         assert (alert["labels"]["fault"], alert["labels"]["name"]) == ("disk_full", str(stack.state))
         assert "no run is watched" in alert["annotations"]["description"]
         assert alert["annotations"]["runbook_url"].endswith("#alertingbroken")
@@ -98,7 +98,7 @@ def test_a_full_disk_is_told_of_within_a_minute_and_a_sick_run_as_soon_as_there_
         eventually(lambda: stack.run("status").returncode == 0, pause=1)
         assert not [name for name, run in _subjects(sink) if run != "sick" and name != "AlertingBroken"]
         eventually(lambda: not leftovers(stack), pause=1)
-    print(f"told of after {told.at - full:.0f} s, paged {page.at - freed:.0f} s after there was room")
+    print(f"reported after {reported.at - full:.0f} s, paged {page.at - freed:.0f} s after there was room")
 
 
 def _subjects(sink: WebhookSink) -> set[tuple[str, str]]:

@@ -56,7 +56,7 @@ def test_a_file_system_without_inodes_is_full_while_it_has_room(tmp_path: Path) 
     assert "inodes free of 200" in found.description
 
 
-def test_a_file_system_that_was_made_read_only_is_told_of(tmp_path: Path) -> None:
+def test_a_file_system_that_was_made_read_only_is_reported(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "tmpfs", "ro") as disk:
         assert disks.look(str(disk)).error == errno.EROFS
 
@@ -104,7 +104,7 @@ def test_a_folder_that_is_still_to_come_is_judged_by_the_one_above(tmp_path: Pat
     assert disks.look(str(tmp_path / "later/on")) == disks.look(str(tmp_path))
 
 
-def test_one_file_system_that_hangs_is_told_of_and_holds_up_no_other(
+def test_one_file_system_that_hangs_is_reported_and_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hung, look = Event(), disks.look

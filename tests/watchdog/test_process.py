@@ -39,7 +39,7 @@ def _watchdog(tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
-def test_it_tells_of_servers_that_do_not_answer_as_json_and_as_documented_metrics(watchdog: Any) -> None:
+def test_it_reports_servers_that_do_not_answer_as_json_and_as_documented_metrics(watchdog: Any) -> None:
     def found() -> list[dict[str, Any]]:
         findings: list[dict[str, Any]] = json.loads(
             http_client.read(f"{watchdog.url}/api/v1/findings") or ""

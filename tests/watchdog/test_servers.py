@@ -139,7 +139,7 @@ def test_one_that_asks_for_another_password_is_found_with_its_answer(watched: Wa
     assert watched.until("prometheus_down") <= 40
 
 
-def test_one_that_starts_for_two_minutes_is_told_of_and_is_not_called_down(watched: Watched) -> None:
+def test_one_that_starts_for_two_minutes_is_reported_and_is_not_called_down(watched: Watched) -> None:
     watched.site.ready = 503
     assert watched.until("prometheus_starting") == 130
     watched.site.ready = 200
@@ -202,7 +202,7 @@ def test_an_alertmanager_that_does_not_answer_is_found_and_answers_since_it_is_b
     assert alertmanager.answers_since == clock.now - 5
 
 
-def test_an_alertmanager_that_refuses_an_alert_is_told_of_with_its_words(clock: Clock) -> None:
+def test_an_alertmanager_that_refuses_an_alert_is_reported_with_its_words(clock: Clock) -> None:
     site = Site(status=200)
     alertmanager = Alertmanager(site)  # type: ignore[arg-type]
     assert alertmanager.post([{}])

@@ -37,14 +37,14 @@ def test_real_documents_are_read_to_the_last_entry(real_logs: Path) -> None:
 
 
 def test_real_states_tell_total_and_end(real_logs: Path) -> None:
-    told = {
+    reported = {
         path.name.partition("_")[0]: [
             event for event in read(TrainerState(), path.read_bytes()) if not isinstance(event, Record)
         ]
         for path in (real_logs / "trl_state").glob("*trainer_state.json")
     }
 
-    assert told == {
+    assert reported == {
         "orpo": [TotalSteps(336), Ended("finished")],
         "wordle": [TotalSteps(400)],
         "xling": [TotalSteps(100)],

@@ -1,4 +1,4 @@
-"""Public logs are told apart by what stands in them."""
+"""Public logs are distinguished by what stands in them."""
 
 from __future__ import annotations
 

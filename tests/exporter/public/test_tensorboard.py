@@ -50,6 +50,7 @@ def test_the_scalars_of_a_step_are_one_record(real_logs: Path, name: str, last: 
     assert {record.stream for record in found} == {""}
     assert all("train/reward" in record.values for record in found)
     began = {
-        step: [time for time, *_ in same] for step, same in groupby(events.told(path), lambda each: each[1])
+        step: [time for time, *_ in same]
+        for step, same in groupby(events.reported(path), lambda each: each[1])
     }
     assert [record.time for record in found] == [times[0] for times in began.values()]

@@ -66,7 +66,7 @@ def _page(backend: Backend, twins: Twins | None) -> str:
         for reader in readers:
             reader.read(now)
         reports = [(reader.card, reader.report) for reader in readers]
-        told = json.loads(message(OK, backend.system(), reports, backend.events(0), twins))
-        box.take(told, now, 1e9)
-        box.count((uuid, xid, 1e9) for uuid, xid, _ in told["events"])
+        reported = json.loads(message(OK, backend.system(), reports, backend.events(0), twins))
+        box.take(reported, now, 1e9)
+        box.count((uuid, xid, 1e9) for uuid, xid, _ in reported["events"])
     return box.page(INTERVAL).decode()

@@ -1,4 +1,4 @@
-"""No step is made, steps are slow, or the run has ended; signs of life are told in `test_states.py`."""
+"""No step is made, steps are slow, or the run has ended; signs of life are in `test_states.py`."""
 
 from __future__ import annotations
 
