@@ -57,7 +57,7 @@ class Stack:
         self.state = State(folder / "state")
         self.state.make_password()
         self.config = self._configure(settings)
-        stack = native.Stack(self.config, ROOT, folder, self.state, self.runs)
+        stack = native.Stack(self.config, folder, self.state, self.runs)
         self.parts = {part.name: part for part in stack.parts(*_programs(*versions))}
         self.exporter, self.prometheus, self.alertmanager, self.door = (
             server(self.parts[name]) for name in PARTS
