@@ -6,14 +6,15 @@ installation where they leave the program, so that no text has to be written twi
 
 from __future__ import annotations
 
+import os.path
 import re
 import shlex
-from pathlib import Path
 
-DATA = Path(__file__).parents[1] / "stepwatch" / "data"
+# No pathlib here: the front of the GPU exporter, which answers in these texts, does without its megabyte.
+DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "stepwatch", "data")  # noqa: PTH100, PTH118, PTH120
 """What lies beside the packages in a checkout; building a wheel puts it here (setup.py)."""
 
-INSTALLED = DATA.is_dir()
+INSTALLED = os.path.isdir(DATA)  # noqa: PTH112
 
 _COMMAND = re.compile(r"(`|<code>)make ([a-z][^`<]*)(?=`|</code>)")
 _PAGE = re.compile(r"(?<![\w/.-])(?:docs|presets)/[\w-]+\.(?:md|yaml)")
@@ -47,7 +48,7 @@ def adapt(text: str) -> str:
     """
     if not INSTALLED:
         return text
-    return _PAGE.sub(lambda page: str(DATA / page[0]), _COMMAND.sub(_installed, text))
+    return _PAGE.sub(lambda page: f"{DATA}/{page[0]}", _COMMAND.sub(_installed, text))
 
 
 def _installed(command: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ def _of_user(variable: str, usual: str) -> Path:
     return (named if named.is_absolute() else Path.home() / usual) / "stepwatch"
 
 
-RESOURCES = DATA if INSTALLED else CHECKOUT
+RESOURCES = Path(DATA) if INSTALLED else CHECKOUT
 """Templates, start scripts, documentation and the default config.yaml; only read."""
 
 CONFIG = (_of_user("XDG_CONFIG_HOME", ".config") if INSTALLED else CHECKOUT) / "config.yaml"

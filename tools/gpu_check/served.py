@@ -44,7 +44,7 @@ class Page:
 def exporter() -> Iterator[str]:
     """Its address while it runs, once it has read the GPUs twice."""
     port = ports.free("127.0.0.1")
-    flags = [f"--port={port}", f"--processes={PROCESSES}"]
+    flags = [f"--port={port}", f"--processes={PROCESSES}", "--log.level=warn"]
     with subprocess.Popen(
         [sys.executable, "-m", "exporter.gpu", *flags], stdout=subprocess.DEVNULL
     ) as process:
