@@ -1,3 +1,3 @@
-"""The exporters: programs that turn a training run, or a GPU, into Prometheus metrics."""
+"""The programs that Stepwatch itself runs: run and GPU exporter, watchdog, and the door, a reverse proxy."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""The operator's side: configuration, rendering, native processes."""
+"""The operator's side: configuration, alerts, rendering, deployment, and commands about what runs."""

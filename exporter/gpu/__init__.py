@@ -1,7 +1,7 @@
 """The GPU exporter: serves what NVIDIA's driver says about each GPU to Prometheus.
 
-Two processes. The worker owns NVML, reads each GPU in a thread of its own (``backend`` ->
-``reader`` -> ``snapshot``) and sends what it read through a pipe. The front (``__main__``) starts,
-watches and replaces workers (``keeper``, ``child``), keeps what must outlive one (``box``) and answers
-(``server``). So a driver call that hangs or crashes never holds up a page.
+Two processes. The worker (``worker``) owns NVML, reads each GPU in a thread of its own (``backend`` ->
+``reader``) and sends what it read through a pipe. The front (``__main__``) starts, watches and replaces
+workers (``supervisor``, ``worker_process``), keeps what must outlive one (``state``) and answers
+(``pages``). So a driver call that hangs or crashes never holds up a page.
 """

@@ -1,5 +1,6 @@
 """The run exporter: reads what trainers log and serves statistics over steps to Prometheus.
 
-Data flows one way: ``follow`` (bytes of a file) -> ``sources`` (records) -> ``signals`` (numbers in
-base units) -> ``statistics`` (over the last N steps) -> ``exposition`` -> ``server``.
+Data flows one way: ``logs`` (which files) -> ``readers`` (their bytes) -> ``sources`` (records) ->
+``signals`` (numbers in base units) -> ``model`` and ``stats`` (over the last N steps) -> ``visible`` ->
+``serve``. ``remote`` feeds in polled pages; ``app`` puts it together.
 """

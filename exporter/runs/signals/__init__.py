@@ -1,7 +1,7 @@
 """Signals: which key of which framework carries what, in order of preference, in base units.
 
-``keys`` (one table a framework) -> ``table`` (in normal forms) -> ``plan`` (for one set of keys)
--> ``reading`` (the records of one run). ``catalogue`` names the signals.
+``keys`` (one table a framework) -> ``table`` (in normal forms)
+-> ``reading`` (the records of one run). ``keys.catalogue`` names the signals.
 """
 
 from exporter.runs.signals.keys.catalogue import NAMES, PART_SIGNALS, SIGNALS, PartSignal, Signal

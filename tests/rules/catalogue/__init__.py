@@ -1,4 +1,4 @@
-"""The cases of every rule about runs, one entry each, in the file of its topic as the rules themselves.
+"""The cases of every rule about runs, one entry each, by topic.
 
 To add a rule, add its entry there: its ways to fire, and the limits of each.
 """
