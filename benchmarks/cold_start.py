@@ -13,7 +13,7 @@ from typing import NamedTuple
 import orjson
 
 from benchmarks import logs
-from exporter.runs.collector import Settings, Watch
+from exporter.runs.collector import Collector, Settings
 
 MEGABYTE = 1_000_000
 TRIES = 5
@@ -54,7 +54,7 @@ def _seconds(action: Callable[[Path], object], path: Path) -> float:
 
 
 def _read_all(path: Path) -> None:
-    watch = Watch(Settings(paths=(str(path),)))
+    watch = Collector(Settings(paths=(str(path),)))
     while watch.look():
         pass
     assert watch.health.runs["running"] == 1

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks import idle, logs
-from exporter.runs.collector import Settings, Watch
+from exporter.runs.collector import Collector, Settings
 
 LOOKS = 500
 PAUSE_SECONDS = 0.02
@@ -21,7 +21,7 @@ def run() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     with tempfile.TemporaryDirectory() as folder:
         paths = idle.live(Path(folder))
-        watch = Watch(Settings(paths=(folder,)))
+        watch = Collector(Settings(paths=(folder,)))
         while watch.look() or not watch.caught_up:
             pass
         for number, path in enumerate(paths):

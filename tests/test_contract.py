@@ -13,7 +13,7 @@ import pytest
 from exporter.http.routes import Routes
 from exporter.http.server import Server
 from exporter.runs import signals
-from exporter.runs.collector import Settings, Watch
+from exporter.runs.collector import Collector, Settings
 from exporter.runs.history.panelfile import USUAL, PanelFile
 from exporter.runs.history.story import Story
 from exporter.runs.model.health import Health, Polled, Samples
@@ -21,9 +21,9 @@ from exporter.runs.model.overrides import Override, Overrides
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.registrations.api import Api
 from exporter.runs.registrations.registry import Registry
-from exporter.runs.registrations.store import Ledger
+from exporter.runs.registrations.store import Store
 from exporter.runs.registrations.token import Token
-from exporter.runs.rollouts.address import Allowed, Gate, Way
+from exporter.runs.rollouts.address import AddressMap, Allowed, Allowlist
 from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, RunText, page
@@ -224,9 +224,9 @@ def _exported(run: Run) -> str:
     health.files["log"] += 1
     health.unstarted = {"ppo/train.log": 1e9}
     health.hung = {"/data": 1e9}
-    gate = Gate(Allowed())
+    gate = Allowlist(Allowed())
     gate.note("ray_file", "damaged", "")
-    health.others += [Discovery([_Source()], gate, 600.0, Way()).samples, *_of_parts()]
+    health.others += [Discovery([_Source()], gate, 600.0, AddressMap()).samples, *_of_parts()]
     health.targets.append(Polled("http://127.0.0.1:9092/metrics", "prometheus_page", True, 1, 0.0))
     unread = View("b", Run("verl_console", "", Options()), "running", writer=None, unread=1e9)
     chunks = [RunText().chunks(each, 73.0) for each in (view, unread)]
@@ -235,8 +235,8 @@ def _exported(run: Run) -> str:
 
 def _of_parts() -> Iterator[Samples]:
     """What the other parts of the exporter tell of themselves."""
-    watch = Watch(Settings(("runs",)))
-    registry = Registry(Ledger(None, Allowed()))
+    watch = Collector(Settings(("runs",)))
+    registry = Registry(Store(None, Allowed()))
     server = Server(("127.0.0.1", 0), Routes({}))
     server.answered["200"] = 1
     server.close()

@@ -20,9 +20,9 @@ from exporter.gpu.contract import FRESH, RELEASE_SECONDS
 from exporter.gpu.journal import Journal
 from exporter.gpu.options import command_line
 from exporter.gpu.pages import Pages
-from exporter.gpu.state import Box
-from exporter.gpu.supervisor import Keeper, Limits, Outage, Pace
-from exporter.gpu.worker_process import Child
+from exporter.gpu.state import State
+from exporter.gpu.supervisor import Interval, Limits, RestartPolicy, Supervisor
+from exporter.gpu.worker_process import WorkerProcess
 from exporter.http.host_check import HostCheck
 from exporter.http.server import Server
 from exporter.options import log_cannot_listen, stopped_by_signal
@@ -61,10 +61,10 @@ class Front:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.release = Event()
-        self.box = Box(options.interval, options.expected)
-        self.pace = Pace(options.interval, options.idle, time.monotonic())
-        self.outage = Outage(options.restart_after)
-        self.keeper = Keeper(lambda: _child(options), self.box, self.pace, _limits(options))
+        self.box = State(options.interval, options.expected)
+        self.pace = Interval(options.interval, options.idle, time.monotonic())
+        self.outage = RestartPolicy(options.restart_after)
+        self.keeper = Supervisor(lambda: _child(options), self.box, self.pace, _limits(options))
         self.pages = HostCheck(Pages(self.box, self.pace, self.keeper), (*options.hosts, options.listen))
         self.box.settled = time.time()
         self.journal = Journal(self.box, time.monotonic())
@@ -111,9 +111,9 @@ def _limits(options: argparse.Namespace) -> Limits:
     return Limits(options.retry, options.hang)
 
 
-def _child(options: argparse.Namespace) -> Child:
+def _child(options: argparse.Namespace) -> WorkerProcess:
     extras = Extras(*(getattr(options, name) for name in Extras._fields))
-    return Child(options.backend, extras, options.interval, (options.log_level, options.log_format))
+    return WorkerProcess(options.backend, extras, options.interval, (options.log_level, options.log_format))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import logging
 
 from exporter.gpu.backend import OK
 from exporter.gpu.contract import NVML_REASONS, RELEASED
-from exporter.gpu.state import Box, Gpu
+from exporter.gpu.state import Gpu, State
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ _CALM = {
 class Journal:
     """Follows what is known of the GPUs; anyone who reads the log knows that they were well at first."""
 
-    def __init__(self, box: Box, now: float) -> None:
+    def __init__(self, box: State, now: float) -> None:
         self._box = box
         self._nvml = box.reason(now)
         self._gpus: dict[Gpu, str] = {}

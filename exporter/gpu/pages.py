@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from exporter.gpu.contract import LONGEST_RELEASE_SECONDS, RELEASE_SECONDS
-from exporter.gpu.state import Box
-from exporter.gpu.supervisor import Keeper, Pace
+from exporter.gpu.state import State
+from exporter.gpu.supervisor import Interval, Supervisor
 from exporter.http.exposition import CONTENT_TYPE
 from exporter.http.message import Answer, Later, Request, text
 from exporter.http.routes import Routes
@@ -26,7 +26,7 @@ FREE = (
 class Pages:
     """Gives the answer to each request."""
 
-    def __init__(self, box: Box, pace: Pace, keeper: Keeper) -> None:
+    def __init__(self, box: State, pace: Interval, keeper: Supervisor) -> None:
         self._box = box
         self._pace = pace
         self._keeper = keeper

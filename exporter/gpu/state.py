@@ -16,7 +16,7 @@ Gpu = tuple[int, str]
 """Number and UUID."""
 
 
-class Box:
+class State:
     """Takes the workers' messages and gives the page.
 
     ``interval`` is seconds from one message to the next, ``expected`` how many GPUs there should be, 0 for

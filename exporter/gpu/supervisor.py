@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from exporter.gpu.backend import OK
 from exporter.gpu.contract import FRESH, STALE_INTERVALS, UNKNOWN
-from exporter.gpu.state import Box
-from exporter.gpu.worker_process import Child
+from exporter.gpu.state import State
+from exporter.gpu.worker_process import WorkerProcess
 
 REASONS = ("version_mismatch", UNKNOWN, "lost")
 """The old driver's library is mounted still, or the devices were taken from the container."""
 
 
-class Outage:
+class RestartPolicy:
     """``patience`` in seconds; 0 for never.
 
     What could not be read from the start is no reason: then a restart was no fix, and the next would be
@@ -41,7 +41,7 @@ class Outage:
 IDLE_INTERVAL_SECONDS = 15.0
 
 
-class Pace:
+class Interval:
     """In seconds: ``usual`` between two readings, ``patience`` without a look until they are seldom."""
 
     def __init__(self, usual: float, patience: float, now: float) -> None:
@@ -78,10 +78,12 @@ class Limits(NamedTuple):
     hang: float
 
 
-class Keeper:
+class Supervisor:
     """Call ``tick`` often. ``start`` makes a worker."""
 
-    def __init__(self, start: Callable[[], Child], box: Box, pace: Pace, limits: Limits) -> None:
+    def __init__(
+        self, start: Callable[[], WorkerProcess], box: State, pace: Interval, limits: Limits
+    ) -> None:
         self._start = start
         self._box = box
         self._pace = pace
@@ -110,7 +112,7 @@ class Keeper:
         if self._heir is not None:
             self._try(self._heir, now, wall)
 
-    def renew(self, start: Callable[[], Child], limits: Limits, now: float) -> None:
+    def renew(self, start: Callable[[], WorkerProcess], limits: Limits, now: float) -> None:
         """Have workers started like this from now on, and the present one replaced once another has read."""
         self._start, self._limits = start, limits
         self._dismiss(self._heir, signal.SIGTERM, now)
@@ -247,7 +249,7 @@ class Keeper:
 class _Post:
     """A worker, and since when: all times of the steady clock."""
 
-    def __init__(self, child: Child, now: float) -> None:
+    def __init__(self, child: WorkerProcess, now: float) -> None:
         self.child = child
         self.heard: float | None = None
         self._ordered = self._since = now

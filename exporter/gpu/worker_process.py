@@ -14,7 +14,7 @@ from exporter.gpu.backend import Extras
 READ_BYTES = 65536
 
 
-class Child:
+class WorkerProcess:
     """Starts a worker at once. ``interval`` in seconds; ``log`` is the level and the format of its log."""
 
     def __init__(self, backend: str, extras: Extras, interval: float, log: tuple[str, str]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from exporter import logging_setup
 from exporter.options import CommandLine, log_cannot_listen, start_again, stopped_by_signal
 from exporter.runs import cli
-from exporter.runs.app import Service
+from exporter.runs.app import App
 from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.history import panelfile
 
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging_setup.configure(options.log_level, options.log_format)
     stop = stopped_by_signal()
     try:
-        service = Service(options, _panels(options), stop.is_set)
+        service = App(options, _panels(options), stop.is_set)
     except OSError as error:
         log_cannot_listen(options, error)
         return 2

@@ -9,7 +9,7 @@ from pathlib import Path
 from exporter.http.host_check import HostCheck
 from exporter.http.routes import Routes
 from exporter.http.server import Server
-from exporter.runs.collector import Settings, Watch
+from exporter.runs.collector import Collector, Settings
 from exporter.runs.history.models import Unshown
 from exporter.runs.history.panelfile import PanelFile
 from exporter.runs.history.story import Story
@@ -19,13 +19,13 @@ from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Options
 from exporter.runs.registrations.api import Api
 from exporter.runs.registrations.registry import Registry
-from exporter.runs.registrations.store import Ledger
+from exporter.runs.registrations.store import Store
 from exporter.runs.registrations.token import Token
 from exporter.runs.rollouts import ray, verl
-from exporter.runs.rollouts.address import Gate, Way
+from exporter.runs.rollouts.address import AddressMap, Allowlist
 from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.rollouts.document import Root
-from exporter.runs.rollouts.log_targets import InLogs
+from exporter.runs.rollouts.log_targets import LogTargets
 from exporter.runs.rollouts.patient import Patient
 from exporter.runs.rollouts.target_registry import Source
 from exporter.runs.serve import endpoints
@@ -35,15 +35,15 @@ MOST_BODY = 1 << 16
 """Bytes of a request's body."""
 
 
-class Service:
+class App:
     """Watches runs, finds servers, and answers; ``look`` is called again and again.
 
     ``panels`` is the file of panels. Raises ``OSError`` if it cannot listen.
     """
 
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
-        self._registry = Registry(Ledger(options.state_dir, options.discovery_allow))
-        self._watch = Watch(_settings(options, self._registry), stopped=stopped)
+        self._registry = Registry(Store(options.state_dir, options.discovery_allow))
+        self._watch = Collector(_settings(options, self._registry), stopped=stopped)
         urls = {
             "url": options.prometheus_url,
             "watchdog": options.watchdog_url,
@@ -106,7 +106,7 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
         ),
         targets=(*options.pages, *options.mlflow),
         trainers=registry.trainers,
-        reached=Way(options.loopback).of_prometheus,
+        reached=AddressMap(options.loopback).of_prometheus,
         poll_targets=options.poll,
     )
 
@@ -116,15 +116,15 @@ def _api(options: Namespace, registry: Registry) -> Api:
     return Api(registry, options.discovery_allow, Token(options.token_file), ports)
 
 
-def _patient(watch: Watch, source: Source) -> Patient:
+def _patient(watch: Collector, source: Source) -> Patient:
     patient = Patient(source)
     watch.hangable.append(patient.thread)
     return patient
 
 
-def _discovery(options: Namespace, watch: Watch, registry: Registry) -> Discovery:
-    gate, root = Gate(options.discovery_allow), Root(options.discovery_root)
-    in_logs = InLogs(gate)
+def _discovery(options: Namespace, watch: Collector, registry: Registry) -> Discovery:
+    gate, root = Allowlist(options.discovery_allow), Root(options.discovery_root)
+    in_logs = LogTargets(gate)
     watch.listeners.append(in_logs.take)
     files, folder = list(options.discovery_files), options.discovery_ray
     # the last one's labels count: anyone who may register must not take a server away from its run
@@ -136,7 +136,7 @@ def _discovery(options: Namespace, watch: Watch, registry: Registry) -> Discover
     ]
     sources += [_patient(watch, ray.RayFile(folder / ray.USUAL, gate, root))] if folder else []
     sources.append(in_logs)
-    way, forget_after = Way(options.loopback), options.discovery_forget_after
+    way, forget_after = AddressMap(options.loopback), options.discovery_forget_after
     discovery = Discovery(sources, gate, forget_after, way, lambda: watch.caught_up)
     registry.silence = discovery.silence
     watch.listeners.append(lambda views, _: registry.heed(watch.trainers.shown(views)))

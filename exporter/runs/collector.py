@@ -16,11 +16,11 @@ from exporter.runs.files.state_file import StateFolder
 from exporter.runs.logs.collection import Logs
 from exporter.runs.logs.log import Log
 from exporter.runs.logs.unstarted import GROWING_SECONDS, unstarted
-from exporter.runs.logs.writers import Holders
+from exporter.runs.logs.writers import Writers
 from exporter.runs.model.health import Health
 from exporter.runs.model.lifecycle import Silence
 from exporter.runs.model.run import Options, Run
-from exporter.runs.model.run_set import Roster
+from exporter.runs.model.run_set import RunSet
 from exporter.runs.remote import Target
 from exporter.runs.remote.feed import Feed
 from exporter.runs.remote.monitor_page import MonitorPage
@@ -30,8 +30,8 @@ from exporter.runs.serve.metrics import RunText, page
 from exporter.runs.visible.duplicates import Place
 from exporter.runs.visible.gpu_processes import GPUProcesses, RunGPUs
 from exporter.runs.visible.polling import Polling
-from exporter.runs.visible.select import Shown
-from exporter.runs.visible.unmapped import Hints
+from exporter.runs.visible.select import Selection
+from exporter.runs.visible.unmapped import Unmapped
 from exporter.runs.visible.views import Judge, View
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
@@ -68,7 +68,7 @@ class Settings:
     poll_targets: float = 5.0
 
 
-class Watch:
+class Collector:
     """All runs. ``look`` is called again and again; ``metrics`` from any thread.
 
     A look that is under way reads no further once ``stopped`` says true. ``listeners`` are called after
@@ -79,14 +79,14 @@ class Watch:
     def __init__(
         self,
         settings: Settings,
-        holders: Holders | None = None,
+        holders: Writers | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.settings = settings
         self.health = Health()
         self.listeners: list[Listener] = []
         self.caught_up = False
-        self.holders = holders or Holders()
+        self.holders = holders or Writers()
         self._gpu_processes = GPUProcesses(self.holders.proc)
         self._gpus: dict[Place, RunGPUs] = {}
         self._lock = Lock()
@@ -122,10 +122,10 @@ class Watch:
         ]
         self._named = frozenset(urlsplit(target.name).netloc for target in settings.targets)
         judge = Judge(settings.silence, settings.forget_after)
-        self._shown = Shown(self.logs, self.feeds, self.holders, judge, time)
+        self._shown = Selection(self.logs, self.feeds, self.holders, judge, time)
         self._texts: dict[Place, RunText] = {}
         self._views: dict[Place, View] = {}
-        self._hints = Hints()
+        self._hints = Unmapped()
         self._due: dict[str, float] = {}
         self._epoch = time.time() - time.monotonic()
 
@@ -249,10 +249,10 @@ class Watch:
                 for run in (run for roster in self._rosters() for run in roster.runs.values()):
                     run.times.shift(jump)
 
-    def _rosters(self) -> list[Roster]:
+    def _rosters(self) -> list[RunSet]:
         return [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
 
-    def _note_health(self, rosters: Sequence[Roster]) -> None:
+    def _note_health(self, rosters: Sequence[RunSet]) -> None:
         health, shown = self.health, self._shown
         health.collisions, health.dormant, health.twins = shown.collisions, shown.dormant, shown.twins
         health.unjudged = self._hints.unjudged

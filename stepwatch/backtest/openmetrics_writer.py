@@ -12,7 +12,7 @@ from exporter.http.exposition import escape, number
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.names import printable
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.model.run_set import Roster
+from exporter.runs.model.run_set import RunSet
 from exporter.runs.serve.metrics import LABELS, latest, progress, statistics
 from exporter.runs.signals.record import Event, Record
 from exporter.runs.stats.catalogue import JUDGED
@@ -133,7 +133,7 @@ class _Tapes:
                 tape.write()
 
 
-class _Recorder(Roster):
+class _Recorder(RunSet):
     """The runs of a log, each record of which is looked at before the next one comes."""
 
     def __init__(self, tapes: _Tapes, *about: Any, **known: Any) -> None:

@@ -12,7 +12,7 @@ from exporter.runs.logs.grouping import STATE_FILE
 from exporter.runs.logs.names import printable, run_names
 from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.model.run_set import Roster
+from exporter.runs.model.run_set import RunSet
 from exporter.runs.remote.page import Page
 from exporter.runs.remote.web import PollError
 from exporter.runs.signals.candidates import Candidate
@@ -115,7 +115,7 @@ def _page(url: str, config: Config) -> Page:
 
 def _poll(page: Page, options: Options) -> Contents:
     """Ask a page once."""
-    roster = Roster(page.source, "", options)
+    roster = RunSet(page.source, "", options)
     try:
         for event in page.poll():
             roster.take(event, Clock(time.time(), time.monotonic(), live=False))

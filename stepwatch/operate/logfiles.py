@@ -14,7 +14,7 @@ from exporter.runs.logs.grouping import gathered
 from exporter.runs.logs.log import Log
 from exporter.runs.model.health import Health
 from exporter.runs.model.run import Options
-from exporter.runs.model.run_set import Roster, Rosters
+from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
 
 NOT_READ = {
@@ -70,7 +70,7 @@ def _placed(files: Iterable[Found], watched: Path) -> Iterator[Found]:
         yield replace(file, path=path, root=folder, parts=(path,)) if inside else file
 
 
-def read(found: Found, options: Options, rosters: Rosters = Roster) -> Roster:
+def read(found: Found, options: Options, rosters: RunSets = RunSet) -> RunSet:
     """Read a log to its end, as one that no one writes to any more.
 
     Raises:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from exporter.runs import collector as watch_module
-from exporter.runs.collector import Settings, Watch
-from exporter.runs.logs.writers import Holders
+from exporter.runs.collector import Collector, Settings
+from exporter.runs.logs.writers import Writers
 from exporter.runs.model.run import Options
 from tests.exporter.scrape import Scrape
 
@@ -60,7 +60,7 @@ class Watched:
         settings["options"] = Options(  # type: ignore[arg-type]
             hold=settings.pop("hold", 15.0), keys=settings.pop("keys", {})
         )
-        self.watch = Watch(Settings(**settings), Holders(proc))  # type: ignore[arg-type]
+        self.watch = Collector(Settings(**settings), Writers(proc))  # type: ignore[arg-type]
 
     def look(self, seconds: float = 0.0) -> Scrape:
         """Let time pass, look until all is read, and scrape."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.logs.writers import Holders
+from exporter.runs.logs.writers import Writers
 from exporter.runs.signals.record import TotalSteps
 from exporter.runs.sources.preamble import preamble
 from tests.exporter.conftest import Clock, Watched
@@ -319,7 +319,7 @@ def test_a_restarted_exporter_knows_of_a_crash(
         machine.ends(process)
     again = Machine(watched(proc=proc, state_folder=states), proc)
 
-    assert isinstance(again.page.watch.holders, Holders)
+    assert isinstance(again.page.watch.holders, Writers)
     assert again.looks(12).state("a") == "failed"
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.logs.writers import CONFIRMATIONS, Holders
+from exporter.runs.logs.writers import CONFIRMATIONS, Writers
 from tests.exporter.conftest import Watched
-from tests.exporter.test_holders import looked
+from tests.exporter.test_writers import looked
 
 Watching = Callable[..., Watched]
 
@@ -171,7 +171,7 @@ def test_a_run_that_ended_before_the_exporter_began_stays_unseen_while_its_proce
 
 def present(folder: Path, name: str) -> bool | None:
     (folder / name).touch()
-    holders = Holders()
+    holders = Writers()
     looked(holders, folder / name, CONFIRMATIONS)
     return holders.of(folder / name).present()
 

@@ -16,7 +16,7 @@ from exporter.runs.cli import command_line
 from exporter.runs.files.mounts import PATIENCE_SECONDS, Mount
 from exporter.runs.registrations.registration import RefusedError
 from exporter.runs.registrations.token import Token
-from exporter.runs.rollouts.address import Allowed, Gate
+from exporter.runs.rollouts.address import Allowed, Allowlist
 from exporter.runs.rollouts.document import Root
 from exporter.runs.rollouts.patient import Patient
 from exporter.runs.rollouts.ray import RayFile
@@ -82,7 +82,7 @@ def test_settings_that_cannot_be_read_stay_as_they_are_and_are_read_later(mount:
 def test_targets_of_a_list_that_cannot_be_read_are_the_last_known(mount: hung_mount.Mount) -> None:
     file = mount.behind / "list.json"
     file.write_text(json.dumps([{"labels": {"job": "ray"}, "targets": ["10.0.0.7:43517"]}]))
-    source = Patient(RayFile(mount.folder / "list.json", Gate(Allowed()), Root(Path("/"))))
+    source = Patient(RayFile(mount.folder / "list.json", Allowlist(Allowed()), Root(Path("/"))))
     known = [target.address for target in source.targets()]
     assert known == ["10.0.0.7:43517"]
     mount.hang()

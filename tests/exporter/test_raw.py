@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.collector import Settings, Watch
+from exporter.runs.collector import Collector, Settings
 from exporter.runs.model.raw_keys import RawKeys, RawRule
 from exporter.runs.model.run import Options
 from exporter.runs.signals import Reading
@@ -85,7 +85,7 @@ def test_a_key_longer_than_a_label_should_be_is_not_shown() -> None:
 
 def test_anyone_who_asks_for_more_raw_keys_than_usual_gets_them(folder: Path) -> None:
     append(folder / "a.jsonl", verl_json(1, {f"env/{number}": number for number in range(500)}))
-    watch = Watch(Settings((str(folder),), options=Options(raw=RawRule(limit=400))))
+    watch = Collector(Settings((str(folder),), options=Options(raw=RawRule(limit=400))))
     while watch.look():
         pass
 
@@ -95,7 +95,7 @@ def test_anyone_who_asks_for_more_raw_keys_than_usual_gets_them(folder: Path) ->
 def test_no_more_raw_series_than_the_settings_allow(folder: Path) -> None:
     append(folder / "a.jsonl", verl_json(1, {f"env/{number}": number for number in range(100)}))
     settings = Settings((str(folder),), options=Options(raw=RawRule(limit=7)))
-    watch = Watch(settings)
+    watch = Collector(settings)
     while watch.look():
         pass
     found = Scrape(watch.metrics())

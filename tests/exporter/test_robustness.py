@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from exporter.runs.collector import Settings, Watch
-from exporter.runs.logs.writers import Holders
+from exporter.runs.collector import Collector, Settings
+from exporter.runs.logs.writers import Writers
 from exporter.runs.readers import follow as follow_module
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.lines import append, console, measured, verl_json
@@ -62,7 +62,7 @@ def test_a_look_that_is_under_way_reads_no_further_once_it_is_stopped(
     monkeypatch.setattr(follow_module, "BLOCK", 2000)
     append(folder / "a.jsonl", *steps(1, 100))
     asked = iter([False, False, True, True])
-    watch = Watch(Settings((str(folder),)), Holders(folder / "no-proc"), lambda: next(asked))
+    watch = Collector(Settings((str(folder),)), Writers(folder / "no-proc"), lambda: next(asked))
     watch.look()
 
     assert watch.health.bytes_read == 4000

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.http.server import MOST_CLIENTS
 from exporter.runs import cli
-from exporter.runs.app import Service
+from exporter.runs.app import App
 from exporter.runs.history.panelfile import USUAL
 from tests.exporter.lines import measured, verl_json
 from tests.exporter.scrape import Scrape
@@ -35,7 +35,7 @@ def serving(folder: Path) -> Iterator[int]:
     """The whole exporter; gives its port."""
     port = free_port()
     options = cli.command_line([f"--path={folder}", f"--port={port}", "--listen=127.0.0.1"]).options()
-    service = Service(options, USUAL, lambda: False)
+    service = App(options, USUAL, lambda: False)
     service.start()
     service.look()
     try:

@@ -20,7 +20,7 @@ from exporter.gpu import worker as worker_module
 from exporter.gpu.backend import OK, Extras
 from exporter.gpu.nvml.backend import Nvml
 from exporter.gpu.reader import Reader
-from exporter.gpu.state import Box
+from exporter.gpu.state import State
 from exporter.gpu.worker import Worker
 
 CYCLES_A_STATE = 50
@@ -62,7 +62,7 @@ class Reported:
 
 def main(cycles: int) -> None:
     """Run so many cycles."""
-    reported, box, clock = Reported(), Box(interval=1.0), Clock()
+    reported, box, clock = Reported(), State(interval=1.0), Clock()
     reader_module.time = worker_module.time = clock
     reported.change()
     backend = Nvml(Extras(processes=4, serial=True, links=True))
@@ -86,7 +86,7 @@ def main(cycles: int) -> None:
     os._exit(0)
 
 
-def _take(box: Box, says: int, cycle: int) -> None:
+def _take(box: State, says: int, cycle: int) -> None:
     size = os.lseek(says, 0, os.SEEK_CUR)
     message = json.loads(os.pread(says, size, 0))
     os.lseek(says, 0, os.SEEK_SET)
@@ -95,7 +95,7 @@ def _take(box: Box, says: int, cycle: int) -> None:
     box.page(cycle)
 
 
-def _figures(cycle: int, box: Box) -> dict[str, float]:
+def _figures(cycle: int, box: State) -> dict[str, float]:
     gc.collect()
     status = Path("/proc/self/status").read_text()
     return {

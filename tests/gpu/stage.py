@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from exporter.gpu.state import Box
-from exporter.gpu.supervisor import Keeper, Limits, Pace
+from exporter.gpu.state import State
+from exporter.gpu.supervisor import Interval, Limits, Supervisor
 
 
 class Actor:
@@ -50,10 +50,10 @@ class Stage:
     def __init__(self) -> None:
         self.now = 1000.0
         self.workers: list[Actor] = []
-        self.box = Box(interval=1.0)
-        self.pace = Pace(usual=1.0, patience=1e6, now=self.now)
+        self.box = State(interval=1.0)
+        self.pace = Interval(usual=1.0, patience=1e6, now=self.now)
         self.limits = Limits(retry=2.0, hang=10.0)
-        self.keeper = Keeper(self.start, self.box, self.pace, self.limits)  # type: ignore[arg-type]
+        self.keeper = Supervisor(self.start, self.box, self.pace, self.limits)  # type: ignore[arg-type]
         self.pass_time(0)
 
     def start(self) -> Actor:

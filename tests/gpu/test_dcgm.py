@@ -13,7 +13,7 @@ from exporter.gpu.backend import Extras, Reading, Report
 from exporter.gpu.dcgm import LINKS, TWINS, XID, Twins
 from exporter.gpu.demo import Demo
 from exporter.gpu.families import GPU_FAMILIES
-from exporter.gpu.state import Box
+from exporter.gpu.state import State
 from exporter.gpu.worker import message
 from tests.exporter.scrape import Scrape
 from tests.gpu import golden
@@ -126,7 +126,7 @@ def test_a_link_by_itself_and_a_part_of_a_card_have_no_name_there() -> None:
 
 
 def test_the_last_xid_error_stays_also_when_the_card_is_gone() -> None:
-    box, twins, card = Box(1.0), Twins(), cards()[0]
+    box, twins, card = State(1.0), Twins(), cards()[0]
     info = Reading("gpu_info", 1, {"name": "H200", "pci_bus_id": "0"})
     for now, report in ((0.0, Report(0.0, "ok", (info,))), (1.0, Report(1.0, "lost"))):
         box.take(json.loads(message("ok", (), [(card, report)], (), twins)), now, 1e9)

@@ -14,7 +14,7 @@ import yaml
 
 from exporter.gpu.backend import OK, Event, Extras, Report
 from exporter.gpu.demo import Demo
-from exporter.gpu.state import Box
+from exporter.gpu.state import State
 from exporter.gpu.worker import message
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
@@ -54,7 +54,7 @@ def exposition(run: str) -> Iterator[str]:
 
 def gpus() -> str:
     """The page of our exporter: eight simulated GPUs, of which one is lost and one has reported errors."""
-    demo, box = Demo(Extras(sick=SICK)), Box(interval=60)
+    demo, box = Demo(Extras(sick=SICK)), State(interval=60)
     demo.open()
     reports = [
         (card, Report(0.0, OK, tuple(read for quantity in card.quantities for read in quantity.read())))

@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
-from exporter.runs.collector import Settings, Watch
+from exporter.runs.collector import Collector, Settings
 from exporter.runs.history.models import RunStory
 from exporter.runs.history.panelfile import NAME, PanelFile
 from exporter.runs.history.story import Story
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 @contextmanager
 def telling(stack: Stack) -> Iterator[Story]:
     """An exporter that begins now, beside the one that Prometheus asks."""
-    watch, stop = Watch(Settings(paths=(str(stack.runs),))), Event()
+    watch, stop = Collector(Settings(paths=(str(stack.runs),))), Event()
     story = Story(
         watch.views,
         PanelFile(stack.folder / "exporter/generated" / NAME),

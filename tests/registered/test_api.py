@@ -16,7 +16,7 @@ from exporter.runs.app import MOST_BODY
 from exporter.runs.files import notice
 from exporter.runs.registrations.api import RESULTS, Api
 from exporter.runs.registrations.registry import Registry
-from exporter.runs.registrations.store import Ledger
+from exporter.runs.registrations.store import Store
 from exporter.runs.registrations.token import Token
 from exporter.runs.rollouts.address import Allowed
 from exporter.runs.serve.serving import Serving
@@ -69,7 +69,7 @@ def _serve(tmp_path: Path, logged: list[str]) -> Iterator[Callable[..., Client]]
     running: list[Serving] = []
 
     def serve(token: Path | None = None) -> Client:
-        registry = Registry(Ledger(tmp_path / "state", Allowed()))
+        registry = Registry(Store(tmp_path / "state", Allowed()))
         ports = {"prometheus_port": 9090, "grafana_port": None}
         api = Api(registry, Allowed(), Token(token), ports)
         server = Server(("127.0.0.1", 0), Routes(api.routes()), MOST_BODY)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.runs.registrations.registration import Order, RefusedError, Server
+from exporter.runs.registrations.registration import RefusedError, RegistrationRequest, Server
 from exporter.runs.registrations.store import FORGOTTEN_SECONDS, GONE_SECONDS, MOST, MOST_OF_JOB, Table
 
 
-def ordered(*ports: int, job: str = "vllm", node: str = "10.0.0.7") -> Order:
-    return Order(job, tuple(Server(f"{node}:{port}", {}) for port in ports))
+def ordered(*ports: int, job: str = "vllm", node: str = "10.0.0.7") -> RegistrationRequest:
+    return RegistrationRequest(job, tuple(Server(f"{node}:{port}", {}) for port in ports))
 
 
 def alive(_: str) -> float:

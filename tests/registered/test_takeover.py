@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs import cli
-from exporter.runs.app import Service
+from exporter.runs.app import App
 from exporter.runs.history.panelfile import USUAL
 from stepwatch.system import http_client
 from tests.exporter.speaking import Speaking, says
@@ -25,7 +25,7 @@ ENGINE = says(b"vllm:num_requests_waiting 0\n", Content_Type="text/plain; versio
 def serving(*words: str) -> Iterator[str]:
     """The whole exporter; gives its address."""
     port = free_port()
-    service = Service(cli.command_line([*words, f"--port={port}"]).options(), USUAL, lambda: False)
+    service = App(cli.command_line([*words, f"--port={port}"]).options(), USUAL, lambda: False)
     service.start()
     while service.look() == 0:
         pass

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 from hypothesis import HealthCheck, settings
 
-from exporter.runs.rollouts.address import Allowed, Gate
+from exporter.runs.rollouts.address import Allowed, Allowlist
 
 settings.register_profile(
     "rollouts", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -20,8 +20,8 @@ settings.load_profile("rollouts")
 
 
 @pytest.fixture(name="gate")
-def _gate() -> Gate:
-    return Gate(Allowed())
+def _gate() -> Allowlist:
+    return Allowlist(Allowed())
 
 
 @pytest.fixture(name="write")

@@ -11,7 +11,7 @@ import pytest
 from exporter.http.message import Request
 from exporter.runs.rollouts import discovery as module
 from exporter.runs.rollouts import prober
-from exporter.runs.rollouts.address import Way
+from exporter.runs.rollouts.address import AddressMap
 from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.rollouts.target_registry import Target
 from tests.real import eventually
@@ -49,7 +49,7 @@ def _discover(gate, quick):
     """A discovery of some sources that is driven by hand."""
 
     def discover(*sources, forget_after=600.0, way=None, ready=lambda: True):
-        made.append(Discovery(sources, gate, forget_after, way or Way(), ready))
+        made.append(Discovery(sources, gate, forget_after, way or AddressMap(), ready))
         return made[-1]
 
     made = []
@@ -148,7 +148,7 @@ def test_a_source_that_fails_keeps_its_last_answer_and_costs_no_other_its_target
 
 
 def test_a_turn_that_fails_is_counted_and_freezes_nothing(gate, quick, monkeypatch):
-    found = Discovery([Reported("a", target("127.0.0.9:1"))], gate, 600.0, Way())
+    found = Discovery([Reported("a", target("127.0.0.9:1"))], gate, 600.0, AddressMap())
     turn, faults = found.turn, [KeyError("a")]
 
     def fails_once():
@@ -203,7 +203,8 @@ def test_from_a_container_loopback_is_the_machine_around_it(discover, listener):
     there, gone = listener(), listener()
     gone.go()
     found = discover(
-        Reported("a", target(there.address, over=True), target(gone.address, over=True)), way=Way("localhost")
+        Reported("a", target(there.address, over=True), target(gone.address, over=True)),
+        way=AddressMap("localhost"),
     )
 
     until(found, {f"localhost:{there.port}"})
@@ -220,10 +221,10 @@ def test_from_a_container_loopback_is_the_machine_around_it(discover, listener):
     ],
 )
 def test_only_loopback_is_reached_in_another_way(address, shown, called):
-    way = Way("localhost")
+    way = AddressMap("localhost")
 
     assert (way.of_prometheus(address), way.of_ours(address)) == (shown, called)
-    assert Way().of_prometheus(address) == address
+    assert AddressMap().of_prometheus(address) == address
 
 
 def test_what_was_found_and_what_went_wrong_is_counted(discover, gate, listener):

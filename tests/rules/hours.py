@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from exporter.gpu.backend import OK, Card, Extras, Reading, Report
 from exporter.gpu.demo import Demo
-from exporter.gpu.state import Box
+from exporter.gpu.state import State
 from exporter.gpu.worker import message
 from stepwatch.schema.quantities import Duration
 from stepwatch.system import http_client
@@ -54,7 +54,7 @@ class Watched:
 
     def _pages(self, end: int) -> Iterator[tuple[int, str]]:
         now = 0.0
-        demo, box = Demo(self.extras, clock=lambda: now, sleep=lambda _: None), Box(SCRAPE)
+        demo, box = Demo(self.extras, clock=lambda: now, sleep=lambda _: None), State(SCRAPE)
         demo.open()
         for passed in range(0, self.seconds, SCRAPE):
             now = float(passed)

@@ -16,7 +16,7 @@ from exporter.runs.logs.find import Found
 from exporter.runs.logs.preamble import Preamble
 from exporter.runs.model.health import Health
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.model.run_set import Roster, Rosters
+from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers import Reader, reader_of
 from exporter.runs.readers.block import Block
 from exporter.runs.readers.content import content
@@ -58,13 +58,13 @@ class Log:
         states: StateFolder,
         health: Health,
         options: Options,
-        rosters: Rosters = Roster,
+        rosters: RunSets = RunSet,
         *,
         saved: Saved | None = None,
     ) -> None:
         self.path = found.path
         self.relative = found.relative
-        self.roster: Roster | None = None
+        self.roster: RunSet | None = None
         self.kind = "empty"
         self.grew: float | None = None
         self.written = self.appeared = 0.0
@@ -323,7 +323,7 @@ class Log:
             self.writer, begun.run.watched = saved.writer, "" in saved.watched
         return begun
 
-    def _known(self, source: Source, head: bytes, size: float, *, live: bool) -> Roster:
+    def _known(self, source: Source, head: bytes, size: float, *, live: bool) -> RunSet:
         """The runs of the log, with what was known of them before."""
         saved, self._known_before = self._known_before, None
         watched, marks = [""] if live else [], None
@@ -371,7 +371,7 @@ class Log:
             return
         self._saved, self._emptied = self._version(), False
 
-    def _state(self, roster: Roster) -> Saved:
+    def _state(self, roster: RunSet) -> Saved:
         known = (roster.kept(), *self._content, roster.watched(), self.writer, roster.marks())
         return Saved(self._carry, *known)
 

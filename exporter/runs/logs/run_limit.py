@@ -14,7 +14,7 @@ from exporter.runs.files.mounts import Mount
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
 from exporter.runs.model.run import Clock
-from exporter.runs.model.run_set import Roster
+from exporter.runs.model.run_set import RunSet
 from exporter.runs.signals.record import Ended, Event, Record
 
 MOST_RUNS = 400
@@ -69,7 +69,7 @@ class LeftOut(NamedTuple):
         return self.priority is Priority.LIVE
 
 
-class PolledRoster(Roster):
+class PolledRunSet(RunSet):
     """The runs of a page or server, which begin only while the limit has room for them.
 
     ``priorities`` says for each run in which state it was seen last; ``left_out`` are the runs beyond the
@@ -117,7 +117,7 @@ class RunLimit:
     """
 
     def __init__(self, most: int) -> None:
-        self.polled: list[PolledRoster] = []
+        self.polled: list[PolledRunSet] = []
         self.room = self._most = most
         self._before: Sequence[Log] = ()
 

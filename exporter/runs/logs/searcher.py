@@ -120,7 +120,7 @@ class Time(Protocol):
 
 
 @dataclass(slots=True)
-class Haul:
+class SearchResult:
     """What one search of a mount came by.
 
     ``found`` are logs that are known and those that may become some; ``old``, ``empty`` and ``left_out``
@@ -156,7 +156,7 @@ class Branch:
     left_out: int = 0
     begun: float = 0.0
     next_search: float = 0.0
-    search: Call[Haul] | None = None
+    search: Call[SearchResult] | None = None
     work: Call[None] | None = None
 
     @property
@@ -187,17 +187,17 @@ class Searcher:
         self._known, self._has_writer = known, has_writer
         self._forget_after, self._most = forget_after, most
 
-    def search(self, branch: Branch, starts: tuple[Start, ...]) -> Haul:
+    def search(self, branch: Branch, starts: tuple[Start, ...]) -> SearchResult:
         """Search a mount; in its thread."""
         started, worked = self._time.monotonic(), self._time.thread_time()
         ground, refusals = Ground(self._mounts, branch.mount), Refusals()
-        haul = Haul(ground.beyond, refusals)
+        haul = SearchResult(ground.beyond, refusals)
         self._sift(branch, search(starts, ground, refusals), haul)
         took, work = self._time.monotonic() - started, self._time.thread_time() - worked
         haul.pause = max(DISCOVER_SECONDS, took / DISCOVER_SHARE, work / DISCOVER_CORE)
         return haul
 
-    def _sift(self, branch: Branch, files: Iterable[Seen], haul: Haul) -> None:
+    def _sift(self, branch: Branch, files: Iterable[Seen], haul: SearchResult) -> None:
         """Keep what may matter, and of the rest no more than its number."""
         kept: list[Found] = []
         newest: list[tuple[bool, float, Seen]] = []
@@ -222,7 +222,7 @@ class Searcher:
         haul.old += len(branch.aside)
 
     def _may_be_new(
-        self, branch: Branch, aside: dict[str, float], seen: Seen, oldest: float, haul: Haul
+        self, branch: Branch, aside: dict[str, float], seen: Seen, oldest: float, haul: SearchResult
     ) -> bool:
         """Is a file that is not followed one to be looked into? If it is old, that is counted."""
         if aside.get(seen.path) == seen.changed:

@@ -34,7 +34,7 @@ SEARCH_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Holder:
+class Writer:
     """What is known about the writer of one file; ``process`` is the id of the last one that was seen.
 
     ``target`` is the path that the kernel showed for the open file ``link``.
@@ -71,29 +71,29 @@ class Holder:
             self.seen, self.gone_since = 0, None
 
 
-class Holders:
+class Writers:
     """Looks for the writers of files. ``proc`` is where the process file system is mounted."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self.proc = proc
-        self._known: dict[Path, Holder] = {}
+        self._known: dict[Path, Writer] = {}
 
     def knows(self, path: Path) -> bool:
         """Was the file's writer ever asked for?"""
         return path in self._known
 
-    def of(self, path: Path) -> Holder:
+    def of(self, path: Path) -> Writer:
         """What is known about the writer of a file."""
         holder = self._known.get(path)
         if holder is None:
-            holder = self._known[path] = Holder()
+            holder = self._known[path] = Writer()
         return holder
 
     def remember(self, path: Path, now: float, *, writer: bool | None) -> None:
         """Go on from what was known of the writer before a restart of this program."""
         if writer is not None:
             gone = None if writer else now - GONE_SECONDS
-            self._known[path] = Holder(seen=CONFIRMATIONS, gone_since=gone)
+            self._known[path] = Writer(seen=CONFIRMATIONS, gone_since=gone)
 
     def forget(self, path: Path) -> None:
         """The file is followed no more."""
@@ -109,7 +109,7 @@ class Holders:
         for path in due:
             self.of(path).searched = now
 
-    def _due(self, holder: Holder, now: float) -> bool:
+    def _due(self, holder: Writer, now: float) -> bool:
         just_lost = holder.link is not None
         return just_lost or now - holder.searched >= SEARCH_SECONDS
 
@@ -120,7 +120,7 @@ class Holders:
         holder.seen += 1
         return True
 
-    def _note(self, holder: Holder, link: Path | None, now: float) -> None:
+    def _note(self, holder: Writer, link: Path | None, now: float) -> None:
         holder.link = link
         if link is not None:
             holder.seen, holder.gone_since = holder.seen + 1, None
@@ -182,7 +182,7 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _holds(holder: Holder, path: Path) -> bool:
+def _holds(holder: Writer, path: Path) -> bool:
     """Does the open file lead to the one of this path?
 
     Its number may stand for a file on a mount that hangs by now, so its name is asked for first: that alone
@@ -196,7 +196,7 @@ def _holds(holder: Holder, path: Path) -> bool:
         return False
 
 
-def _lives(holder: Holder) -> bool:
+def _lives(holder: Writer) -> bool:
     """Is the process that the file names still there, and the same one?"""
     return holder.link is not None and _ticks(holder.link.parent.parent) == holder.began
 

@@ -33,7 +33,7 @@ AGREEMENTS = 8
 AGREEING_STEPS = 4
 
 
-class Trace:
+class Fingerprint:
     """The last steps of a run with the values that tell it from others.
 
     ``_digits`` and ``_decimals`` are the most that any value has had: so the log rounds. They are learned
@@ -83,7 +83,7 @@ class Trace:
         for step, found in kept:
             self.note(step, found)
 
-    def _differs(self, other: Trace) -> bool:
+    def _differs(self, other: Fingerprint) -> bool:
         """Whether the last step alone shows two runs, even if both logs round: cheap, and mostly enough."""
         step = next(reversed(self._steps), None)
         if step not in other._steps:
@@ -97,7 +97,7 @@ class Trace:
                 return True
         return False
 
-    def is_same(self, other: Trace) -> bool | None:
+    def is_same(self, other: Fingerprint) -> bool | None:
         """Is it one run? ``None``: there is too little to tell. NaN equals NaN only."""
         if self._differs(other):
             return False
@@ -110,7 +110,7 @@ class Trace:
         values = set().union(*shared.values())
         return True if len(shared) >= AGREEING_STEPS and len(values) >= AGREEMENTS else None
 
-    def took_as_long(self, other: Trace) -> bool | None:
+    def took_as_long(self, other: Fingerprint) -> bool | None:
         """Did the steps take the same times? ``None``: there is too little to tell."""
         times = {
             step: self._agree(mine, theirs, other)
@@ -118,12 +118,12 @@ class Trace:
         }
         return all(times.values()) if len(times) >= AGREEING_STEPS else None
 
-    def _agree(self, mine: float, theirs: float, other: Trace) -> bool:
+    def _agree(self, mine: float, theirs: float, other: Fingerprint) -> bool:
         if not (isfinite(mine) and isfinite(theirs)):
             return mine == theirs or (isnan(mine) and isnan(theirs))
         return abs(mine - theirs) <= self._rounding(mine) + other._rounding(theirs)
 
-    def _common(self, other: Trace, signals: frozenset[str]) -> Iterator[tuple[int, float, float]]:
+    def _common(self, other: Fingerprint, signals: frozenset[str]) -> Iterator[tuple[int, float, float]]:
         """Step, my value and theirs, wherever both have one."""
         self._learn_rounding()
         other._learn_rounding()

@@ -21,7 +21,7 @@ AHEAD = 2
 IsMeasured = Callable[[str], bool]
 
 
-class Owners:
+class SignalSources:
     """The part that each signal is taken from: two parts that log it would count each step twice."""
 
     def __init__(self) -> None:

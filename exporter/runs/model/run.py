@@ -9,12 +9,12 @@ from math import isfinite
 from typing import Any
 
 from exporter.runs.model.extremes import Detail
-from exporter.runs.model.fingerprint import Trace
+from exporter.runs.model.fingerprint import Fingerprint
 from exporter.runs.model.history import History
 from exporter.runs.model.lifecycle import Pace
 from exporter.runs.model.marks import Mark, Marks, Place
 from exporter.runs.model.overrides import Overrides
-from exporter.runs.model.progress import Kind, Owners, Progress, Stream
+from exporter.runs.model.progress import Kind, Progress, SignalSources, Stream
 from exporter.runs.model.raw_keys import RawKeys, RawRule
 from exporter.runs.signals.candidates import Candidate, candidates
 from exporter.runs.signals.reading import Reading
@@ -158,13 +158,13 @@ class Run:
     def _start_over(self) -> None:
         self.times = Times()
         self.progress = Progress()
-        self.owners = Owners()
+        self.owners = SignalSources()
         self._truncation = Truncation()
         self.statistics: dict[str, SignalStatistics] = by_signal()
         self.latest: dict[str, float] = {}
         self.parts: dict[tuple[str, str], float] = {}
         self.held: dict[Statistic, Held] = {}
-        self.trace = Trace()
+        self.trace = Fingerprint()
         self.history = History(self.options.detail)
         self._candidates: tuple[object, tuple[Candidate, ...]] = None, ()
         self.records = 0

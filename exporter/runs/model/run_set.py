@@ -14,7 +14,7 @@ MOST = 200
 """Runs of one log; a table whose columns are no runs after all fills no memory."""
 
 
-class Roster:
+class RunSet:
     """Hands each event to its run; a run begins with the first that names it.
 
     ``before`` is what runs held before this log's content began, ``watched`` the runs that logged
@@ -93,8 +93,8 @@ class Roster:
         return sum(run.version for run in self.runs.values())
 
 
-class Rosters(Protocol):
-    """Makes the roster of a log once its format is known; ``Roster`` does."""
+class RunSets(Protocol):
+    """Makes the roster of a log once its format is known; ``RunSet`` does."""
 
     def __call__(
         self,
@@ -105,5 +105,5 @@ class Rosters(Protocol):
         watched: list[str],
         *,
         marks: Mapping[str, list[list[Any]]] | None,
-    ) -> Roster:
+    ) -> RunSet:
         """The roster, of what was known of the log before."""

@@ -46,7 +46,7 @@ class Bucket:
         return self.left >= self.size
 
 
-class Rate:
+class RateLimit:
     """Limits of each client, and of all together.
 
     A client beyond its own takes nothing from the others. Twenty jobs that start at once behind one
@@ -106,7 +106,7 @@ class Api:
         self._registry, self._allowed, self._token = registry, allowed, token
         # Traces are not taken: without this port the client sends none.
         self._services = {"status": "ok", "otlp_port": None, **ports}
-        self._rate, self._once = Rate(), Once(logger)
+        self._rate, self._once = RateLimit(), Once(logger)
         self._results = Counter(dict.fromkeys(RESULTS, 0))
 
     def routes(self) -> Table:

@@ -104,14 +104,14 @@ class Server(NamedTuple):
     labels: dict[str, str]
 
 
-class Order(NamedTuple):
+class RegistrationRequest(NamedTuple):
     """Servers of one job; no two have one address."""
 
     job: str
     servers: tuple[Server, ...]
 
 
-def read(body: bytes, allowed: Allowed) -> Order:
+def read(body: bytes, allowed: Allowed) -> RegistrationRequest:
     """The order in the body of a request.
 
     Raises:
@@ -123,7 +123,9 @@ def read(body: bytes, allowed: Allowed) -> Order:
     if not isinstance(items, list) or not items:
         raise malformed('targets is not a list of servers. Expected: one such as ["10.0.0.7:8000"].')
     servers = [_server(item, f"targets[{place}]", usual, allowed) for place, item in enumerate(items)]
-    return Order(_job(asked.get("job_name")), tuple({server.address: server for server in servers}.values()))
+    return RegistrationRequest(
+        _job(asked.get("job_name")), tuple({server.address: server for server in servers}.values())
+    )
 
 
 def _document(body: bytes) -> dict[str, Any]:

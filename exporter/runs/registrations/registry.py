@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from threading import Lock
 
 from exporter.http.exposition import Family, Sample
-from exporter.runs.registrations.registration import TRAINERS, Order
-from exporter.runs.registrations.store import GONE_SECONDS, Ledger, Registration, Silence, Table
+from exporter.runs.registrations.registration import TRAINERS, RegistrationRequest
+from exporter.runs.registrations.store import GONE_SECONDS, Registration, Silence, Store, Table
 from exporter.runs.rollouts.target_registry import ROLLOUT, TRAINER, Target
 from exporter.runs.visible.views import View
 
@@ -29,7 +29,7 @@ class Registry:
 
     name = "registered"
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Store) -> None:
         self.silence: Silence = lambda _: 0.0
         self._runs: Mapping[str, View] = {}
         self._ledger = ledger
@@ -39,7 +39,7 @@ class Registry:
         self._saved = 0
         self._tended = time.monotonic()
 
-    def add(self, order: Order) -> int:
+    def add(self, order: RegistrationRequest) -> int:
         """Register servers; returns how many there are of their job now.
 
         Raises:

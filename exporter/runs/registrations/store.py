@@ -12,7 +12,7 @@ from typing import Any
 from exporter.runs.files import state_file
 from exporter.runs.files.mounts import Mount
 from exporter.runs.registrations import registration
-from exporter.runs.registrations.registration import LONGEST_JOB, Order, RefusedError
+from exporter.runs.registrations.registration import LONGEST_JOB, RefusedError, RegistrationRequest
 from exporter.runs.rollouts.address import LONGEST, AddressError, Allowed
 
 MOST = 2000
@@ -58,7 +58,7 @@ class Table:
         """How many servers of a job there are."""
         return sum(one.job == job for one in self)
 
-    def add(self, order: Order, now: float, silence: Silence) -> None:
+    def add(self, order: RegistrationRequest, now: float, silence: Silence) -> None:
         """Register all servers of an order, or none; ``now`` in seconds since the epoch.
 
         Raises:
@@ -114,7 +114,7 @@ Less would lose what was accepted; without a bound, any file that lies there wou
 """
 
 
-class Ledger:
+class Store:
     """Loads and saves; ``None`` as folder keeps nothing. ``errors`` counts what could not be."""
 
     def __init__(self, folder: Path | None, allowed: Allowed) -> None:

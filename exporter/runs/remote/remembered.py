@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Lock
 
 from exporter.runs.files.state_file import Saved, StateFolder
-from exporter.runs.logs.run_limit import PolledRoster, RunLimit
+from exporter.runs.logs.run_limit import PolledRunSet, RunLimit
 from exporter.runs.model.health import Health
 from exporter.runs.model.run import Options
 
@@ -37,7 +37,7 @@ class Remembered:
         saved = states.load(place)
         before = saved.latest if saved and not anew else None
         watched, marks = (saved.watched, saved.marks) if saved else ((), None)
-        self.roster = PolledRoster(limit, source, "", options, before, watched, marks=marks)
+        self.roster = PolledRunSet(limit, source, "", options, before, watched, marks=marks)
         self.roster.recall()
         self._saved = self._version()
 

@@ -18,7 +18,7 @@ from exporter.runs.files.notice import Once
 from exporter.secret_shapes import masked
 
 
-class Way:
+class AddressMap:
     """``loopback`` is the name by which containers reach the machine that they run on; empty outside."""
 
     def __init__(self, loopback: str = "") -> None:
@@ -54,7 +54,7 @@ MOST = 5000
 """Addresses of one list, and targets in all: more than any cluster has."""
 
 
-class Gate:
+class Allowlist:
     """``counts`` what was refused, by source and reason."""
 
     def __init__(self, allowed: Allowed) -> None:

@@ -14,15 +14,15 @@ from threading import Thread
 from exporter.http.exposition import Family, Sample
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
-from exporter.runs.rollouts.address import Gate, Way
-from exporter.runs.rollouts.prober import Callers
-from exporter.runs.rollouts.target_registry import METRICS_PATH, Book, Entry, Source, Target
+from exporter.runs.rollouts.address import AddressMap, Allowlist
+from exporter.runs.rollouts.prober import Prober
+from exporter.runs.rollouts.target_registry import METRICS_PATH, Entry, Source, Target, TargetRegistry
 
 CALL_SECONDS = 15.0
 """Between two calls of one address; a quarter more or less, so that they do not stay together."""
 
 
-class Rounds:
+class Schedule:
     """The order of calls; times in seconds of the steady clock."""
 
     def __init__(self) -> None:
@@ -77,13 +77,13 @@ class Discovery:
     def __init__(
         self,
         sources: Sequence[Source],
-        gate: Gate,
+        gate: Allowlist,
         forget_after: float,
-        way: Way,
+        way: AddressMap,
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
         self._sources, self._gate, self._way, self._ready = sources, gate, way, ready
-        self._book, self._callers, self._rounds = Book(forget_after, gate), Callers(), Rounds()
+        self._book, self._callers, self._rounds = TargetRegistry(forget_after, gate), Prober(), Schedule()
         self._told: dict[str, list[Target]] = {}
         self._heard: list[Target] = []
         self._served: list[str] = []

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path, PurePath
 
-from exporter.runs.rollouts.address import Gate
+from exporter.runs.rollouts.address import Allowlist
 
 MOST_LINKS = 40
 """On one way; then they lead in a circle."""
@@ -80,7 +80,7 @@ class Document:
     """
 
     def __init__(
-        self, path: Path, source: str, parse: Parse, gate: Gate, root: Root, *, settle: float = 0.0
+        self, path: Path, source: str, parse: Parse, gate: Allowlist, root: Root, *, settle: float = 0.0
     ) -> None:
         self.path = path
         self._root = root

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from exporter.runs.logs.log import Log
-from exporter.runs.rollouts.address import Gate
+from exporter.runs.rollouts.address import Allowlist
 from exporter.runs.rollouts.target_registry import ROLLOUT, Target
 from exporter.runs.signals.record import Servers
 from exporter.runs.visible.views import View
@@ -23,12 +23,12 @@ class _Mention(NamedTuple):
     over: bool = False
 
 
-class InLogs:
+class LogTargets:
     """Gets from ``take`` what the logs say now."""
 
     name = NAME
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Allowlist) -> None:
         self.read: float | None = None
         self._gate = gate
         self._mentions: tuple[_Mention, ...] = ()

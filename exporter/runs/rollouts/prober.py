@@ -43,7 +43,7 @@ class _Call:
         return Outcome(self.name, self.taken, self.status)
 
 
-class Callers:
+class Prober:
     """Calls addresses, many at a time; times in seconds of the steady clock."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from exporter.runs.rollouts.address import Gate
+from exporter.runs.rollouts.address import Allowlist
 from exporter.runs.rollouts.document import DamagedError, Document, Root
 from exporter.runs.rollouts.target_registry import RAY, Target
 
@@ -32,7 +32,7 @@ class RayFile:
 
     name = NAME
 
-    def __init__(self, path: Path, gate: Gate, root: Root) -> None:
+    def __init__(self, path: Path, gate: Allowlist, root: Root) -> None:
         self._document = Document(path, NAME, addresses, gate, root)
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from exporter.runs.rollouts.address import MOST, Gate
+from exporter.runs.rollouts.address import MOST, Allowlist
 from exporter.runs.rollouts.prober import Outcome
 
 METRICS_PATH = "/metrics"
@@ -19,7 +19,7 @@ ROLLOUT, RAY, TRAINER = "rollout", "ray", "trainer"
 class Target:
     """A server with a page of metrics, as one source reports it.
 
-    ``address`` is as ``Gate`` let it pass. ``labels`` hold ``job`` and ``role``, and ``run`` where it is
+    ``address`` is as ``Allowlist`` let it pass. ``labels`` hold ``job`` and ``role``, and ``run`` where it is
     known. ``over``: the source knows that its time is over, so that it leaves once it takes no connection.
     """
 
@@ -92,10 +92,10 @@ class Entry:
         return now - self.accepted < forget_after
 
 
-class Book:
+class TargetRegistry:
     """The targets by address; ``forget_after`` in seconds."""
 
-    def __init__(self, forget_after: float, gate: Gate) -> None:
+    def __init__(self, forget_after: float, gate: Allowlist) -> None:
         self._forget_after, self._gate = forget_after, gate
         self._entries: dict[str, Entry] = {}
 

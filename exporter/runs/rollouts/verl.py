@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from exporter.runs.rollouts.address import Gate
+from exporter.runs.rollouts.address import Allowlist
 from exporter.runs.rollouts.document import DamagedError, Document, Root
 from exporter.runs.rollouts.target_registry import ROLLOUT, Target
 
@@ -36,7 +36,7 @@ class VerlFiles:
 
     name = NAME
 
-    def __init__(self, patterns: Iterable[str], gate: Gate, root: Root) -> None:
+    def __init__(self, patterns: Iterable[str], gate: Allowlist, root: Root) -> None:
         self._patterns = tuple(patterns)
         self._gate, self._root = gate, root
         self._files: dict[str, _File] = {}

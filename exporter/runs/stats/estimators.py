@@ -65,7 +65,7 @@ TREND_WINDOWS = {"0.5": 3, "0.3": 5, "0.1": 20}
 PATIENCE_NOISES = 0.16
 
 
-class Tracker(Protocol):
+class Estimator(Protocol):
     """One thing remembered about a signal."""
 
     def add(self, value: float, step: int) -> None:

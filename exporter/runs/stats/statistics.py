@@ -45,12 +45,12 @@ from exporter.runs.stats.catalogue import STATISTICS, ZERO_MEANS_NOT_MEASURED, H
 from exporter.runs.stats.estimators import (
     WINDOW,
     Confirmed,
+    Estimator,
     Noise,
     Patience,
     Peak,
     RecentMeans,
     Start,
-    Tracker,
     Trend,
     level,
     spread,
@@ -100,7 +100,7 @@ FINITE_BELOW = 1e300
 """Beyond that the sum of a window overflows: as bad as Inf."""
 
 Read = Callable[[], float | None]
-T = TypeVar("T", bound=Tracker)
+T = TypeVar("T", bound=Estimator)
 
 _NONE = array("d")
 """The values of all signals that have none."""
@@ -160,7 +160,7 @@ class SignalStatistics:
         self.nonfinite = 0
         self.seen = self.measured = False
         self._wanted = tuple(wanted)
-        self._trackers: dict[str, Tracker] = {}
+        self._trackers: dict[str, Estimator] = {}
         self._readers: Sequence[tuple[Statistic, Read]] = ()
         self._mean: Read | None = None
         self._adders: Sequence[Callable[[float, int], None]] = ()

@@ -95,7 +95,7 @@ class Apart:
         self._others = {run: others & there for run, others in self._others.items() if run in runs}
 
 
-class Twins:
+class Duplicates:
     """Finds runs that are reported twice, now and then: each is compared with each.
 
     Pairs that differ are remembered, and not compared again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from exporter.runs.logs.run_limit import PolledRoster
+from exporter.runs.logs.run_limit import PolledRunSet
 from exporter.runs.model.health import Health, Polled
 from exporter.runs.model.run import Run
 from exporter.runs.visible.views import Signs
@@ -16,7 +16,7 @@ class Polling(Protocol):
 
     name: str
     place: Path
-    roster: PolledRoster
+    roster: PolledRunSet
 
     def start(self) -> None:
         """Begin to poll."""

@@ -14,14 +14,14 @@ from exporter.runs.logs.names import printable, run_name, run_names
 from exporter.runs.logs.run_limit import OF_STATE, Priority
 from exporter.runs.logs.searcher import Time
 from exporter.runs.logs.unstarted import explains
-from exporter.runs.logs.writers import Holder, Holders
+from exporter.runs.logs.writers import Writer, Writers
 from exporter.runs.model.run import Run
-from exporter.runs.visible.duplicates import Place, Sighting, Twins
+from exporter.runs.visible.duplicates import Duplicates, Place, Sighting
 from exporter.runs.visible.polling import Polling
 from exporter.runs.visible.views import SHOWN, Judge, Signs, View
 
 
-class Shown:
+class Selection:
     """The runs of logs and feeds, as they are to be shown now.
 
     ``dormant`` counts runs that had ended before they were watched, ``collisions`` logs that lead to
@@ -29,13 +29,13 @@ class Shown:
     """
 
     def __init__(
-        self, logs: Logs, feeds: Sequence[Polling], holders: Holders, judge: Judge, time: Time
+        self, logs: Logs, feeds: Sequence[Polling], holders: Writers, judge: Judge, time: Time
     ) -> None:
         self.dormant = 0
         self.collisions = 0
         self.twins = 0
         self._logs, self._feeds, self._holders, self._judge, self._time = logs, feeds, holders, judge, time
-        self._twins = Twins()
+        self._twins = Duplicates()
         self._named_logs: list[Log] = []
         self._names: dict[Path, str] = {}
         self._states: dict[int, str] = {}
@@ -159,7 +159,7 @@ class Shown:
         self.dormant += state == "dormant"
         return state in SHOWN
 
-    def _see_writer(self, log: Log) -> Holder:
+    def _see_writer(self, log: Log) -> Writer:
         """Note whether the log's writer is there; returns what is known about it."""
         holder = self._holders.of(log.file)
         if log.grew is not None:
@@ -170,7 +170,7 @@ class Shown:
                 run.watched = True
         return holder
 
-    def _signs(self, log: Log, key: str, run: Run, holder: Holder) -> Signs:
+    def _signs(self, log: Log, key: str, run: Run, holder: Writer) -> Signs:
         now, gone = self._time.monotonic(), holder.gone_since
         quiet = now - run.moved if key and run.moved is not None else log.quiet(now)
         return Signs(quiet, None if gone is None else now - gone, None if holder.only_named else log.writer)

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 MOST_KEYS = 8
 
 
-class Hints:
+class Unmapped:
     """Remembers which runs were reported. ``unjudged`` counts those that no rule can judge now."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from exporter.gpu.backend import OK, PROFILES, Backend, Extras
 from exporter.gpu.dcgm import Twins
 from exporter.gpu.demo import Demo
 from exporter.gpu.reader import Reader
-from exporter.gpu.state import Box
+from exporter.gpu.state import State
 from exporter.gpu.worker import message
 
 FOLDER = Path(__file__).parent
@@ -61,7 +61,7 @@ def _demo(extras: Extras) -> str:
 def _page(backend: Backend, twins: Twins | None) -> str:
     """The page after two readings: a rate needs two."""
     readers = [Reader(card, INTERVAL, Condition()) for card in backend.cards()]
-    box = Box(INTERVAL)
+    box = State(INTERVAL)
     for now in (0.0, INTERVAL):
         for reader in readers:
             reader.read(now)

@@ -9,7 +9,7 @@ import pytest
 
 from exporter.runs.rollouts.address import MOST
 from exporter.runs.rollouts.prober import Outcome
-from exporter.runs.rollouts.target_registry import PROVE_SECONDS, Book, Target
+from exporter.runs.rollouts.target_registry import PROVE_SECONDS, Target, TargetRegistry
 from stepwatch.config import Config
 
 FORGET = 600.0
@@ -21,12 +21,12 @@ def target(source="verl_file", address=ADDRESS, *, over=False, path="/metrics", 
 
 
 @pytest.fixture(name="book")
-def _book(gate) -> Book:
-    return Book(FORGET, gate)
+def _book(gate) -> TargetRegistry:
+    return TargetRegistry(FORGET, gate)
 
 
 @pytest.fixture(name="served")
-def _served(book: Book) -> Callable[[float], Mapping[str, Any]]:
+def _served(book: TargetRegistry) -> Callable[[float], Mapping[str, Any]]:
     return lambda now: {entry.address: entry for entry in book.served(now)}
 
 

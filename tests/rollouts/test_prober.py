@@ -8,14 +8,14 @@ import time
 import pytest
 
 from exporter.runs.rollouts import discovery, prober
-from exporter.runs.rollouts.discovery import CALL_SECONDS, Rounds
-from exporter.runs.rollouts.prober import Callers, Outcome
+from exporter.runs.rollouts.discovery import CALL_SECONDS, Schedule
+from exporter.runs.rollouts.prober import Outcome, Prober
 from tests.real.waiting import eventually
 
 
 @pytest.fixture(name="calls")
 def _calls():
-    calls = Callers()
+    calls = Prober()
     yield calls
     calls.close()
 
@@ -137,7 +137,7 @@ def test_a_server_that_takes_a_call_and_shows_no_page_is_there(calls):
 
 
 def test_new_ones_are_called_at_once_and_all_in_turn(monkeypatch):
-    order = Rounds()
+    order = Schedule()
     order.meet({"a", "b", "c"}, 0.0)
 
     assert sorted(order.due(0.0, 2)) + list(order.due(0.0, 9)) == ["a", "b", "c"]
@@ -151,7 +151,7 @@ def test_when_one_leaves_the_next_is_still_the_one_that_has_waited_longest(monke
     pauses = iter([1, 5, 2])
     monkeypatch.setattr(discovery, "CALL_SECONDS", 1.0)
     monkeypatch.setattr(discovery.random, "uniform", lambda *_: next(pauses))
-    order = Rounds()
+    order = Schedule()
     order.meet({"a", "b", "c"}, 0.0)
     assert list(order.due(0.0, 3)) == ["a", "b", "c"]
     order.meet({"b", "c"}, 0.0)
@@ -162,7 +162,7 @@ def test_when_one_leaves_the_next_is_still_the_one_that_has_waited_longest(monke
 
 def test_who_cannot_be_called_for_lack_of_room_is_next(monkeypatch):
     monkeypatch.setattr(discovery, "CALL_SECONDS", 1.0)
-    order = Rounds()
+    order = Schedule()
     order.meet({str(number) for number in range(100)}, 0.0)
     called = [address for now in range(10) for address in order.due(float(now), 10)]
 

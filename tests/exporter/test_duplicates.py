@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.logs.writers import CONFIRMATIONS
-from exporter.runs.model.fingerprint import AGREEING_STEPS, STEPS, TIME, Trace
+from exporter.runs.model.fingerprint import AGREEING_STEPS, STEPS, TIME, Fingerprint
 from exporter.runs.visible.duplicates import COMPARE_SECONDS
 from tests.exporter.conftest import Clock, Watched
 from tests.exporter.fake_proc import pretend
@@ -30,8 +30,8 @@ steps = st.lists(
 )
 
 
-def trace(values: list[dict[str, float]], first: int = 1) -> Trace:
-    made = Trace()
+def trace(values: list[dict[str, float]], first: int = 1) -> Fingerprint:
+    made = Fingerprint()
     for step, found in enumerate(values, first):
         made.note(step, found)
     return made
@@ -315,8 +315,10 @@ def test_two_runs_that_differ_are_compared_once(
     folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[object] = []
-    is_same = Trace.is_same
-    monkeypatch.setattr(Trace, "is_same", lambda one, other: compared.append(one) or is_same(one, other))
+    is_same = Fingerprint.is_same
+    monkeypatch.setattr(
+        Fingerprint, "is_same", lambda one, other: compared.append(one) or is_same(one, other)
+    )
     page = watched()
     for seed in range(8):
         lines = reported(range(1, 40), reward=0.1 + seed / 10)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from exporter.runs.registrations.api import Rate
+from exporter.runs.registrations.api import RateLimit
 
 
-def passed(rate: Rate, client: str, requests: int, now: float = 0.0) -> int:
+def passed(rate: RateLimit, client: str, requests: int, now: float = 0.0) -> int:
     return sum(not rate.wait(client, now) for _ in range(requests))
 
 
 def test_a_client_may_ask_as_often_at_once_as_twenty_jobs_do_and_no_more() -> None:
-    rate = Rate()
+    rate = RateLimit()
 
     assert passed(rate, "10.0.0.7", 100) == 60
     assert 0 < rate.wait("10.0.0.7", 0.0) <= 1
 
 
 def test_time_gives_back_what_was_taken_and_never_more() -> None:
-    rate = Rate()
+    rate = RateLimit()
     passed(rate, "10.0.0.7", 60)
 
     assert passed(rate, "10.0.0.7", 100, now=5.0) == 5
@@ -25,14 +25,14 @@ def test_time_gives_back_what_was_taken_and_never_more() -> None:
 
 
 def test_a_flood_of_one_client_takes_nothing_from_another() -> None:
-    rate = Rate()
+    rate = RateLimit()
     passed(rate, "10.0.0.7", 100_000)
 
     assert passed(rate, "10.0.0.8", 60) == 60
 
 
 def test_all_clients_together_are_bounded_and_so_is_what_is_remembered_of_them() -> None:
-    rate = Rate()
+    rate = RateLimit()
 
     assert sum(passed(rate, f"10.0.{client // 256}.{client % 256}", 1) for client in range(5000)) == 300
     assert len(rate._each) == 300

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.gpu.contract import CRITICAL_XIDS
 from exporter.gpu.families import BOX_FAMILIES
-from exporter.gpu.state import Box
+from exporter.gpu.state import State
 from tests.exporter.scrape import Scrape
 from tests.gpu.exporter import nvml, reasons
 
@@ -20,18 +20,18 @@ def message(*cards: tuple[int, str, str], reason: str = "ok") -> dict[str, Any]:
     return {"nvml": reason, "cards": [list(card) for card in cards], "events": [], "text": ""}
 
 
-def scrape(box: Box, now: float = 100.0) -> Scrape:
+def scrape(box: State, now: float = 100.0) -> Scrape:
     return Scrape(box.page(now))
 
 
-def box_with(*cards: tuple[int, str, str], reason: str = "ok") -> Box:
-    box = Box(interval=1.0)
+def box_with(*cards: tuple[int, str, str], reason: str = "ok") -> State:
+    box = State(interval=1.0)
     box.take(message(*cards, reason=reason), 100.0, 1e9)
     return box
 
 
 def test_before_the_first_word_it_is_starting_and_not_ready() -> None:
-    box = Box(interval=1.0)
+    box = State(interval=1.0)
 
     assert nvml(scrape(box, 1e6)) == "starting"
     assert not box.ready
@@ -40,7 +40,7 @@ def test_before_the_first_word_it_is_starting_and_not_ready() -> None:
 
 @pytest.mark.parametrize(("age", "expected"), [(0, "ok"), (3, "ok"), (3.01, "timeout"), (1e6, "timeout")])
 def test_nothing_older_than_three_intervals_is_shown(age: float, expected: str) -> None:
-    box = Box(interval=1.0)
+    box = State(interval=1.0)
     text = "# TYPE gpu_power_watts gauge\ngpu_power_watts 3\n"
     box.take({**message((0, "a", "ok")), "text": text}, 100.0, 1e9)
     found = scrape(box, 100.0 + age)
@@ -110,7 +110,7 @@ CARDS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["ok", "lost"
 def test_every_gpu_ever_seen_has_one_state_and_no_value_is_made_up(
     said: list[dict[str, str] | None], age: int
 ) -> None:
-    box, seen, most = Box(interval=1.0), set[str](), 0
+    box, seen, most = State(interval=1.0), set[str](), 0
     for cards in said:
         if cards is None:
             box.take(message(reason="driver_not_loaded"), 100.0, 1e9)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from exporter.gpu.contract import FRESH
-from exporter.gpu.supervisor import Outage
+from exporter.gpu.supervisor import RestartPolicy
 from tests.gpu.driver import LIBRARY, Driver
 from tests.gpu.exporter import QUICK, Exporter, all_ok, nvml, reasons
 
@@ -19,7 +19,7 @@ DETACHED = tuple(f"lost={gpu}:999" for gpu in range(8))
 
 def outlasted(*said: tuple[float, str], patience: float = 60.0) -> bool:
     """Whether it was time for a restart after the last of these, at their seconds."""
-    outage = Outage(patience)
+    outage = RestartPolicy(patience)
     return [outage.lasts(reason, now) for now, reason in said][-1]
 
 

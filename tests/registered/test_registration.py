@@ -16,7 +16,7 @@ from exporter.runs.rollouts.address import Allowed
 ALLOWED = Allowed()
 
 
-def read(**asked: Any) -> registration.Order:
+def read(**asked: Any) -> registration.RegistrationRequest:
     return registration.read(json.dumps(asked).encode(), ALLOWED)
 
 

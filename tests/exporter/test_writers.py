@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.logs.writers import CONFIRMATIONS, SEARCH_SECONDS, Holders
+from exporter.runs.logs.writers import CONFIRMATIONS, SEARCH_SECONDS, Writers
 from tests.exporter.fake_proc import pretend
 
 Start = Callable[[str], "subprocess.Popen[str]"]
@@ -46,7 +46,7 @@ def _start(log: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def looked(holders: Holders, log: Path, times: int, since: float = 0.0) -> None:
+def looked(holders: Writers, log: Path, times: int, since: float = 0.0) -> None:
     """Look once a second."""
     for second in range(times):
         holders.look([log], since + second)
@@ -54,7 +54,7 @@ def looked(holders: Holders, log: Path, times: int, since: float = 0.0) -> None:
 
 def test_a_writer_is_confirmed_after_several_looks(log: Path, start: Start) -> None:
     start("file = open(sys.argv[1], 'a')")
-    holders = Holders()
+    holders = Writers()
     looked(holders, log, CONFIRMATIONS - 1)
     assert holders.of(log).present() is None
     looked(holders, log, 1, since=CONFIRMATIONS)
@@ -65,7 +65,7 @@ def test_a_writer_is_confirmed_after_several_looks(log: Path, start: Start) -> N
 @pytest.mark.parametrize("mode", ["w", "a", "r+", "wb"])
 def test_a_writer_counts_however_it_opened_the_file(log: Path, start: Start, mode: str) -> None:
     start(f"file = open(sys.argv[1], {mode!r})")
-    holders = Holders()
+    holders = Writers()
     looked(holders, log, CONFIRMATIONS)
 
     assert holders.of(log).present() is True
@@ -73,7 +73,7 @@ def test_a_writer_counts_however_it_opened_the_file(log: Path, start: Start, mod
 
 def test_a_writer_that_is_killed_is_gone(log: Path, start: Start) -> None:
     process = start("file = open(sys.argv[1], 'a')")
-    holders = Holders()
+    holders = Writers()
     looked(holders, log, CONFIRMATIONS)
     process.kill()
     process.wait()
@@ -85,7 +85,7 @@ def test_a_writer_that_is_killed_is_gone(log: Path, start: Start) -> None:
 
 def test_a_writer_whose_file_another_took_the_place_of_is_gone(log: Path, start: Start) -> None:
     start("file = open(sys.argv[1], 'a')")
-    holders = Holders()
+    holders = Writers()
     looked(holders, log, CONFIRMATIONS)
     log.rename(log.with_suffix(".log.1"))
     log.touch()
@@ -96,7 +96,7 @@ def test_a_writer_whose_file_another_took_the_place_of_is_gone(log: Path, start:
 
 def test_a_writer_that_comes_back_is_there(log: Path, start: Start) -> None:
     process = start("file = open(sys.argv[1], 'a')")
-    holders = Holders()
+    holders = Writers()
     looked(holders, log, CONFIRMATIONS)
     process.kill()
     process.wait()
@@ -110,7 +110,7 @@ def test_a_writer_that_comes_back_is_there(log: Path, start: Start) -> None:
 
 def test_one_of_two_writers_that_ends_leaves_the_other(log: Path, start: Start) -> None:
     first, second = start("file = open(sys.argv[1], 'a')"), start("file = open(sys.argv[1], 'a')")
-    holders = Holders()
+    holders = Writers()
     looked(holders, log, CONFIRMATIONS)
     for process in (first, second):
         assert holders.of(log).present() is True
@@ -124,7 +124,7 @@ def test_one_of_two_writers_that_ends_leaves_the_other(log: Path, start: Start) 
 def test_a_reader_never_counts_as_writer(log: Path) -> None:
     tail = subprocess.Popen(["tail", "-f", log], stdout=subprocess.DEVNULL)
     try:
-        holders = Holders()
+        holders = Writers()
         looked(holders, log, 2 * CONFIRMATIONS)
     finally:
         tail.kill()
@@ -136,7 +136,7 @@ def test_a_reader_never_counts_as_writer(log: Path) -> None:
 
 
 def test_a_program_that_opens_appends_and_closes_never_counts_as_gone(log: Path, start: Start) -> None:
-    holders = Holders()
+    holders = Writers()
     for second in range(0, 60, 10):
         process = start("file = open(sys.argv[1], 'a')")
         looked(holders, log, CONFIRMATIONS - 1, since=float(second))
@@ -152,14 +152,14 @@ def test_a_writer_through_a_link_counts(log: Path, start: Start) -> None:
     link = log.with_name("link.log")
     link.symlink_to(log)
     start("file = open(sys.argv[1], 'a')")
-    holders = Holders()
+    holders = Writers()
     looked(holders, link, CONFIRMATIONS)
 
     assert holders.of(link).present() is True
 
 
 def test_our_own_open_files_do_not_count(log: Path) -> None:
-    holders = Holders()
+    holders = Writers()
     with log.open("a"):
         looked(holders, log, CONFIRMATIONS)
 
@@ -167,7 +167,7 @@ def test_our_own_open_files_do_not_count(log: Path) -> None:
 
 
 def test_where_proc_cannot_be_read_nothing_is_said(log: Path, tmp_path: Path) -> None:
-    holders = Holders(tmp_path / "no-proc")
+    holders = Writers(tmp_path / "no-proc")
     looked(holders, log, 2 * CONFIRMATIONS)
 
     assert holders.of(log).present() is None
@@ -186,7 +186,7 @@ def test_the_flags_tell_writers_from_readers(
     pretend(proc, 7, log, flags)
     (proc / "meminfo").touch()
     (proc / "8").mkdir()
-    holders = Holders(proc)
+    holders = Writers(proc)
     looked(holders, log, CONFIRMATIONS)
 
     assert holders.of(log).present() is present
@@ -195,7 +195,7 @@ def test_the_flags_tell_writers_from_readers(
 def test_all_processes_are_searched_only_now_and_then(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holders, searches = Holders(tmp_path), list[float]()
+    holders, searches = Writers(tmp_path), list[float]()
     monkeypatch.setattr(holders, "_open_files", lambda: searches.append(1.0) or iter(()))
     looked(holders, log, 11)
 
@@ -205,7 +205,7 @@ def test_all_processes_are_searched_only_now_and_then(
 def test_a_forgotten_file_is_unknown_again(log: Path, tmp_path: Path) -> None:
     proc = tmp_path / "proc"
     pretend(proc, 7, log, "0100001")
-    holders = Holders(proc)
+    holders = Writers(proc)
     looked(holders, log, CONFIRMATIONS)
     holders.forget(log)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.runs.rollouts.log_targets import InLogs
+from exporter.runs.rollouts.log_targets import LogTargets
 from exporter.runs.rollouts.target_registry import Target
 from exporter.runs.signals.record import Servers
 from exporter.runs.sources.servers import servers
@@ -60,7 +60,7 @@ def test_other_lines_do_not(line):
 
 @pytest.fixture(name="source")
 def _source(gate):
-    return InLogs(gate)
+    return LogTargets(gate)
 
 
 @pytest.fixture(name="folder")

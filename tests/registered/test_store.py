@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.registrations import registration
 from exporter.runs.registrations.registration import LONGEST_JOB
-from exporter.runs.registrations.store import ASIDE, MOST, NAME, Ledger, Registration
+from exporter.runs.registrations.store import ASIDE, MOST, NAME, Registration, Store
 from exporter.runs.rollouts.address import Allowed
 
 KNOWN = [
@@ -19,8 +19,8 @@ KNOWN = [
 ]
 
 
-def kept(folder: Path | None, *networks: str) -> Ledger:
-    return Ledger(folder, Allowed(networks) if networks else Allowed())
+def kept(folder: Path | None, *networks: str) -> Store:
+    return Store(folder, Allowed(networks) if networks else Allowed())
 
 
 def test_what_is_registered_is_there_after_a_restart(tmp_path: Path, logged: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.runs.files import notice
-from exporter.runs.rollouts.address import Gate
+from exporter.runs.rollouts.address import Allowlist
 
 
 class Clock:
@@ -24,7 +24,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_a_flood_of_one_kind_hides_no_other_kind_and_no_other_source(gate: Gate, logged: list[str]) -> None:
+def test_a_flood_of_one_kind_hides_no_other_kind_and_no_source(gate: Allowlist, logged: list[str]) -> None:
     gate.passed("verl_file", "/x", [f"8.8.{n // 250}.{n % 250}:80" for n in range(1200)])
     assert len(logged) == notice.MOST_HOURLY
     gate.note("verl_file", "damaged", "/x is not valid YAML")
@@ -35,7 +35,7 @@ def test_a_flood_of_one_kind_hides_no_other_kind_and_no_other_source(gate: Gate,
 
 
 def test_after_a_flood_new_texts_are_reported_within_the_hour(
-    gate: Gate, logged: list[str], clock: Clock
+    gate: Allowlist, logged: list[str], clock: Clock
 ) -> None:
     for number in range(3 * notice.MOST_HOURLY):
         gate.note("log", "address", str(number))
@@ -46,7 +46,7 @@ def test_after_a_flood_new_texts_are_reported_within_the_hour(
     assert logged[notice.MOST_HOURLY :] == ["log: new."]
 
 
-def test_a_flood_that_goes_on_fills_no_memory(gate: Gate, logged: list[str], clock: Clock) -> None:
+def test_a_flood_that_goes_on_fills_no_memory(gate: Allowlist, logged: list[str], clock: Clock) -> None:
     for number in range(5 * notice.MOST_HOURLY):
         gate.note("log", "address", str(number))
         clock.now += notice.HOUR
