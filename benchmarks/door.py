@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import quantiles
 
 from benchmarks import processes
-from exporter.http import backend_access
+from exporter.door import backend_access
 from stepwatch.system.http_client import Page
 from tests.door.backend import Backend
 from tests.door.conftest import Door, before

@@ -25,7 +25,7 @@ CASES, CASES_SECONDS = 20, 0.25
 """Number and seconds of a processor after which the further cases of a test are left out."""
 SLOW_SECONDS = 5.0
 """Of a processor, which even on a busy machine no test takes that is not marked as slow."""
-CONTAINERS = ("tests/compose/", "tests/discovery/")
+CONTAINERS = ("tests/compose/", "tests/container_targets/")
 """Run in one worker: Docker Engines of one machine wait for each other."""
 APART = ("tests/rules/test_mutants.py::", "tests/chaos/test_native.py::")
 """Files of long tests that share nothing, each of which may run in any worker."""

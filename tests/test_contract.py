@@ -14,17 +14,17 @@ from exporter.http.routes import Routes
 from exporter.http.server import Server
 from exporter.runs import signals
 from exporter.runs.collector import Collector, Settings
-from exporter.runs.history.panelfile import USUAL, PanelFile
-from exporter.runs.history.story import Story
+from exporter.runs.discovery.address import AddressMap, Allowed, Allowlist
+from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.model.health import Health, Polled, Samples
 from exporter.runs.model.overrides import Override, Overrides
 from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.overview.panelfile import USUAL, PanelFile
+from exporter.runs.overview.story import Story
 from exporter.runs.registrations.api import Api
 from exporter.runs.registrations.registry import Registry
 from exporter.runs.registrations.store import Store
 from exporter.runs.registrations.token import Token
-from exporter.runs.rollouts.address import AddressMap, Allowed, Allowlist
-from exporter.runs.rollouts.discovery import Discovery
 from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, RunText, page
 from exporter.runs.signals.record import Record, TotalSteps

@@ -23,9 +23,9 @@ from aiohttp import (
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from exporter.door import backend_access
 from exporter.door.check import OriginCheck
 from exporter.door.clients import BODY_SECONDS, IDLE_SECONDS, WRITE_SECONDS, Clients
-from exporter.http import backend_access
 from exporter.http.message import BAD_REQUEST, Answer, text
 
 MOST_BODY = 1 << 20

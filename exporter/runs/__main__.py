@@ -18,7 +18,7 @@ from exporter.options import CommandLine, log_cannot_listen, start_again, stoppe
 from exporter.runs import cli
 from exporter.runs.app import App
 from exporter.runs.files.mounts import HungError, Mount
-from exporter.runs.history import panelfile
+from exporter.runs.overview import panelfile
 
 logger = logging.getLogger("exporter.runs")
 

@@ -10,24 +10,24 @@ from exporter.http.host_check import HostCheck
 from exporter.http.routes import Routes
 from exporter.http.server import Server
 from exporter.runs.collector import Collector, Settings
-from exporter.runs.history.models import Unshown
-from exporter.runs.history.panelfile import PanelFile
-from exporter.runs.history.story import Story
+from exporter.runs.discovery import ray, verl
+from exporter.runs.discovery.address import AddressMap, Allowlist
+from exporter.runs.discovery.document import Root
+from exporter.runs.discovery.http_sd import Discovery
+from exporter.runs.discovery.log_targets import LogTargets
+from exporter.runs.discovery.patient import Patient
+from exporter.runs.discovery.target_registry import Source
 from exporter.runs.light.site import Light
 from exporter.runs.model.lifecycle import Silence
 from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Options
+from exporter.runs.overview.models import Unshown
+from exporter.runs.overview.panelfile import PanelFile
+from exporter.runs.overview.story import Story
 from exporter.runs.registrations.api import Api
 from exporter.runs.registrations.registry import Registry
 from exporter.runs.registrations.store import Store
 from exporter.runs.registrations.token import Token
-from exporter.runs.rollouts import ray, verl
-from exporter.runs.rollouts.address import AddressMap, Allowlist
-from exporter.runs.rollouts.discovery import Discovery
-from exporter.runs.rollouts.document import Root
-from exporter.runs.rollouts.log_targets import LogTargets
-from exporter.runs.rollouts.patient import Patient
-from exporter.runs.rollouts.target_registry import Source
 from exporter.runs.serve import endpoints
 from exporter.runs.serve.serving import Serving
 

@@ -8,7 +8,7 @@ when a GPU is lost.
 
 from __future__ import annotations
 
-from stepwatch.alerts.table import Explanation
+from stepwatch.alerts.alert import Explanation
 
 RESET = "on its machine `make gpu-release`, then `nvidia-smi -r -i {gpu}`"
 """A GPU that a process has open, Stepwatch's exporter included, cannot be reset."""

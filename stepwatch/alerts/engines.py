@@ -6,6 +6,7 @@ or an underscore.
 
 from __future__ import annotations
 
+from stepwatch.alerts.alert import NOTHING, RATIO, WHOLE, Way
 from stepwatch.alerts.basis import COMPUTED, JUDGED, REPORTED, RUNS
 from stepwatch.alerts.expression import Expression, Limit
 from stepwatch.alerts.infrastructure import (
@@ -17,7 +18,6 @@ from stepwatch.alerts.infrastructure import (
     server_alert,
     servers,
 )
-from stepwatch.alerts.table import NOTHING, RATIO, WHOLE, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.scalars import Span
 from stepwatch.schema.section import default

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.alert import Alert, Way
 from stepwatch.alerts.basis import JUDGED, RUNS
 from stepwatch.alerts.expression import Expression, Limit, larger, smaller
 from stepwatch.alerts.statistics import metric, over, peak, solved, start, suffers
-from stepwatch.alerts.table import Alert, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default

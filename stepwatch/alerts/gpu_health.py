@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import model_validator
 
+from stepwatch.alerts.alert import NOTHING, WHOLE, Alert, Codes, Way
 from stepwatch.alerts.basis import DOCUMENTED, JUDGED
 from stepwatch.alerts.codes import DRAIN_AND_RESET, LOSSES, RECOVERIES, STOP_AND_RESET, XIDS
 from stepwatch.alerts.expression import Expression, Number
@@ -28,7 +29,6 @@ from stepwatch.alerts.infrastructure import (
     hold,
     hosts,
 )
-from stepwatch.alerts.table import NOTHING, WHOLE, Alert, Codes, Way
 from stepwatch.schema.errors import Fault, Faults
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan, RecoveryAction, Span, XidCode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.alert import RATIO, WHOLE, Way
 from stepwatch.alerts.basis import DOCUMENTED, JUDGED, REPORTED
 from stepwatch.alerts.expression import Expression, Limit, Number
 from stepwatch.alerts.infrastructure import (
@@ -13,7 +14,6 @@ from stepwatch.alerts.infrastructure import (
     gpus,
     hold,
 )
-from stepwatch.alerts.table import RATIO, WHOLE, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan, Span, Switch

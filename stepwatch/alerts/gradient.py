@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.alert import STEP, WHOLE, Alert, Fact, Way
 from stepwatch.alerts.basis import JUDGED, RUNS, SIMULATED
 from stepwatch.alerts.expression import Limit, Number, larger
 from stepwatch.alerts.statistics import metric, over
-from stepwatch.alerts.table import STEP, WHOLE, Alert, Fact, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from stepwatch.alerts.alert import BYTES, RATIO, Alert, Way
 from stepwatch.alerts.basis import DOCUMENTED, JUDGED
 from stepwatch.alerts.expression import Expression, Limit, Number, smaller
 from stepwatch.alerts.infrastructure import (
@@ -13,7 +14,6 @@ from stepwatch.alerts.infrastructure import (
     hold,
     hosts,
 )
-from stepwatch.alerts.table import BYTES, RATIO, Alert, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Level
 from stepwatch.schema.quantities import Duration, Size

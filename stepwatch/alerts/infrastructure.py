@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from stepwatch.alerts import identity
+from stepwatch.alerts.alert import Alert, Way
 from stepwatch.alerts.expression import Expression, Limit, Number, Scope, Series, bracketed, is_number
 from stepwatch.alerts.identity import written
-from stepwatch.alerts.table import Alert, Way
 from stepwatch.schema.block import Block
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import Severity

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from stepwatch.alerts.alert import Alert, Way
 from stepwatch.alerts.basis import JUDGED, RUNS
 from stepwatch.alerts.expression import Limit, larger, size
 from stepwatch.alerts.statistics import over, start, stddev, suffers
-from stepwatch.alerts.table import Alert, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default

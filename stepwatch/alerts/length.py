@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.alert import WHOLE, Alert, Way
 from stepwatch.alerts.basis import JUDGED, RUNS
 from stepwatch.alerts.expression import Expression, Limit, larger
 from stepwatch.alerts.statistics import lost, over, peak, start, suffers
-from stepwatch.alerts.table import WHOLE, Alert, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default

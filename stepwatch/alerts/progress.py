@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from stepwatch.alerts.alert import DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way
 from stepwatch.alerts.basis import JUDGED, RUNS
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, Series, any_of, larger
 from stepwatch.alerts.run_gpus import by_either, highest
 from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step
-from stepwatch.alerts.table import DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.quantities import Duration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.alert import BYTES, NOTHING, RATIO, WHOLE, Way
 from stepwatch.alerts.basis import COMPUTED, DOCUMENTED, JUDGED
 from stepwatch.alerts.expression import Limit
 from stepwatch.alerts.infrastructure import (
@@ -15,7 +16,6 @@ from stepwatch.alerts.infrastructure import (
     server_alert,
     servers,
 )
-from stepwatch.alerts.table import BYTES, NOTHING, RATIO, WHOLE, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.quantities import Size
 from stepwatch.schema.scalars import Span, StorageSize

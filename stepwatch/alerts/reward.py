@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from stepwatch.alerts.alert import WHOLE, Alert, Way
 from stepwatch.alerts.basis import COMPUTED, JUDGED, RUNS, SIMULATED
 from stepwatch.alerts.expression import Expression, Limit, Number, larger, size
 from stepwatch.alerts.statistics import (
@@ -20,7 +21,6 @@ from stepwatch.alerts.statistics import (
     start,
     stddev,
 )
-from stepwatch.alerts.table import WHOLE, Alert, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default

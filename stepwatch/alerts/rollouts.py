@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.alert import Alert, Way
 from stepwatch.alerts.basis import DOCUMENTED, JUDGED
 from stepwatch.alerts.expression import Limit
 from stepwatch.alerts.statistics import over
-from stepwatch.alerts.table import Alert, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default

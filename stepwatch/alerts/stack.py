@@ -7,6 +7,7 @@ from functools import partial
 from typing import ClassVar
 
 from stepwatch.alerts import identity
+from stepwatch.alerts.alert import BYTES, DURATION, NOTHING, RATIO, WHOLE, Alert, Way
 from stepwatch.alerts.basis import JUDGED, REPORTED, RUNS
 from stepwatch.alerts.expression import Expression, Limit, Number, Raw, smaller
 from stepwatch.alerts.gpu_health import WAS_SIMULATED
@@ -29,7 +30,6 @@ from stepwatch.alerts.infrastructure import (
     hosts,
     servers,
 )
-from stepwatch.alerts.table import BYTES, DURATION, NOTHING, RATIO, WHOLE, Alert, Way
 from stepwatch.schema import scalars
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize

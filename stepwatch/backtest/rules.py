@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from stepwatch.alerts.alert import Alert
 from stepwatch.alerts.catalogue import GROUPS
 from stepwatch.alerts.expression import Series
-from stepwatch.alerts.table import Alert
 from stepwatch.config import Config, Variant
 from stepwatch.rules.alerting import InForce, in_force
 from stepwatch.schema.globs import fits

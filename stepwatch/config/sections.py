@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from exporter.runs.rollouts.address import USUAL
+from exporter.runs.discovery.address import USUAL
 from exporter.runs.signals import NAMES
 from exporter.runs.stats.catalogue import JUDGED
 from stepwatch.schema.errors import NOTHING, Fault

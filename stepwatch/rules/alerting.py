@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
 
+from stepwatch.alerts.alert import Alert, Way
 from stepwatch.alerts.expression import Expression, Limit, Scope, any_of, bracketed, is_number
 from stepwatch.alerts.identity import RUN, written
 from stepwatch.alerts.statistics import is_in
-from stepwatch.alerts.table import Alert, Way
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.rules import messages

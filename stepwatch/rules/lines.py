@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from stepwatch.alerts.alert import Alert, Way
 from stepwatch.alerts.expression import Expression, Series, bracketed, is_number
 from stepwatch.alerts.infrastructure import gpu
 from stepwatch.alerts.statistics import metric
-from stepwatch.alerts.table import Alert, Way
 from stepwatch.config.models import Config
 from stepwatch.rules.alerting import InForce, in_force
 from stepwatch.rules.messages import SUBJECTS

@@ -14,9 +14,9 @@ import math
 from typing import NamedTuple
 
 from stepwatch.alerts import identity
+from stepwatch.alerts.alert import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
 from stepwatch.alerts.expression import number
 from stepwatch.alerts.identity import Labels
-from stepwatch.alerts.table import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.schema.quantities import Duration

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exporter.http import backend_access
+from exporter.door import backend_access
 
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 """What an answer may end with; the last when a part stops in the middle of one."""

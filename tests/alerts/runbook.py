@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from stepwatch.alerts.alert import NOTHING, Alert, Codes, Explanation, Way
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.expression import Scope, is_number
 from stepwatch.alerts.incidents import PAIRS
-from stepwatch.alerts.table import NOTHING, Alert, Codes, Explanation, Way
 from stepwatch.config import Config
 from stepwatch.config.reference import keys
 

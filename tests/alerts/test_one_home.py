@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from stepwatch.alerts import expression
+from stepwatch.alerts.alert import NOTHING, Alert, Way
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
-from stepwatch.alerts.table import NOTHING, Alert, Way
 from stepwatch.backtest.rules import catalogue
 from stepwatch.config import Config
 from stepwatch.config.deployment import InContainers

@@ -12,8 +12,8 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from stepwatch.alerts import basis
+from stepwatch.alerts.alert import Alert
 from stepwatch.alerts.expression import Expression, Limit
-from stepwatch.alerts.table import Alert
 from stepwatch.schema.block import Block
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.section import Section

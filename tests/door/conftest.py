@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from exporter.http import backend_access
+from exporter.door import backend_access
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.http_client import Page
 from tests.e2e.stack import PAIRS

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.door import backend_access
 from exporter.door.clients import HEAD_SECONDS, MOST_CLIENTS
 from exporter.door.proxy import MOST_BODY
-from exporter.http import backend_access
 from tests.door.backend import LARGE, Backend
 from tests.door.conftest import Door, Site, ask, before
 from tests.exporter.scrape import Scrape

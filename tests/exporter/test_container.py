@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from exporter import healthcheck
-from exporter.http import password
+from exporter.door import password
 from tests.exporter.test_main import Exporter
 from tests.real import free_port
 

@@ -13,13 +13,13 @@ import pytest
 
 from exporter.runs.__main__ import _changed
 from exporter.runs.cli import command_line
+from exporter.runs.discovery.address import Allowed, Allowlist
+from exporter.runs.discovery.document import Root
+from exporter.runs.discovery.patient import Patient
+from exporter.runs.discovery.ray import RayFile
 from exporter.runs.files.mounts import PATIENCE_SECONDS, Mount
 from exporter.runs.registrations.registration import RefusedError
 from exporter.runs.registrations.token import Token
-from exporter.runs.rollouts.address import Allowed, Allowlist
-from exporter.runs.rollouts.document import Root
-from exporter.runs.rollouts.patient import Patient
-from exporter.runs.rollouts.ray import RayFile
 from tests.real import hung_mount
 from tests.real.waiting import eventually, in_time
 

@@ -12,13 +12,13 @@ import pytest
 
 from exporter.runs import cli
 from exporter.runs.cli import command_line
+from exporter.runs.discovery.address import AddressError, Allowed
 from exporter.runs.registrations import registration
 from exporter.runs.registrations.registration import RefusedError
 from exporter.runs.remote import web
 from exporter.runs.remote.mlflow import Mlflow
 from exporter.runs.remote.page import Page
 from exporter.runs.remote.web import PollError
-from exporter.runs.rollouts.address import AddressError, Allowed
 from exporter.secret_shapes import masked_url
 from stepwatch.__main__ import main
 from tests.exporter.speaking import Speaking, says

@@ -14,7 +14,7 @@ import pytest
 from exporter.http.server import MOST_CLIENTS
 from exporter.runs import cli
 from exporter.runs.app import App
-from exporter.runs.history.panelfile import USUAL
+from exporter.runs.overview.panelfile import USUAL
 from tests.exporter.lines import measured, verl_json
 from tests.exporter.scrape import Scrape
 from tests.exporter.test_site import get

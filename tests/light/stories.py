@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from exporter.drawing.chart import Band, Chart
 from exporter.drawing.curve import Curve
-from exporter.runs.history.models import (
+from exporter.runs.overview.models import (
     Candidate,
     Episode,
     Firing,

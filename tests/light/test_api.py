@@ -10,8 +10,8 @@ import pytest
 
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
-from exporter.runs.history.models import Unshown
 from exporter.runs.light.site import Light
+from exporter.runs.overview.models import Unshown
 from tests.light.stories import EXPLOSION, HEALTHS, Reported, sick, summary
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.history.models import Health, Range
 from exporter.runs.light.pages import WIDTH, gauge
+from exporter.runs.overview.models import Health, Range
 from tests.light.stories import HEALTHS
 
 

@@ -11,9 +11,9 @@ from exporter.drawing.chart import Chart
 from exporter.drawing.curve import Curve
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
-from exporter.runs.history.models import Candidate, RunStory, RunSummary
 from exporter.runs.light import site
 from exporter.runs.light.site import Light
+from exporter.runs.overview.models import Candidate, RunStory, RunSummary
 from tests.light.stories import EXPLOSION, HEALTHS, Reported, chart, sick, story
 
 Change = Callable[[RunStory], RunStory]

@@ -15,10 +15,10 @@ from exporter.drawing.chart import Band
 from exporter.drawing.curve import Curve
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
-from exporter.runs.history.models import Candidate, Firing, Range, Unshown
 from exporter.runs.light import links
 from exporter.runs.light.formatting import clock
 from exporter.runs.light.site import Light
+from exporter.runs.overview.models import Candidate, Firing, Range, Unshown
 from tests.light.stories import EXPLOSION, HEALTHS, Reported, chart, sick, summary
 
 NAMES = (

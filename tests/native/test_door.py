@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.http import backend_access
+from exporter.door import backend_access
 from stepwatch.deploy.native.state import State
 from stepwatch.system import http_client, processes
 from tests.door.conftest import ask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from exporter.runs.history.models import Firing, RunStory, RunSummary, Series, Unshown
+from exporter.runs.overview.models import Firing, RunStory, RunSummary, Series, Unshown
 
 
 class Story(Protocol):

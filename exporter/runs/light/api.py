@@ -9,11 +9,11 @@ import orjson
 
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Table
-from exporter.runs.history.models import Firing, Health, Range, Series
 from exporter.runs.light import Story, links
 from exporter.runs.light.card import Card, ordered
 from exporter.runs.light.headers import headers
 from exporter.runs.logs.names import nearest
+from exporter.runs.overview.models import Firing, Health, Range, Series
 
 Document = dict[str, Any]
 

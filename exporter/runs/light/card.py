@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from exporter.drawing.severity import SEVERITIES, rank
 from exporter.drawing.tally import tally
-from exporter.runs.history.models import Firing, Health, RunSummary
 from exporter.runs.light import formatting
+from exporter.runs.overview.models import Firing, Health, RunSummary
 
 ENDED_BADLY = {
     "failed": ("critical", "Its log holds the error that ended it."),

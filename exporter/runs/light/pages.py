@@ -17,9 +17,9 @@ from exporter.drawing import pages, severity
 from exporter.drawing.chart import Chart
 from exporter.drawing.curve import thinned
 from exporter.drawing.tally import count
-from exporter.runs.history.models import Firing, Health, RunStory, State, Unshown
 from exporter.runs.light import formatting, links
 from exporter.runs.light.card import Card, counted, description
+from exporter.runs.overview.models import Firing, Health, RunStory, State, Unshown
 
 WIDTH = 100
 """In units of the picture, which the page stretches."""

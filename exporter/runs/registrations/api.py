@@ -14,12 +14,12 @@ from typing import Any
 from exporter.http.exposition import Family, Sample
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Table
+from exporter.runs.discovery.address import Allowed
 from exporter.runs.files.notice import Once
 from exporter.runs.registrations import registration
 from exporter.runs.registrations.registration import RefusedError
 from exporter.runs.registrations.registry import Registry
 from exporter.runs.registrations.token import Token
-from exporter.runs.rollouts.address import Allowed
 
 
 @dataclass(slots=True)

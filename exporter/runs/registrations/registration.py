@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from exporter import secret_shapes
-from exporter.runs.rollouts.address import AddressError, Allowed
+from exporter.runs.discovery.address import AddressError, Allowed
 
 
 class RefusedError(Exception):

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from threading import Lock
 
 from exporter.http.exposition import Family, Sample
+from exporter.runs.discovery.target_registry import ROLLOUT, TRAINER, Target
 from exporter.runs.registrations.registration import TRAINERS, RegistrationRequest
 from exporter.runs.registrations.store import GONE_SECONDS, Registration, Silence, Store, Table
-from exporter.runs.rollouts.target_registry import ROLLOUT, TRAINER, Target
 from exporter.runs.visible.views import View
 
 ENGINES = ("vllm", "sglang", "trtllm", "rollout")

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from exporter.runs.discovery.address import LONGEST, AddressError, Allowed
 from exporter.runs.files import state_file
 from exporter.runs.files.mounts import Mount
 from exporter.runs.registrations import registration
 from exporter.runs.registrations.registration import LONGEST_JOB, RefusedError, RegistrationRequest
-from exporter.runs.rollouts.address import LONGEST, AddressError, Allowed
 
 MOST = 2000
 MOST_OF_JOB = 1000

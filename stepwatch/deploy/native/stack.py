@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from exporter.http import backend_access
+from exporter.door import backend_access
 from stepwatch.config import Config
 from stepwatch.config.deployment import BEHIND_DOOR
 from stepwatch.deploy.native import grafana

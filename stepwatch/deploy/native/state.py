@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exporter.http import backend_access
+from exporter.door import backend_access
 from stepwatch.config import Config
 from stepwatch.config.deployment import DISCOVERED, OnThisMachine
 from stepwatch.schema.errors import Refused

@@ -1,0 +1,1 @@
+"""Discovery: servers that a run starts and ends, found where it names them, as targets of Prometheus."""

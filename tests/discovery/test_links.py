@@ -1,0 +1,64 @@
+"""Links of the machine around a container are followed as they are meant there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from exporter.runs.discovery.document import Root
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path):
+    """A file system seen below a folder: /tmp/ray with two sessions, and links as Ray makes them."""
+    ray = tmp_path / "host" / "tmp" / "ray"
+    (ray / "session_2" / "metrics").mkdir(parents=True)
+    (ray / "session_2" / "metrics" / "a").write_text("2")
+    (ray / "session_latest").symlink_to("/tmp/ray/session_2")
+    (ray / "relative").symlink_to("session_latest/metrics")
+    (ray / "up").symlink_to("../ray/./session_2/metrics/a")
+    (ray / "circle").symlink_to("/tmp/ray/circle")
+    (ray / "nowhere").symlink_to("/tmp/other/a")
+    (ray / "out").symlink_to("../../../../etc/passwd")
+    return tmp_path / "host"
+
+
+@pytest.mark.parametrize(
+    ("path", "real"),
+    [
+        ("session_2/metrics/a", "session_2/metrics/a"),
+        ("session_latest/metrics/a", "session_2/metrics/a"),
+        ("relative/a", "session_2/metrics/a"),
+        ("up", "session_2/metrics/a"),
+        ("session_latest/../session_2", "session_2"),
+        ("missing/a", "missing/a"),
+    ],
+)
+def test_links_lead_where_they_lead_there(host, path, real):
+    ray = host / "tmp" / "ray"
+
+    assert Root(host).real(ray / path) == ray / real
+
+
+def test_nothing_leads_out_of_it_and_circles_end(host):
+    root, ray = Root(host), host / "tmp" / "ray"
+
+    assert root.real(ray / "out") == host / "etc" / "passwd"
+    assert root.real(ray / "nowhere") == host / "tmp" / "other" / "a"
+    assert root.real(ray / "circle").is_relative_to(host)
+
+
+def test_a_path_elsewhere_stays_as_it_is(host, tmp_path):
+    (tmp_path / "link").symlink_to(host)
+
+    assert Root(host).real(tmp_path / "link" / "a") == tmp_path / "link" / "a"
+
+
+def test_without_a_container_links_are_the_systems_own(host):
+    path = host / "tmp" / "ray" / "relative" / "a"
+    (host / "tmp" / "ray" / "session_latest").unlink()
+    (host / "tmp" / "ray" / "session_latest").symlink_to(host / "tmp" / "ray" / "session_2")
+
+    assert Root(Path("/")).real(path) == Path(os.path.realpath(path))

@@ -1,0 +1,195 @@
+"""What is made of the answers of servers that are odd, slow, or refuse; and which runs are asked about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from exporter.runs.overview.panels import Asked
+from exporter.runs.overview.prometheus import INTERVAL_SECONDS, Prometheus
+from exporter.runs.overview.prometheus_api import Questions, Span
+from exporter.runs.remote.web import PollError
+from tests.real import eventually
+from tests.real.listening import Listening
+from tests.real.waiting import in_time
+
+ALL = ("alerts", "now", "past")
+ODD = {
+    "no JSON": ALL,
+    "[]": ALL,
+    '{"status": "success"}': ALL,
+    '{"data": null}': ALL,
+    '{"data": {"alerts": [{"state": "firing", "labels": {"run": "x"}}]}}': ALL,
+    '{"data": {"alerts": [3], "result": [{"metric": {}}]}}': ALL,
+    # without a list of alerts there is nothing to go through
+    '{"data": {"alerts": {}, "result": [{"metric": {"curve": "7"}, "value": [1, "2"]}]}}': ("now", "past"),
+}
+"""By body, the questions to which it is no answer."""
+
+
+@contextmanager
+def answering(status: int, body: bytes, delay: float = 0.0, **headers: str) -> Iterator[str]:
+    """The address of a server that has one answer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            time.sleep(delay)
+            self.send_response(status)
+            for name, text in headers.items():
+                self.send_header(name, text)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815  the base class's names
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+            """Say nothing."""
+
+    with Listening(Handler) as server:
+        yield server.url
+
+
+def is_refused(ask: Callable[[], object], url: str) -> bool:
+    try:
+        ask()
+    except PollError as problem:
+        return str(problem).startswith(f"{url} answers in another way than Prometheus does")
+    return False
+
+
+@pytest.mark.parametrize(("body", "refused"), ODD.items())
+def test_an_answer_that_is_none_of_prometheus_is_an_error_in_words(body: str, refused: Sequence[str]):
+    with answering(200, body.encode()) as url:
+        questions = Questions(url)
+        asked: Mapping[str, Callable[[], object]] = {
+            "alerts": questions.firing,
+            "now": lambda: questions.now([Asked("a", "up", "up")]),
+            "past": lambda: questions.past(Span("x", 0.0, 60.0), [Asked("a", "up", "up")]),
+        }
+        assert [name for name, ask in asked.items() if is_refused(ask, url)] == list(refused)
+
+
+def test_an_answer_that_is_too_large_or_leads_elsewhere_is_refused():
+    with answering(200, b" " * (3 * 1024 * 1024)) as url, pytest.raises(PollError, match="larger than 2 MiB"):
+        Questions(url).firing()
+    with (
+        answering(302, b"", Location="http://127.0.0.1:1/") as url,
+        pytest.raises(PollError, match="which is another server"),
+    ):
+        Questions(url).firing()
+    with answering(503, b"starting") as url, pytest.raises(PollError, match="answers 503"):
+        Questions(url).firing()
+
+
+def test_a_server_that_never_answers_holds_up_no_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("exporter.runs.overview.prometheus_api.SECONDS", 0.2)
+    with answering(200, b"{}", delay=5) as url:
+        prometheus = Prometheus(url, lambda: (), lambda: (), lambda: [Span("x", 0.0, 1.0)])
+        prometheus.start()
+        begun = time.monotonic()
+        assert prometheus.look_at("x").episodes == ()
+        assert prometheus.said.firing == {}
+        assert in_time(time.monotonic() - begun, 0.1), "what is looked at is what is known"
+        eventually(lambda: prometheus.errors > 0)
+        assert "gives no answer" in prometheus.said.trouble(time.time())
+        prometheus.stop()
+
+
+class Serving(Listening):
+    """A Prometheus without alerts that refuses to tell of the past of runs named ``large``."""
+
+    def __init__(self, delay: float = 0.0) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                if is_refused := "query_range" in self.path and b"large" in asked:
+                    time.sleep(delay)
+                body = b'{"data": {"alerts": [], "result": []}}'
+                self.send_response(422 if is_refused else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET  # noqa: N815  the base class's names
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+                """Say nothing."""
+
+        super().__init__(Handler)
+
+
+def test_a_past_that_is_not_reported_is_a_lack_of_that_run_alone_and_is_logged_once(
+    logged: list[str],
+):
+    spans = [Span(run, 0.0, 1.0) for run in ("large", "too large", "small")]
+    with Serving() as server:
+        prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans)
+        for span in spans:
+            prometheus.look_at(span.run)
+        for _ in range(5):
+            prometheus._round(Questions(server.url))
+
+    assert prometheus.errors == 10
+    assert prometheus.said.trouble(time.time()) == ""
+    assert prometheus._pause == INTERVAL_SECONDS, "alerts are asked for as often"
+    assert prometheus.said.lack("small") == ""
+    assert "small" in prometheus.said.pasts
+    reason = f"{server.url}/api/v1/query_range answers 422 {HTTPStatus(422).phrase}."
+    for run in ("large", "too large"):
+        assert (
+            prometheus.said.lack(run)
+            == f"Past alerts, limits and GPU curves of this run are missing. {reason}"
+        )
+    assert logged == [f"{reason} Of the past of a run what was last known is shown, or nothing."]
+
+
+def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("exporter.runs.overview.prometheus.PAST_SECONDS", 0.1)
+    spans = [Span(f"large {number}", 0.0, 1.0) for number in range(4)]
+    with Serving(delay=0.15) as server:
+        prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans)
+        for span in spans:
+            prometheus.look_at(span.run)
+        lacking = []
+        for _ in spans:
+            prometheus._round(Questions(server.url))
+            lacking.append(len(prometheus.said.lacks))
+
+    assert lacking == [1, 2, 3, 4], "each in turn"
+
+
+def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_no_fault_and_is_not_lost():
+    spans = {name: Span(name, 0.0, 1.0) for name in ("run 0", "run 1", "run 2")}
+    prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: ())
+
+    class Moment(float):
+        """That of a look; once its age is asked for, somebody looks at another run."""
+
+        def __rsub__(self, now: float) -> float:
+            prometheus.look_at("run 2")
+            return now - float(self)
+
+    prometheus._looked["run 0"] = Moment(time.monotonic())
+    prometheus._due(spans)
+
+    assert prometheus._due(spans) == ["run 0", "run 2", "run 1"]
+
+
+def test_runs_that_are_looked_at_are_asked_about_each_time_and_the_others_in_turn():
+    spans = [Span(f"run {number}", 0.0, 1.0) for number in range(5)]
+    prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: spans)
+    prometheus.look_at("run 3")
+    by_name = {span.run: span for span in spans}
+    asked: list[list[str]] = []
+    for _ in range(5):
+        asked.append(prometheus._due(by_name))
+        prometheus._asked_at.update(dict.fromkeys(asked[-1], time.monotonic()))
+
+    assert all(names[0] == "run 3" for names in asked)
+    assert sorted(names[1] for names in asked[:4]) == ["run 0", "run 1", "run 2", "run 4"]

@@ -1,0 +1,88 @@
+"""What the run exporter's pages learn from a real Alertmanager about silences."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from exporter.runs.overview import silences
+from exporter.runs.overview.models import Firing
+from exporter.runs.overview.silences import Silences
+from stepwatch.system import http_client
+from tests.real import AlertmanagerServer
+from tests.real.waiting import eventually
+
+LABELS = {"alertname": "KLHigh", "severity": "warning", "run": "ppo/gsm8k"}
+SILENCED, OTHER = (
+    Firing("KLHigh", "warning", "kl", "", "", "", "", "", 1.0, 0.0, frozenset({**LABELS, "run": run}.items()))
+    for run in ("ppo/gsm8k", "ppo/math")
+)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silences, "INTERVAL_SECONDS", 0.2)
+    monkeypatch.setattr(silences, "SILENT_SECONDS", 1.0)
+
+
+@pytest.fixture(name="alertmanager", params=["0.25", "0.31"])
+def _alertmanager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AlertmanagerServer]:
+    (tmp_path / "alertmanager.yml").write_text("route: {receiver: a}\nreceivers: [{name: a}]\n")
+    with AlertmanagerServer(request.param, tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(name="asking")
+def _asking(alertmanager: AlertmanagerServer) -> Iterator[Silences]:
+    asking = Silences(alertmanager.url)
+    asking.start()
+    yield asking
+    asking.stop()
+
+
+def silence(alertmanager: AlertmanagerServer, seconds: float) -> float:
+    """Silence one of two alerts; returns when that ends."""
+    begin = time.time()
+    alerts = [{"labels": dict(alert.labels)} for alert in (SILENCED, OTHER)]
+    assert http_client.order(f"{alertmanager.url}/api/v2/alerts", alerts) == ""
+    wanted = {
+        "matchers": [{"name": "run", "value": "ppo/gsm8k", "isRegex": False, "isEqual": True}],
+        "startsAt": datetime.fromtimestamp(begin, timezone.utc).isoformat(),
+        "endsAt": datetime.fromtimestamp(begin + seconds, timezone.utc).isoformat(),
+        "createdBy": "test",
+        "comment": "test",
+    }
+    assert http_client.order(f"{alertmanager.url}/api/v2/silences", wanted) == ""
+    return begin + seconds
+
+
+def test_a_silenced_alert_has_the_end_of_its_last_silence_and_others_have_none(
+    alertmanager: AlertmanagerServer, asking: Silences
+) -> None:
+    silence(alertmanager, 600)
+    end = silence(alertmanager, 3600)
+
+    eventually(lambda: asking.mark([SILENCED])[0].silenced_until == pytest.approx(end, abs=0.01))
+    assert asking.mark([OTHER]) == (OTHER,)
+
+
+def test_an_alertmanager_that_is_gone_silences_nothing(
+    alertmanager: AlertmanagerServer, asking: Silences
+) -> None:
+    silence(alertmanager, 3600)
+    eventually(lambda: asking.mark([SILENCED]) != (SILENCED,))
+
+    alertmanager.stop()
+
+    eventually(lambda: asking.mark([SILENCED]) == (SILENCED,))
+
+
+def test_without_an_alertmanager_nothing_is_asked() -> None:
+    asking = Silences(None)
+    asking.start()
+
+    assert asking.mark([SILENCED]) == (SILENCED,)
