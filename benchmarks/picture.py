@@ -95,7 +95,7 @@ def _panel(index: int, panel: Panel, prometheus: str, begun: float, now: float) 
         f'<g transform="translate({x} {y})">{_title(panel)}'
         f'<rect class="frame" width="{_WIDTH}" height="{_HEIGHT}"/>{_since(fired, begun, now)}'
         f'<path class="curve" d="{_path(points, begun, now)}"/>{_axis(points)}'
-        f"{_told(panel, fired, begun, now)}</g>"
+        f"{_caption(panel, fired, begun, now)}</g>"
     )
 
 
@@ -132,7 +132,7 @@ def _axis(points: Sequence[tuple[float, float]]) -> str:
     )
 
 
-def _told(panel: Panel, fired: float | None, begun: float, now: float) -> str:
+def _caption(panel: Panel, fired: float | None, begun: float, now: float) -> str:
     """What the time axis says: when the alert came, or that none did."""
     at, kind, word = (now, "well", "no alert") if fired is None else (fired, "alert", panel.alert)
     x = _WIDTH * (at - begun) / (now - begun)

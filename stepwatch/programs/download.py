@@ -101,13 +101,13 @@ class _Progress:
 
     def __init__(self, total: int, say: Say) -> None:
         self.total, self.done = total, 0
-        self._say, self._told = say, time.monotonic()
+        self._say, self._reported_at = say, time.monotonic()
 
     def add(self, count: int) -> None:
         """So many more bytes are there."""
         self.done += count
-        if time.monotonic() - self._told > _NEWS_SECONDS:
-            self._told = time.monotonic()
+        if time.monotonic() - self._reported_at > _NEWS_SECONDS:
+            self._reported_at = time.monotonic()
             of = f" of {_megabytes(self.total)}" if self.total else ""
             self._say(f"  {_megabytes(self.done)}{of} MB")
 

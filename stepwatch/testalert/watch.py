@@ -83,9 +83,9 @@ class Watch:
         return self.alertmanager.sent(self.receiver.way.integration, self.probe)
 
     def _look(self, before: Sent, begun: float) -> Look:
-        return Look(time.monotonic() - begun, self._sent().since(before), self._told())
+        return Look(time.monotonic() - begun, self._sent().since(before), self._story())
 
-    def _told(self) -> Story:
+    def _story(self) -> Story:
         return story(self.journal(), self.probe)
 
     def _ended(self, look: Look) -> Verdict | None:

@@ -188,7 +188,7 @@ def test_the_cached_text_is_the_text_rendered_anew(story: list[tuple[Any, ...]],
             case "watched":
                 run.watched = values[0]
             case "caught up":
-                run.times.unreported = True
+                run.times.undated = True
                 run.times.caught_up(values[0])
             case _:
                 known[what] = values[0]

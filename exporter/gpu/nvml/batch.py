@@ -51,13 +51,13 @@ class Batch:
         entries = [_RECORD.pack(way.number, way.scope, 0, 0, 0, errors.UNKNOWN, b"") for way in ways]
         self._count = len(entries)
         self._asked = b"".join(entries)
-        self._told = ctypes.create_string_buffer(len(self._asked))
+        self._buffer = ctypes.create_string_buffer(len(self._asked))
 
     def ask(self, handle: Any) -> list[Answer]:
         """An answer for each number, in order. Raises ``library.Error`` if there is none at all."""
-        self._told.raw = self._asked
-        library.fill(handle, "GetFieldValues", self._count, self._told)
-        return [_answer(*entry) for entry in _RECORD.iter_unpack(self._told.raw)]
+        self._buffer.raw = self._asked
+        library.fill(handle, "GetFieldValues", self._count, self._buffer)
+        return [_answer(*entry) for entry in _RECORD.iter_unpack(self._buffer.raw)]
 
 
 def _answer(_number: int, _scope: int, _at: int, micros: int, kind: int, code: int, raw: bytes) -> Answer:

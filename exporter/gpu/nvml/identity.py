@@ -49,15 +49,15 @@ def _identity(serial: bool, handle: Any) -> Iterator[Reading]:  # noqa: FBT001  
         "name": library.ask(handle, "GetName"),
         "pci_bus_id": bus_id(handle),
         "architecture": _ARCHITECTURES.get(number, str(number or "")),
-        "compute_capability": _told(_compute_capability, handle),
-        "vbios_version": _told(partial(library.ask, name="GetVbiosVersion"), handle),
+        "compute_capability": _or_empty(_compute_capability, handle),
+        "vbios_version": _or_empty(partial(library.ask, name="GetVbiosVersion"), handle),
     }
     if serial:
-        labels["serial"] = _told(partial(library.ask, name="GetSerial"), handle)
+        labels["serial"] = _or_empty(partial(library.ask, name="GetSerial"), handle)
     yield Reading("gpu_info", 1, labels)
 
 
-def _told(ask: Callable[[Any], str], handle: Any) -> str:
+def _or_empty(ask: Callable[[Any], str], handle: Any) -> str:
     """A label that some GPUs lack."""
     return str(either(ask, lambda _: "")(handle))
 

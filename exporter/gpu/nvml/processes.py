@@ -100,7 +100,7 @@ class Processes:
         ways = {("type", word): partial(self._count, name) for word, name in _TYPES.items()}
         yield from parts(handle, "GetRunningProcesses", "gpu_processes", ways)
         self._name()
-        yield from self._told("gpu_process_memory_bytes", self._memory)
+        yield from self._readings("gpu_process_memory_bytes", self._memory)
 
     def _count(self, name: str, handle: Any) -> int:
         """A process may use several instances of a GPU, and one in several ways; some are listed twice."""
@@ -124,11 +124,11 @@ class Processes:
         new = self._mark.new(lambda since: _samples(handle, since))
         percents = {sample.pid: sample.smUtil for sample in new if sample.pid in self._pids}
         shares = {pid: percent / 100 for pid, percent in percents.items() if percent <= 100}
-        yield from self._told("gpu_process_sm_utilization_ratio", shares)
+        yield from self._readings("gpu_process_sm_utilization_ratio", shares)
         if len(shares) < len(percents):
             yield Failure("GetProcessUtilization", "garbage")
 
-    def _told(self, metric: str, values: Mapping[int, float]) -> Iterator[Reading]:
+    def _readings(self, metric: str, values: Mapping[int, float]) -> Iterator[Reading]:
         """A reading for each process that is named, and the sum of the others."""
         if not self._most:
             return

@@ -84,7 +84,7 @@ class Discovery:
     ) -> None:
         self._sources, self._gate, self._way, self._ready = sources, gate, way, ready
         self._book, self._callers, self._rounds = TargetRegistry(forget_after, gate), Prober(), Schedule()
-        self._told: dict[str, list[Target]] = {}
+        self._last_good: dict[str, list[Target]] = {}
         self._heard: list[Target] = []
         self._served: list[str] = []
         self._page: bytes | None = None
@@ -170,11 +170,11 @@ class Discovery:
     def _all_targets(self) -> Iterator[Target]:
         for source in self._sources:
             try:
-                self._told[source.name] = list(source.targets())
+                self._last_good[source.name] = list(source.targets())
             except Exception as fault:  # noqa: BLE001  (one that no one thought of must not cost the others' targets)
                 words = f"{type(fault).__name__}, which is a fault of Stepwatch; what was known still holds"
                 self._gate.note(source.name, "fault", words, fault)
-            yield from self._told.get(source.name, ())
+            yield from self._last_good.get(source.name, ())
 
     def _note(self, served: Iterable[Entry]) -> None:
         shown = {entry.address for entry in served}

@@ -15,7 +15,7 @@ class Patient:
         self.name = source.name
         self.thread = Mount(source.name)
         self._source = source
-        self._told: list[Target] = []
+        self._last: list[Target] = []
 
     @property
     def read(self) -> float | None:
@@ -25,5 +25,5 @@ class Patient:
     def targets(self) -> list[Target]:
         """The targets, within seconds."""
         with contextlib.suppress(HungError):
-            self._told = self.thread.call(lambda: list(self._source.targets()))
-        return self._told
+            self._last = self.thread.call(lambda: list(self._source.targets()))
+        return self._last

@@ -75,7 +75,7 @@ class Health:
 
     def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
         """Every metric about the exporter with its samples."""
-        yield _told("exporter_build_info", "Version; the value is always 1.", [({"version": __version__}, 1)])
+        yield _own("exporter_build_info", "Version; the value is always 1.", [({"version": __version__}, 1)])
         yield from self._of_reading()
         yield from self._of_runs()
         yield from self._of_polls()
@@ -84,15 +84,15 @@ class Health:
         yield from process.samples()
 
     def _of_reading(self) -> Iterator[tuple[Family, list[Sample]]]:
-        yield _told("bytes_read_total", "Bytes read from logs.", _one(self.bytes_read))
-        yield _told("lines_read_total", "Lines read from logs.", _one(self.lines_read))
-        yield _told("lines_dropped_total", "Lines that could not be read.", _by("reason", self.dropped))
-        yield _told("file_errors_total", "Files that could not be read.", _by("reason", self.file_errors))
-        yield _told("file_restarts_total", "Logs that were emptied or replaced.", _one(self.restarts))
-        yield _told("state_errors_total", "State files that could not be written.", _one(self.state_errors))
-        yield _told("files", "Files below the watched folders.", _by("kind", self.files))
-        yield _told("unread_bytes", "Bytes of logs not read yet.", _one(self.unread_bytes))
-        yield _told(
+        yield _own("bytes_read_total", "Bytes read from logs.", _one(self.bytes_read))
+        yield _own("lines_read_total", "Lines read from logs.", _one(self.lines_read))
+        yield _own("lines_dropped_total", "Lines that could not be read.", _by("reason", self.dropped))
+        yield _own("file_errors_total", "Files that could not be read.", _by("reason", self.file_errors))
+        yield _own("file_restarts_total", "Logs that were emptied or replaced.", _one(self.restarts))
+        yield _own("state_errors_total", "State files that could not be written.", _one(self.state_errors))
+        yield _own("files", "Files below the watched folders.", _by("kind", self.files))
+        yield _own("unread_bytes", "Bytes of logs not read yet.", _one(self.unread_bytes))
+        yield _own(
             "mount_hung_since_timestamp_seconds",
             "Since when a file system does not answer.",
             _by("mount", self.hung),
@@ -100,32 +100,32 @@ class Health:
 
     def _of_runs(self) -> Iterator[tuple[Family, list[Sample]]]:
         states = Counter({state: self.runs[state] for state in STATES})
-        yield _told("runs", "Runs that are served.", _by("state", states))
+        yield _own("runs", "Runs that are served.", _by("state", states))
         left_out = Counter({state: self.left_out[state] for state in ("running", "ended")})
-        yield _told("left_out_runs", "Runs beyond the limit, which are not watched.", _by("state", left_out))
-        yield _told("dormant_runs", "Runs that had ended before they were watched.", _one(self.dormant))
-        yield _told("name_collisions", "Logs whose short name another log has too.", _one(self.collisions))
-        yield _told("events_refused_total", "Events of too many runs in one log.", _one(self.refused))
-        yield _told("unjudged_runs", "Runs without a signal that rules look at.", _one(self.unjudged))
-        yield _told(
+        yield _own("left_out_runs", "Runs beyond the limit, which are not watched.", _by("state", left_out))
+        yield _own("dormant_runs", "Runs that had ended before they were watched.", _one(self.dormant))
+        yield _own("name_collisions", "Logs whose short name another log has too.", _one(self.collisions))
+        yield _own("events_refused_total", "Events of too many runs in one log.", _one(self.refused))
+        yield _own("unjudged_runs", "Runs without a signal that rules look at.", _one(self.unjudged))
+        yield _own(
             "log_without_step_timestamp_seconds",
             "When the oldest log appeared that grows without a step of any run since.",
             _by("log", self.unstarted),
         )
-        yield _told("twin_logs", "Logs of a run that is shown by another log of it.", _one(self.twins))
+        yield _own("twin_logs", "Logs of a run that is shown by another log of it.", _one(self.twins))
 
     def _of_polls(self) -> Iterator[tuple[Family, list[Sample]]]:
         up: list[Sample] = [({"name": each.name, "source": each.source}, each.up) for each in self.targets]
         errors: list[Sample] = [({"name": each.name}, each.errors) for each in self.targets]
         answers = {each.name: each.answered for each in self.targets if each.answered is not None}
-        yield _told("target_up", "1 for a polled page or server that answered last.", up)
-        yield _told("target_errors_total", "Polls that failed.", errors)
-        yield _told("target_answered_timestamp_seconds", "When it last answered.", _by("name", answers))
-        yield _told("poll_duration_seconds", "How long the last look took.", _one(self.poll_seconds))
-        yield _told("last_poll_timestamp_seconds", "When the logs were looked at.", _one(self.polled))
+        yield _own("target_up", "1 for a polled page or server that answered last.", up)
+        yield _own("target_errors_total", "Polls that failed.", errors)
+        yield _own("target_answered_timestamp_seconds", "When it last answered.", _by("name", answers))
+        yield _own("poll_duration_seconds", "How long the last look took.", _one(self.poll_seconds))
+        yield _own("last_poll_timestamp_seconds", "When the logs were looked at.", _one(self.polled))
 
 
-def _told(name: str, text: str, samples: list[Sample]) -> tuple[Family, list[Sample]]:
+def _own(name: str, text: str, samples: list[Sample]) -> tuple[Family, list[Sample]]:
     kind = "counter" if name.endswith("_total") else "gauge"
     return Family(f"stepwatch_{name}", kind, text), samples
 

@@ -72,7 +72,7 @@ class Times:
     """When the run started and logged last, in seconds since the epoch; and its pace.
 
     ``stepped`` is when the last step was first logged, ``passed`` how long replayed steps took.
-    ``untold``: the log does not say when they were.
+    ``undated``: the log does not say when they were.
     """
 
     start: float | None = None
@@ -80,7 +80,7 @@ class Times:
     stepped: float | None = None
     pace: Pace = field(default_factory=Pace)
     passed: float = 0.0
-    untold: bool = False
+    undated: bool = False
 
     def shift(self, seconds: float) -> None:
         """The machine's clock was set by so much, or the machine slept for that long.
@@ -110,16 +110,16 @@ class Times:
 
     def replayed(self, step_seconds: float | None) -> None:
         """A record of the past, no one knows when; how long its step took, where it says so."""
-        self.untold = True
+        self.undated = True
         if step_seconds is not None and 0 < step_seconds < float("inf"):
             self.pace.add(step_seconds)
             self.passed += step_seconds
 
     def caught_up(self, written: float) -> None:
         """The log was read up to its end, which was written then."""
-        if self.untold:
+        if self.undated:
             self.last = self.stepped = written
-            self.untold = False
+            self.undated = False
         if self.start is None and self.last is not None:
             self.start = self.last - self.passed
 

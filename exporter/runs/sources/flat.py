@@ -132,7 +132,7 @@ class FlatRecords:
 
     def __init__(self) -> None:
         self._step = 0
-        self._begun = self._told = self._own = False
+        self._begun = self._has_step = self._own = False
         self._row = StepsInARow()
 
     def events(self, logged: Mapping[str, Any]) -> Iterator[Event]:
@@ -159,14 +159,14 @@ class FlatRecords:
         self._begun = self._begun or _is_measured(values)
         key = step_key(values) if self._begun else None
         if key is None:
-            if not self._told and measurements(_numeric(values)) >= 2:
+            if not self._has_step and measurements(_numeric(values)) >= 2:
                 self._step += 1
-            return self._told or self._step > 0
+            return self._has_step or self._step > 0
         if key not in WANDB_STEPS:
-            self._told = self._own = True
+            self._has_step = self._own = True
             self._step = step(values[key])
         elif not self._own and _is_measured(values):
-            self._told, self._step = True, step(values[key])
+            self._has_step, self._step = True, step(values[key])
         return True
 
 

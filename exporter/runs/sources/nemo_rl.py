@@ -25,7 +25,7 @@ class Steps:
         self.step = 0
         self.epochs: int | None = None
         self.has_results = False
-        self._told = False
+        self._has_header = False
         self._epochs_done = 0
         self._in_epoch = 0
 
@@ -40,12 +40,12 @@ class Steps:
         """
         if self.epochs is None and step == 1 and self._in_epoch == steps and self.has_results:
             self._epochs_done += 1
-        self._in_epoch, self.has_results, self._told = step, False, True
+        self._in_epoch, self.has_results, self._has_header = step, False, True
         self.step = self._epochs_done * steps + step
 
     def results(self) -> None:
         """Training results begin: in a log without headers, those of the next step."""
-        if self.has_results or not self._told:
+        if self.has_results or not self._has_header:
             self.step += 1
         self.has_results = True
 

@@ -65,10 +65,10 @@ class WandbFile(Whole):
     def _history(self, row: bytes) -> Iterator[Event]:
         for event in self._records.events(_logged(row)):
             if isinstance(event, Record):
-                yield from self._told(event.step)
+                yield from self._new_total(event.step)
             yield event
 
-    def _told(self, step: int) -> Iterator[Event]:
+    def _new_total(self, step: int) -> Iterator[Event]:
         totals = [total for total, position in self._bars.items() if step - 1 <= position <= step]
         if totals and self._total not in totals:
             self._total = max(totals)
