@@ -78,7 +78,7 @@ test: development ## Run all tests; gets the programs that they need, which take
 	@$(PY) -m tests.real
 	@$(PY) -m pytest --numprocesses=$(JOBS) $(BY_FILE) --durations=20 --durations-min=5 $(ARGS)
 
-test-fast: development ## Run the tests that start no program and take little: under a minute
+test-fast: development ## Run the tests that start no program and take little: about a minute
 	@$(PY) -m pytest --fast --numprocesses=3 --dist=worksteal $(ARGS)
 
 test-world: development ## Run what `make test` leaves out: real trainers (5 GB), many faults, containers
