@@ -39,7 +39,7 @@ def test_another_file_than_the_checkouts_own_is_named(config):
     assert instead_of_usual(CHECKOUT / "config.yaml") is None
     assert instead_of_usual(config) == (
         f"In force is {config}, which `make up CONFIG=file` named last; "
-        f"edits of {CHECKOUT / 'config.yaml'} are not heeded."
+        f"edits of {CHECKOUT / 'config.yaml'} have no effect."
     )
 
 

@@ -176,7 +176,7 @@ def instead_of_usual(config: Path) -> str | None:
     """What is to be said if the file in force is not the checkout's own; ``None`` if it is."""
     if config.resolve() == CONFIG.resolve():
         return None
-    return f"In force is {config}, which `make up CONFIG=file` named last; edits of {CONFIG} are not heeded."
+    return f"In force is {config}, which `make up CONFIG=file` named last; edits of {CONFIG} have no effect."
 
 
 def pending(config: Path, out: Path, place: Place) -> str | None:

@@ -78,7 +78,7 @@ def _text(group: Mapping[str, Any]) -> bytes:
     return (_MARK + text).encode()
 
 
-# Our GPUs under the names of NVIDIA's DCGM exporter, by dcgm_rules that Prometheus records.
+# Our GPUs under the names of NVIDIA's DCGM exporter, by rules that Prometheus records.
 #
 # For the public dashboard 12239, which selects by `instance` and `gpu`: what it shows, and no more. The
 # names and their units are those of the GPU exporter's `--compat dcgm`, for which these are no substitute

@@ -96,7 +96,7 @@ class News:
         return [*wanted, *([self._findings] if self.watchdog else [])]
 
     def tell(self, texts: Texts, say: Say) -> bool:
-        """Report runs, of what cannot be read, of receivers, of alerts and of what keeps those from coming.
+        """Report runs, what cannot be read, receivers, alerts, and what keeps those from coming.
 
         Args:
             texts: What was read of ``pages``.

@@ -1,4 +1,4 @@
-"""Finds and stops the processes of one stack, whoever their parent is now.
+"""Finds and stops the processes of one stack, whatever their parent is now.
 
 Each carries the stack's mark in its environment, which it inherited from supervisord. So they are
 found even after supervisord was killed, and a stranger that got an old process id never is.

@@ -24,7 +24,7 @@ from exporter.runs.model.health import Health
 from exporter.runs.model.run import Options
 
 READ_SECONDS = 1.0
-"""How long one look reads at most: runs are shown, and signals heeded, during a cold start too."""
+"""How long one look reads at most: runs are shown, and SIGTERM takes effect, during a cold start too."""
 YIELD_SECONDS = 0.0005
 """Pause between two blocks: a lock released and taken again at once is never handed over."""
 MOST_CROSSINGS = 8

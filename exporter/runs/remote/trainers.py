@@ -68,7 +68,7 @@ class Trainers:
         self.roster = self._remembered.roster
 
     def start(self) -> None:
-        """Pages are polled from the moment they are heeded."""
+        """Pages are polled as soon as ``heed`` names them."""
 
     def heed(self, addresses: Sequence[str]) -> None:
         """Poll these pages from now on and no others; the first of them if they are too many."""
