@@ -20,11 +20,11 @@ from exporter.door.__main__ import METRICS
 from exporter.logging_setup import FORMATS, _Formatter
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
-from tests.exporter.test_main import Exporter
 from tests.gpu.exporter import Exporter as GpuExporter
 from tests.real import free_port
 from tests.real.waiting import HANG_SECONDS, eventually
 from tests.records import Record, records
+from tests.runs.test_main import Exporter
 
 SECRET = "hunter2-hunter2"
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

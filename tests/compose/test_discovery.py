@@ -14,8 +14,8 @@ import yaml
 
 from tests.compose.checkout import Checkout, until
 from tests.compose.conftest import NETWORK
-from tests.exporter.lines import console, measured
 from tests.real.docker import PYTHON, Docker
+from tests.runs.lines import console, measured
 
 pytestmark = [pytest.mark.e2e, pytest.mark.world]
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.door.conftest import Site, ask
 from tests.door.test_door import SILENCE
-from tests.light.browser import Browser, started
 from tests.real import AlertmanagerServer
 from tests.real.listening import Listening
+from tests.runs.light.browser import Browser, started
 
 REBINDING = "attacker.example"
 

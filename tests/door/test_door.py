@@ -17,10 +17,10 @@ from exporter.door.clients import HEAD_SECONDS, MOST_CLIENTS
 from exporter.door.proxy import MOST_BODY
 from tests.door.backend import LARGE, Backend
 from tests.door.conftest import Door, Site, ask, before
-from tests.exporter.scrape import Scrape
 from tests.real import eventually, free_port
 from tests.real.listening import Listening
 from tests.real.waiting import in_time
+from tests.runs.scrape import Scrape
 
 SILENCE = {
     "matchers": [{"name": "run", "value": ".+", "isRegex": True}],

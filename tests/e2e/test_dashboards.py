@@ -14,10 +14,10 @@ from stepwatch.operate.mark import mark
 from tests.e2e.stack import PAIRS, Stack
 from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing
-from tests.exporter.lines import append, verl_json
 from tests.grafana.queries import dashboard_queries
 from tests.own_logs import HEALTHY, RESUMED, SICK, TRUNCATED
 from tests.real.waiting import let_pass
+from tests.runs.lines import append, verl_json
 
 pytestmark = pytest.mark.e2e
 

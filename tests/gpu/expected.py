@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from exporter.gpu.contract import CLOCK_EVENTS, CRITICAL_XIDS
-from tests.exporter.scrape import Scrape
 from tests.gpu.driver import uuid
+from tests.runs.scrape import Scrape
 
 Values = dict[tuple[str, str], float]
 

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stepwatch.system import http_client
-from tests.exporter.scrape import Scrape, until
 from tests.real import free_port
 from tests.real.waiting import HANG_SECONDS, slowness
 from tests.records import split
+from tests.runs.scrape import Scrape, until
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--interval=0.2", "--retry=0.3", "--hang=2")

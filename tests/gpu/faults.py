@@ -8,10 +8,10 @@ from collections.abc import Callable
 from statistics import median
 
 from stepwatch.system import http_client
-from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import Exporter, reasons, shown
 from tests.real.waiting import in_time
+from tests.runs.scrape import Scrape
 
 SCRAPES = 20
 LATE_SECONDS = 0.05

@@ -8,10 +8,10 @@ from itertools import islice
 
 import pytest
 
-from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
 from tests.gpu.faults import OTHERS, all_down, lasting, only_3, series, soon, strike
+from tests.runs.scrape import Scrape
 
 Starting = Callable[..., Exporter]
 

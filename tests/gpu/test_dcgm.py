@@ -15,10 +15,10 @@ from exporter.gpu.demo import Demo
 from exporter.gpu.families import GPU_FAMILIES
 from exporter.gpu.state import State
 from exporter.gpu.worker import message
-from tests.exporter.scrape import Scrape
 from tests.gpu import golden
 from tests.gpu.exporter import Exporter, all_ok
 from tests.real import PrometheusServer, eventually, query
+from tests.runs.scrape import Scrape
 
 HERE = '{instance=~"127.0.0.1:.*", gpu=~"(0|1|2|3|4|5|6|7)"}'
 DASHBOARD = {

@@ -16,9 +16,9 @@ from exporter.gpu.contract import CRITICAL_XIDS
 from exporter.gpu.demo import Demo
 from exporter.gpu.families import GPU_FAMILIES
 from exporter.gpu.reader import SLOW_INTERVALS
-from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import Exporter, reasons
+from tests.runs.scrape import Scrape
 
 SICK = 1
 BUSY = ("gpu_utilization_ratio", "gpu_power_watts")

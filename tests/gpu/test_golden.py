@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from exporter.gpu.backend import PROFILES
-from tests.exporter.scrape import Scrape
 from tests.gpu import golden
 from tests.real import prometheus
+from tests.runs.scrape import Scrape
 
 PAGES = golden.pages()
 MOST = {"h200": 105, "a100": 95, "a100-mig": 100, "rtx4080": 80}

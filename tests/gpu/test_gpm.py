@@ -10,11 +10,11 @@ import pynvml
 import pytest
 
 from exporter.gpu.nvml import gpm
-from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
 from tests.gpu.expected import lacking
 from tests.gpu.exporter import Exporter, all_ok, reasons, shown
 from tests.real.waiting import in_time
+from tests.runs.scrape import Scrape
 
 Starting = Callable[..., Exporter]
 

@@ -11,15 +11,15 @@ import pytest
 
 from exporter.runs import collector as watch_module
 from tests import real
-from tests.exporter.conftest import Clock, Watched
-from tests.exporter.lines import measured, verl_json
-from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.exporter import Exporter
 from tests.rules import promtool as unit
 from tests.rules import rendered
 from tests.rules.promtool import Group
 from tests.rules.series import EXPORTER, selector
+from tests.runs.conftest import Clock, Watched
+from tests.runs.lines import measured, verl_json
+from tests.runs.scrape import Scrape
 
 GPUS = {"job": "gpu", "instance": "a:9411"}
 AT = 62

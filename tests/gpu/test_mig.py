@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.expected import lacking
 from tests.gpu.exporter import Exporter, all_ok, reasons, shown
+from tests.runs.scrape import Scrape
 
 Starting = Callable[..., Exporter]
 

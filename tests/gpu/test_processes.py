@@ -14,11 +14,11 @@ from statistics import median
 
 import pytest
 
-from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import ROOT, Exporter, all_ok, nvml, reasons, shown
 from tests.real import eventually
 from tests.real.waiting import HANG_SECONDS, in_time
+from tests.runs.scrape import Scrape
 
 Starting = Callable[..., Exporter]
 

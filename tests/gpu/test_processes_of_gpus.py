@@ -11,10 +11,10 @@ import pytest
 from exporter.gpu.nvml.processes import Identity, Proc
 from exporter.gpu.nvml.samples import Mark
 from exporter.pid_namespace import pid_namespace
-from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
 from tests.gpu.expected import lacking
 from tests.gpu.exporter import Exporter, all_ok
+from tests.runs.scrape import Scrape
 
 Starting = Callable[..., Exporter]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.exporter.scrape import Scrape
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import Exporter, all_ok, nvml, shown
 from tests.real.waiting import HANG_SECONDS, eventually, slowness
+from tests.runs.scrape import Scrape
 
 Starting = Callable[..., Exporter]
 AT = "gpu_exporter_config_last_reload_success_timestamp_seconds"

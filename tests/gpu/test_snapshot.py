@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from exporter.gpu import worker
 from exporter.gpu.backend import Event, Reading, Report
 from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
-from tests.exporter.scrape import Scrape
+from tests.runs.scrape import Scrape
 
 
 class Card(NamedTuple):

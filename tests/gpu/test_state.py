@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from exporter.gpu.contract import CRITICAL_XIDS
 from exporter.gpu.families import BOX_FAMILIES
 from exporter.gpu.state import State
-from tests.exporter.scrape import Scrape
 from tests.gpu.exporter import nvml, reasons
+from tests.runs.scrape import Scrape
 
 
 def message(*cards: tuple[int, str, str], reason: str = "ok") -> dict[str, Any]:

@@ -15,10 +15,10 @@ from exporter.door import backend_access
 from stepwatch.deploy.native.state import State
 from stepwatch.system import http_client, processes
 from tests.door.conftest import ask
-from tests.exporter.lines import append, measured, verl_json
 from tests.native.installation import MAINLY_NEWEST, Installation, made
 from tests.real import Received, WebhookSink
 from tests.real.waiting import eventually
+from tests.runs.lines import append, measured, verl_json
 
 pytestmark = pytest.mark.e2e
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from stepwatch.__main__ import main
-from tests.exporter.lines import append, measured, verl_json
-from tests.exporter.scrape import Scrape
-from tests.exporter.test_main import Exporter, has
 from tests.real import free_port
+from tests.runs.lines import append, measured, verl_json
+from tests.runs.scrape import Scrape
+from tests.runs.test_main import Exporter, has
 
 RUNS = ("ppo/gsm8k", "ppo/math", "sft-7")
 

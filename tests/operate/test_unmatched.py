@@ -9,9 +9,9 @@ from stepwatch.config import load
 from stepwatch.config.overrides import DEMO
 from stepwatch.operate.limits_report import unmatched
 from stepwatch.services.runs import on
-from tests.exporter.test_exposition import scrape, view
 from tests.operate.conftest import Site
 from tests.real import free_port
+from tests.runs.serve.test_exposition import scrape, view
 
 OFF = {"KL": {"enabled": False}}
 

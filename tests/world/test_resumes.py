@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.exporter.scrape import Scrape
 from tests.real.trainers import Training
+from tests.runs.scrape import Scrape
 from tests.world.trainers import EVERY, Trainer, bar
 from tests.world.watching import Watching, agrees, brief, step
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from stepwatch.system import http_client
-from tests.exporter.scrape import Scrape
 from tests.real import Server, free_port
+from tests.runs.scrape import Scrape
 
 ROOT = Path(__file__).parents[2]
 

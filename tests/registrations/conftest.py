@@ -1,1 +1,0 @@
-from tests.exporter import conftest  # noqa: F401  (its profile of generated tests)

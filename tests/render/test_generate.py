@@ -1,0 +1,360 @@
+"""The command line as users meet it, on small templates and on the real ones."""
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stepwatch import generate as command
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.generate import main
+from stepwatch.render import generator
+from stepwatch.render.generator import generate, stale
+from stepwatch.schema.errors import Refused
+from tests.real import tools as real
+
+CHECKOUT = Path(__file__).parents[2]
+EXPORTERS = [f"exporter/generated/{name}.json" for name in ("door", "gpu", "runs", "watchdog")]
+TEMPLATES = {
+    "prometheus/templates/prometheus.yml.j2": "interval: <%= config.intervals.runs %>\n",
+    "prometheus/templates/rules/rl.yml.j2": "above: <%= config.alerts.GradNormHigh.warning.times_level %>\n",
+    "alertmanager/templates/alertmanager.yml.j2": "wait: <%= config.notify.critical.group_wait %>\n",
+}
+
+
+@pytest.fixture(name="site")
+def _site(tmp_path, monkeypatch):
+    """A checkout with small templates; `main` takes it for its own."""
+    for name, text in {**TEMPLATES, "config.yaml": ""}.items():
+        path = tmp_path / "site" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for tool in ("promtool", "amtool"):
+        monkeypatch.setenv(f"STEPWATCH_{tool.upper()}", "/bin/true")
+    for module in (command, generator):
+        monkeypatch.setattr(module, "CHECKOUT", tmp_path / "site")
+    monkeypatch.setattr(generator.rule_files, "files", lambda *_: {})
+    return tmp_path / "site"
+
+
+@pytest.fixture(name="run")
+def _run(site):
+    return lambda *arguments: main(["--config", str(site / "config.yaml"), "--out", str(site), *arguments])
+
+
+def generated(out):
+    """Every generated file with its bytes and the time it was written."""
+    return {
+        str(path.relative_to(out)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(out.glob("*/generated/**/*"))
+        if path.is_file()
+    }
+
+
+def test_files_are_rendered_and_what_changed_is_reported(site, run, capsys):
+    assert run() == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "new alertmanager/generated/alertmanager.yml",
+        *(f"new {path}" for path in EXPORTERS),
+        "new prometheus/generated/prometheus.yml",
+        "new prometheus/generated/rules/rl.yml",
+        "/bin/true finds no fault in the files of prometheus.",
+        "/bin/true finds no fault in the files of alertmanager.",
+        "7 files, 7 changed.",
+    ]
+    assert (site / "prometheus/generated/rules/rl.yml").read_text().endswith("\nabove: 4\n")
+
+
+def test_a_second_time_changes_nothing(site, run, capsys):
+    run()
+    before = generated(site)
+    capsys.readouterr()
+
+    assert run() == 0
+    assert generated(site) == before
+    assert capsys.readouterr().out.endswith("7 files, all up to date.\n")
+
+
+def test_an_edit_changes_only_the_files_that_it_concerns(site, run, capsys):
+    run()
+    before = generated(site)
+    capsys.readouterr()
+    (site / "config.yaml").write_text("alerts: {GradNormHigh: {warning: {times_level: 6}}}")
+
+    assert run() == 0
+    assert capsys.readouterr().out.splitlines()[0] == "changed prometheus/generated/rules/rl.yml"
+    assert {name for name, file in generated(site).items() if before[name] != file} == {
+        "prometheus/generated/rules/rl.yml"
+    }
+
+
+def test_a_folder_of_its_own_is_made_and_the_checkout_left_alone(site, tmp_path):
+    out = tmp_path / "deep" / "out"
+
+    assert main(["--config", str(site / "config.yaml"), "--out", str(out)]) == 0
+    assert sorted(generated(out)) == [
+        "alertmanager/generated/alertmanager.yml",
+        *EXPORTERS,
+        "prometheus/generated/prometheus.yml",
+        "prometheus/generated/rules/rl.yml",
+    ]
+    assert generated(site) == {}
+    assert sorted(path.name for path in out.iterdir()) == ["alertmanager", "exporter", "prometheus"]
+
+
+def test_check_is_silent_when_all_is_up_to_date(run, capsys):
+    run()
+    capsys.readouterr()
+
+    assert run("--check") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_check_names_each_stale_file_and_writes_nothing(site, run, capsys):
+    run()
+    (site / "config.yaml").write_text("alerts: {GradNormHigh: {warning: {times_level: 6}}}")
+    (site / "prometheus/generated/prometheus.yml").unlink()
+    (site / "prometheus/generated/rules/old.yml").write_text("mine")
+    before = generated(site)
+    capsys.readouterr()
+
+    assert run("--check") == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "missing prometheus/generated/prometheus.yml",
+        "orphan prometheus/generated/rules/old.yml",
+        "different prometheus/generated/rules/rl.yml",
+        "The files above are stale. Fix: run python generate.py.",
+    ]
+    assert generated(site) == before
+
+
+def test_check_of_a_folder_that_is_not_there_writes_nothing(site, tmp_path, capsys):
+    assert main(["--config", str(site / "config.yaml"), "--out", str(tmp_path / "none"), "--check"]) == 1
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("check", [[], ["--check"]])
+def test_a_bad_configuration_is_refused_and_nothing_is_written(site, run, capsys, check):
+    run()
+    before = generated(site)
+    capsys.readouterr()
+    (site / "config.yaml").write_text("alerts:\n  GradNormHigh: {warning: {times_level: many}}\n")
+
+    assert run(*check) == 2
+    assert capsys.readouterr() == (
+        "",
+        (
+            f'{site}/config.yaml:2: alerts.GradNormHigh.warning.times_level: "many" is not a number. '
+            "Expected: a number of 0 or more. Fix: write a number without quotes.\n"
+        ),
+    )
+    assert generated(site) == before
+
+
+def test_a_fault_in_one_service_keeps_the_files_of_all(site, run, capsys):
+    run()
+    before = generated(site)
+    (site / "config.yaml").write_text("intervals: {runs: 7s}")
+    (site / "prometheus/templates/rules/rl.yml.j2").write_text("<%= nope %>")
+    (site / "alertmanager/templates/alertmanager.yml.j2").write_text("wait: 1\n")
+
+    assert run() == 2
+    assert "prometheus/templates/rules/rl.yml.j2:1: 'nope' is undefined" in capsys.readouterr().err
+    assert generated(site) == before
+
+
+def test_what_a_tool_refuses_is_not_written(site, run, capsys, monkeypatch):
+    run()
+    before = generated(site)
+    monkeypatch.setenv("STEPWATCH_AMTOOL", "/bin/false")
+    (site / "config.yaml").write_text("intervals: {runs: 7s}")
+
+    assert run() == 2
+    assert "amtool refuses the files of alertmanager; nothing was written." in capsys.readouterr().err
+    assert generated(site) == before
+    assert not list(site.rglob(".generated-*"))
+
+
+def test_files_of_templates_that_are_gone_are_deleted(site, run, capsys):
+    run()
+    (site / "prometheus/templates/rules/rl.yml.j2").unlink()
+    capsys.readouterr()
+
+    assert run() == 0
+    assert capsys.readouterr().out.splitlines()[0] == "deleted prometheus/generated/rules/rl.yml"
+    assert not (site / "prometheus/generated/rules").exists()
+
+
+def test_many_changes_are_reported_in_few_lines(site, run, capsys):
+    for number in range(40):
+        (site / f"prometheus/templates/{number}.yml.j2").write_text("a: 1\n")
+
+    assert run() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[12] == "... and 35 more"
+    assert len(lines) == 16
+
+
+def test_a_place_that_cannot_be_written_is_refused_in_words(site, capsys):
+    assert main(["--config", str(site / "config.yaml"), "--out", str(site / "config.yaml")]) == 2
+    assert "Expected: a place to write generated files." in capsys.readouterr().err
+
+
+def test_callers_get_what_was_done(site):
+    outcome = generate(site / "config.yaml", site, templates=site)
+
+    assert outcome.files == 7
+    assert [kind for kind, _ in outcome.changes] == ["missing"] * 7
+    assert len(outcome.checks) == 2
+    assert not stale(site / "config.yaml", site, templates=site)
+
+
+def test_callers_get_every_refusal_as_one_kind_of_error(site):
+    (site / "config.yaml").write_text("x: 1")
+
+    with pytest.raises(Refused):
+        generate(site / "config.yaml", site, templates=site)
+
+
+@pytest.mark.parametrize(("prometheus", "alertmanager"), [("2.42", "0.25"), ("3.13", "0.31")])
+def test_everything_configurable_is_accepted_by_the_real_tools(
+    tmp_path, monkeypatch, prometheus, alertmanager
+):
+    monkeypatch.setenv("STEPWATCH_PROMTOOL", str(real.prometheus(prometheus).tool))
+    monkeypatch.setenv("STEPWATCH_AMTOOL", str(real.alertmanager(alertmanager).tool))
+    (tmp_path / "token").write_text("x")
+    (tmp_path / "config.yaml").write_text(
+        "scrape:\n"
+        '  - {job: "a b", role: gpu, targets: ["h:1", "[::1]:2"], labels: {rack: "r$1 \\" é"}, scheme: https,'
+        " interval: 1m, metrics_path: /m, bearer_token_file: token}\n"
+        "  - {job: sd, files: [sd/*.json], labels: {rack: $1}}\n"
+        "receivers:\n"
+        '  - {name: "on call", webhook: {url: "http://127.0.0.1:1/x?a=b", credentials_file: token}}\n'
+        "overrides:\n"
+        '  - {runs: "a.[!b]*|$", alerts: {KL: {warning: {above: 15}}, Reward: {critical: null}}}\n'
+        "  - {runs: b, alerts: {KL: {enabled: false}, Stalled: {silence: 1h}}}\n"
+    )
+
+    outcome = generate(tmp_path / "config.yaml", tmp_path / "out", place=OnThisMachine)
+
+    assert [line.split()[1:4] for line in outcome.checks] == [["finds", "no", "fault"]] * 2
+    config = tmp_path / "out/prometheus/generated/prometheus.yml"
+    tool = [os.environ["STEPWATCH_PROMTOOL"], "check", "config", str(config)]
+    assert subprocess.run(tool, capture_output=True, check=False).returncode == 0
+
+
+def test_a_thousand_targets_and_two_hundred_overrides_are_rendered(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPWATCH_PROMTOOL", "/bin/true")
+    monkeypatch.setenv("STEPWATCH_AMTOOL", "/bin/true")
+    jobs = "".join(
+        f"  - {{job: j{n}, targets: [{', '.join(f'{chr(34)}10.0.{n}.{m}:1{chr(34)}' for m in range(10))}]}}\n"
+        for n in range(100)
+    )
+    overrides = "".join(
+        f"  - {{runs: 'team{n}/*', alerts: {{KL: {{warning: {{stddevs: 4}}}}}}}}\n" for n in range(200)
+    )
+    (tmp_path / "config.yaml").write_text(f"scrape:\n{jobs}overrides:\n{overrides}")
+
+    generate(tmp_path / "config.yaml", tmp_path / "out")
+
+    assert (tmp_path / "out/prometheus/generated/prometheus.yml").read_text().count('"10.0.') == 1000
+    assert (tmp_path / "out/prometheus/generated/rules/rl.yml").read_text().count("alert: KLHigh") == 1
+    served = (tmp_path / "out/exporter/generated/runs.json").read_text()
+    assert served.count('"runs": "team') == 200
+
+
+def shim(*arguments, python=sys.executable, **options):
+    return subprocess.run(
+        [python, *options.pop("flags", []), CHECKOUT / "generate.py", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+def test_the_script_works_from_any_folder(tmp_path):
+    (tmp_path / "config.yaml").write_text("nonsense: 1")
+
+    done = shim("--config", "config.yaml", "--out", "out", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("config.yaml:1: nonsense: unknown key.")
+    assert done.stdout == ""
+
+
+KILLED = """
+import os, runpy, signal, sys
+moves = 0
+def hook(event, arguments):
+    global moves
+    if event == "os.rename" and "/generated/" in str(arguments[1]):
+        moves += 1
+        if moves == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+MANY_CHANGES = "intervals: {scrape: 7s}\nruns: {raw: {limit: 41}}\nalerts: {Watchdog: {enabled: false}}\n"
+
+
+def test_what_a_killed_script_left_half_done_is_finished_even_if_the_configuration_is_refused_by_then(
+    tmp_path,
+):
+    config, out = tmp_path / "config.yaml", tmp_path / "out"
+    tools = {**os.environ, "STEPWATCH_PROMTOOL": "/bin/true", "STEPWATCH_AMTOOL": "/bin/true"}
+    arguments = ["--config", str(config), "--out", str(out)]
+    config.write_text("")
+    shim(*arguments, env=tools)
+    config.write_text(MANY_CHANGES)
+    killed = [sys.executable, "-c", KILLED, str(CHECKOUT / "generate.py"), *arguments]
+    assert subprocess.run(killed, env=tools, check=False).returncode == -signal.SIGKILL
+    assert shim(*arguments, "--check", env=tools).returncode == 1
+    config.write_text("intervals: {scrape: never}\n")
+
+    assert shim(*arguments, env=tools).returncode == 2
+
+    config.write_text(MANY_CHANGES)
+    assert shim(*arguments, "--check", env=tools).returncode == 0
+
+
+def test_the_script_without_its_packages_names_the_fix(tmp_path):
+    shutil.copy(CHECKOUT / "generate.py", tmp_path)
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", tmp_path / "generate.py"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("generate.py: ")
+    assert "Fix: run `make generate`, which sets up .venv." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_script_finds_the_packages_in_the_venv_of_the_checkout(tmp_path):
+    shutil.copy(CHECKOUT / "generate.py", tmp_path)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "called with $@"\n')
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", tmp_path / "generate.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout == f"called with {tmp_path}/generate.py --check\n"
+
+
+def test_what_is_committed_is_what_the_defaults_render():
+    assert list(stale(CHECKOUT / "config.yaml", CHECKOUT)) == []

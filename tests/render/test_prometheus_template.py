@@ -1,0 +1,207 @@
+"""What config.yaml becomes in prometheus.yml and the files of targets."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stepwatch.config import load
+from stepwatch.config.deployment import InContainers, OnThisMachine
+from stepwatch.render.generator import render_all
+from stepwatch.schema.quantities import Duration
+
+CHECKOUT = Path(__file__).parents[2]
+OWN_JOBS = ("runs", "prometheus", "alertmanager", "door", "watchdog", "gpu", "node")
+
+
+@pytest.fixture(name="rendered")
+def _rendered(tmp_path):
+    """Render a configuration for a place; one dict of texts by path below prometheus/generated."""
+    (tmp_path / "token").write_text("hunter2")
+
+    def rendered(text="", place=OnThisMachine):
+        (tmp_path / "config.yaml").write_text(text)
+        config = load(tmp_path / "config.yaml")
+        return {
+            str(path.relative_to("prometheus/generated")): content.decode()
+            for path, content in render_all(config, CHECKOUT, place).items()
+            if path.parts[0] == "prometheus"
+        }
+
+    return rendered
+
+
+@pytest.fixture(name="containers")
+def _containers(tmp_path, rendered):
+    """The place of the Compose services, whose secrets are in this test's folder, for them to read."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "token").chmod(0o644)
+    return lambda _: InContainers({tmp_path: "/etc/stepwatch/secrets"})
+
+
+def prometheus(files):
+    return yaml.safe_load(files["prometheus.yml"])
+
+
+def job(files, name):
+    return next(job for job in prometheus(files)["scrape_configs"] if job["job_name"] == name)
+
+
+def targets(files):
+    """The targets of each job of ours."""
+    return {
+        name: [
+            target for group in yaml.safe_load(files[f"targets/{name}.yml"]) for target in group["targets"]
+        ]
+        for name in OWN_JOBS
+    }
+
+
+def test_the_stacks_own_addresses_stand_only_in_the_files_of_targets(rendered):
+    files = rendered("ports: {exporter: 9419, gpu: 9410}\nlisten: 10.0.0.5\n")
+
+    assert targets(files) == {
+        "runs": ["10.0.0.5:9419"],
+        "watchdog": ["10.0.0.5:9412"],
+        "gpu": ["10.0.0.5:9410"],
+        "node": [],
+        "prometheus": ["127.0.0.1:9490"],
+        "alertmanager": ["127.0.0.1:9493"],
+        "door": ["10.0.0.5:9090"],
+    }
+    # Servers that come and go are asked for by URL, and Prometheus has no file for that.
+    asked = prometheus(files)
+    (url,) = (found.pop("url") for job in asked["scrape_configs"] for found in job.get("http_sd_configs", ()))
+    assert url == "http://10.0.0.5:9419/sd/rollout"
+    assert not re.search(r"[0-9.]+:[0-9]{4}", yaml.safe_dump(asked))
+
+
+def test_paths_are_relative_so_that_the_folder_can_be_mounted_anywhere(rendered):
+    config = prometheus(rendered())
+
+    assert config["rule_files"] == ["rules/*.yml"]
+    (alertmanager,) = config["alerting"]["alertmanagers"]
+    assert alertmanager["file_sd_configs"] == [{"files": ["targets/alertmanager.yml"]}]
+    found = {job["job_name"]: job.get("file_sd_configs") for job in config["scrape_configs"]}
+    assert found == {
+        "rollouts": None,
+        **{name: [{"files": [f"targets/{name}.yml"]}] for name in OWN_JOBS},
+    }
+
+
+def test_servers_that_come_and_go_are_asked_for_at_the_exporter(rendered, containers):
+    (here,) = job(rendered("intervals: {runs: 3s}"), "rollouts")["http_sd_configs"]
+    (there,) = job(rendered(place=containers), "rollouts")["http_sd_configs"]
+
+    assert here == {"url": "http://127.0.0.1:9410/sd/rollout", "refresh_interval": "3s"}
+    assert there["url"] == "http://exporter:9410/sd/rollout"
+
+
+def test_containers_are_reached_by_their_service_names_whatever_the_ports_of_the_host(rendered, containers):
+    files = rendered("ports: {exporter: 9419, gpu: 9410}\nlisten: 10.0.0.5\n", containers)
+
+    assert targets(files) == {
+        "runs": ["exporter:9410"],
+        "watchdog": ["watchdog:9412"],
+        "gpu": ["gpu:9411"],
+        "node": ["node:9100"],
+        "prometheus": ["prometheus:9090"],
+        "alertmanager": ["alertmanager:9093"],
+        "door": ["door:9090"],
+    }
+
+
+def test_the_gpus_of_the_demo_are_looked_for_where_there_are_containers(rendered, containers):
+    (found,) = job(rendered(place=containers), "gpu")["dns_sd_configs"]
+
+    assert (found["names"], found["type"], found["port"]) == (["demo-gpu"], "A", 9411)
+    assert "dns_sd_configs" not in job(rendered(), "gpu")
+
+
+@pytest.mark.parametrize(("name", "role"), [("gpu", "gpu"), ("node", "host")])
+def test_gpus_and_host_have_their_roles(rendered, containers, name, role):
+    for place in (OnThisMachine, containers):
+        relabelled = job(rendered(place=place), name)["relabel_configs"]
+
+        assert {"target_label": "role", "replacement": role} in relabelled
+
+
+def test_intervals_are_those_of_the_configuration_and_timeouts_no_longer(rendered):
+    files = rendered(
+        "intervals: {runs: 3s, scrape: 20s, stack_rules: 40s}\n"
+        'scrape: [{job: a, targets: ["a:1"], interval: 7s}, {job: b, targets: ["b:1"]}]\n'
+    )
+
+    assert prometheus(files)["global"] == {
+        "scrape_interval": "20s",
+        "scrape_timeout": "10s",
+        "evaluation_interval": "40s",
+    }
+    found = {
+        name: (job(files, name)["scrape_interval"], job(files, name)["scrape_timeout"])
+        for name in ("runs", "a", "b")
+    }
+    assert found == {"runs": ("3s", "3s"), "a": ("7s", "7s"), "b": ("20s", "10s")}
+    assert all(Duration.parse(timeout) <= Duration.parse(interval) for interval, timeout in found.values())
+
+
+def test_a_job_of_fixed_targets_has_its_role_and_labels(rendered):
+    found = job(
+        rendered('scrape: [{job: a, role: gpu, targets: ["a:1", "b:2"], labels: {rack: "r$1"}}]'), "a"
+    )
+
+    assert found["static_configs"] == [{"targets": ["a:1", "b:2"], "labels": {"role": "gpu", "rack": "r$1"}}]
+    assert (found["metrics_path"], found["scheme"]) == ("/metrics", "http")
+
+
+def test_a_job_of_target_files_gets_role_and_labels_by_relabelling(rendered, tmp_path):
+    found = job(rendered('scrape: [{job: a, files: [sd/*.json], labels: {rack: "r$1"}}]'), "a")
+
+    assert found["file_sd_configs"] == [{"files": [f"{tmp_path}/sd/*.json"]}]
+    assert found["relabel_configs"] == [
+        {"target_label": "role", "replacement": "other"},
+        {"target_label": "rack", "replacement": "r$$1"},
+    ]
+
+
+def test_a_token_is_named_by_its_file_and_never_written(rendered, tmp_path):
+    files = rendered('scrape: [{job: a, targets: ["a:1"], bearer_token_file: token}]')
+
+    assert job(files, "a")["authorization"] == {"credentials_file": f"{tmp_path}/token"}
+    assert "hunter2" not in "".join(files.values())
+
+
+def test_what_containers_are_to_read_is_named_as_they_see_it(rendered, containers):
+    files = rendered(
+        "scrape:\n"
+        '  - {job: a, targets: ["127.0.0.1:1", "b:2"], bearer_token_file: token}\n'
+        "  - {job: sd, files: [sd/*.json]}\n",
+        containers,
+    )
+
+    assert job(files, "a")["authorization"] == {"credentials_file": "/etc/stepwatch/secrets/token"}
+    assert job(files, "a")["static_configs"][0]["targets"] == ["host.docker.internal:1", "b:2"]
+    assert job(files, "sd")["file_sd_configs"] == [{"files": ["/etc/stepwatch/secrets/sd/*.json"]}]
+
+
+def test_every_job_is_guarded_against_floods_of_series(rendered):
+    jobs = prometheus(rendered('scrape: [{job: a, targets: ["a:1"]}]'))["scrape_configs"]
+
+    assert all(job["sample_limit"] > 0 for job in jobs)
+    assert all("label_limit" in job for job in jobs if job["job_name"] in ("runs", "rollouts", "a"))
+
+
+def test_only_keys_that_the_oldest_prometheus_knows_are_used(rendered):
+    assert (
+        "fallback_scrape_protocol" not in rendered('scrape: [{job: a, targets: ["a:1"]}]')["prometheus.yml"]
+    )
+
+
+def test_prometheus_reads_itself_and_alertmanager_and_sends_alerts_behind_the_door(rendered, containers):
+    password = {"username": "stepwatch", "password_file": "/run/stepwatch/password"}
+    files = rendered(place=containers)
+
+    assert [job(files, name)["basic_auth"] for name in ("prometheus", "alertmanager")] == [password] * 2
+    assert prometheus(files)["alerting"]["alertmanagers"][0]["basic_auth"] == password
+    assert job(files, "door")["metrics_path"] == "/-/door/metrics"

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from exporter.runs import collector as watch_module
+from exporter.runs.collector import Collector, Settings
+from exporter.runs.logs.writers import Writers
+from exporter.runs.model.run import Options
+from tests.runs.scrape import Scrape
+
+settings.register_profile(
+    "stepwatch",
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("stepwatch")
+
+
+class Clock:
+    """Time that passes only when a test says so; starts now, since files carry real times."""
+
+    def __init__(self) -> None:
+        self.wall = time.time()
+        self.steady = 1000.0
+        self.pauses = 0
+
+    def time(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.steady
+
+    def thread_time(self) -> float:
+        """No work counts."""
+        return 0.0
+
+    def sleep(self, _seconds: float) -> None:
+        """A pause between two blocks is no time that counts, but it is one."""
+        self.pauses += 1
+
+    def advance(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+
+class Watched:
+    """A folder that is watched, and the page that is served."""
+
+    def __init__(self, clock: Clock, folder: Path, **more: object) -> None:
+        self.clock = clock
+        self.folder = folder
+        settings = {"paths": (str(folder),), **more}
+        proc = settings.pop("proc", folder.parent / "no-proc")
+        settings["options"] = Options(  # type: ignore[arg-type]
+            hold=settings.pop("hold", 15.0), keys=settings.pop("keys", {})
+        )
+        self.watch = Collector(Settings(**settings), Writers(proc))  # type: ignore[arg-type]
+
+    def look(self, seconds: float = 0.0) -> Scrape:
+        """Let time pass, look until all is read, and scrape."""
+        self.clock.advance(seconds)
+        while self.watch.look():
+            pass
+        return self.scrape()
+
+    def discover(self) -> Scrape:
+        """Look late enough for new files to be found."""
+        return self.look(6.0)
+
+    def scrape(self) -> Scrape:
+        return Scrape(self.watch.metrics())
+
+
+@pytest.fixture(name="clock")
+def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(watch_module, "time", clock)
+    return clock
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(name="watched")
+def _watched(clock: Clock, folder: Path) -> Callable[..., Watched]:
+    """Make a watch over the folder; keyword arguments are settings."""
+    return lambda **more: Watched(clock, folder, **more)

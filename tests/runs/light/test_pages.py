@@ -1,0 +1,362 @@
+"""The pages as text: what they tell, in which order, and that names are only ever shown."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urljoin
+
+import pytest
+
+from exporter.drawing.chart import Band
+from exporter.drawing.curve import Curve
+from exporter.http.message import Answer, Request
+from exporter.http.routes import Routes
+from exporter.runs.light import links
+from exporter.runs.light.formatting import clock
+from exporter.runs.light.site import Light
+from exporter.runs.overview.models import Candidate, Firing, Range, Unshown
+from tests.runs.light.stories import EXPLOSION, HEALTHS, Reported, chart, sick, summary
+
+NAMES = (
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(2)'>",
+    "javascript:alert(3)",
+    "a b?c#d%2F&amp;e+f",
+    "two\nlines\tand a tab",
+    "🦜/zażółć/训练",
+    "\u202eright to left\u2066",
+    "x/../../y",
+    "a" * 300,
+)
+VOID = {"br", "hr", "img", "input", "link", "meta", "wbr"}
+TAGS = {
+    *("html", "head", "meta", "title", "link", "style", "body", "header", "main", "footer", "section"),
+    *(
+        "h1",
+        "h2",
+        "p",
+        "a",
+        "b",
+        "i",
+        "bdi",
+        "code",
+        "small",
+        "span",
+        "div",
+        "ul",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+        "pre",
+    ),
+    *("table", "thead", "tbody", "tr", "th", "td", "progress", "figure", "figcaption"),
+    *("svg", "path", "rect", "text"),
+}
+
+
+class Page(HTMLParser):
+    """A page taken apart; fails where a tag is not closed in its turn, or says something twice."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text, self.words = text, ""
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), attrs
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        self._open += [] if tag in VOID else [tag]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag, self.get_starttag_text()
+
+    def handle_data(self, data: str) -> None:
+        self.words += "" if self._open[-1:] in (["style"], ["title"]) else data
+
+    def attributes(self, *names: str) -> list[str]:
+        return [value for _, found in self.tags for name, value in found.items() if name in names]
+
+    @property
+    def names(self) -> list[str]:
+        """The runs that are listed."""
+        return [unquote(link.partition("run/")[2]) for link in self.attributes("href") if "/run/" in link]
+
+
+def ask(reported: Reported, target: str = "/") -> Answer:
+    path, _, query = target.partition("?")
+    answer = Routes(Light(reported, ["/logs/<rl>"]).routes())(Request("GET", path, query))
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def page(reported: Reported, target: str = "/") -> Page:
+    return Page(ask(reported, target).body.decode())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_shown_and_not_run(name: str) -> None:
+    evil = replace(
+        EXPLOSION, name=name, summary=name, description=name, action=name, severity=name, runbook=name
+    )
+    health = replace(HEALTHS[1], title=name, diagnosis=name, state="warning")
+    run = summary(name, state="running", framework=name, firing=(evil,), healths=(health,))
+    drawn = chart(
+        name,
+        description=name,
+        curves=(Curve(name, (((1, 1.0), (2, 2.0)),)),),
+        limits=(Curve(name, (((1, 1.5), (2, 1.5)),), name),),
+        bands=(Band(name, name, 1, 2),),
+    )
+    reported = Reported([run], (drawn,), prometheus=name)
+    for target in ("/", f"/{links.page(name)}", "/run/gone"):
+        found = page(reported, target)
+        assert {tag for tag, _ in found.tags} <= TAGS
+        assert name in found.words
+        assert not [each for _, tells in found.tags for each in tells if each.startswith("on")]
+        targets = found.attributes("href", "src")
+        assert all(target.startswith(("./", "../", "http://127.0.0.1:3000/")) for target in targets)
+    assert page(reported).names == [name]
+    assert ask(reported, f"/{links.page(name)}").code == "200"
+
+
+def test_alerts_about_no_run_stand_above_all_runs() -> None:
+    gone = replace(EXPLOSION, name="EngineGone", topic="rollout", summary="A <b>server</b> is gone.")
+    text = page(Reported([summary()], about_none=(gone,))).text
+
+    assert text.index("EngineGone") < text.index("ppo/gsm8k")
+    assert "A &lt;b&gt;server&lt;/b&gt; is gone." in text
+    assert "Not of one run" not in page(Reported([summary()])).text
+
+
+def test_the_worst_runs_come_first_and_finished_ones_last() -> None:
+    fine, low = summary("fine"), summary("low", healths=(replace(HEALTHS[0], state="warning"),))
+    ended = [
+        summary(name, state="finished", age_seconds=age) for name, age in (("old", 99.0), ("a-new", 0.0))
+    ]
+    calm = sick("was-sick", state="finished", age_seconds=50.0)
+    reported = Reported([*ended, calm, fine, low, summary("failed", state="failed"), sick("sick")])
+    found = page(reported)
+    assert found.names == ["failed", "sick", "low", "fine", "a-new", "was-sick", "old"]
+    assert "7 runs: 2 critical, 1 with a warning, 1 fine, 3 finished." in found.words
+
+
+def test_an_alert_is_reported_with_its_text_and_what_leads_on() -> None:
+    found = page(Reported([sick()]))
+    first = f"First: {EXPLOSION.action}."
+    for words in (EXPLOSION.name, EXPLOSION.summary, EXPLOSION.description, first, "since step 1198"):
+        assert words in found.words
+    assert {EXPLOSION.runbook, EXPLOSION.dashboard} <= set(found.attributes("href"))
+
+
+def test_a_silenced_alert_says_until_when_in_full_and_by_name() -> None:
+    end = time.time() + 60
+    low = replace(EXPLOSION, name="RewardLow", severity="warning", silenced_until=end)
+    found = page(Reported([summary(firing=(replace(EXPLOSION, silenced_until=end), low))]))
+    assert f"silenced until {clock(end)}" in found.words
+    assert "Also firing: RewardLow (silenced)" in found.words
+    assert "silenced" not in page(Reported([sick()])).words
+
+
+def test_what_is_out_of_range_is_reported_once() -> None:
+    reported = replace(HEALTHS[1], state="critical", diagnosis=f"{EXPLOSION.summary} More.")
+    unreported = replace(HEALTHS[0], state="warning", diagnosis="The reward is low.")
+    found = page(Reported([summary(healths=(reported, unreported), firing=(EXPLOSION,))]))
+    assert found.words.count(EXPLOSION.summary) == 1
+    assert "The reward is low." in found.words
+
+
+def test_a_run_that_ended_badly_says_how_unless_an_alert_does() -> None:
+    assert "Its process is gone before the end." in page(Reported([summary(state="vanished")])).words
+    alert = replace(EXPLOSION, name="RunVanished")
+    assert "Its process is gone" not in page(Reported([summary(state="vanished", firing=(alert,))])).words
+
+
+def test_a_finished_run_is_calm() -> None:
+    found = page(Reported([sick(state="finished")]))
+    assert "critical" not in found.words
+    assert "calm" in " ".join(found.attributes("class"))
+
+
+def test_a_runbook_that_is_a_path_is_named_with_its_heading_and_no_link() -> None:
+    alert = replace(EXPLOSION, runbook="docs/runbook.md#klexplosion", dashboard="javascript:alert(1)")
+    found = page(Reported([summary(firing=(alert,))]))
+    assert "Runbook: docs/runbook.md, heading KLExplosion" in found.words
+    assert not [link for link in found.attributes("href") if "://" in link or "alert" in link]
+
+
+def test_without_a_run_it_says_what_to_do_next() -> None:
+    found = page(Reported())
+    assert "/logs/<rl>" in found.words
+    assert "make up DEMO=1" in found.words
+
+
+def test_a_run_without_a_step_has_no_curve_yet() -> None:
+    run = summary("new", step=None, age_seconds=None, total=None, healths=(), framework="")
+    assert "no step yet" in page(Reported([run])).words
+    assert "No curve yet" in page(Reported([run]), "/run/new").words
+
+
+def test_what_keeps_prometheus_from_telling_is_said_on_both_pages() -> None:
+    reported = Reported([summary()], prometheus="http://127.0.0.1:9090 does not answer.")
+    for target in ("/", "/run/ppo%2Fgsm8k"):
+        assert reported.prometheus in page(reported, target).words
+
+
+def test_the_page_of_a_run_has_its_charts_alerts_and_last_steps_the_newest_on_top() -> None:
+    found = page(Reported([sick(step=204)], (chart("KL"), chart("Reward"))), "/run/ppo%2Fsick")
+    assert [tag for tag, _ in found.tags].count("figure") == 2
+    assert "limit of KLExplosion: 1.02 (critical)" in found.words
+    assert "KLHigh, warning: steps 235 to 435" in found.words
+    steps = [int(step) for step in re.findall(r'<tr><td class="n">(\d+)</td>', found.text)]
+    assert steps == list(range(204, 184, -1))
+    assert f"../{links.series('ppo/sick', 'kl')}" in found.attributes("href")
+
+
+def test_keys_that_look_like_a_signal_are_named_with_the_line_to_add() -> None:
+    reported = Reported([summary()], candidates=(Candidate("kl", ("my/kl", 'a "b" & <c>')),))
+
+    assert 'signals:\n  kl: ["my/kl", "a \\"b\\" & <c>"]\n' in page(reported, "/run/ppo%2Fgsm8k").words
+    assert "signals:" not in page(Reported([summary()]), "/run/ppo%2Fgsm8k").words
+
+
+def test_curves_of_ten_thousand_steps_fit_a_page() -> None:
+    charts = [chart(title, 10_000) for title in "abcdefgh"]
+    assert len(ask(Reported([sick()], tuple(charts)), "/run/ppo%2Fsick").body) < 200_000
+
+
+def test_a_panel_without_a_point_is_left_out() -> None:
+    nothing = chart("Entropy", curves=(Curve("entropy", (((1, float("nan")),),)),), limits=())
+    found = page(Reported([summary()], (nothing, chart("KL"))), "/run/ppo%2Fgsm8k")
+    assert [tag for tag, _ in found.tags].count("figure") == 1
+
+
+def test_an_unknown_run_is_not_found_and_the_nearest_is_named() -> None:
+    reported = Reported([summary("ppo/gsm8k"), summary("grpo/math")])
+    assert ask(reported, "/run/ppo%2Fgsm8").code == "404"
+    assert page(reported, "/run/ppo%2Fgsm8").names[0] == "ppo/gsm8k"
+
+
+def test_while_logs_are_read_no_run_is_said_not_to_be_there_and_its_page_comes_again() -> None:
+    reported = Reported(unshown=Unshown(reading=True))
+    for target, code in (("/", "200"), ("/run/ppo", "503")):
+        found = ask(reported, target)
+        words = Page(found.body.decode()).words
+        assert (found.code, "Refresh" in dict(found.headers)) == (code, True)
+        assert "still being read" in words
+        assert "No run yet" not in words
+        assert "It may have been silent" not in words
+
+
+@pytest.mark.parametrize("target", ["/", "/run/ppo"])
+def test_runs_that_had_ended_before_are_counted_with_what_can_be_done(target: str) -> None:
+    words = page(Reported(unshown=Unshown(dormant=1)), target).words
+    assert "1 run had failed, vanished or stopped before Stepwatch first saw it" in words
+    assert "make inspect" in words
+    assert "before Stepwatch" not in page(Reported(), target).words
+
+
+def test_what_is_beyond_the_limits_or_cannot_be_read_is_said() -> None:
+    words = page(Reported(unshown=Unshown(live=2, ended=1, files=9, hung=("/data/nfs",)))).words
+    assert "/data/nfs does not answer: runs there are not watched" in words
+    assert "2 live runs left out, not watched" in words
+    assert "1 ended run left out" in words
+    assert "9 files left out, not read" in words
+    assert "left out" not in page(Reported()).words
+    assert "does not answer" not in page(Reported()).words
+
+
+def test_a_signal_whose_value_is_back_is_shown_with_the_alert_that_still_fires() -> None:
+    health = replace(HEALTHS[1], state="warning", alerts=("KLHigh", "PolicyKLHigh"))
+    assert "KLHigh, PolicyKLHigh" in page(Reported([summary(healths=(health,))])).words
+    assert "KLHigh" not in page(Reported([summary(healths=(replace(health, since=7),))])).words
+
+
+@pytest.mark.parametrize("target", ["/", "/run/ppo%2Fgsm8k", "/run/gone", "/icon.svg", "/api/v1/runs"])
+def test_every_answer_forbids_what_it_does_not_need(target: str) -> None:
+    reported = dict(ask(Reported([summary()]), target).headers)
+    policy = dict(rule.strip().split(" ", 1) for rule in reported["Content-Security-Policy"].split(";"))
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert policy["form-action"] == "'none'"
+    assert "unsafe" not in reported["Content-Security-Policy"]
+    assert policy.keys() <= {
+        *("default-src", "frame-ancestors", "base-uri"),
+        "form-action",
+        "style-src",
+        "img-src",
+    }
+    assert reported["Cache-Control"] == "no-store"
+    assert reported["Referrer-Policy"] == "no-referrer"
+    assert reported["X-Content-Type-Options"] == "nosniff"
+    assert not {"Set-Cookie", "Access-Control-Allow-Origin"} & reported.keys()
+
+
+def test_a_page_refreshes_itself_unless_asked_not_to() -> None:
+    reported = Reported([summary()])
+    assert dict(ask(reported).headers)["Refresh"] == "10"
+    assert "Refreshed every 10 s." in page(reported).words
+    assert "Refresh" not in dict(ask(reported, "/?refresh=off").headers)
+    assert re.search(r"As of \d\d:\d\d:\d\d", page(reported, "/?refresh=off").words)
+    assert page(reported, "/?refresh=off").attributes("href")[1:3] == ["./", "./run/ppo%2Fgsm8k?refresh=off"]
+
+
+def test_numbers_that_are_none_are_reported() -> None:
+    healths = (
+        replace(HEALTHS[0], value=float("nan"), judged=float("nan")),
+        replace(HEALTHS[1], value=float("-inf"), judged=float("inf"), critical=Range(None, float("inf"))),
+    )
+    words = page(Reported([summary(healths=healths)])).words
+    assert "NaN" in words
+    assert "-Inf" in words
+
+
+def test_an_alert_without_grafana_has_no_link_to_where_the_reader_is() -> None:
+    alert = replace(EXPLOSION, dashboard="http://127.0.0.1:9410/run/ppo%2Fgsm8k")
+    assert "Dashboard" not in page(Reported([summary(firing=(alert,))])).words
+
+
+@pytest.mark.parametrize("path", ["ppo/gsm8k", "a/b/c", "x%2Fy/z", "..%2F/%20"])
+def test_slashes_that_were_not_escaped_lead_to_the_page_all_the_same(path: str) -> None:
+    reported = Reported([summary(unquote(path))])
+    answer = ask(reported, f"/run/{path}?refresh=off")
+    assert answer.code == "302"
+    there = urljoin(f"http://host/base/run/{path}", dict(answer.headers)["Location"])
+    assert there.startswith("http://host/base/run/")
+    assert ask(reported, there.removeprefix("http://host/base")).code == "200"
+
+
+def fires(name: str, severity: str, topic: str) -> Firing:
+    words = f"{name} in words; Others fires; Another fires."
+    return replace(EXPLOSION, name=name, severity=severity, topic=topic, summary="", description=words)
+
+
+def test_the_list_reports_the_worst_alerts_in_full_and_names_the_others() -> None:
+    alerts = (fires("KLHigh", "warning", "kl"), fires("Slow", "warning", "progress"), EXPLOSION)
+    reported = Reported([summary(firing=alerts)])
+    found = page(reported)
+    assert EXPLOSION.description in found.words
+    assert "in words" not in found.words
+    assert "Also firing: KLHigh, Slow" in found.words
+
+    # the page of the run leaves out only what a worse alert of the same topic mutes
+    found = page(reported, "/run/ppo%2Fgsm8k")
+    assert "Slow in words." in found.words
+    assert "Others" not in str(found.words)
+    assert "Also firing: KLHigh" in found.words
+
+
+def test_what_messages_say_at_their_end_is_cut_off_as_the_rules_write_it() -> None:
+    rules = (Path(__file__).parents[3] / "prometheus/generated/rules/rl.yml").read_text()
+    assert "; {{.Labels.name}} fires" in rules

@@ -1,0 +1,307 @@
+"""More runs and files than memory allows: live runs first, and what is left out is counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.runs.logs import collection
+from exporter.runs.logs.run_limit import LIVE_SECONDS, LeftOut, Priority
+from exporter.runs.model import extremes
+from exporter.runs.remote.feed import Feed
+from exporter.runs.signals.record import Ended, Event, Record
+from tests.real.waiting import eventually
+from tests.runs.conftest import Clock, Watched
+from tests.runs.lines import append, console, measured, verl_json
+from tests.runs.scrape import Scrape
+
+Watching = Callable[..., Watched]
+DAY = 24 * 3600.0
+
+
+@pytest.fixture(name="page")
+def _page(watched: Watching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """A watch that takes three runs."""
+    monkeypatch.setattr(collection, "MOST_RUNS", 3)
+    return watched(state_folder=tmp_path / "state")
+
+
+def step(page: Watched, number: int, *runs: str) -> None:
+    """Have runs log a step, each with numbers of its own."""
+    for run in runs:
+        append(page.folder / f"{run}.log", console(number, measured(number, reward=ord(run) / 10)))
+
+
+def end(page: Watched, run: str) -> None:
+    append(page.folder / f"{run}.log", "Job 'raysubmit_x1' succeeded\n")
+
+
+def left(found: Scrape, state: str = "running") -> float | None:
+    return found.value("stepwatch_left_out_runs", state=state)
+
+
+def test_no_more_runs_than_the_limit_are_watched_and_the_others_are_counted(page: Watched) -> None:
+    step(page, 1, *"abcde")
+    found = page.look()
+    assert (len(found.runs()), left(found), left(found, "ended")) == (3, 2, 0)
+    assert len(page.watch.logs.by_path) == 3
+
+
+def test_a_live_run_that_is_watched_stays_however_many_begin_later(page: Watched) -> None:
+    step(page, 1, *"abc")
+    page.look()
+    for number, run in enumerate("defg", 2):
+        step(page, 1, run)
+        step(page, number, "b", "c")  # a makes no step any more, and goes on being watched
+        found = page.discover()
+        assert found.runs() == {"a", "b", "c"}
+    assert left(found) == 4
+
+
+def test_live_runs_come_before_ended_ones_and_new_ones_before_old_ones(page: Watched, clock: Clock) -> None:
+    step(page, 1, *"abc")
+    page.look()
+    step(page, 2, *"abc")
+    for run, age in (("a", 50), ("b", 100)):
+        end(page, run)
+        page.look(1.0)
+        os.utime(page.folder / f"{run}.log", (clock.wall - age, clock.wall - age))
+    page.discover()
+    step(page, 1, "d")
+    found = page.discover()
+    assert found.runs() >= {"c", "d"}
+    assert (len(found.runs()), left(found), left(found, "ended")) == (3, 0, 1)
+    step(page, 1, "e")
+    found = page.discover()
+    assert found.runs() == {"c", "d", "e"}
+    assert (left(found), left(found, "ended")) == (0, 2)
+
+
+def test_a_run_that_failed_is_watched_rather_than_one_that_finished(page: Watched) -> None:
+    step(page, 1, *"abc")
+    page.look()
+    step(page, 2, *"abc")
+    page.look(1.0)
+    append(page.folder / "a.log", "Job 'raysubmit_x1' failed\n")
+    page.look(1.0)
+    end(page, "b")
+    page.look(1.0)
+    step(page, 1, "d")
+    found = page.discover()
+    assert found.runs() == {"a", "c", "d"}
+    assert found.state("a") == "failed"
+
+
+def test_a_run_that_was_left_out_is_let_in_when_another_ends_and_keeps_working(page: Watched) -> None:
+    step(page, 1, *"abc")
+    page.look()
+    step(page, 1, "d")
+    assert page.discover().runs() == {"a", "b", "c"}
+    for number in range(2, 6):
+        step(page, number, *"abcd")
+    end(page, "b")
+    page.look(1.0)
+    page.look(1.0)
+    found = page.discover()
+    assert found.runs() == {"a", "c", "d"}
+    assert found.value("rl_records_total", run="d") == 5
+    assert left(found) == 0
+    step(page, 6, *"acd")
+    found = page.look(1.0)
+    assert found.value("rl_step", run="d") == 6
+    assert found.state("d") == "running"
+
+
+def test_a_run_that_goes_on_after_it_was_left_out_as_ended_is_watched_again(page: Watched) -> None:
+    step(page, 1, *"abc")
+    page.look()
+    end(page, "a")
+    page.look(1.0)
+    step(page, 1, "d")
+    assert page.discover().runs() == {"b", "c", "d"}
+    end(page, "b")
+    page.look(1.0)
+    step(page, 2, "a")
+    page.discover()
+    found = page.discover()
+    assert found.runs() == {"a", "c", "d"}
+    assert found.value("rl_step", run="a") == 2
+
+
+def test_what_was_left_out_is_read_no_more_while_nothing_changes(page: Watched) -> None:
+    step(page, 1, *"abcde")
+    page.look()
+    read = page.discover().value("stepwatch_bytes_read_total")
+    for _ in range(5):
+        found = page.discover()
+    assert found.value("stepwatch_bytes_read_total") == read
+
+
+def test_a_second_log_of_a_run_is_left_out_before_another_run(page: Watched) -> None:
+    (page.folder / "one").mkdir()
+    for number in range(1, 12):
+        values = measured(number)
+        append(page.folder / "one/train.log", console(number, values))
+        append(page.folder / "one/train.jsonl", verl_json(number, values))
+    step(page, 1, "b")
+    assert len(page.look().runs()) == 2
+    step(page, 1, "c")
+    page.discover()
+    found = page.discover()
+    assert len(found.runs()) == 3
+    assert {"b", "c"} < found.runs()
+
+
+class Server:
+    """Hands over what a test logs to it, as a tracking server does."""
+
+    name = source = "mlflow"
+    has_history = True
+    is_trainer = False
+    telling: frozenset[str] = frozenset()
+    lacking: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._polls = 0
+
+    def poll(self) -> list[Event]:
+        self._polls += 1
+        events, self._events = self._events, []
+        return events
+
+    def log(self, *events: Event) -> None:
+        self._events = list(events)
+        polls = self._polls
+        eventually(lambda: self._polls > polls + 2)
+
+    def step(self, number: int, *runs: str) -> None:
+        self.log(*(Record(number, {"reward": ord(run) / 10}, run=run) for run in runs))
+
+
+@pytest.fixture(name="server")
+def _server() -> Server:
+    return Server()
+
+
+@pytest.fixture(name="both")
+def _both(watched: Watching, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    """A watch over a folder and a server that takes three runs."""
+    monkeypatch.setattr(collection, "MOST_RUNS", 3)
+    page = watched(targets=(server,), poll_targets=0.01)
+    page.watch.start()
+    yield page
+    for feed in page.watch.feeds:
+        if isinstance(feed, Feed):
+            feed.poller.stop()
+
+
+def test_polled_runs_are_under_the_limit_too_and_those_left_out_are_counted(
+    both: Watched, server: Server
+) -> None:
+    server.step(1, *"vwxyz")
+    found = both.look()
+    assert found.runs() == {"v", "w", "x"}
+    assert (left(found), left(found, "ended")) == (2, 0)
+
+
+def test_a_polled_run_takes_no_live_run_its_place_and_begins_when_there_is_room(
+    both: Watched, server: Server
+) -> None:
+    step(both, 1, *"abc")
+    both.look()
+    server.step(1, "x")
+    found = both.look()
+    assert (found.runs(), left(found)) == ({"a", "b", "c"}, 1)
+    end(both, "a")
+    both.look(1.0)
+    both.look(1.0)
+    server.step(2, "x")
+    found = both.look()
+    assert (found.runs(), left(found), left(found, "ended")) == ({"b", "c", "x"}, 0, 1)
+
+
+def test_a_polled_run_that_ended_makes_room_for_a_live_log(both: Watched, server: Server) -> None:
+    server.step(1, *"xyz")
+    server.log(Ended("finished", run="y"))
+    both.look()
+    step(both, 1, "a")
+    found = both.discover()
+    assert found.runs() == {"a", "x", "z"}
+    assert (left(found), left(found, "ended")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("known", "written", "expected"),
+    [
+        (Priority.FINISHED, 0.0, Priority.FINISHED),
+        (Priority.FINISHED, 1.0, Priority.LIVE),
+        (Priority.TWIN, 1.0, Priority.TWIN),
+        (Priority.LIVE, 0.0, Priority.LIVE),
+        (Priority.LIVE, -LIVE_SECONDS, Priority.FINISHED),
+    ],
+)
+def test_a_log_that_was_left_out_lives_if_it_grows_and_ends_if_it_is_silent(
+    known: Priority, written: float, expected: Priority
+) -> None:
+    assert LeftOut(known, 1000.0, 1).now(1000.0 + written, 1000.5).priority is expected
+
+
+def test_only_the_newest_files_without_a_record_are_read_and_the_others_are_counted(
+    folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection, "MOST_FILES", 3)
+    for number in range(10):
+        path = folder / f"{number}.log"
+        path.write_text("no step here\n")
+        os.utime(path, (clock.wall - number, clock.wall - number))
+    page = watched()
+    found = page.look()
+    assert found.value("stepwatch_files", kind="text") == 3
+    assert found.value("stepwatch_files", kind="left_out") == 7
+    append(folder / "9.log", console(1, measured(1)))
+    assert page.discover().runs() == {"9"}
+
+
+def test_a_new_file_that_was_not_read_yet_is_not_dropped_for_an_older_text(
+    folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection, "MOST_FILES", 3)
+    for number in range(3):
+        path = folder / f"{number}.log"
+        path.write_text("no step here\n")
+        os.utime(path, (clock.wall - 100 - number, clock.wall - 100 - number))
+    page = watched()
+    page.look()
+    append(folder / "new.log", console(1, measured(1)))
+    clock.advance(6.0)
+    monkeypatch.setattr(collection, "READ_SECONDS", -1.0)  # nothing is read of what is new
+    page.watch.look()
+    clock.advance(6.0)
+    page.watch.look()
+    monkeypatch.setattr(collection, "READ_SECONDS", 1.0)
+    assert page.watch.look() is not None
+    assert (folder / "new.log") in page.watch.logs.by_path
+
+
+@pytest.mark.slow
+def test_the_more_runs_there_are_the_coarser_are_their_curves(
+    folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extremes, "ALL_STRETCHES", 3 * extremes.LEAST_STRETCHES)
+    page = watched()
+    for run in "abc":
+        append(folder / f"{run}.jsonl", verl_json(1, measured(1, reward=ord(run))))
+    page.look()
+    for run in "abc":
+        values = (measured(number, reward=ord(run) + number % 7) for number in range(2, 600))
+        append(folder / f"{run}.jsonl", *(verl_json(number, each) for number, each in enumerate(values, 2)))
+    page.look(1.0)
+    with page.watch.views() as views:
+        for view in views:
+            curve = view.run.history.kept().curves["reward"]
+            points = [point for piece in curve.pieces() for point in piece]
+            assert 50 < len(points) <= 2 * extremes.LEAST_STRETCHES + 2

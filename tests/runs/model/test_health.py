@@ -1,0 +1,71 @@
+"""What the exporter says about itself."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from exporter import __version__
+from exporter.http import process
+from exporter.runs.model.health import LOOK_SECONDS, Health
+from exporter.runs.serve.metrics import page
+from tests.runs.scrape import Scrape
+
+
+def scrape(health: Health) -> Scrape:
+    return Scrape(page([], health.samples()))
+
+
+def test_a_fresh_exporter_has_all_its_counters_at_zero() -> None:
+    found = scrape(Health())
+
+    for name in ("bytes_read", "lines_read", "file_restarts", "state_errors"):
+        assert found.value(f"stepwatch_{name}_total") == 0
+    assert {dict(labels)["reason"] for labels in found.all("stepwatch_lines_dropped_total")} == {
+        "too_long",
+        "malformed",
+    }
+    assert {dict(labels)["reason"] for labels in found.all("stepwatch_file_errors_total")} == {
+        "vanished",
+        "unreadable",
+    }
+    assert found.value("stepwatch_files", kind="unreadable") == 0
+
+
+def test_all_names_follow_the_house_rules() -> None:
+    for name, _ in scrape(Health()).samples:
+        assert re.match(r"(stepwatch|process)_[a-z_]+$", name)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    (labels,) = scrape(Health()).all("stepwatch_exporter_build_info")
+
+    assert dict(labels)["version"] == __version__
+
+
+def test_the_process_metrics_are_those_of_this_process() -> None:
+    found = scrape(Health())
+
+    assert 1e7 < (found.value("process_resident_memory_bytes") or 0) < 1e10
+    assert (found.value("process_cpu_seconds_total") or 0) > 0
+    assert (found.value("process_start_time_seconds") or 0) > 0
+
+
+def test_where_there_is_no_proc_the_page_says_nothing_about_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "STATM", "/nowhere/statm")
+    found = scrape(Health())
+
+    assert found.value("process_resident_memory_bytes") is None
+    assert found.value("process_cpu_seconds_total") is not None
+
+
+def test_an_exporter_whose_looks_do_not_end_is_not_healthy() -> None:
+    health = Health()
+    assert health.report() == (True, "ok\n")  # the first look may be under way
+    health.polled = time.time() - LOOK_SECONDS + 5
+    assert health.report()[0]
+    health.polled = time.time() - LOOK_SECONDS - 5
+    well, words = health.report()
+    assert (well, words.startswith("no look at the logs for 65 s")) == (False, True)

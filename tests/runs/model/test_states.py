@@ -1,0 +1,203 @@
+"""How each format tells the way a run went on: by its words, by its writer, by its silence."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs.conftest import Watched
+from tests.runs.lines import append, console, measured, scoped, verl_json
+from tests.runs.logs.test_unreadable import _other, _runs  # noqa: F401  (fixtures)
+from tests.runs.scrape import Scrape
+from tests.runs.sources.test_live_formats import Trainer, _trainer  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
+
+Watching = Callable[..., Watched]
+Holding = Callable[[Path], "subprocess.Popen[str]"]
+Log = Callable[[Path, int], None]
+
+
+@pytest.fixture(name="holding")
+def _holding() -> Iterator[Holding]:
+    """A process that has the file open for writing, as a trainer has; killed at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def hold(path: Path) -> subprocess.Popen[str]:
+        command = ["sh", "-c", 'exec 3>>"$1"; echo; exec sleep 1000', "sh", str(path)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout
+        process.stdout.readline()
+        return process
+
+    yield hold
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def swift(step: int) -> str:
+    """A line of ms-swift's log, which tells the total."""
+    values = {"loss": step / 7, "reward": step / 90, "global_step/max_steps": f"{step}/100"}
+    return json.dumps(values) + "\n"
+
+
+TEXTS: dict[str, Callable[[int], str]] = {
+    "verl_jsonl": lambda step: verl_json(step, measured(step)),
+    "scoped_jsonl": lambda step: scoped(step, {"reward_mean": step / 90, "kl_div": step / 900}),
+    "csv": lambda step: f"{step},{step / 90},{step / 900}\n",
+    "flat_jsonl": swift,
+}
+"""A step of each format; only the last one tells how many there will be."""
+
+HEADERS = {"csv": "step,reward_mean,entropy\n"}
+
+
+def followed(page: Watched, log: Path, line: Callable[[int], str], steps: range) -> Scrape:
+    for step in steps:
+        append(log, line(step))
+        found = page.look(1.5)
+    return found
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_run_whose_writer_is_killed_vanished_if_the_total_is_known_and_stopped_if_not(
+    folder: Path, watched: Watching, holding: Holding, kind: str
+) -> None:
+    page, log = watched(proc=Path("/proc")), folder / "a.log"
+    append(log, HEADERS.get(kind, ""), TEXTS[kind](1))
+    page.look()
+    process = holding(log)
+    found = followed(page, log, TEXTS[kind], range(2, 12))
+    assert found.value("rl_run_info", run="a", source=kind) == 1
+    assert (found.state("a"), found.value("rl_run_writer_present", run="a")) == ("running", 1)
+    process.kill()
+    process.wait()
+    assert page.look(1.5).state("a") == "running"
+    page.look(6.0)
+
+    assert page.look(6.0).state("a") == ("vanished" if kind == "flat_jsonl" else "stopped")
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_run_that_no_one_is_seen_to_write_stops_after_silence_only(
+    folder: Path, watched: Watching, kind: str
+) -> None:
+    page, log = watched(proc=Path("/proc")), folder / "a.log"
+    append(log, HEADERS.get(kind, ""), TEXTS[kind](1))
+    page.look()
+    found = followed(page, log, TEXTS[kind], range(2, 12))
+    assert (found.state("a"), found.value("rl_run_writer_present", run="a")) == ("running", None)
+
+    assert page.look(590.0).state("a") == "running"
+    assert page.look(20.0).state("a") == "stopped"
+
+
+def test_lines_that_tell_the_total_end_with_it(folder: Path, watched: Watching) -> None:
+    page, log = watched(), folder / "a.log"
+    append(log, swift(1))
+    page.look()
+    append(log, swift(99))
+    assert page.look(1.0).state("a") == "running"
+    append(log, swift(100))
+
+    assert page.look(1.0).state("a") == "finished"
+    assert page.look(3600.0).state("a") == "finished"
+
+
+# event files
+
+
+def test_a_killed_trainers_event_file_stops_and_the_next_start_runs(
+    folder: Path, watched: Watching, holding: Holding, trainer: Trainer
+) -> None:
+    page, ppo = watched(proc=Path("/proc")), folder / "ppo"
+    trainer.begins(ppo)
+    trainer.logs(1)
+    page.look()
+    (first,) = ppo.iterdir()
+    trainer.ends()
+    process = holding(first)
+    for step in range(2, 12):
+        trainer.goes_on(first)
+        trainer.logs(step)
+        found = page.look(1.5)
+    trainer.ends()
+    assert (found.state("ppo"), found.value("rl_run_writer_present", run="ppo")) == ("running", 1)
+    assert page.look(3600.0).state("ppo") == "running"
+    process.kill()
+    process.wait()
+    page.look(6.0)
+    assert page.look(11.0).state("ppo") == "stopped"
+
+    trainer.begins(ppo)
+    trainer.logs(8, 9)
+    (second,) = set(ppo.iterdir()) - {first}
+    trainer.ends()
+    process = holding(second)
+    page.discover()
+    found = page.look(1.5)
+    assert found.state("ppo") == "running"
+    assert (found.value("rl_step", run="ppo"), found.value("rl_records_total", run="ppo")) == (9, 11)
+    for _ in range(4):
+        page.look(1.5)
+    process.kill()
+    process.wait()
+    page.look(6.0)
+    assert page.look(11.0).state("ppo") == "stopped"
+
+
+def test_a_second_start_whose_writer_cannot_be_seen_runs_as_well(
+    folder: Path, watched: Watching, holding: Holding, trainer: Trainer
+) -> None:
+    page, ppo = watched(proc=Path("/proc")), folder / "ppo"
+    trainer.begins(ppo)
+    trainer.logs(*range(1, 6))
+    (first,) = ppo.iterdir()
+    process = holding(first)
+    for step in range(6, 16):
+        trainer.logs(step)
+        page.look(1.5)
+    trainer.ends()
+    process.kill()
+    process.wait()
+    page.look(6.0)
+    assert page.look(11.0).state("ppo") == "stopped"
+    trainer.begins(ppo)
+    trainer.logs(16)
+    trainer.ends()
+    page.discover()
+
+    assert page.look(1.5).state("ppo") == "running"
+    assert page.look(300.0).state("ppo") == "running"
+    assert page.look(400.0).state("ppo") == "stopped"
+
+
+# as another user
+
+
+def writer(present: float) -> Callable[[Scrape], bool]:
+    return lambda found: found.value("rl_run_writer_present", run="a") == present
+
+
+def test_an_exporter_that_may_not_see_the_writer_says_nothing_about_it(
+    runs: Path, start: Callable[..., Exporter], other: Callable[..., Exporter], holding: Holding
+) -> None:
+    log = runs / "a.log"
+    append(log, "Total training steps: 100\n", console(1, measured(1)))
+    process = holding(log)
+    sees, may_not = start("--path", runs), other(runs)
+    may_not.until(has("a"))
+    sees.until(writer(1))
+    append(log, console(2, measured(2)))
+    may_not.until(lambda found: found.value("rl_step", run="a") == 2)
+    process.kill()
+    process.wait()
+    sees.until(writer(0))
+    found = may_not.scrape()
+
+    assert (found.state("a"), found.value("rl_run_writer_present", run="a")) == ("running", None)

@@ -1,0 +1,125 @@
+"""The file of panels has the panels of the dashboard, with the limits of the table of alerts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from exporter.runs.model.history import DRAWN, SMOOTHED
+from exporter.runs.overview.panels import Limit, Panels
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.config.changes import load_changed
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render.generator import render_all, stale
+from stepwatch.render.panels import FILE
+from stepwatch.rules.lines import lines
+from stepwatch.system.environment import CHECKOUT
+from tests.runs.overview.conftest import EVERY_LIMIT, config, panels
+
+DASHBOARD = PurePosixPath("grafana/generated/dashboards/training.json")
+
+
+def of(title: str, found: Panels | None = None) -> list[Limit]:
+    """The limits of a panel."""
+    return [limit for panel in (found or panels()).panels if panel.title == title for limit in panel.limits]
+
+
+def test_every_panel_of_the_dashboard_is_in_with_all_its_curves_and_limits():
+    content = render_all(config(*EVERY_LIMIT), CHECKOUT, OnThisMachine)[DASHBOARD]
+    every = json.loads(content)["panels"]
+    shown = {each["title"]: each for each in every if each["type"] == "timeseries"}
+    drawn = {panel.title: panel for panel in panels(*EVERY_LIMIT).panels}
+
+    assert list(drawn) == list(shown)
+    for title, mine in drawn.items():
+        theirs = shown[title]
+        targets = [
+            (each["legendFormat"], each["expr"])
+            for each in theirs["targets"]
+            if each["legendFormat"] != "step" and "{{" not in each["legendFormat"]
+        ]
+        curves = [name for name, _ in targets[: len(targets) - len(mine.limits)]]
+        assert sorted(curves) == sorted(each.name for each in (*mine.curves, *mine.asked))
+        assert {(each.name, each.promql) for each in mine.asked} <= set(targets)
+        assert [(each.name, each.promql) for each in mine.limits] == targets[len(curves) :]
+        assert mine.description == theirs["description"].strip()
+        assert mine.unit == theirs["fieldConfig"]["defaults"]["unit"]
+    assert {limit.alert for panel in drawn.values() for limit in panel.limits} >= {
+        "KLHigh", "RewardDrop", "GradNormHigh", "Truncation", "GPUIdleWhileRunning"
+    }  # fmt: skip
+
+
+def test_every_line_of_a_signal_that_a_panel_shows_is_in_its_panel():
+    found = panels(*EVERY_LIMIT).panels
+    shown = {each.signal for panel in found for each in (*panel.curves, *panel.asked)}
+
+    for line in lines(config(*EVERY_LIMIT), TABLE):
+        there = [panel for panel in found if line.promql in {limit.promql for limit in panel.limits}]
+        assert bool(there) == (line.signal in shown), line.name
+
+
+def test_what_is_kept_of_a_run_is_exactly_what_the_panels_draw():
+    found = [line for panel in panels().panels for line in panel.curves]
+
+    assert {line.signal for line in found if not line.smoothed} == DRAWN
+    assert {line.signal for line in found if line.smoothed} == SMOOTHED
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "signal", "side", "alone"),
+    [
+        ("Reward", "RewardDrop", "reward", "low", True),
+        ("Reward", "ValidationDrop", "validation_score", "low", True),
+        ("KL", "KLExplosion", "kl", "high", True),
+        ("KL", "PolicyKLHigh", "policy_kl", "high", True),
+        ("Entropy", "EntropyCollapse", "entropy", "low", False),
+        ("Entropy", "EntropyCollapse from its peak while the reward does not rise", "entropy", "low", False),
+        ("Entropy", "EntropyExplosion", "entropy", "high", True),
+        ("Gradient norm", "GradNormHigh", "grad_norm", "high", True),
+        ("Response length", "LengthRunaway", "response_length", "high", False),
+        ("Response length", "LengthCollapse from the median of 64", "response_length", "low", True),
+        ("Throughput", "SlowSteps, tokens/s per GPU", "tokens_per_second_per_gpu", "low", True),
+        ("GPU utilisation", "GPUIdleWhileRunning", "gpu_utilization_ratio", "low", False),
+        ("Truncated and signal-free shares", "NoLearningSignal", "zero_std_ratio", "high", False),
+    ],
+)
+def test_a_limit_knows_its_signal_its_side_and_whether_its_alert_looks_at_more(
+    title: str, name: str, signal: str, side: str, alone: bool
+):
+    limit = next(limit for limit in of(title) if limit.name == name)
+
+    assert (limit.signal, limit.side, limit.alone) == (signal, side, alone)
+
+
+def test_limits_of_one_panel_are_distinguished_by_name_and_severity():
+    for panel in panels(*EVERY_LIMIT).panels:
+        names = [(limit.name, limit.severity) for limit in panel.limits]
+        assert len(set(names)) == len(names), panel.title
+
+
+def test_overrides_cost_a_line_nothing_however_many_there_are(tmp_path: Path):
+    def kl(overrides: int) -> list[str]:
+        path = tmp_path / f"{overrides}.yaml"
+        path.write_text(
+            json.dumps(
+                {
+                    "overrides": [
+                        {"runs": f"wild-{number}/*", "alerts": {"KL": {"warning": {"above_start": 0.6}}}}
+                        for number in range(overrides)
+                    ]
+                }
+            )
+        )
+        files = render_all(load_changed(path, []), CHECKOUT, OnThisMachine)
+        return [limit["promql"] for panel in json.loads(files[FILE])["panels"] for limit in panel["limits"]]
+
+    assert kl(50) == kl(1)
+    assert sum("rl_limit_override" in promql for promql in kl(1)) == 1
+
+
+def test_the_file_is_checked_with_all_others(tmp_path: Path):
+    changes = stale(CHECKOUT / "config.yaml", tmp_path)
+
+    assert FILE in changes.missing

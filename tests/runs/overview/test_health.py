@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from exporter.runs.overview.charts import Draughtsman
+from exporter.runs.overview.health import GPU, healths
+from exporter.runs.overview.models import Firing, Health, Range
+from exporter.runs.overview.panels import BARE, Asked, Panels
+from exporter.runs.overview.prometheus import Said
+from exporter.runs.overview.prometheus_api import Past
+from exporter.runs.overview.snapshot import Glance
+from exporter.runs.visible.views import View
+from tests.backtest.conftest import exploding_kl, wavering
+from tests.runs.overview.conftest import Values, asked, limit, panels, run
+
+LIMITS = {
+    "RewardDrop": 0.45,
+    "RewardCollapse": 0.4,
+    "KLHigh": 0.549,
+    "KLExplosion": 1.049,
+    "LengthRunaway": 200.0,
+    "LengthCollapse from the median of 64": 25.0,
+}
+"""Where limits of the run lie at each step, as Prometheus says."""
+
+
+def health(
+    signal: str, records: Iterable[Values], said: Said | None = None, drawn: Panels | None = None
+) -> Health:
+    """How a signal is after these records."""
+    made = run(records)
+    past = Past(
+        (),
+        {
+            limit(name): ((made.progress.step - 20, at), (made.progress.step, at))
+            for name, at in LIMITS.items()
+        },
+    )
+    draughtsman = Draughtsman(made.history.kept(), drawn or panels(), past)
+    glance = Glance.of(View("demo/x", made, "running", None))
+    reported = healths(glance, drawn or panels(), said or known(), draughtsman.since)
+    return next(each for each in reported if each.signal == signal)
+
+
+def known(firing: Mapping[str, tuple[Firing, ...]] | None = None, **gpus: float) -> Said:
+    """What Prometheus says of the run, of its limits and of GPUs."""
+    now: dict[Asked, dict[str, float]] = {limit(name): {"demo/x": at} for name, at in LIMITS.items()}
+    now |= {limit("GPUIdleWhileRunning"): {"demo/x": 0.05}}
+    now |= {asked("mean of GPUs"): {"": at} for at in gpus.values()}
+    return Said(firing=firing or {}, now=now, answered=1.0)
+
+
+def alert(name: str, severity: str, topic: str) -> Firing:
+    return Firing(name, severity, topic, "The summary", "The description.", "stop it", "", "", 1.0, 0.0)
+
+
+def firing(*alerts: Firing) -> Said:
+    return known(firing={"demo/x": alerts})
+
+
+def test_the_signals_of_the_tutorials_are_all_there_in_their_order():
+    glance = Glance.of(View("x", run([{"reward": 1.0}]), "running", None))
+
+    assert [each.title for each in healths(glance, panels(), Said(), lambda *_: None)] == [
+        "Reward",
+        "KL",
+        "Policy loss",
+        "Response length",
+        "GPU utilisation",
+        "Entropy",
+        "Gradient norm",
+    ]
+
+
+def test_a_calm_signal_is_within_its_band():
+    kl = health("kl", exploding_kl(calm=20, high=0))
+
+    assert kl.state == "ok"
+    assert (kl.warning, kl.critical) == (Range(None, 0.549), Range(None, 1.049))
+    assert kl.diagnosis == "Within the limits of KLHigh and KLExplosion."
+    assert kl.since is None
+
+
+def test_a_signal_out_of_its_band_says_by_how_much_since_when_and_what_is_healthy():
+    kl = health("kl", exploding_kl(calm=20, high=10))
+
+    assert kl.state == "critical"
+    assert kl.since == 21
+    assert kl.diagnosis.startswith("Smoothed 2.051, above ")
+    assert "the limit of KLExplosion since step 21. How far the policy is from its reference" in kl.diagnosis
+    assert "Healthy: small, slowly rising. Not healthy: doubling" in kl.diagnosis
+
+
+def test_one_spike_is_not_judged_but_shown():
+    kl = health("kl", [*exploding_kl(calm=20, high=0), {"reward": 0.5, "kl": 9.0}])
+
+    assert (kl.state, kl.value) == ("ok", 9.0)
+    assert kl.judged is not None
+    assert kl.judged < 0.1
+
+
+def test_the_reward_is_judged_by_its_mean():
+    fell = [{"reward": value} for value in (*wavering(0.6, 40), *wavering(0.1, 20))]
+    reward = health("reward", fell)
+    fresh = health("reward", fell[:41])
+
+    assert reward.state == "critical"
+    assert "below" in reward.diagnosis
+    assert reward.since is not None
+    assert 41 <= reward.since <= 48
+    assert fresh.state == "ok", "a mean over some ten steps has not followed after one"
+
+
+def test_a_limit_that_holds_only_together_with_another_one_is_not_judged_alone():
+    longer = [{"reward": value, "response_length": 100.0} for value in wavering(0.5, 20)]
+    length = health("response_length", [*longer, *({**each, "response_length": 250.0} for each in longer)])
+
+    assert length.state == "ok", "longer responses are fine as long as they are not cut off"
+    assert length.warning.high is None
+    assert length.warning.low is not None
+
+
+def test_an_alert_that_fires_wins_over_the_value():
+    said = firing(alert("KLExplosion", "critical", "kl"), alert("RewardDrop", "warning", "reward"))
+
+    kl = health("kl", exploding_kl(calm=20, high=0), said)
+    assert kl.state == "critical"
+    assert kl.diagnosis == "KLExplosion: The summary. The description. First: stop it."
+    assert health("reward", exploding_kl(calm=20, high=0), said).state == "warning"
+    assert (
+        health("kl", exploding_kl(calm=20, high=9), firing(alert("KLHigh", "warning", "kl"))).state
+        == "warning"
+    )
+
+
+def test_an_alert_concerns_what_its_rule_looks_at_not_all_of_its_topic():
+    other = firing(alert("KLTeacherHigh", "warning", "kl"))
+
+    assert health("kl", exploding_kl(calm=20, high=0), other).state == "ok"
+
+
+def test_what_is_not_logged_or_always_0_is_unknown():
+    zero = health("kl", [{"reward": value, "kl": 0.0} for value in wavering(0.5, 20)])
+
+    assert (zero.value, zero.state, zero.diagnosis) == (None, "unknown", "The trainer does not log it.")
+    assert health("grad_norm", exploding_kl()).state == "unknown"
+
+
+def test_a_signal_without_a_limit_says_so():
+    loss = health("policy_loss", [{"reward": 0.5, "actor/pg_loss": value} for value in wavering(0.01, 9)])
+
+    assert loss.state == "unknown"
+    assert loss.value is not None
+    assert loss.diagnosis.startswith("No alert has a limit for it. The policy's loss, and the share")
+
+
+def test_a_value_that_is_no_number_is_a_warning():
+    broken = health(
+        "grad_norm", [{"reward": 0.5, "actor/grad_norm": value} for value in (*wavering(1, 30), math.nan)]
+    )
+
+    assert broken.state == "warning"
+    assert broken.diagnosis.startswith("The last value is no finite number.")
+
+
+def test_gpus_are_as_prometheus_knows_them():
+    records = exploding_kl()
+    busy, idle = known(gpus=0.8), known(gpus=0.01)
+    reported = firing(alert("GPUIdleWhileRunning", "warning", "gpu"))
+
+    assert health(GPU, records, busy).value == 0.8
+    assert health(GPU, records, busy).state == "ok"
+    assert health(GPU, records, busy).warning == Range(0.05, None)
+    assert health(GPU, records, idle).state == "ok", "a run that is between two phases needs no GPU"
+    assert health(GPU, records, reported).state == "warning"
+    assert health(GPU, records).state == "unknown"
+    assert health(GPU, records, Said(problem="It is away.")).diagnosis == "It is away."
+
+
+def test_without_a_file_of_panels_values_are_shown_without_a_judgement():
+    kl = health("kl", exploding_kl(), drawn=BARE)
+
+    assert (kl.state, kl.warning) == ("unknown", Range())
+    assert kl.value is not None
+
+
+def test_limits_that_prometheus_does_not_know_are_not_taken_for_none():
+    away = health("kl", exploding_kl(), Said(problem="It is away."))
+    early = health("kl", exploding_kl(), Said(answered=1.0))
+
+    assert (away.state, away.warning) == ("unknown", Range())
+    assert away.diagnosis.startswith("Its limits are not known. It is away. How far the policy is")
+    assert early.diagnosis.startswith("Its limits are not known yet. How far the policy is")
+
+
+def test_no_step_is_named_from_before_prometheus_knew_a_limit():
+    kl = health("kl", exploding_kl(calm=20, high=30))
+
+    assert kl.since == 30, "the limit is known from this step on"

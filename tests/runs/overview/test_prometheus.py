@@ -1,0 +1,181 @@
+"""What Prometheus says: real ones that watch a run and GPUs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+import yaml
+
+from exporter.runs.overview.prometheus import Prometheus
+from exporter.runs.overview.prometheus_api import Questions, Span
+from tests.real import PrometheusServer, eventually, free_port
+from tests.real.listening import Listening
+from tests.runs.overview.conftest import asked as curve
+from tests.runs.overview.conftest import limit, panels
+
+RUN = 'ppo/强化 "7" it\'s & a\\b'
+SHOWN = 'ppo/强化 \\"7\\" it\'s & a\\\\b'
+
+
+def page(step: int) -> str:
+    """A run that steps on, whose KL is too high from step 40 to 89 and begins anew at 60, beside two GPUs."""
+    return (
+        f'rl_step{{run="{SHOWN}"}} {step}\n'
+        f'rl_kl{{run="{SHOWN}"}} {5 * (40 <= step < 90)}\n'
+        f'rl_start{{run="{SHOWN}",signal="kl"}} {0.05 if step < 60 else 0.25}\n'
+        f'rl_noise{{run="{SHOWN}",signal="kl"}} 0.01\n'
+        'gpu_utilization_ratio{gpu="0"} 0.5\ngpu_utilization_ratio{gpu="1"} 0.7\n'
+        'gpu_memory_used_bytes{gpu="0"} 1e9\n'
+    )
+
+
+class Stepping(Listening):
+    """Serves that run: ten steps a second, from when somebody first looks at it."""
+
+    def __init__(self) -> None:
+        begun: list[float] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                begun.append(time.monotonic())
+                body = page(round(10 * (begun[-1] - begun[0]))).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+                """Say nothing."""
+
+        super().__init__(Handler)
+
+
+OTHER = {
+    "alert": "EngineGone",
+    "expr": "vector(1)",
+    "labels": {"severity": "warning", "topic": "rollout"},
+    "annotations": {"summary": "A server is gone."},
+}
+"""About no run."""
+
+
+@contextmanager
+def watching(version: str, folder: Path, port: int | None = None) -> Iterator[PrometheusServer]:
+    """A Prometheus with one rule that watches such a run."""
+    note = {"summary": "KL is high", "description": "KL {{ $value }}.", "action": "compare"}
+    rule = {
+        "alert": "KLHigh",
+        "expr": "max by (run) (rl_kl) > 1",
+        "labels": {"severity": "critical", "topic": "kl"},
+        "annotations": {**note, "runbook_url": "docs/x#kl"},
+    }
+    with Stepping() as run:
+        target = run.url.removeprefix("http://")
+        settings = {
+            "global": {"scrape_interval": "200ms", "evaluation_interval": "200ms"},
+            "scrape_configs": [{"job_name": "runs", "static_configs": [{"targets": [target]}]}],
+            "rule_files": ["rules.yml"],
+        }
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
+        (folder / "rules.yml").write_text(
+            yaml.safe_dump({"groups": [{"name": "rl", "rules": [rule, OTHER]}]})
+        )
+        with PrometheusServer(version, folder, port=port) as server:
+            yield server
+
+
+@pytest.fixture(scope="module", params=["2.42", "3.13"])
+def real(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PrometheusServer]:
+    with watching(request.param, tmp_path_factory.mktemp("prometheus")) as server:
+        yield server
+
+
+@pytest.mark.e2e
+def test_a_real_prometheus_reports_alerts_their_steps_and_gpus(
+    real: PrometheusServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("exporter.runs.overview.prometheus_api.FINEST", 0.2)
+    questions, begun = Questions(real.url), time.time() - 5
+    asked = (*panels().asked, *panels().limits)
+    eventually(lambda: RUN in questions.firing())
+    (alert,) = questions.firing()[RUN]
+    (other,) = questions.firing()[""]
+    assert (other.name, other.severity, other.summary) == ("EngineGone", "warning", "A server is gone.")
+    eventually(lambda: RUN not in questions.firing())
+    time.sleep(0.5)  # it is over for the next question, too
+    past = questions.past(Span(RUN, begun, time.time()), asked)
+
+    assert (alert.name, alert.severity, alert.topic, alert.value) == ("KLHigh", "critical", "kl", 5.0)
+    said = alert.summary, alert.description, alert.action, alert.runbook
+    assert said == ("KL is high", "KL 5.", "compare", "docs/x#kl")
+    assert alert.since is not None
+    assert abs(alert.since - time.time()) < 30
+    now = {each: values for each, values in questions.now(asked).items() if values}
+    assert now == {
+        curve("mean of GPUs"): {"": pytest.approx(0.6)},
+        curve("in use, fullest GPU"): {"": pytest.approx(1e9)},
+        limit("KLHigh"): {RUN: pytest.approx(0.75)},
+        limit("KLExplosion"): {RUN: pytest.approx(1.25)},
+        limit("GPUIdleWhileRunning"): {RUN: 0.05},
+    }
+    (episode,) = past.episodes
+    assert (episode.name, episode.severity, episode.firing) == ("KLHigh", "critical", False)
+    # scraped, judged and asked about at most 0.2 s later each, ten steps a second, on a busy machine
+    assert 40 <= episode.first_step <= 60
+    assert 80 <= episode.last_step <= 110
+    gpus, high = past.curves[curve("mean of GPUs")], past.curves[limit("KLHigh")]
+    steps = [step for step, _ in gpus]
+    assert steps == sorted(set(steps)), "each step once"
+    assert len(steps) > 5
+    assert all(value == pytest.approx(0.6) for _, value in gpus)
+    assert [step for step, _ in high] == steps
+    assert all(value == pytest.approx(0.55 if step < 60 else 0.75) for step, value in high)
+
+
+@pytest.mark.e2e
+def test_a_run_that_prometheus_does_not_know_has_no_past(real: PrometheusServer):
+    asked = (*panels().asked, *panels().limits)
+    past = Questions(real.url).past(Span('no "such', time.time() - 60, time.time()), asked)
+
+    assert past.episodes == ()
+    assert not any(past.curves.values())
+
+
+@pytest.mark.e2e
+def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_no_one_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+):
+    monkeypatch.setattr("exporter.runs.overview.prometheus.INTERVAL_SECONDS", 0.2)
+    monkeypatch.setattr("exporter.runs.overview.prometheus.LONGEST_PAUSE", 0.2)
+    with watching("3.13", tmp_path, free_port()) as server:
+        begun = time.time() - 60
+        spans = lambda: [Span(RUN, begun, time.time())]  # noqa: E731
+        judged = lambda: (*panels().asked, limit("KLHigh"))  # noqa: E731
+        prometheus = Prometheus(server.url, judged, lambda: panels().limits, spans)
+        prometheus.start()
+        eventually(lambda: RUN in prometheus.said.firing and prometheus.said.now[curve("mean of GPUs")])
+        assert prometheus.said.trouble(time.time()) == ""
+        server.kill()
+        eventually(lambda: prometheus.errors >= 3)
+        said = prometheus.said
+
+        assert [alert.name for alert in said.firing[RUN]] == ["KLHigh"]
+        assert said.now[limit("KLHigh")][RUN] in (pytest.approx(0.55), pytest.approx(0.75))
+        assert said.trouble(time.time()).startswith(
+            "Prometheus last answered less than a minute ago; alerts are as they were then. "
+            f"{server.url}/api/v1/alerts gives no answer: Connection refused."
+        )
+        assert "Prometheus last answered 10 min ago" in said.trouble((said.answered or 0.0) + 605)
+        assert len([text for text in logged if "Alerts" in text]) == 1
+        server.start()
+        eventually(lambda: prometheus.said.problem is None)
+        assert prometheus.said.trouble(time.time()) == ""
+        prometheus.stop()

@@ -1,0 +1,371 @@
+"""The story of runs, as a watched folder and a file of panels tell it; nobody is asked about alerts."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from exporter.http.exposition import Family
+from exporter.runs import collector as watch_module
+from exporter.runs.overview.panelfile import PanelFile
+from exporter.runs.overview.prometheus import NOTHING, Said
+from exporter.runs.overview.prometheus_api import Past
+from exporter.runs.overview.story import Story
+from tests.backtest.conftest import exploding_kl, log, wavering
+from tests.real import eventually
+from tests.runs.conftest import Clock, Watched
+
+LINE_WITHOUT_A_SIGNAL = json.dumps(
+    {
+        "about": {},
+        "panels": [
+            {
+                "title": "KL",
+                "description": "",
+                "unit": "short",
+                "low": None,
+                "high": None,
+                "curves": [{"name": "KL", "signal": 3, "smoothed": False}],
+                "asked": [],
+                "limits": [],
+            }
+        ],
+    }
+)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    passing = Clock()
+    monkeypatch.setattr(watch_module, "time", passing)
+    return passing
+
+
+@pytest.fixture
+def watched(clock: Clock, tmp_path: Path) -> Watched:
+    (tmp_path / "runs").mkdir()
+    return Watched(clock, tmp_path / "runs")
+
+
+@pytest.fixture
+def panels(panel_file: Path) -> PanelFile:
+    return PanelFile(panel_file)
+
+
+def story(watched: Watched, panels: PanelFile | None = None) -> Story:
+    watched.discover()
+    return Story(watched.watch.views, panels or PanelFile(Path("no-panels.json")), None)
+
+
+def limited(reported: Story, limits: Mapping[str, float]) -> Story:
+    """The story, where Prometheus has known these limits of the run since step 7."""
+    lines = {each.name: each for each in reported._file.panels.limits}
+    reported._prometheus.said = Said(
+        now={lines[name]: {"ppo": at} for name, at in limits.items()},
+        pasts={"ppo": Past((), {lines[name]: ((7, at), (30, at)) for name, at in limits.items()})},
+        answered=1.0,
+    )
+    return reported
+
+
+KL = {"KLHigh": 0.55, "KLExplosion": 1.05}
+
+
+def value(reported: Story, name: str) -> list[float]:
+    return [sample for family, samples in reported.samples() if family.name == name for _, sample in samples]
+
+
+def test_a_run_is_reported_in_a_line_and_in_full(watched: Watched, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    reported = limited(story(watched, panels), KL)
+    (summary,) = reported.runs()
+    whole = reported.run("ppo")
+
+    assert (summary.name, summary.state, summary.step) == ("ppo", "running", 30)
+    assert {health.signal: health.state for health in summary.healths}["kl"] == "critical"
+    assert whole is not None
+    assert [chart.title for chart in whole.charts] == ["Reward", "KL"]
+    kl = whole.charts[1]
+    assert (kl.first, kl.last, kl.unit) == (1, 30, "short")
+    assert [len(piece) for curve in kl.curves for piece in curve.pieces] == [30]
+    assert [limit.name for limit in kl.limits] == ["KLHigh", "KLExplosion"]
+    assert [row.step for row in whole.rows] == list(range(11, 31))
+    assert whole.rows[-1].values == {"reward": pytest.approx(0.51), "kl": pytest.approx(2.051)}
+    assert reported.prometheus == ""
+
+
+def test_without_prometheus_there_are_curves_without_limits_and_it_says_so(
+    watched: Watched, panels: PanelFile
+):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    reported = story(watched, panels)
+    whole, series = reported.run("ppo"), reported.series("ppo", "kl")
+
+    assert whole is not None
+    assert series is not None
+    assert all(chart.curves and not chart.limits for chart in whole.charts)
+    assert series.points
+    assert series.limits == ()
+    kl = {health.signal: health for health in whole.summary.healths}["kl"]
+    assert (kl.state, kl.warning.high) == ("unknown", None)
+    assert kl.diagnosis.startswith("Its limits are not known. No Prometheus is named (--prometheus-url)")
+    assert reported.prometheus == kl.diagnosis.removeprefix("Its limits are not known. ").partition(" How")[0]
+
+
+def test_charts_carry_the_smoothed_reward(watched: Watched, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", [{"reward": reward} for reward in (0, 1) * 20])
+    whole = story(watched, panels).run("ppo")
+
+    assert whole is not None
+    raw, mean = whole.charts[0].curves
+    assert (raw.name, mean.name) == ("reward", "mean")
+    assert [step for piece in mean.pieces for step, _ in piece] == list(range(1, 41))
+    assert max(mean.values[10:]) - min(mean.values[10:]) < 0.3 < max(raw.values) - min(raw.values)
+
+
+def test_what_lacks_of_its_past_is_reported_with_the_run(watched: Watched):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    reported = story(watched)
+    reported._prometheus.said = Said(lacks={"ppo": "It is larger than 2 MiB."}, pasts={"ppo": NOTHING})
+    found = reported.run("ppo")
+
+    assert found is not None
+    assert found.lack.startswith(
+        "Past alerts, limits and GPU curves of this run are as they were last known. It is"
+    )
+
+
+def test_what_is_not_there_is_not_reported(watched: Watched, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    reported = story(watched, panels)
+
+    assert reported.run("other") is None
+    assert reported.series("other", "kl") is None
+    assert reported.series("ppo", "entropy") is None
+    assert reported.series("ppo", "no/such") is None
+
+
+def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    series = limited(story(watched, panels), KL).series("ppo", "kl")
+
+    assert series is not None
+    assert [step for step, _ in series.points] == list(range(1, 31))
+    worst, other = series.limits
+    assert (worst.alert, worst.severity, worst.side) == ("KLExplosion", "critical", "high")
+    assert (other.alert, other.severity, other.side) == ("KLHigh", "warning", "high")
+    assert other.points == ((7, 0.55), (30, 0.55)), "they begin when Prometheus did"
+
+
+def test_each_limit_of_an_alert_that_has_several_is_in_the_series(watched: Watched, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", [{"truncated_ratio": ratio} for ratio in wavering(0.1, 40)])
+    limits = {"Truncation from the start": 0.4, "Truncation": 0.9}
+    series = limited(story(watched, panels), limits).series("ppo", "truncated_ratio")
+
+    assert series is not None
+    assert [limit.alert for limit in series.limits] == ["Truncation"] * 2
+    assert {limit.points[-1][1] for limit in series.limits} == {0.4, 0.9}
+
+
+def test_where_nothing_is_finite_a_series_is_broken_and_not_denied(watched: Watched, panels: PanelFile):
+    nan = math.nan
+    log(watched.folder / "ppo.jsonl", [{"kl": nan, "grad_norm": norm} for norm in (1, 2, nan, nan, 5, nan)])
+    reported = story(watched, panels)
+    kl, norm = reported.series("ppo", "kl"), reported.series("ppo", "grad_norm")
+
+    assert kl is not None
+    assert kl.points == ()
+    assert norm is not None
+    assert [step for step, _ in norm.points] == [1, 2, 3, 5, 6]
+    assert [value for _, value in norm.points if math.isfinite(value)] == [1, 2, 5]
+
+
+def test_a_limit_that_is_only_noted_comes_after_one_that_warns(watched: Watched, panel_file: Path):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    content = panel_file.read_text()
+    panel_file.write_text(content.replace('"critical"', '"info"'))
+    reported = limited(story(watched, PanelFile(panel_file)), KL)
+    series, (summary,) = reported.series("ppo", "kl"), reported.runs()
+
+    assert content != panel_file.read_text()
+    assert series is not None
+    assert [limit.alert for limit in series.limits] == ["KLHigh", "KLExplosion"]
+    assert "the limit of KLHigh" in {each.signal: each.diagnosis for each in summary.healths}["kl"]
+
+
+def test_the_curve_breaks_where_the_run_was_resumed_and_begins_anew_with_the_run(
+    watched: Watched, panels: PanelFile
+):
+    path = log(watched.folder / "ppo.jsonl", exploding_kl(calm=20, high=0))
+    reported = story(watched, panels)
+    resumed = "".join(f'{{"step": {step}, "reward": 0.4{step}, "kl": 0.05}}\n' for step in range(15, 31))
+    with path.open("a") as file:
+        file.write(resumed)
+    watched.look(1.0)
+    whole = reported.run("ppo")
+    with path.open("a") as file:
+        file.write("".join(f'{{"step": {step}, "reward": 0.{step}, "kl": 0.05}}\n' for step in range(1, 4)))
+    watched.look(1.0)
+    again = reported.run("ppo")
+
+    assert whole is not None
+    assert again is not None
+    assert [(piece[0][0], piece[-1][0]) for piece in whole.charts[0].curves[0].pieces] == [(1, 20), (21, 30)]
+    assert (whole.summary.restarts, whole.summary.resumes) == (1, 1)
+    assert [(piece[0][0], piece[-1][0]) for piece in again.charts[0].curves[0].pieces] == [(1, 3)]
+
+
+def test_other_limits_are_asked_for_as_soon_as_the_file_has_them(
+    watched: Watched, panel_file: Path, panels: PanelFile
+):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    reported = story(watched, panels)
+    before = {limit.promql for limit in reported._charted() if limit.name == "KLHigh"}
+    fresh = panel_file.with_name("fresh")
+    fresh.write_text(panel_file.read_text().replace("0.5", "7.5"))
+    fresh.replace(panel_file)
+    panels.look()
+
+    assert {text.replace("0.5", "7.5") for text in before} == {
+        limit.promql for limit in reported._charted() if limit.name == "KLHigh"
+    }
+
+
+def test_of_all_runs_only_the_limits_of_core_signals_are_asked_for(watched: Watched, panels: PanelFile):
+    reported = story(watched, panels)
+
+    assert {asked.signal for asked in reported._judged()} == {
+        "reward", "kl", "response_length", "entropy", "grad_norm",
+        "gpu_utilization_ratio", "gpu_memory_used_bytes",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"panels": 3, "about": {}}',
+        '{"panels": [{}], "about": {}}',
+        '{"panels": [], "about": []}',
+        '{"panels": [], "about": {"KLHigh": 3}}',
+        LINE_WITHOUT_A_SIGNAL,
+        "[" * 5000 + "]" * 5000,
+        " " * (5 * 1024 * 1024),
+    ],
+)
+def test_a_file_that_is_none_leaves_the_last_good_one_is_reported_once_and_counted(
+    watched: Watched, panel_file: Path, panels: PanelFile, logged: list[str], content: str
+):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    reported = limited(story(watched, panels), KL)
+    assert reported.series("ppo", "kl") is not None
+    panel_file.write_text(content)
+    for _ in range(3):
+        panels.look()
+        series = reported.series("ppo", "kl")
+        assert series is not None
+        assert series.limits
+
+    (said,) = logged
+    assert str(panel_file) in said
+    assert " Expected " in said
+    assert said.endswith("run python generate.py. The panels of before stay.")
+    assert value(reported, "stepwatch_panels_errors_total") == [1]
+
+
+def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
+    watched: Watched, panel_file: Path, logged: list[str]
+):
+    content = panel_file.read_bytes()
+    panel_file.unlink()
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    panels = PanelFile(panel_file)
+    reported = story(watched, panels)
+    whole = reported.run("ppo")
+    panels.look()
+
+    assert whole is not None
+    assert [chart.title for chart in whole.charts] == ["reward", "kl"]
+    assert whole.charts[0].description.startswith("Mean score of the batch")
+    assert not any(chart.limits for chart in whole.charts)
+    (said,) = logged
+    assert said.endswith("Curves are shown without limits.")
+    panel_file.write_bytes(content)
+    panels.look()
+    found = limited(reported, KL).run("ppo")
+    assert found is not None
+    assert found.charts[1].limits, "a file that comes later is taken up"
+
+
+def test_a_file_that_goes_leaves_its_panels(watched: Watched, panel_file: Path, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    reported = limited(story(watched, panels), KL)
+    panel_file.unlink()
+    panels.look()
+
+    found = reported.run("ppo")
+    assert found is not None
+    assert found.charts[1].limits
+
+
+def test_other_panels_are_taken_up_by_themselves(
+    watched: Watched, panel_file: Path, panels: PanelFile, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("exporter.runs.overview.panelfile.SECONDS", 0.01)
+    reported, before = story(watched, panels), panels.panels
+    reported.start()
+    panel_file.write_text(panel_file.read_text() + " ")
+    eventually(lambda: panels.panels is not before)
+    reported.stop()
+
+
+def test_anyone_who_asks_waits_for_no_disk(watched: Watched, panel_file: Path, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    reported = story(watched, panels)
+    panel_file.unlink()
+    os.mkfifo(panel_file)  # whoever opens it waits
+    asking = [
+        Thread(target=ask, daemon=True)
+        for ask in (reported.runs, lambda: reported.run("ppo"), lambda: reported.series("ppo", "kl"))
+    ]
+    for each in asking:
+        each.start()
+        each.join(5)
+    assert not any(each.is_alive() for each in asking)
+
+
+def test_a_long_run_keeps_its_shape_in_bounded_space(watched: Watched, panels: PanelFile):
+    values = [{"reward": 0.5, "kl": kl} for kl in wavering(0.05, 3000, 0.001)]
+    values[1234]["kl"] = 9.0
+    log(watched.folder / "ppo.jsonl", values)
+    series = story(watched, panels).series("ppo", "kl")
+
+    assert series is not None
+    assert (1235, 9.0) in series.points
+    assert len(series.points) <= 1024
+
+
+def test_a_start_of_the_exporter_rebuilds_it_from_the_log(clock: Clock, watched: Watched, panels: PanelFile):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    before = story(watched, panels).run("ppo")
+    again = story(Watched(clock, watched.folder), panels).run("ppo")
+
+    assert before is not None
+    assert again is not None
+    assert again.charts == before.charts
+
+
+def test_metrics_of_the_story_are_those_that_the_docs_list(watched: Watched):
+    families = [family for family, _ in story(watched).samples()]
+
+    assert all(isinstance(family, Family) and family.name.startswith("stepwatch_") for family in families)
+    docs = (Path(__file__).parents[3] / "docs/metrics.md").read_text()
+    assert all(f"`{family.name}`" in docs for family in families)

@@ -1,0 +1,523 @@
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.remote import mlflow, tracking
+from exporter.runs.remote.mlflow import History, Mlflow
+from exporter.runs.remote.tracking import Entry
+from exporter.runs.remote.web import Answer, PollError
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, is_step
+from tests.real.mlflow import MlflowClient, MlflowServer
+from tests.runs.speaking import Speaking, says
+from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
+
+NOW = int(time.time() * 1000) - 600_000
+"""When the tests' trainers log their first step, in ms: ten minutes ago."""
+
+OLD = NOW - 10 * 86_400_000
+
+
+@pytest.fixture(name="server", scope="module")
+def _server() -> Iterator[str]:
+    with MlflowServer() as server:
+        yield server.url
+
+
+@pytest.fixture(name="client", scope="module")
+def _client(server: str) -> Iterator[MlflowClient]:
+    with MlflowClient(server) as client:
+        yield client
+
+
+class Experiment:
+    """An experiment of a test's own on the server, with the requests that are made."""
+
+    def __init__(self, client: MlflowClient, server: str, name: str) -> None:
+        self.client, self.server, self.name = client, server, name
+        self.id = client("experiment", name)
+
+    def run(self, name: str = "ppo", started: int = NOW) -> str:
+        return str(self.client("run", self.id, name, started))
+
+    def log(self, run: str, *steps: int, at: int = NOW, **metrics: float) -> None:
+        """The same metrics for each step, a second apart; ``__`` in a name stands for ``/``."""
+        rows = [
+            (key.replace("__", "/"), value, at + 1000 * number, step)
+            for number, step in enumerate(steps)
+            for key, value in metrics.items()
+        ]
+        self.client("log", run, rows)
+
+    def watch(self, **more: Any) -> Mlflow:
+        return Mlflow(self.server, experiments=(self.name,), **more)
+
+
+@pytest.fixture(name="experiment")
+def _experiment(client: MlflowClient, server: str, request: pytest.FixtureRequest) -> Experiment:
+    return Experiment(client, server, request.node.name)
+
+
+@pytest.fixture(name="asked")
+def _asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The methods of the requests that go out."""
+    asked: list[str] = []
+    get = tracking.web.get
+
+    def listening(url: str, *rest: Any) -> Answer:
+        asked.append(url.partition("/mlflow/")[2].partition("?")[0])
+        return get(url, *rest)
+
+    monkeypatch.setattr(tracking.web, "get", listening)
+    return asked
+
+
+def steps(events: list[Event]) -> list[int]:
+    return [event.step for event in events if isinstance(event, Record)]
+
+
+def test_a_record_has_all_metrics_of_a_step_its_time_and_the_runs_name(experiment: Experiment) -> None:
+    run = experiment.run("ppo")
+    experiment.log(run, 1, 2, critic__score__mean=0.5, actor__entropy=0.25)
+
+    values = {"critic/score/mean": 0.5, "actor/entropy": 0.25}
+    assert experiment.watch().poll() == [
+        Record(1, values, NOW / 1000, run=f"{experiment.name}/ppo"),
+        Record(2, values, NOW / 1000 + 1, run=f"{experiment.name}/ppo"),
+    ]
+
+
+def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
+    experiment: Experiment, folder: Path, start: Callable[..., Exporter]
+) -> None:
+    run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
+    recently = int(time.time() * 1000) - 30_000
+    for step in (1, 2, 3):
+        experiment.log(run, step, at=recently + 1000 * step, critic__score__mean=step / 8, actor__entropy=0.5)
+    server = {"url": experiment.server, "experiments": [experiment.name]}
+    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
+    found = exporter.until(has(shown))
+    assert found.value("rl_run_info", run=shown, source="mlflow", framework="verl") == 1
+    assert found.value("rl_records_total", run=shown) == 3
+    experiment.log(run, 4, at=int(time.time() * 1000), critic__score__mean=0.75)
+    found = exporter.until(lambda found: found.value("rl_step", run=shown) == 4)
+    assert (found.value("rl_reward", run=shown), found.state(shown)) == (0.75, "running")
+    experiment.client("status", run, "FINISHED")
+
+    exporter.until(lambda found: found.state(shown) == "finished")
+
+
+@pytest.mark.parametrize(("status", "state"), [("FAILED", "failed"), ("KILLED", "failed"), (None, "stopped")])
+def test_a_run_ends_as_the_server_says_and_one_whose_client_was_killed_by_its_silence(
+    experiment: Experiment, folder: Path, start: Callable[..., Exporter], status: str | None, state: str
+) -> None:
+    """Of a client that was killed the server says that its run goes on."""
+    server = {"url": experiment.server, "experiments": [experiment.name]}
+    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2", "--silence", "3")
+    with MlflowClient(experiment.server) as trainer:
+        run, shown = trainer("run", experiment.id, "ppo", int(time.time() * 1000)), f"{experiment.name}/ppo"
+        for step in (1, 2, 3):
+            trainer("log", run, [("critic/score/mean", step / 8, int(time.time() * 1000), step)])
+            exporter.until(lambda found, step=step: found.value("rl_step", run=shown) == step)
+        if status:
+            trainer("status", run, status)
+        trainer.kill()
+
+        exporter.until(lambda found: found.state(shown) == state)
+
+
+def test_all_steps_between_two_polls_come_and_each_once(experiment: Experiment) -> None:
+    run = experiment.run()
+    watch = experiment.watch()
+    found = []
+
+    for first, last in ((1, 4), (4, 5), (5, 5), (5, 30)):
+        experiment.log(run, *range(first, last), at=NOW + 1000 * first, reward=0.5)
+        found.append(steps(watch.poll()))
+
+    assert found == [[1, 2, 3], [4], [], list(range(5, 30))]
+
+
+def test_a_long_history_comes_in_pages_and_goes_on_from_the_last_one(
+    experiment: Experiment, asked: list[str]
+) -> None:
+    run = experiment.run()
+    experiment.log(run, *range(1, 1201), reward=0.5)
+    watch = experiment.watch()
+
+    assert steps(watch.poll()) == list(range(1, 1201))
+    assert asked.count("metrics/get-history") == 3
+    asked.clear()
+    experiment.log(run, *range(1201, 1204), at=NOW + 1_201_000, reward=0.5)
+
+    assert steps(watch.poll()) == [1201, 1202, 1203]
+    assert asked.count("metrics/get-history") == 1
+
+
+def test_a_full_page_is_no_end_of_the_history(experiment: Experiment) -> None:
+    run = experiment.run()
+    experiment.log(run, *range(1, 501), reward=0.5)
+    watch = experiment.watch()
+
+    assert steps(watch.poll())[-1] == 500
+    experiment.log(run, 501, at=NOW + 501_000, reward=0.5)
+    assert steps(watch.poll()) == [501]
+
+
+def test_more_runs_than_one_answer_holds_are_all_found(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "_RUNS", 2)
+    for name in "abcde":
+        experiment.log(experiment.run(name), 1, reward=0.5)
+
+    assert len({event.run for event in experiment.watch().poll() if isinstance(event, Record)}) == 5
+
+
+def test_nothing_new_costs_two_searches(experiment: Experiment, asked: list[str]) -> None:
+    run = experiment.run()
+    experiment.log(run, 1, reward=0.5, kl=math.nan)
+    watch = experiment.watch()
+    watch.poll()
+    asked.clear()
+
+    assert watch.poll() == []
+    assert asked == ["runs/search", "runs/search"]
+
+
+def test_nan_and_infinity_come_back_as_they_were_logged(experiment: Experiment) -> None:
+    run = experiment.run()
+    logged = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": 1e300}
+    experiment.log(run, 1, **logged)
+
+    (record,) = experiment.watch().poll()
+    assert isinstance(record, Record)
+    read = {key: number(value) for key, value in record.values.items()}
+
+    assert repr(read) == repr(logged | {"a": math.nan})
+
+
+def test_the_end_of_a_run_comes_after_its_last_step_and_once(experiment: Experiment) -> None:
+    run = experiment.run()
+    experiment.log(run, 1, reward=0.5)
+    watch = experiment.watch()
+    watch.poll()
+    experiment.log(run, 2, at=NOW + 1000, reward=0.5)
+    experiment.client("status", run, "FINISHED")
+
+    events = watch.poll()
+    assert [type(event) for event in events] == [Record, Ended]
+    assert events[1] == Ended("finished", run=f"{experiment.name}/ppo")
+    assert watch.poll() == []
+
+
+@pytest.mark.parametrize("status", ["FAILED", "KILLED"])
+def test_a_run_that_failed_or_was_killed_has_failed(experiment: Experiment, status: str) -> None:
+    run = experiment.run()
+    experiment.client("status", run, status)
+
+    assert experiment.watch().poll() == [Ended("failed", run=f"{experiment.name}/ppo")]
+
+
+def test_a_resume_logs_steps_again_and_the_records_go_back(experiment: Experiment) -> None:
+    run = experiment.run()
+    experiment.log(run, 1, 2, 3, 4, reward=0.5, kl=0.1)
+    watch = experiment.watch()
+    assert steps(watch.poll()) == [1, 2, 3, 4]
+    experiment.client("status", run, "FAILED")
+    assert watch.poll() == [Ended("failed", run=f"{experiment.name}/ppo")]
+
+    experiment.client("status", run, "RUNNING")
+    experiment.log(run, 3, 4, 5, at=NOW + 60_000, reward=0.75, kl=0.1)
+
+    assert steps(watch.poll()) == [3, 4, 5]
+    experiment.client("status", run, "FAILED")
+    assert watch.poll() == [Ended("failed", run=f"{experiment.name}/ppo")], "its second end"
+    assert steps(experiment.watch().poll()) == [1, 2, 3, 4, 3, 4, 5], "the same for one who comes later"
+
+
+def test_mlflows_own_measurements_of_the_machine_are_no_steps(experiment: Experiment) -> None:
+    run = experiment.run()
+    experiment.log(run, 10, 20, reward=0.5)
+    experiment.client("log", run, [["system/cpu_utilization_percentage", 50.0, NOW + 500, 0]])
+
+    assert steps(experiment.watch().poll()) == [10, 20]
+
+
+def test_two_runs_of_one_name_and_one_without_are_distinguished(experiment: Experiment) -> None:
+    first, second = (experiment.run("ppo", NOW + delay) for delay in (0, 1))
+    for run in (second, first):
+        experiment.log(run, 1, reward=0.5)
+
+    names = {event.run for event in experiment.watch().poll() if isinstance(event, Record)}
+
+    assert names == {f"{experiment.name}/ppo", f"{experiment.name}/{second}"}
+
+
+def test_runs_of_long_ago_are_not_fetched_ended_or_not(experiment: Experiment, asked: list[str]) -> None:
+    for status in ("FINISHED", "RUNNING"):
+        run = experiment.run(started=OLD)
+        experiment.log(run, 1, at=OLD, reward=0.5)
+        if status != "RUNNING":
+            experiment.client("status", run, status, OLD + 5000)
+
+    assert experiment.watch(since=3600).poll() == []
+    assert "metrics/get-history" not in asked
+    assert len(experiment.watch(since=20 * 86400).poll()) == 3
+
+
+def test_a_run_that_ended_is_forgotten_in_time(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = experiment.run()
+    experiment.log(run, 1, reward=0.5)
+    experiment.client("status", run, "FINISHED")
+    watch = experiment.watch(since=3600)
+    assert len(watch.poll()) == 2
+    assert watch._followed
+
+    later = time.time() + 7200
+    monkeypatch.setattr(mlflow.time, "time", lambda: later)
+
+    assert watch.poll() == []
+    assert not watch._followed
+
+
+def test_a_run_that_is_named_by_its_id_is_followed(experiment: Experiment) -> None:
+    experiment.run("other")
+    run = experiment.run("mine")
+    experiment.log(run, 1, reward=0.5)
+
+    (record,) = Mlflow(experiment.server, run_ids=(run,)).poll()
+
+    assert record == Record(1, {"reward": 0.5}, NOW / 1000, run=f"{experiment.name}/mine")
+
+
+def test_an_experiment_or_run_that_is_not_there_is_named_with_the_fix(server: str) -> None:
+    with pytest.raises(PollError) as caught:
+        Mlflow(server, experiments=("no such",)).poll()
+    assert str(caught.value) == (
+        f"{server} has no experiment 'no such'. Fix: name one as the server's page lists it."
+    )
+    with pytest.raises(PollError) as caught:
+        Mlflow(server, run_ids=("0" * 32,)).poll()
+    assert str(caught.value) == f"{server} has no run '{'0' * 32}'. Fix: copy the id from the run's page."
+
+
+def test_an_experiment_or_run_that_is_missing_hides_no_other(experiment: Experiment) -> None:
+    run = experiment.run("ppo")
+    experiment.log(run, 1, reward=0.5)
+    later = f"{experiment.name} later"
+    watch = Mlflow(experiment.server, experiments=(later, experiment.name), run_ids=("0" * 32, run))
+
+    assert steps(watch.poll()) == [1]
+    assert [lack.partition(". ")[0] for lack in watch.lacking] == [
+        f"{experiment.server} has no experiment {later!r}",
+        f"{experiment.server} has no run '{'0' * 32}'",
+    ]
+    created = Experiment(experiment.client, experiment.server, later)
+    created.log(created.run("ppo"), 1, 2, reward=0.5)
+    experiment.log(run, 2, at=NOW + 1000, reward=0.5)
+
+    found = {(event.run, event.step) for event in watch.poll() if isinstance(event, Record)}
+    assert found == {(f"{experiment.name}/ppo", 2), (f"{later}/ppo", 1), (f"{later}/ppo", 2)}
+    assert len(watch.lacking) == 1
+
+
+def test_a_page_shows_the_runs_of_one_experiment_while_the_other_is_missing(
+    experiment: Experiment, folder: Path, start: Callable[..., Exporter]
+) -> None:
+    run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
+    experiment.log(run, 1, at=int(time.time() * 1000), critic__score__mean=0.5)
+    server = {"url": experiment.server, "experiments": ["missing", experiment.name]}
+    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
+
+    found = exporter.until(has(shown))
+    assert found.value("stepwatch_target_up", source="mlflow") == 1
+
+
+def test_a_poll_that_fails_half_way_loses_nothing(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, started in (("a", NOW), ("b", NOW + 1)):
+        experiment.log(experiment.run(name, started), 1, 2, reward=0.5, kl=0.1)
+    watch = experiment.watch()
+    get, left = tracking.web.get, 6  # an experiment, two searches, three of four histories
+
+    def failing(url: str, *rest: Any) -> Answer:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise PollError("gone")
+        return get(url, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tracking.web, "get", failing)
+        with pytest.raises(PollError, match="gone"):
+            watch.poll()
+
+    found = [(event.run[-1], event.step, len(event.values)) for event in watch.poll()]
+    assert found == [("a", 1, 2), ("a", 2, 2), ("b", 1, 2), ("b", 2, 2)]
+
+
+# The token
+
+
+def test_the_token_is_read_at_each_poll_and_sent_as_a_bearer(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    with Speaking(says(b"{}")) as server:
+        watch = Mlflow(server.url, run_ids=("1",), token_file=str(file))
+        for token in ("first", "second"):
+            file.write_text(f"{token}\n")
+            with pytest.raises(PollError):
+                watch.poll()
+
+    assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer first", "Bearer second"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_token_that_is_refused_is_not_shown(tmp_path: Path, status: int) -> None:
+    file = tmp_path / "token"
+    file.write_text("s3cret")
+    with Speaking(says(b"s3cret", status)) as server, pytest.raises(PollError) as caught:
+        Mlflow(server.url, run_ids=("1",), token_file=str(file)).poll()
+
+    assert f" answers {status} " in str(caught.value)
+    assert "Fix: put a valid token into the token file." in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"two words", b"a\nb", b"\xff"])
+def test_a_token_file_without_a_token_is_named(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+
+    with pytest.raises(PollError, match=rf"^The token file {file} ") as caught:
+        Mlflow("http://127.0.0.1:9", run_ids=("1",), token_file=str(file)).poll()
+
+    assert "words" not in str(caught.value)
+
+
+# Servers that are none
+
+
+WORDS = (
+    *("run", "runs", "info", "data", "metrics", "key", "value", "timestamp", "step", "run_id", "status"),
+    *("experiment_id", "experiment", "name", "start_time", "end_time", "next_page_token"),
+)
+KEYS = st.sampled_from(WORDS)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=20,
+)
+BODIES = st.one_of(JSON.map(lambda value: json.dumps(value).encode()), st.binary())
+
+
+@given(answers=st.lists(BODIES, max_size=9))
+def test_arbitrary_answers_give_events_or_an_error_and_nothing_else(
+    answers: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = list(answers)
+
+    def get(*_: object) -> Answer:
+        if not left:
+            raise PollError("no more")
+        return Answer(left.pop(0), "")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tracking.web, "get", get)
+        watch = Mlflow("http://tracking", experiments=("e",), run_ids=("r",))
+        for _ in range(3):
+            with suppress(PollError):
+                watch.poll()
+
+
+METRIC = st.fixed_dictionaries(
+    {"key": KEYS, "value": JSON, "timestamp": st.integers()}, optional={"step": st.integers()}
+)
+
+
+@given(latest=st.lists(METRIC, max_size=4), history=st.lists(METRIC, max_size=4))
+def test_a_run_with_arbitrary_numbers_gives_records_of_steps(
+    latest: list[Any], history: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = {"info": {"run_id": "r", "experiment_id": "1"}, "data": {"metrics": latest}}
+    answers = {
+        "runs/get": {"run": run},
+        "experiments/get": {"experiment": {"name": "e"}},
+        "metrics/get-history": {"metrics": history},
+    }
+
+    def get(url: str, *_: object) -> Answer:
+        return Answer(json.dumps(answers[url.partition("/mlflow/")[2].partition("?")[0]]).encode(), "")
+
+    with monkeypatch.context() as patch, suppress(PollError):
+        patch.setattr(tracking.web, "get", get)
+        events = Mlflow("http://tracking", run_ids=("r",), since=1e300).poll()
+        assert all(is_step(step) for step in steps(events))
+
+
+@pytest.mark.parametrize(
+    ("body", "fix"), [(b"<html>", "the server's address"), (b"{}", "an MLflow server of version 2 or later")]
+)
+def test_a_server_that_is_no_mlflow_is_named_with_the_fix(body: bytes, fix: str) -> None:
+    with Speaking(says(body)) as server, pytest.raises(PollError, match=f"^{server.url} .*{fix}\\.$"):
+        Mlflow(server.url, run_ids=("1",)).poll()
+
+
+def test_a_server_that_has_always_the_same_next_page_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = {"key": "reward", "value": 0.5, "timestamp": NOW, "step": 1}
+    run = {"info": {"run_id": "r", "experiment_id": "1"}, "data": {"metrics": [metric]}}
+    answer = {
+        "runs": [run],
+        "metrics": [metric],
+        "next_page_token": "again",
+        "experiment": {"experiment_id": "1", "name": "e"},
+    }
+    monkeypatch.setattr(tracking.web, "get", lambda *_: Answer(json.dumps(answer).encode(), ""))
+
+    assert Mlflow("http://tracking", experiments=("e",)).poll() == [
+        Record(1, {"reward": 0.5}, NOW / 1000, run="e/r")
+    ]
+
+
+# Putting values into steps
+
+
+@given(data=st.data(), attempts=st.lists(st.integers(2, 6), min_size=1, max_size=3))
+def test_values_of_a_step_come_together_however_they_are_stamped(
+    data: st.DataObject, attempts: list[int]
+) -> None:
+    history = History("run")
+    for begin, length in zip(range(0, 1000, 100), attempts, strict=False):
+        for key in ("a", "b"):  # one metric is logged in order; two are not stamped in step
+            times = data.draw(st.lists(st.integers(begin, begin + 50), min_size=length, max_size=length))
+            history._fresh += [
+                Entry(stamp, step, key, 0.5) for step, stamp in enumerate(sorted(times), start=1)
+            ]
+
+    found = [(record.step, set(record.values)) for record in history.records()]
+
+    assert found == [(step, {"a", "b"}) for length in attempts for step in range(1, length + 1)]
+
+
+def test_a_value_that_comes_after_a_later_step_was_passed_on_does_not_look_like_a_resume() -> None:
+    history = History("run")
+    history._fresh += [Entry(1, 1, "a", 0.5), Entry(1, 1, "b", 0.5), Entry(2, 2, "a", 0.5)]
+    assert steps(list(history.records())) == [1, 2]
+
+    history._fresh += [Entry(3, 2, "b", 0.5), Entry(4, 1, "late", 0.5), Entry(5, 3, "a", 0.5)]
+
+    assert steps(list(history.records())) == [2, 3]

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from exporter.runs.remote import poller as module
+from exporter.runs.remote.page import Page
+from exporter.runs.remote.poller import Poller
+from exporter.runs.remote.web import PollError
+from exporter.runs.signals.record import Event, Record
+from tests.real.waiting import HANG_SECONDS, eventually, in_time
+from tests.runs.speaking import Speaking
+
+
+class Scripted:
+    """A target of which a test says what each poll does; the last one goes on for ever."""
+
+    name = "scripted"
+    source = "scripted"
+    lacking: tuple[str, ...] = ()
+
+    def __init__(self, *polls: Callable[[], list[Event]]) -> None:
+        self.polls = list(polls)
+        self.times: list[float] = []
+
+    def poll(self) -> list[Event]:
+        self.times.append(time.monotonic())
+        return (self.polls.pop(0) if len(self.polls) > 1 else self.polls[0])()
+
+    def gaps(self) -> list[float]:
+        return [after - before for before, after in zip(self.times, self.times[1:], strict=False)]
+
+
+def fails() -> list[Event]:
+    raise PollError("http://trainer/metrics gives no answer: refused.")
+
+
+def test_what_is_new_is_handed_over_at_each_interval_also_if_it_is_nothing() -> None:
+    taken: list[list[Event]] = []
+    record = Record(1, {"reward": 0.5})
+    target = Scripted(lambda: [record], list, list)
+    before = time.monotonic()
+    poller = Poller(target, 0.1, taken.append)
+
+    poller.start()
+    eventually(lambda: len(target.times) > 3)
+    poller.stop()
+
+    assert taken[:3] == [[record], [], []]
+    assert min(target.gaps()) >= 0.1
+    assert poller.answered is not None
+    assert before < poller.answered < time.monotonic()
+    assert (poller.problem, poller.errors) == (None, 0)
+
+
+def test_a_target_that_fails_is_asked_ever_more_rarely_until_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.4)
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.1)
+    target = Scripted(fails, fails, fails, fails, list)
+    poller = Poller(target, 0.2, list)
+
+    poller.start()
+    eventually(lambda: poller.errors == 4)
+    assert poller.problem == "http://trainer/metrics gives no answer: refused."
+    assert poller.answered is None
+    eventually(lambda: len(target.times) >= 7)
+    poller.stop()
+
+    gaps = target.gaps()
+    for gap, pause in zip(gaps, (0.1, 0.2, 0.4, 0.4), strict=False):
+        assert gap >= pause
+    assert (poller.problem, poller.errors) == (None, 4)
+
+
+def test_the_first_failure_is_tried_again_within_a_second_however_long_the_interval() -> None:
+    answers: list[list[Event]] = []
+    target = Scripted(fails, list)
+    poller = Poller(target, 3600, answers.append)
+
+    poller.start()
+    eventually(lambda: bool(answers))
+    poller.stop()
+
+    assert (poller.problem, poller.errors) == (None, 1)
+
+
+def test_what_a_target_lacks_is_logged_once_while_the_rest_of_it_is_taken(logged: list[str]) -> None:
+    taken: list[list[Event]] = []
+    target = Scripted(list)
+    target.lacking = ("no experiment 'a'.", "no experiment 'b'.")
+    poller = Poller(target, 0.01, taken.append)
+    poller.start()
+    eventually(lambda: len(taken) > 2)
+    target.lacking = ("no experiment 'b'.",)
+    before = len(taken)
+    eventually(lambda: len(taken) > before + 2)
+    poller.stop()
+
+    assert logged == ["no experiment 'a'.", "no experiment 'b'."]
+    assert poller.polled().up
+
+
+def test_what_cannot_be_taken_is_a_problem_and_no_end_of_the_polls() -> None:
+    faults: list[Exception] = [OverflowError()]
+
+    def take(_: list[Event]) -> None:
+        if faults:
+            raise faults[0]
+
+    poller = Poller(Scripted(list), 0.01, take)
+
+    poller.start()
+    eventually(lambda: poller.errors > 1)
+    assert poller.problem == "scripted: OverflowError, which is a fault of Stepwatch"
+    assert not poller.polled().up
+    faults.clear()
+    eventually(lambda: poller.problem is None)
+    poller.stop()
+
+
+def test_an_interval_longer_than_the_longest_pause_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.05)
+    target = Scripted(fails)
+    poller = Poller(target, 0.2, list)
+
+    poller.start()
+    eventually(lambda: poller.errors == 5)
+    poller.stop()
+
+    assert target.gaps()[3] >= 0.2
+
+
+def test_stop_returns_at_once_while_a_request_hangs_and_drops_what_it_brings() -> None:
+    taken: list[list[Event]] = []
+    begun, answer = threading.Event(), threading.Event()
+
+    def late() -> list[Event]:
+        begun.set()
+        answer.wait(HANG_SECONDS)
+        return [Record(1, {})]
+
+    target = Scripted(late)
+    poller = Poller(target, 0.01, taken.append)
+    poller.start()
+    assert begun.wait(HANG_SECONDS)
+
+    before = time.monotonic()
+    poller.stop()
+    assert in_time(time.monotonic() - before, 0.5)
+    answer.set()
+    time.sleep(0.2)
+
+    assert taken == []
+    assert len(target.times) == 1
+
+
+def test_a_server_that_never_answers_is_a_problem_after_the_timeout() -> None:
+    released = threading.Event()
+    with Speaking(lambda _: released.wait(20)) as server:
+        poller = Poller(Page(server.url, timeout=0.3), 0.1, list)
+        poller.start()
+        eventually(lambda: poller.errors > 0)
+        poller.stop()
+        released.set()
+
+    assert poller.problem == f"{server.url} gives no answer: timed out."

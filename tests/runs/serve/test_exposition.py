@@ -1,0 +1,203 @@
+"""The page: valid exposition text, the same whether cached or rendered anew."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.runs.model.health import Health
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.serve.metrics import FAMILIES, RunText, page
+from exporter.runs.signals.record import Ended, Record, TotalSteps
+from exporter.runs.stats.catalogue import STATISTICS
+from exporter.runs.visible.views import View
+from tests.runs.conftest import Watched
+from tests.runs.lines import KEYS, append, console, measured
+from tests.runs.scrape import Scrape
+
+Watching = Callable[..., Watched]
+
+
+def view(name: str = "a", steps: int = 70, state: str = "running") -> View:
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
+    for step in range(1, steps + 1):
+        run.take(Record(step, measured(step)), Clock(1e9 + step, float(step), live=True))
+    return View(name, run, state, writer=None)
+
+
+def scrape(*views: View) -> Scrape:
+    return Scrape(page([RunText().chunks(shown, 1000.0) for shown in views], Health().samples()))
+
+
+def test_no_family_stands_in_the_list_twice() -> None:
+    names = [family.name for family in FAMILIES]
+
+    assert len(names) == len(set(names))
+
+
+def test_every_metric_has_one_help_and_one_type_line_before_its_samples() -> None:
+    text = scrape(view("a"), view("b")).text
+    seen: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            seen.append(line.split()[2])
+        elif line.startswith("# TYPE "):
+            assert line.split()[2] == seen[-1]
+        else:
+            assert line.split("{")[0].split(" ")[0] == seen[-1]
+
+    assert len(seen) == len(set(seen))
+
+
+def test_counters_end_in_total_and_gauges_do_not() -> None:
+    for family in FAMILIES:
+        assert (family.type == "counter") == family.name.endswith("_total"), family.name
+
+
+def test_every_metric_about_a_run_carries_its_name() -> None:
+    found = scrape(view("a"), view("b"))
+
+    assert found.runs() == {"a", "b"}
+    for name, labels in found.samples:
+        assert name.startswith("rl_") == ("run" in dict(labels))
+
+
+def test_the_labels_of_a_statistic_are_those_of_the_contract() -> None:
+    found = scrape(view())
+    allowed = {(s.metric, frozenset({"run": "a", **s.labels}.items())) for s in STATISTICS}
+    names = {s.metric for s in STATISTICS}
+
+    shown = {key for key in found.samples if key[0] in names}
+
+    assert shown <= allowed
+    assert len(shown) > 25
+    assert ("rl_ewma", frozenset({("run", "a"), ("signal", "reward"), ("alpha", "0.1")})) in shown
+
+
+@pytest.mark.parametrize("state", ["running", "finished", "failed", "vanished", "stopped"])
+def test_a_run_is_in_one_state_of_five(state: str) -> None:
+    found = scrape(view(state=state))
+
+    assert found.state("a") == state
+    assert len(found.all("rl_run_state")) == 5
+
+
+def test_what_is_not_known_is_absent() -> None:
+    found = scrape(view(steps=1))
+
+    for name in ("rl_total_steps", "rl_run_writer_present", "rl_step_interval_typical_seconds"):
+        assert found.value(name) is None
+    assert found.all("rl_nonfinite_steps_total") == {}
+
+
+def test_what_is_known_is_shown() -> None:
+    shown = view()
+    clock = Clock(1e9 + 100, 100.0, live=True)
+    shown.run.take(TotalSteps(500), clock)
+    shown.run.take(Record(71, measured(71, reward=math.nan)), clock)
+    found = scrape(View("a", shown.run, "running", writer=True))
+
+    assert found.value("rl_run_info", framework="verl", source="verl_jsonl") == 1
+    assert found.value("rl_total_steps") == 500
+    assert found.value("rl_run_writer_present") == 1
+    assert (found.value("rl_step"), found.value("rl_steps_seen"), found.value("rl_records_total")) == (
+        71,
+        71,
+        71,
+    )
+    assert found.value("rl_run_start_timestamp_seconds") == 1e9 + 1
+    assert found.value("rl_last_step_timestamp_seconds") == 1e9 + 100
+    assert found.value("rl_step_interval_typical_seconds") is not None
+    assert found.value("rl_nonfinite_steps_total", signal="reward") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "spelling"),
+    [(math.nan, "NaN"), (math.inf, "+Inf"), (-math.inf, "-Inf"), (1e-6, "1e-06"), (0.5, "0.5")],
+)
+def test_numbers_are_spelled_as_prometheus_reads_them(value: float, spelling: str) -> None:
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
+    run.take(Record(1, {"actor/pg_loss": value}), Clock(1e9, 1.0, live=True))
+    found = scrape(View("a", run, "running", None))
+
+    assert f'rl_policy_loss{{run="a"}} {spelling}\n' in found.text
+    assert repr(found.value("rl_policy_loss")) == repr(value)
+
+
+@given(st.text(min_size=1).filter(lambda name: name.isprintable() or "\n" in name or "\\" in name))
+def test_names_of_any_text_come_through(name: str) -> None:
+    assert scrape(view(name, steps=1)).runs() == {
+        name.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    }
+
+
+def test_weird_file_names_do_not_break_the_page(folder: Path, watched: Watching) -> None:
+    names = ['quo"te', "back\\slash", "new\nline", "tab\tand space", "ünïcödé 模型", "{brace}", "#", "a=b,c"]
+    for name in [*names, os.fsdecode(b"\xff\xfe")]:
+        append(folder / f"{name}.log", console(1, measured(1)))
+
+    assert watched().look().runs() == {*names, r"\xff\xfe"}
+
+
+# the cache
+
+changes = st.one_of(
+    st.tuples(st.just("step"), st.sampled_from(sorted(KEYS)), st.floats(-5, 5)),
+    st.tuples(st.just("wait"), st.floats(0.1, 20)),
+    st.tuples(st.just("state"), st.sampled_from(["running", "finished", "failed"])),
+    st.tuples(st.just("writer"), st.sampled_from([True, False, None])),
+    st.tuples(st.just("name"), st.sampled_from(["a", "b"])),
+    st.tuples(st.just("total"), st.integers(1, 900)),
+    st.tuples(st.just("ended"), st.booleans()),
+    st.tuples(st.just("resume"), st.integers(1, 50)),
+    st.tuples(st.just("watched"), st.booleans()),
+    st.tuples(st.just("caught up"), st.floats(1e9, 2e9)),
+)
+
+
+@pytest.mark.slow
+@given(
+    story=st.lists(changes, min_size=20, max_size=60),
+    scraped=st.lists(st.booleans(), min_size=60, max_size=60),
+)
+@settings(max_examples=100)
+def test_the_cached_text_is_the_text_rendered_anew(story: list[tuple[Any, ...]], scraped: list[bool]) -> None:
+    run, cached, now, step = Run("verl_jsonl", "verl", Options(hold=15.0)), RunText(), 100.0, 0
+    known: dict[str, Any] = {"name": "a", "state": "running", "writer": None}
+    for (what, *values), look in zip(story, scraped, strict=False):
+        clock = Clock(1e9 + now, now, live=True)
+        match what:
+            case "step":
+                step += 1
+                run.take(Record(step, {KEYS[values[0]]: values[1], "perf/throughput": step}), clock)
+            case "resume":
+                step = max(0, step - values[0])
+            case "wait":
+                now += values[0]
+            case "total":
+                run.take(TotalSteps(values[0]), clock)
+            case "ended":
+                run.take(Ended("failed", certain=values[0]), clock)
+            case "watched":
+                run.watched = values[0]
+            case "caught up":
+                run.times.undated = True
+                run.times.caught_up(values[0])
+            case _:
+                known[what] = values[0]
+        if look:
+            shown = View(run=run, **known)
+            assert cached.chunks(shown, now) == RunText().chunks(shown, now)
+
+
+def test_a_run_that_did_not_change_is_not_rendered_again() -> None:
+    shown, cached = view(), RunText()
+
+    assert cached.chunks(shown, 1000.0) is cached.chunks(shown, 2000.0)

@@ -1,0 +1,467 @@
+"""What Hugging Face trainers print: dicts without a step, between tqdm's bars."""
+
+from __future__ import annotations
+
+import ast
+import io
+import math
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
+from exporter.runs.sources.trl_console import TrlConsole
+from tests.runs.trl_trainer import Training
+
+BLANK = " " * 40
+SUMMARY = "{'train_runtime': 915.6, 'train_loss': 0.0048, 'reward': 0.7, 'kl': 2.5, 'epoch': 0.05}"
+
+
+def logged(reward: float = 0.5, epoch: float = 0.1, **more: object) -> str:
+    """A record as transformers 4 prints it."""
+    return repr({"loss": 0.1, "reward": reward, **more, "epoch": epoch})
+
+
+def evaluated(loss: float) -> str:
+    return repr({"eval_loss": loss, "eval_reward": 0.25, "epoch": 0.1})
+
+
+def bar(step: int, total: int, taken: str = "00:41<24:12") -> str:
+    return f"\r{100 * step // total:3}%|{'█' * (10 * step // total):10}| {step}/{total} [{taken},  3.43s/it]"
+
+
+def start(total: int) -> str:
+    return f"\r  0%|          | 0/{total} [00:00<?, ?it/s]"
+
+
+def above(bar_: str, printed: str) -> str:
+    """What a terminal gets when something is printed above a bar."""
+    return f"{bar_}\r{BLANK}\r{printed}\n{bar_}"
+
+
+def events(text: str) -> list[Event]:
+    source = TrlConsole()
+    found = [event for line in text.split("\n") for event in source.read(line.encode())]
+    return found + list(source.rest())
+
+
+def records(text: str) -> list[Record]:
+    return [event for event in events(text) if isinstance(event, Record)]
+
+
+def as_texts(line: str) -> dict[str, str]:
+    return {key: str(value) for key, value in ast.literal_eval(line).items()}
+
+
+def steps(text: str) -> list[int]:
+    return [record.step for record in records(text)]
+
+
+def rewards(text: str) -> list[float | None]:
+    return [number(record.values["reward"]) for record in records(text)]
+
+
+# what a record looks like
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{'loss': '0.02134', 'learning_rate': '9.9e-07', 'reward': '0.5312', 'kl': 'nan', 'epoch': '0.02'}",
+        "{'loss': 0.02134, 'learning_rate': 9.9e-07, 'reward': 0.5312, 'kl': nan, 'epoch': 0.02}",
+        "{'loss': 0.02134, 'learning_rate': 9.9e-07, 'reward': 0.5312, 'kl': None, 'epoch': 0.02}",
+        "{'loss': 0.02134, 'learning_rate': 9.9e-07, 'reward': np.float64(0.5312), 'kl': nan, 'epoch': 0.02}",
+    ],
+)
+def test_both_versions_of_transformers_are_read(line: str) -> None:
+    """A value that is not a number now is there and not finite; one that is not logged is not there."""
+    (found,) = records(line)
+    values = {key: number(raw) for key, raw in found.values.items()}
+
+    assert math.isnan(values.pop("kl") or 0.0)
+    assert values == {"loss": 0.02134, "learning_rate": 9.9e-07, "reward": 0.5312, "epoch": 0.02}
+    assert found.time is None
+    assert TrlConsole.recognises(line.encode())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{bar(12, 435)}{logged()}",
+        f"{bar(12, 435)}\r{BLANK}\r{logged()}{bar(13, 435)}",
+        f"\x1b[36m(Trainer pid=4)\x1b[0m {logged()}",
+        f"[default0]:{logged()}",
+        f"trainer-1  | {logged()}",
+        f"\x1b[32m{logged()}\x1b[0m\r",
+    ],
+)
+def test_a_record_is_read_whatever_stands_around_it(line: str) -> None:
+    assert rewards(line) == [0.5]
+    assert TrlConsole.recognises(line.encode())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{'bos_token_id': None, 'pad_token_id': 151643}.",
+        "{'learning_rate': 1e-06, 'epoch': 3}",
+        "{'exact_match': 0.5, 'f1': 0.25}",
+        "{'loss': 'dapo', 'reward': 1.0, 'epoch': 3}",
+        "{'prompt': 'What is 2+2?', 'reward': 1.0, 'epoch': 0.1}",
+        "{'loss': 0.1, 'reward': 0.5}",
+        f"metrics = {logged()}",
+        f"Step 10: {logged()}",
+        "{'loss': 0.1, 'reward': 0.5, 'epoch': 0.1, 'step': 10}",
+        f"[{logged()}, {logged()}]",
+        f"{{'history': {logged()}, 'epoch': 1}}",
+        logged().replace("'", '"'),
+        logged()[:-5],
+    ],
+)
+def test_a_dict_that_someone_else_prints_is_no_record(line: str) -> None:
+    assert records(line) == []
+    assert not TrlConsole.recognises(line.encode())
+
+
+def test_a_record_that_a_terminal_broke_is_one() -> None:
+    line = logged(0.25, clip_ratio=0.5)
+    for at in range(1, len(line) - 1):
+        assert rewards(f"{line[:at]}\n{line[at:]}") == [0.25], line[:at]
+
+
+# steps
+
+
+def test_the_step_is_that_of_the_bar_that_was_cleared() -> None:
+    text = start(200) + "".join(
+        bar(step, 200) if step % 10 else above(bar(step, 200), logged()) for step in range(1, 51)
+    )
+
+    assert steps(text) == [10, 20, 30, 40, 50]
+    assert steps(text.replace("\r", "\n")) == [10, 20, 30, 40, 50]
+
+
+def test_records_that_come_long_after_their_bars_have_the_steps_of_those_bars() -> None:
+    """The trainer's stdout is a file: its records wait in a buffer, while bars are written at once."""
+    written = "".join(
+        bar(step, 60) + (f"\r{BLANK}\r\r{bar(step, 60)}" if step % 10 == 0 else "") for step in range(1, 61)
+    )
+    printed = "".join(f"{logged(step / 100)}\n" for step in range(10, 61, 10))
+
+    assert steps(start(60) + written + printed) == [10, 20, 30, 40, 50, 60]
+
+
+def test_bars_that_a_log_lost_leave_the_steps_regular() -> None:
+    def flushed(marks: list[int], count: int) -> str:
+        return (
+            "".join(f"{bar(step, 90)}\r{BLANK}\r\r{bar(step, 90)}" for step in marks)
+            + count * f"{logged()}\n"
+        )
+
+    assert steps(flushed([10, 20, 30], 3) + flushed([70, 80, 90], 6)) == list(range(10, 91, 10))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "\rMap:  50%|█████     | 90/100 [00:00<00:00, 60.0 examples/s]",
+        "\rLoading checkpoint shards: 100%|██████████| 4/4 [00:02<00:00,  1.40s/it]",
+        f"{start(7)}{bar(3, 7)}{bar(7, 7)}\r{BLANK}\r",
+        f"{start(1000)}{bar(30, 1000)}{bar(1000, 1000)}",
+    ],
+)
+def test_other_bars_do_not_disturb(other: str) -> None:
+    """Bars of downloads, of maps and of evaluations have other totals."""
+    text = other + start(50) + above(bar(5, 50), logged()) + other + above(bar(10, 50), logged())
+
+    assert steps(text) == [5, 10]
+    assert TotalSteps(50) in events(text)
+
+
+def test_what_else_is_printed_above_the_bar_is_no_record() -> None:
+    text = (
+        above(bar(5, 50), logged())
+        + above(bar(7, 50), "Sample: 2+2 is 4\nand so on")
+        + above(bar(10, 50), logged())
+    )
+
+    assert steps(text) == [5, 10]
+
+
+def test_bars_that_were_never_cleared_are_a_floor() -> None:
+    """A log that was typed over shows few of its bars: they may be late, not ahead."""
+    text = f"{start(20)}\n{5 * (logged() + chr(10))}{bar(9, 20)}\n{logged()}\n{logged()}"
+
+    assert steps(text) == [1, 2, 3, 4, 5, 9, 10]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "logging_steps=10,",
+        "  'logging_steps': 10,",
+        "python train.py --logging_steps 10",
+        "logging_steps: 10",
+    ],
+)
+def test_without_a_bar_the_trainers_setting_counts(setting: str) -> None:
+    assert steps(f"{setting}\n{logged()}\n{logged()}") == [10, 20]
+
+
+@pytest.mark.parametrize("setting", ["", "logging_steps=0.1,", "logging_steps=0,", "logging_steps=-1"])
+def test_without_anything_records_are_counted(setting: str) -> None:
+    assert steps(f"{setting}\n{logged()}\n{logged()}") == [1, 2]
+
+
+def test_a_bar_without_marks_is_a_floor_from_the_first_record_on() -> None:
+    assert steps(f"{start(20)}{bar(7, 20)}\n{logged()}\n{logged()}") == [7, 8]
+
+
+def test_a_record_right_behind_its_bar_may_be_late() -> None:
+    """Records that were lost leave a gap where each record comes at once."""
+    text = "".join(above(bar(step, 90), logged()) for step in (10, 20, 30, 70, 80))
+
+    assert steps(start(90) + text) == [10, 20, 30, 70, 80]
+
+
+def test_an_evaluation_before_the_first_step_is_step_0() -> None:
+    evaluation = f"{start(1000)}{bar(1000, 1000)}\r{BLANK}\r{above(start(50), evaluated(0.5))}"
+
+    assert steps(start(50) + evaluation + above(bar(5, 50), logged())) == [0, 5]
+
+
+def test_evaluations_of_the_attempt_before_do_not_count() -> None:
+    evaluation = f"{start(7)}{bar(7, 7)}\r{BLANK}\r"
+    first = "".join(
+        above(bar(step, 50), logged(num_tokens=1000 * step)) + evaluation for step in (10, 20, 30, 40)
+    )
+
+    assert steps(f"{first}\n{start(30)}{above(bar(10, 30), logged(num_tokens=10))}") == [10, 20, 30, 40, 10]
+
+
+def test_what_the_settings_say_counts_more_than_what_was_seen() -> None:
+    marked = "".join(f"{bar(step, 90)}\r{BLANK}\r\r{bar(step, 90)}" for step in (1, 10))
+
+    assert steps(f"logging_steps=10,\n{marked}{bar(30, 90)}" + 3 * f"{logged()}\n") == [1, 10, 20]
+
+
+def test_ms_swift_reports_step_and_total() -> None:
+    line = logged(**{"global_step/max_steps": "5/3766", "percentage": "0.13%", "elapsed_time": "1m 29s"})
+
+    assert [event if isinstance(event, TotalSteps) else event.step for event in events(line)] == [
+        TotalSteps(3766),
+        5,
+    ]
+
+
+def test_an_evaluation_belongs_to_the_record_before() -> None:
+    text = (
+        start(20)
+        + above(bar(5, 20), logged())
+        + above(bar(5, 20), evaluated(0.5))
+        + above(bar(8, 20), evaluated(0.4))
+        + above(bar(10, 20), logged())
+    )
+
+    assert steps(text) == [5, 5, 5, 10]
+    assert "reward" not in records(text)[1].values
+
+
+# attempts
+
+
+def test_a_counter_that_falls_starts_another_attempt() -> None:
+    lines = [logged(num_tokens=553176.0, epoch=0.01), logged(num_tokens=560000.0, epoch=0.01)]
+
+    assert steps(
+        "\n".join([*lines, logged(num_tokens=1558.0, epoch=0.03), logged(num_tokens=2000.0, epoch=0.06)])
+    ) == [1, 2, 1, 2]
+    assert steps("\n".join([logged(epoch=0.5), logged(epoch=0.5), logged(epoch=0.01)])) == [1, 2, 1]
+
+
+def test_a_bar_that_begins_again_goes_on_where_it_says() -> None:
+    """A resumed training draws its bar at 0 and then at the step of the checkpoint."""
+    before = start(50) + above(bar(5, 50), logged()) + above(bar(10, 50), logged())
+    after = start(50) + bar(5, 50) + above(bar(10, 50), logged()) + above(bar(15, 50), logged())
+
+    assert steps(before + "\n" + after) == [5, 10, 10, 15]
+
+
+def test_records_that_a_killed_trainer_never_wrote_leave_no_step() -> None:
+    lost = bar(15, 50) + f"\r{BLANK}\r\r"
+    text = start(50) + above(bar(10, 50), logged()) + lost + start(50) + above(bar(5, 50), logged())
+
+    assert steps(text) == [10, 5]
+
+
+def test_two_trainings_of_one_program_have_their_own_bars() -> None:
+    first = start(20) + above(bar(10, 20), logged()) + above(bar(20, 20), f"{logged()}\n{SUMMARY}")
+    second = start(30) + above(bar(10, 30), logged())
+
+    assert steps(first + "\n" + second) == [10, 20, 10]
+    assert [event for event in events(first + "\n" + second) if isinstance(event, TotalSteps)] == [
+        TotalSteps(20),
+        TotalSteps(30),
+    ]
+
+
+# what the log says about the run
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("  Total optimization steps = 200", TotalSteps(200)),
+        ("  Total optimization steps = 1,435", TotalSteps(1435)),
+        ("   \\\\   /|    Num examples = 12,709 | Num Epochs = 1 | Total steps = 20", TotalSteps(20)),
+        ("max_steps=50,", TotalSteps(50)),
+        ("{'max_steps': 50, 'logging_steps': 10}", TotalSteps(50)),
+        (SUMMARY, Ended("finished")),
+        ("Traceback (most recent call last):", Ended("failed", certain=False)),
+        ("torch.distributed.elastic.multiprocessing.errors.ChildFailedError:", Ended("failed")),
+    ],
+)
+def test_what_the_log_says_about_the_run_is_read(line: str, said: Event) -> None:
+    assert events(line) == [said]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "max_steps=-1,",
+        "max_steps is given, it will override",
+        "env: max_steps=10 per episode",
+        "max_steps=0,",
+    ],
+)
+def test_what_says_nothing_certain_is_no_event(line: str) -> None:
+    """Environments have a number of steps of their own: were it the run's, the run would end there."""
+    assert events(line) == []
+
+
+def test_the_summary_is_no_measurement() -> None:
+    """Its reward and KL are means of the whole run."""
+    assert rewards(f"{logged(0.25)}\n{SUMMARY}") == [0.25]
+
+
+def test_an_evaluation_after_the_end_does_not_undo_it() -> None:
+    assert events(f"{logged()}\n{SUMMARY}\n{evaluated(0.5)}")[-1] == Ended("finished")
+
+
+@given(st.lists(st.binary(max_size=120), max_size=8))
+def test_random_bytes_never_raise(lines: list[bytes]) -> None:
+    source = TrlConsole()
+    for line in lines:
+        list(source.read(line))
+        TrlConsole.recognises(line)
+
+
+parts = st.sampled_from(
+    [
+        start(20),
+        bar(3, 20),
+        bar(20, 20),
+        start(7),
+        "\r" + BLANK + "\r",
+        logged(),
+        evaluated(1.0),
+        SUMMARY,
+        "\n",
+    ]
+) | st.text(max_size=10)
+
+
+@given(st.lists(parts, max_size=30), st.integers(0, 200))
+def test_any_mixture_has_steps_that_rise_within_an_attempt(mixture: list[str], cut: int) -> None:
+    """Attempts begin where a bar begins anew or behind a summary: the same record never goes back alone."""
+    found = [
+        event
+        for event in events("".join(mixture)[cut:])
+        if isinstance(event, Record) and "loss" in event.values
+    ]
+    backwards = sum(a.step >= b.step for a, b in pairwise(found))
+
+    assert backwards <= mixture.count(start(20)) + mixture.count(start(7)) + mixture.count(SUMMARY)
+
+
+# resumes: the bars that the real tqdm draws
+
+
+def test_a_record_whose_bar_shows_an_old_step_waits_until_the_bar_is_drawn_again() -> None:
+    source = TrlConsole()
+    record = f"{start(160)}{bar(101, 160)}\r{BLANK}\r{logged()}"
+
+    assert list(source.read(record.encode())) == []
+    assert list(source.read(bar(105, 160).encode()))[-1] == Record(105, as_texts(logged()))
+
+
+def test_a_record_at_the_step_that_its_bar_shows_does_not_wait() -> None:
+    text = start(160) + "".join(above(bar(step, 160), logged()) for step in (10, 20, 30))
+    source = TrlConsole()
+    for line in text.split("\n"):
+        list(source.read(line.encode()))
+
+    (found,) = source.read(f"{bar(40, 160)}\r{BLANK}\r{logged()}".encode())
+    assert found == Record(40, as_texts(logged()))
+
+
+SECONDS = st.lists(st.sampled_from([0.004, 0.03, 0.2, 0.9, 4.0, 40.0, 700.0]), min_size=1, max_size=5)
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> list[Training]:
+    """A training that is killed or finishes, and resumed from a checkpoint, perhaps with more steps."""
+    steps, every = draw(st.integers(1, 60)), draw(st.integers(1, 12))
+    more = {
+        "logging_steps": every,
+        "logging_first_step": draw(st.booleans()),
+        "eval_steps": draw(st.none() | st.integers(1, 20)),
+        "seconds": draw(SECONDS),
+        "buffer": draw(st.sampled_from([0, 0, 200, 1000])),
+    }
+    first = Training(steps, killed_at=draw(st.none() | st.integers(1, steps)), **more)
+    last = first.killed_at or steps
+    checkpoint = draw(st.integers(1, last))
+    again = Training(steps + draw(st.integers(0, 60)), checkpoint=checkpoint, **more)
+    return [first, again] if again.max_steps > checkpoint else [first]
+
+
+def write(trainings: list[Training]) -> str:
+    log = io.StringIO()
+    for training in trainings:
+        training.write(log)
+    return log.getvalue()
+
+
+def of_training(found: list[Event]) -> list[int]:
+    return [event.step for event in found if isinstance(event, Record) and "loss" in event.values]
+
+
+def as_it_grows(text: str, pauses: Iterable[int]) -> list[Event]:
+    """The events where the last line is read at each pause as if it were whole, and again once it is."""
+    source, found, read = TrlConsole(), list[Event](), 0
+    for end in (*pauses, len(text)):
+        *lines, rest = text[read:end].split("\n")
+        for line in lines:
+            found += source.read(line.encode())
+        read = end - len(rest)
+        found += [*source.rest(), *source.read(rest.encode())]
+    return found
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(schedules(), st.data())
+def test_the_steps_of_a_resumed_training_are_those_at_which_it_logged(
+    trainings: list[Training], data: st.DataObject
+) -> None:
+    text = write(trainings)
+    true = [step for training in trainings for step in training.logged]
+
+    assert of_training(events(text)) == true
+    pauses = trainings[0].pauses
+    assert of_training(as_it_grows(text, sorted(data.draw(st.sets(st.sampled_from(pauses)))))) == true

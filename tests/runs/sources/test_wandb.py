@@ -1,0 +1,313 @@
+"""W&B's runs: their transaction log, and the folder around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.runs.readers.block import BLOCK as LONGEST
+from exporter.runs.readers.content import content
+from exporter.runs.readers.follow import Follower
+from exporter.runs.readers.leveldb import LevelDbRecords
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Ended, Event, Record, Servers, TotalSteps
+from exporter.runs.sources import recognise_first
+from exporter.runs.sources.wandb import WandbFile
+from tests.runs.conftest import Watched
+from tests.runs.lines import append, console, measured
+from tests.runs.scrape import Scrape
+from tests.runs.wandb_files import BLOCK, HEADER, exited, framed, history, printed, summary
+
+Watching = Callable[..., Watched]
+FOLDER = "wandb/offline-run-20261122_152314-1qwmtbtl"
+FILE = f"{FOLDER}/run-1qwmtbtl.wandb"
+RUN = "offline-run-20261122_152314-1qwmtbtl"
+
+
+# records
+
+
+def cut(file: bytes, *ends: int) -> tuple[list[bytes], int]:
+    """What is found in a file that grows to each of these sizes, and how many damaged places."""
+    framing, found, offset, broken = LevelDbRecords(), list[bytes](), 0, 0
+    for end in (*ends, len(file)):
+        pieces = framing.split(file[offset : max(end, offset)], full=False)
+        found += pieces.lines
+        offset += pieces.used
+        broken += pieces.broken
+    return found, broken
+
+
+NUMBERED = 2
+"""Bytes of a record's number, of the first 127 records."""
+
+RECORDS = st.lists(st.binary(max_size=200) | st.integers(0, 3 * BLOCK).map(bytes), min_size=1, max_size=12)
+
+
+@given(RECORDS, st.lists(st.integers(0, 10 * BLOCK), max_size=6).map(sorted))
+def test_records_are_read_as_they_were_written_however_the_file_grows(
+    records: list[bytes], ends: list[int]
+) -> None:
+    found, broken = cut(framed(*records), *ends)
+
+    assert not broken
+    assert [record[NUMBERED:] for record in found] == records
+
+
+def test_a_damaged_block_is_left_out_once_another_follows() -> None:
+    records = [printed(f"{number:05}" * 2000) for number in range(12)]
+    file = bytearray(framed(*records))
+    whole, _ = cut(bytes(file))
+    file[BLOCK + 100] ^= 0xFF
+    found, broken = cut(bytes(file))
+
+    assert broken == 1
+    assert found == [record for record in whole if record in found]
+    assert found[0] == whole[0]
+    assert found[-1] == whole[-1]
+    assert cut(bytes(file[: 2 * BLOCK]))[1] == 0
+
+
+def test_a_record_of_megabytes_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "run.wandb"
+    path.write_bytes(framed(printed("before"), printed("x" * 2 * LONGEST), printed("after")))
+    follower, lines, too_long = Follower(path, LevelDbRecords()), list[bytes](), 0
+    while block := follower.read(0.0):
+        lines += block.lines
+        too_long += block.too_long
+
+    assert [line[-5:] for line in lines] == [b"efore", b"after"]
+    assert too_long >= 1
+    assert follower.unread == 0
+
+
+@given(st.binary(max_size=200), st.binary(max_size=50))
+def test_random_bytes_never_raise(data: bytes, record: bytes) -> None:
+    cut(data)
+    cut(HEADER + data)
+    WandbFile.recognises(record)
+    with suppress(ValueError):
+        list(WandbFile().read(record))
+
+
+# what they say
+
+
+def read(*messages: bytes) -> list[Event]:
+    source = WandbFile()
+    records, _ = cut(framed(*messages))
+    return [event for record in records for event in source.read(record)] + list(source.rest())
+
+
+def records(*messages: bytes) -> list[Record]:
+    return [event for event in read(*messages) if isinstance(event, Record)]
+
+
+VALUES = st.floats() | st.integers(-(10**9), 10**9)
+
+
+@given(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=20))
+def test_numbers_are_exactly_those_that_were_logged(logged: list[tuple[float, float]]) -> None:
+    found = records(
+        *(
+            history({"train/reward": reward, "train/loss": loss, "train/global_step": step}, 3 * step)
+            for step, (reward, loss) in enumerate(logged)
+        )
+    )
+
+    assert [record.step for record in found] == list(range(len(logged)))
+    for record, numbers in zip(found, logged, strict=True):
+        for name, expected in zip(("train/reward", "train/loss"), numbers, strict=True):
+            value = number(record.values[name])
+            assert value is not None
+            assert value == expected or (math.isnan(value) and math.isnan(expected))
+
+
+def test_a_row_has_the_time_at_which_it_was_logged() -> None:
+    (found,) = records(history({"reward": 0.5, "entropy": 0.25}, 7))
+
+    assert (found.step, found.time) == (7, 1_700_000_007.5)
+
+
+def test_w_b_s_counter_of_calls_is_no_step_beside_the_trainer_s() -> None:
+    rows = [history({"profiling/generate": 1.5}, 0)]
+    for step in (1, 2, 3):
+        rows.append(history({"train/reward": step / 10, "train/global_step": step}, 2 * step - 1))
+        rows.append(history({"profiling/generate": 1.5}, 2 * step))
+
+    assert [record.step for record in records(*rows) if "train/reward" in record.values] == [1, 2, 3]
+    assert {record.step for record in records(*rows)} == {1, 2, 3}
+
+
+def test_keys_within_others_are_joined_and_what_is_no_number_is_left_out() -> None:
+    values = {
+        "rewards.format": 0.5,
+        "reward": 0.25,
+        "text": "0.5",
+        "table": {"_type": "table-file"},
+        "on": True,
+    }
+    (found,) = records(history(values, 1))
+
+    assert found.values == {"rewards/format": "0.5", "reward": "0.25"}
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "finished"), (1, "failed"), (255, "failed")])
+def test_the_exit_code_reports_how_the_run_ended(code: int, state: str) -> None:
+    assert read(history({"reward": 0.5}, 1), exited(code))[-1] == Ended(state)
+
+
+def test_the_total_is_that_of_the_bar_that_moves_with_the_steps() -> None:
+    bars = [printed("Map: 100%|██████████| 1000/1000 [00:00<00:00]")]
+    for step in (1, 2, 3):
+        bars += [printed(f"\r  {step}%|▎         | {step}/60 [00:00<00:07,  7.55it/s]")]
+        bars += [history({"train/reward": 0.5, "train/global_step": step}, step)]
+
+    assert [event for event in read(*bars) if isinstance(event, TotalSteps)] == [TotalSteps(60)]
+
+
+def test_what_was_printed_reports_servers_and_troubles() -> None:
+    found = read(
+        printed("AgentLoopManager: ['10.0.0.7:41233']\n"), printed("Traceback (most recent call last):\n")
+    )
+
+    assert found == [Servers(("10.0.0.7:41233",)), Ended("failed", certain=False)]
+
+
+def test_a_file_is_recognised_by_its_first_row_with_a_signal() -> None:
+    lines, _ = cut(framed(printed("loss"), summary({"loss": 0.5}), history({"profiling/x": 1.0}, 0)))
+    assert recognise_first(lines, "wandb") is None
+    lines, _ = cut(framed(printed("loss"), history({"train/loss": 0.5}, 0)))
+    assert isinstance(recognise_first(lines, "wandb"), WandbFile)
+
+
+# a file that W&B 0.31 wrote
+
+REAL = Path(__file__).parents[2] / "logs" / "wandb" / "run-0.31.wandb"
+"""40 steps of a bar, of which each second was logged as TRL's callback does it, with timings between them."""
+
+
+def test_the_real_w_b_s_file_is_read_exactly() -> None:
+    follower, source = Follower(REAL, LevelDbRecords()), WandbFile()
+    block = follower.read(0.0)
+    assert block is not None
+    found = [event for line in block.lines for event in source.read(line)]
+    logged = [event for event in found if isinstance(event, Record) and "train/reward" in event.values]
+
+    assert content(REAL) == "wandb"
+    assert not block.broken
+    assert follower.offset == REAL.stat().st_size > BLOCK
+    assert [record.step for record in logged] == list(range(2, 41, 2))
+    assert TotalSteps(40) in found
+    assert found[-1] == Ended("finished")
+    for record in logged:
+        values = {key: number(value) for key, value in record.values.items()}
+        step = record.step
+        loss, norm = (values.pop(key) or 0.0 for key in ("train/loss", "train/grad_norm"))
+        assert values == {
+            "train/reward": step / 7,
+            "train/epoch": step / 40,
+            "train/completions/mean_length": 100 + step / 3,
+        }
+        assert math.isnan(loss) if step == 6 else loss == 1 / step
+        assert norm == (math.inf if step == 8 else 0.1 * step)
+
+
+def test_the_real_w_b_s_folder_is_one_run_with_the_trainer_s_steps(folder: Path, watched: Watching) -> None:
+    path = folder / FILE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(REAL.read_bytes())
+    (folder / FOLDER / "files").mkdir()
+    bar = "100%|██████████| 40/40 [00:40<00:00,  1.00it/s]\n"
+    append(folder / FOLDER / "files/output.log", bar, "{'loss': 0.5, 'reward': 0.25, 'epoch': 0.05}\n")
+    page = watched().look()
+
+    assert shown(page) == {RUN: 20}
+    assert page.value("rl_step", run=RUN) == 40
+    assert page.state(RUN) == "finished"
+
+
+# the folder
+
+
+def reported(step: int) -> dict[str, Any]:
+    """Values like no other run's, unless they are the same."""
+    return measured(step, entropy=0.3 + step * 0.7919 % 0.4)
+
+
+def rows(steps: range) -> list[bytes]:
+    return [history({**reported(step), "training/global_step": step}, step) for step in steps]
+
+
+def log(path: Path, *messages: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(framed(*messages))
+
+
+def shown(page: Scrape) -> dict[str, float | None]:
+    """The runs, each with its records."""
+    return {run: page.value("rl_records_total", run=run) for run in page.runs()}
+
+
+def test_a_run_s_folder_is_one_run(folder: Path, watched: Watching) -> None:
+    log(folder / FILE, *rows(range(1, 31)))
+    bar = "100%|██████████| 60/60 [00:09<00:00,  6.59it/s]\n"
+    lines = [f"{{'loss': 0.5, 'reward': {step / 60}, 'epoch': {step / 60}}}\n" for step in range(1, 31)]
+    for place in ("files/output.log", "logs/debug-internal.log", "logs/debug-core.log"):
+        (folder / FOLDER / place).parent.mkdir(exist_ok=True)
+        append(folder / FOLDER / place, bar, *lines)
+
+    assert shown(watched().look()) == {RUN: 30}
+
+
+def test_a_file_that_w_b_has_only_begun_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "run.wandb"
+    path.write_bytes(HEADER)
+    block = Follower(path, LevelDbRecords()).read(0.0)
+
+    assert content(path) == "wandb"
+    assert block is not None
+    assert not block.lines
+
+
+def test_w_b_s_output_without_the_file_is_read_as_a_console(folder: Path, watched: Watching) -> None:
+    path = folder / FOLDER / "files/output.log"
+    path.parent.mkdir(parents=True)
+    append(path, *(console(step, reported(step)) for step in range(1, 31)))
+
+    assert shown(watched().look()) == {RUN: 30}
+
+
+def test_a_console_that_is_ahead_of_w_b_s_file_gives_the_run_its_name(
+    folder: Path, watched: Watching
+) -> None:
+    log(folder / FILE, *rows(range(1, 41)))
+    (folder / "ppo").mkdir()
+    append(folder / "ppo/console.log", *(console(step, reported(step)) for step in range(1, 61)))
+
+    assert shown(watched().look()) == {"ppo/console": 60}
+
+
+def test_a_file_that_grows_reports_its_steps_as_they_come(folder: Path, watched: Watching) -> None:
+    whole = framed(*rows(range(1, 41)), exited(0))
+    path = folder / FILE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(HEADER)
+    page = watched()
+    assert shown(page.look()) == {}
+    path.write_bytes(whole[: len(whole) // 2])
+    half = shown(page.look(5.0))[RUN]
+    path.write_bytes(whole)
+    found = page.look(5.0)
+
+    assert half is not None
+    assert 1 < half < 40
+    assert shown(found) == {RUN: 40}
+    assert found.state(RUN) == "finished"

@@ -1,0 +1,307 @@
+"""Every exported statistic equals its definition, whatever the trainer logs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from random import Random
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.serve.metrics import RunText
+from exporter.runs.signals.record import Record
+from exporter.runs.stats.catalogue import (
+    NOT_FINITE_SIGNALS,
+    STATISTIC_HELP,
+    STATISTICS,
+    ZERO_MEANS_NOT_MEASURED,
+    Hold,
+    Statistic,
+)
+from exporter.runs.stats.statistics import SignalStatistics, by_signal
+from exporter.runs.visible.views import View
+from tests.runs import naive
+from tests.runs.lines import KEYS
+
+SIGNALS = sorted({statistic.signal for statistic in STATISTICS})
+GAP = None
+RESUME = "resume"
+
+Events = list[float | str | None]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> Events:
+    """What one signal may go through: stretches of values, gaps, NaN and resumes."""
+    numbers = st.one_of(
+        st.floats(-1e6, 1e6, allow_nan=False, width=32),
+        st.sampled_from([0.0, -0.0, 1.0, 1e-9, -1e-300, 1e290]),
+    )
+    events: Events = []
+    for _ in range(draw(st.integers(1, 6))):
+        length = draw(st.integers(1, 30))
+        match draw(st.sampled_from(["noisy", "noisy", "constant", "ramp", "holes", "bad", "resume"])):
+            case "noisy":
+                random, scale = Random(draw(st.integers(0, 10**6))), draw(st.sampled_from([1e-6, 1.0, 1e6]))
+                events += [random.gauss(0.5, 1) * scale for _ in range(2 * length)]
+            case "constant":
+                events += [draw(numbers)] * length
+            case "ramp":
+                start, slope = draw(numbers), draw(st.floats(-1, 1))
+                events += [start + slope * step for step in range(length)]
+            case "holes":
+                events += draw(st.lists(st.one_of(st.just(GAP), numbers), min_size=length, max_size=length))
+            case "bad":
+                events += [draw(st.sampled_from([math.nan, math.inf, -math.inf, 1e305]))] * (length % 5 + 1)
+            case "resume":
+                events.append(RESUME)
+    return events
+
+
+@dataclass
+class Both:
+    """One signal, once as the exporter computes it and once by its definition."""
+
+    statistics: SignalStatistics
+    history: naive.History
+
+    def feed(self, events: Events, step: int = 0) -> None:
+        for event in events:
+            step += 3
+            if event == RESUME:
+                self.statistics.resume()
+                self.history.attempt += 1
+            elif isinstance(event, float):
+                self.statistics.add(event, step)
+                known = event if abs(event) < 1e300 else math.nan
+                self.history.values.append((self.history.attempt, step, known))
+
+    def compare(self) -> None:
+        for statistic, read in self.statistics.readers:
+            expected = naive.value(statistic, self.history)
+            assert same(read(), expected, self.scale()), (statistic, read(), expected)
+
+    def scale(self) -> float:
+        return max((abs(value) for value in self.history.finite()), default=0.0)
+
+
+def same(found: float | None, expected: float | None, scale: float) -> bool:
+    if found is None or expected is None:
+        return found is expected
+    return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-9 * scale + 1e-300)
+
+
+def fresh(signal: str) -> Both:
+    return Both(by_signal()[signal], naive.History())
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+@given(events=histories())
+@settings(max_examples=80)
+def test_every_statistic_equals_its_definition(signal: str, events: Events) -> None:
+    both = (
+        fresh(signal) if signal != "reward_max" else Both(SignalStatistics(_listed(signal)), naive.History())
+    )
+    half = len(events) // 2
+
+    both.feed(events[:half])
+    both.compare()
+    both.feed(events[half:], step=3 * half)
+    both.compare()
+
+
+@given(highs=st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(-5, 5)), min_size=1, max_size=80))
+def test_range_of_reward_max_goes_down_to_the_smallest_reward_min(
+    highs: list[tuple[bool, bool, float]],
+) -> None:
+    made = by_signal()
+    high, low = Both(made["reward_max"], naive.History()), Both(made["reward_min"], naive.History())
+    for step, (has_high, has_low, value) in enumerate(highs):
+        high.feed([value if has_high else GAP], step)
+        low.feed([value - 1 if has_low else GAP], step)
+
+    for statistic, read in made["reward_max"].readers:
+        assert same(read(), naive.value(statistic, high.history, low.history), 6.0), statistic
+
+
+def test_no_range_of_reward_max_without_reward_min() -> None:
+    both = fresh("reward_max")
+    both.feed([1.0] * 70)
+
+    assert all(read() is None for statistic, read in both.statistics.readers if "range" in statistic.name)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: f"{s.name}-{s.signal}-{s.steps}-{s.alpha}")
+def test_every_statistic_exists_after_64_values_and_none_before_the_first(statistic: Statistic) -> None:
+    made = by_signal()
+    read = dict(made[statistic.signal].readers)[statistic]
+
+    before = read()
+    for step in range(64):
+        made[statistic.signal].add(step % 9 / 10, step)
+        made["reward_min"].add(0.0, step)
+
+    assert before is None
+    assert read() is not None
+
+
+@pytest.mark.parametrize(
+    ("signal", "name", "values", "expected"),
+    [
+        ("reward", "ewma", [1.0, 0.0], 0.5),
+        ("reward", "best", [3.0, 0.0, 0.0], 1.0),
+        ("reward", "best", [3.0, 0.0], None),
+        ("reward", "noise", [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0], math.sqrt(math.pi) / 2),
+        ("reward", "noise", [0.0, 1.0, 0.0, 1.0, 0.0, 1.0], None),
+        ("kl", "start", [9.0, 1.0, 2.0, 3.0, 0.0, 50.0], 2.0),
+        ("kl", "start", [1.0] * 4, None),
+        ("entropy", "peak", [1.0, 3.0, 2.0, -50.0], 2.0),
+        ("validation_score", "confirmed_best", [0.1, 0.9, 0.3, 0.4, 0.2], 0.3),
+        ("validation_score", "confirmed_best", [0.9], None),
+        ("validation_score", "noise", [0.5] * 6, None),
+        ("true_reward", "gain", [1.0, 3.0, 1.0, 1.0, 4.0, 8.0], 2.0),
+        ("true_reward", "gain", [1.0] * 4, None),
+        ("reward", "steps_since_best", [1.0] * 10, 5.0),
+        ("reward", "records_since_best", [1.0] * 4, None),
+    ],
+)
+def test_definitions_by_hand(signal: str, name: str, values: list[float], expected: float | None) -> None:
+    both = Both(by_signal()[signal], naive.History())
+    for step, value in enumerate(values):
+        both.statistics.add(value, step)
+
+    read = next(read for statistic, read in both.statistics.readers if statistic.name == name)
+
+    assert read() == (expected if expected is None else pytest.approx(expected))
+
+
+@given(events=histories())
+def test_nan_and_inf_move_nothing_but_the_streak(events: Events) -> None:
+    with_bad, without = fresh("reward"), fresh("reward")
+    with_bad.feed(events)
+    without.feed([event for event in events if not isinstance(event, float) or abs(event) < 1e300])
+
+    readers = zip(with_bad.statistics.readers, without.statistics.readers, strict=True)
+    for (statistic, read), (_, other) in readers:
+        if statistic.name not in ("nonfinite_streak_steps", "steps_since_best"):
+            assert read() == other(), statistic
+
+
+def test_values_too_large_to_sum_count_as_not_finite() -> None:
+    both = fresh("reward")
+    both.feed([1e308, -1e308] * 40)
+
+    both.compare()
+    assert both.statistics.nonfinite == 80
+
+
+@given(first=histories(), second=histories(), signal=st.sampled_from(SIGNALS))
+def test_what_is_kept_and_taken_goes_on_like_a_resume(first: Events, second: Events, signal: str) -> None:
+    gone_on, restarted = fresh(signal), fresh(signal)
+    gone_on.feed([*first, RESUME])
+    restarted.statistics.take(orjson.loads(orjson.dumps(gone_on.statistics.kept())))
+    gone_on.feed(second, step=1000)
+    restarted.feed(second, step=1000)
+
+    readers = zip(gone_on.statistics.readers, restarted.statistics.readers, strict=True)
+    for (statistic, read), (_, other) in readers:
+        assert read() == other(), statistic
+    assert gone_on.statistics.kept() == restarted.statistics.kept()
+
+
+def test_a_resume_clears_windows_and_keeps_start_bests_peak_gain_and_noise() -> None:
+    signals = [fresh(name) for name in ("reward", "entropy", "validation_score")]
+    for both in signals:
+        both.feed([index % 7 / 10 for index in range(70)])
+    before = {s: read() for both in signals for s, read in both.statistics.readers}
+    for both in signals:
+        both.statistics.resume()
+    after = {s: read() for both in signals for s, read in both.statistics.readers}
+
+    for statistic, value in after.items():
+        if statistic.name.endswith("_over_steps"):
+            assert value is None, statistic
+        elif statistic.name != "nonfinite_streak_steps":
+            assert value == before[statistic], statistic
+
+
+def test_values_of_two_attempts_confirm_nothing() -> None:
+    validation = fresh("validation_score")
+    confirmed = next(
+        read for statistic, read in validation.statistics.readers if statistic.name == "confirmed_best"
+    )
+
+    validation.feed([0.9, RESUME, 0.8])
+    assert confirmed() is None
+    validation.feed([0.7])
+    assert confirmed() == 0.7
+
+
+# what the list holds
+
+
+def test_no_statistic_stands_in_the_list_twice() -> None:
+    identities = [(s.name, s.signal, s.steps, s.alpha) for s in STATISTICS]
+
+    assert len(identities) == len(set(identities))
+
+
+def test_every_statistic_has_a_help_text_and_every_help_text_a_statistic() -> None:
+    assert {statistic.name for statistic in STATISTICS} == set(STATISTIC_HELP)
+
+
+def test_what_serves_as_a_denominator_is_not_held() -> None:
+    unheld = {"noise", "start", "best", "confirmed_best", "peak", "ewma"}
+
+    assert all(s.hold is Hold.NONE for s in STATISTICS if s.name in unheld)
+
+
+def test_nan_is_watched_for_every_signal_of_the_contract() -> None:
+    assert {s.signal for s in STATISTICS if s.name == "nonfinite_streak_steps"} == set(NOT_FINITE_SIGNALS)
+
+
+@pytest.mark.parametrize("signal", sorted(ZERO_MEANS_NOT_MEASURED))
+def test_constant_zero_is_not_measured_and_not_exported_until_it_is_not_zero(signal: str) -> None:
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
+    view = View("r", run, "running", None)
+    for step in range(70):
+        run.take(Record(step, {KEYS[signal]: 0.0}), Clock(1e9, 100.0 + step, live=True))
+    unmeasured = "".join(RunText().chunks(view, 170.0).values())
+    run.take(Record(70, {KEYS[signal]: 0.25}), Clock(1e9, 170.0, live=True))
+    measured = "".join(RunText().chunks(view, 170.0).values())
+
+    assert f"rl_{signal}" not in unmeasured
+    assert f'signal="{signal}"' not in unmeasured
+    assert f'rl_{signal}{{run="r"}} 0.25' in measured
+    assert f'signal="{signal}"' in measured
+
+
+@pytest.mark.parametrize("signal", sorted(ZERO_MEANS_NOT_MEASURED))
+def test_nan_from_the_first_step_on_is_no_constant_zero(signal: str) -> None:
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
+    for step in range(3):
+        run.take(Record(step, {KEYS[signal]: math.nan}), Clock(1e9, 100.0, live=True))
+
+    shown = RunText().chunks(View("r", run, "running", None), 100.0)
+
+    assert f'rl_nonfinite_streak_steps{{run="r",signal="{signal}"}} 3.0' in shown["rl_nonfinite_streak_steps"]
+
+
+def test_constant_zero_of_other_signals_is_a_measurement() -> None:
+    run = Run("verl_jsonl", "verl", Options(hold=15.0))
+    for step in range(5):
+        values = {"critic/score/mean": 0.0, "actor/grad_norm": 0.0, "timing_s/step": 30.0 + step}
+        run.take(Record(step, values), Clock(1e9, 100.0, live=True))
+
+    shown = RunText().chunks(View("r", run, "running", None), 100.0)
+
+    assert shown["rl_reward"] == 'rl_reward{run="r"} 0.0\n'
+    assert 'signal="grad_norm",steps="5"} 0.0' in shown["rl_median_over_steps"]
+
+
+def _listed(signal: str) -> list[Statistic]:
+    return [statistic for statistic in STATISTICS if statistic.signal == signal]

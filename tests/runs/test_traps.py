@@ -1,0 +1,286 @@
+"""Traps of what trainers log: each has a test named after it, here or beside the part it is about.
+
+``ELSEWHERE`` says which of them are tested in other modules, by the trap in the words of the
+reference (failure-modes.md, section 0; log-formats.md, 2.6). What is here goes through a run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from math import isnan, sqrt
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.signals import SIGNALS
+from exporter.runs.signals.record import Event, Record, ResponseLimit
+from tests.runs.conftest import Watched
+from tests.runs.lines import append, console, measured, verl_json
+
+Watching = Callable[..., Watched]
+
+ELSEWHERE = {
+    "KL is at least five numbers": "signals/test_signals:test_each_kind_of_kl_is_a_signal_of_its_own",
+    "KL of verl's updates is another one": "signals/test_signals:test_kl_between_updates_is_another_signal",
+    "KL of AReaL has the other sign": "signals/test_signals:test_areal_s_kl_has_the_other_sign",
+    "step 0 may hold validation only": "model/test_run:test_a_validation_record_without_signals_moves_no_statistic",
+    "entropy_loss was really the entropy": "signals/test_signals:test_entropy_loss_of_old_versions_is_the_entropy",
+    "steps with validation take longer": (
+        "sources/test_verl_logs:test_validation_steps_ten_times_as_long_do_not_make_a_run_silent"
+    ),
+    "actor/pg_loss, actor/kl_loss, critic/vf_loss": (
+        "signals/test_signals:test_losses_that_legacy_workers_add_up_are_passed_on_as_they_are"
+    ),
+    "actor/kl_loss": "signals/test_signals:test_kl_loss_zero_gives_way_to_the_penalty_that_is_in_use",
+    "perf/max_memory_*_gb, perf/cpu_memory_used_gb": (
+        "signals/test_signals:test_memory_is_in_gib_under_its_old_and_its_new_name"
+    ),
+    "perf/time_per_step": "signals/test_signals:test_step_time_leaves_out_validation",
+    "perf/throughput": "signals/test_signals:test_throughput_is_per_gpu_and_tokens_over_time_is_over_all",
+    "perf/mfu/actor_infer": "signals/test_signals:test_mfu_of_inference_is_not_the_update_s",
+    "response_length/clip_ratio": (
+        "signals/test_signals:test_v1_clip_ratio_is_the_truncated_share_only_at_the_known_limit"
+    ),
+    "prompt_length/clip_ratio": "signals/test_signals:test_v1_clip_ratio_of_prompts_says_nothing",
+    "timing_s/gen": "signals/test_signals:test_waiting_of_the_asynchronous_trainer_has_its_own_signal",
+    "timing_s/reward": "signals/test_signals:test_reward_time_that_v1_does_not_log_is_absent",
+    "timing_s/agent_loop counts": "signals/test_signals:test_counts_below_timing_are_no_times",
+    "timing_s/agent_loop -1": "signals/test_signals:test_minus_one_preemption_is_not_reported",
+    "critic/*": "signals/test_signals:test_keys_below_critic_are_there_without_a_critic",
+    "training/rollout_probs_diff_*": (
+        "signals/test_signals:test_differences_of_probabilities_are_none_of_log_probabilities"
+    ),
+    "reward standard deviation": "signals/test_signals:test_verl_logs_no_standard_deviation_of_the_reward",
+    "all samples aborted": (
+        "signals/test_signals:test_a_batch_whose_samples_were_all_aborted_has_a_reward_that_is_not_finite"
+    ),
+    "old policy entropy": (
+        "signals/test_signals:test_entropy_is_one_signal_whether_it_was_measured_before_or_in_the_update"
+    ),
+}
+
+
+@pytest.mark.parametrize("trap", ELSEWHERE)
+def test_the_test_of_each_trap_is_there(trap: str) -> None:
+    module, _, name = ELSEWHERE[trap].partition(":")
+
+    assert re.search(rf"^def {name}\(", (Path(__file__).parent / f"{module}.py").read_text(), re.MULTILINE)
+
+
+def run_of(source: str, framework: str, *events: Event) -> Run:
+    """A run that logged these while the exporter was watching, ten seconds apart."""
+    run = Run(source, framework, Options())
+    for number, event in enumerate(events):
+        run.take(event, Clock(1e9 + 10 * number, 10.0 * number, live=True))
+    return run
+
+
+def verl(*values: dict[str, object]) -> Run:
+    return run_of("verl_jsonl", "verl", *(Record(step, found) for step, found in enumerate(values, 1)))
+
+
+def shown(run: Run, name: str, signal: str, steps: int | None = None) -> float | None:
+    (value,) = [
+        read() for s, read in run.statistics[signal].readers if (s.name, s.steps or None) == (name, steps)
+    ]
+    return value
+
+
+# KL is at least five numbers
+
+
+def test_kinds_of_kl_in_one_record_never_meet_in_one_statistic() -> None:
+    kinds = {"actor/kl_loss": 0.02, "actor/ppo_kl": 0.004, "rollout_corr/kl": 0.001}
+    run = verl(*({key: value * (1 + step / 10) for key, value in kinds.items()} for step in range(1, 6)))
+
+    assert shown(run, "start", "kl") == pytest.approx(0.02 * 1.3)
+    assert shown(run, "start", "policy_kl") == pytest.approx(0.004 * 1.3)
+    assert run.latest["kl_engine"] == pytest.approx(0.0015)
+
+
+# non-finite values hide
+
+
+def test_a_run_that_skips_its_updates_stays_alive_and_its_streak_grows(
+    folder: Path, watched: Watching
+) -> None:
+    page, log = watched(), folder / "a.jsonl"
+    append(log, verl_json(1, measured(1)))
+    page.look()
+    for step in range(2, 6):
+        append(log, verl_json(step, measured(step, grad_norm=float("nan"))))
+        found = page.look(10.0)
+
+    assert found.state("a") == "running"
+    assert isnan(found.value("rl_grad_norm", run="a") or 0.0)
+    assert found.value("rl_nonfinite_streak_steps", run="a", signal="grad_norm") == 4
+    assert found.value("rl_nonfinite_steps_total", run="a", signal="grad_norm") == 4
+    assert found.value("rl_nonfinite_streak_steps", run="a", signal="reward") == 0
+
+
+def test_a_loss_that_transformers_mended_does_not_hide_the_gradient(folder: Path, watched: Watching) -> None:
+    page, log = watched(), folder / "train.log"
+    page.look()
+    for step in range(1, 8):
+        norm = "nan" if step > 3 else "1.5"
+        append(log, f"{{'loss': 0.{step}, 'grad_norm': {norm}, 'reward': 0.{step}, 'epoch': 0.0{step}}}\n")
+        found = page.discover()
+
+    assert found.value("rl_nonfinite_streak_steps", run="train", signal="grad_norm") == 4
+    assert found.value("rl_nonfinite_streak_steps", run="train", signal="policy_loss") in (0, None)
+
+
+# grad_norm is before clipping, at any level
+
+
+@pytest.mark.parametrize("level", [0.003, 1.0, 40.0])
+def test_gradients_are_compared_with_their_own_past_at_any_level(level: float) -> None:
+    norms = [level * (1 + step % 3 / 10) for step in range(40)] + [level * 12] * 5
+    run = verl(*({"actor/grad_norm": norm} for norm in norms))
+    recent, usual = (
+        shown(run, "median_over_steps", "grad_norm", 5),
+        shown(run, "level_over_steps", "grad_norm", 64),
+    )
+
+    assert recent is not None
+    assert usual is not None
+    # No value counts for more than 4 times the mean: mean = (40 * 1.0975 + 5 * 4 * mean) / 45.
+    assert recent / usual == pytest.approx(12 / (40 * 1.0975 / (45 - 5 * 4)), rel=1e-3)
+
+
+# missing is not zero
+
+
+def test_what_is_not_logged_is_on_no_page(folder: Path, watched: Watching) -> None:
+    page, log = watched(), folder / "a.jsonl"
+    page.look()
+    for step in range(1, 40):
+        append(log, verl_json(step, measured(step, kl=None, entropy=None)))
+    found = page.discover()
+    about = {name for name, labels in found.samples if ("run", "a") in labels}
+    signals = {dict(labels)["signal"] for _, labels in found.samples if "signal" in dict(labels)}
+
+    assert found.value("rl_records_total", run="a") == 39
+    assert about.isdisjoint({"rl_kl", "rl_entropy", "rl_validation_score", "rl_value_loss"})
+    assert signals.isdisjoint({"kl", "entropy", "policy_kl", "value_loss"})
+
+
+def test_an_actor_that_waits_for_its_critic_has_no_zeros() -> None:
+    warm_up = [{"critic/score/mean": 0.5, "critic/vf_loss": 9.0 / step} for step in range(1, 21)]
+    run = verl(*warm_up, *(measured(step, kl=0.02) for step in range(21, 26)))
+
+    assert shown(run, "start", "kl") == 0.02
+    assert run.statistics["entropy"].values[0] == measured(21)["actor/entropy"]
+
+
+def test_validation_now_and_then_keeps_its_last_score(folder: Path, watched: Watching) -> None:
+    page, log = watched(), folder / "a.log"
+    append(log, console(0, {"val-core/gsm8k/acc/mean@1": 0.25}))
+    found = page.look()
+    assert found.value("rl_validation_score", run="a") == 0.25
+    assert found.value("rl_reward", run="a") is None
+    for step in range(1, 10):
+        append(log, console(step, measured(step)))
+    found = page.look(1.0)
+
+    assert found.value("rl_validation_score", run="a") == 0.25
+    assert found.value("rl_reward", run="a") == pytest.approx(measured(9)["critic/score/mean"])
+
+
+# the share of truncated responses
+
+
+def test_the_longest_response_of_a_batch_is_not_truncated_by_being_the_longest() -> None:
+    values = {
+        "response_length/clip_ratio": 0.125,
+        "response_length/max": 700.0,
+        "training/num_turns/mean": 2.0,
+        "critic/score/mean": 0.5,
+    }
+    records = [Record(step, {**values, "critic/score/mean": step / 10}) for step in range(1, 6)]
+    without = run_of("verl_console", "verl", *records)
+    known = run_of("verl_console", "verl", ResponseLimit(1024), *records)
+    reached = run_of("verl_console", "verl", ResponseLimit(700), *records)
+
+    assert shown(without, "mean_over_steps", "truncated_ratio", 5) is None
+    assert shown(known, "mean_over_steps", "truncated_ratio", 5) == 0.0
+    assert shown(reached, "mean_over_steps", "truncated_ratio", 5) == 0.125
+
+
+# batch noise
+
+
+@pytest.mark.parametrize("batch", [8, 64, 256])
+def test_noise_is_that_of_the_batch_whatever_its_size(batch: int) -> None:
+    random, share = Random(batch), 0.4
+    rewards = [sum(random.random() < share for _ in range(batch)) / batch for _ in range(300)]
+    run = verl(*({"critic/score/mean": reward, "actor/lr": step} for step, reward in enumerate(rewards)))
+
+    assert shown(run, "noise", "reward") == pytest.approx(sqrt(share * (1 - share) / batch), rel=0.3)
+
+
+# TRL logs every ten steps
+
+
+def test_three_points_of_trl_are_twenty_one_steps_and_three_records(folder: Path, watched: Watching) -> None:
+    entries = [{"step": step, "epoch": step / 100, "reward": step / 90, "loss": 0.1} for step in (10, 20, 30)]
+    (folder / "out").mkdir()
+    state = {"global_step": 30, "max_steps": 500, "logging_steps": 10, "log_history": entries}
+    (folder / "out/trainer_state.json").write_text(json.dumps(state, indent=2))
+    found = watched().look()
+
+    assert found.value("rl_step", run="out") == 30
+    assert found.value("rl_steps_seen", run="out") == 21
+    assert found.value("rl_records_total", run="out") == 3
+
+
+def test_steps_since_the_best_count_by_the_step_number() -> None:
+    records = [
+        Record(10 * number, {"reward": 0.9 if number == 10 else 0.1, "loss": float(number)})
+        for number in range(1, 31)
+    ]
+    run = run_of("trl_console", "trl", *records)
+
+    assert shown(run, "steps_since_best", "reward") == 200
+    assert shown(run, "records_since_best", "reward") == 20
+
+
+# warm-up hides the fastest collapse
+
+
+def test_a_collapse_within_ten_steps_shows_in_the_floors_at_once() -> None:
+    """The run that died in steps 5 to 12: length 1750 to 1, entropy to .002."""
+    lengths = [1750.0] * 5 + [900.0, 300.0, 60.0, 9.0, 1.0, 1.0, 1.0]
+    entropies = [0.2, 0.2, 0.2, 0.25, 0.37, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003, 0.002]
+    both = zip(lengths, entropies, strict=True)
+    run = verl(*({"response_length/mean": length, "actor/entropy": entropy} for length, entropy in both))
+
+    assert shown(run, "median_over_steps", "response_length", 5) == 1.0
+    assert shown(run, "start", "response_length") == 1750.0
+    assert shown(run, "max_over_steps", "entropy", 10) == 0.37
+    assert shown(run, "min_over_steps", "entropy", 3) == 0.002
+
+
+# all samples aborted
+
+
+def test_a_step_whose_samples_were_all_aborted_is_no_reward_of_zero(folder: Path, watched: Watching) -> None:
+    page, log = watched(), folder / "a.jsonl"
+    append(log, verl_json(1, measured(1)))
+    page.look()
+    for step in (2, 3, 4):
+        append(log, verl_json(step, measured(step, reward=float("nan"))))
+        found = page.look(10.0)
+
+    assert isnan(found.value("rl_reward", run="a") or 0.0)
+    assert found.value("rl_nonfinite_streak_steps", run="a", signal="reward") == 3
+
+
+def test_every_signal_of_a_trap_is_one_that_is_served() -> None:
+    names = {signal.name for signal in SIGNALS}
+
+    assert {"kl", "policy_kl", "kl_engine", "kl_teacher", "kl_sequence", "truncated_ratio"} <= names
