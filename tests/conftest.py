@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -32,8 +32,14 @@ APART = ("tests/rules/test_mutants.py::", "tests/chaos/test_native.py::")
 STACKS_DONE = 0.7
 """Part of all files by which those with whole stacks have begun, so that none is left alone at the end."""
 
-settings.register_profile("busy", deadline=None)
-settings.load_profile("busy")
+for name, examples in (("whole", 60), ("fast", 20)):
+    settings.register_profile(
+        name,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+settings.load_profile("whole")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Else each of hundreds of interpreters that tests start would compile all modules again, for a second.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if config.getoption("--fast"):
+        settings.load_profile("fast")
         os.environ.pop("CI", None)  # a missing program skips a test here, in CI too
         os.environ["STEPWATCH_TEST_RUNS"] = ""
         # What a test that is skipped had opened is closed at a moment of another one.

@@ -5,21 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from exporter.runs import collector as watch_module
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.logs.writers import Writers
 from exporter.runs.model.run import Options
 from tests.runs.scrape import Scrape
-
-settings.register_profile(
-    "stepwatch",
-    deadline=None,
-    max_examples=60,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-settings.load_profile("stepwatch")
 
 
 class Clock:
