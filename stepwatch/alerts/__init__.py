@@ -1,1 +1,1 @@
-"""The table of alerts: each with its limits, ways to fire, guards and texts; a module for each topic."""
+"""The table of alerts, a module for each topic: limits, conditions, guards and texts of each alert."""

@@ -19,7 +19,7 @@ from stepwatch.alerts import (
     rollouts,
     stack,
 )
-from stepwatch.alerts.alert import Alert
+from stepwatch.alerts.model.alert import Alert
 from stepwatch.schema.block import Block
 
 GROUPS: Mapping[str, tuple[Alert, ...]] = {

@@ -6,18 +6,20 @@ or an underscore.
 
 from __future__ import annotations
 
-from stepwatch.alerts.alert import NOTHING, RATIO, WHOLE, Way
-from stepwatch.alerts.basis import COMPUTED, JUDGED, REPORTED, RUNS
-from stepwatch.alerts.expression import Expression, Limit
-from stepwatch.alerts.infrastructure import (
-    EVENT_WINDOW,
+from stepwatch.alerts.model.alert import (
+    COMPUTED,
+    JUDGED,
+    NOTHING,
+    RATIO,
+    REPORTED,
+    RUNS,
+    WHOLE,
+    Condition,
     WarningBlock,
-    counts,
-    gone,
     hold,
-    server_alert,
-    servers,
 )
+from stepwatch.alerts.model.expression import Expression, Limit
+from stepwatch.alerts.model.targets import EVENT_WINDOW, gone, server_alert, servers
 from stepwatch.schema import scalars
 from stepwatch.schema.scalars import Span
 from stepwatch.schema.section import default
@@ -57,7 +59,7 @@ ENGINE_GONE = server_alert(
     EngineGone,
     summary="Rollout server is unreachable during a run",
     action="read the server's log, check its process; Stalled pages if a run waits for it",
-    ways=gone(
+    conditions=gone(
         "does not answer",
         servers('up{role="rollout"}'),
         servers(f'max_over_time(up{{role="rollout"}}[{EVENT_WINDOW}])'),
@@ -85,11 +87,9 @@ ENGINE_QUEUE = server_alert(
     EngineQueue,
     summary="Rollout server hangs: requests wait, no tokens",
     action="read the server's log; `py-spy dump` of the engine",
-    ways=(
-        counts(
-            "no token in 10 min, requests waiting:",
-            _waiting,
-            given=_risen(TOKENS, "10m").equals(0),
+    conditions=(
+        Condition(
+            "no token in 10 min, requests waiting:", _waiting > 0, given=_risen(TOKENS, "10m").equals(0)
         ),
     ),
     style=WHOLE,
@@ -107,7 +107,9 @@ ENGINE_KV_CACHE_FULL = server_alert(
     EngineKVCacheFull,
     summary="KV cache of a rollout server is full",
     action="add memory for the cache, or send fewer or shorter requests at once",
-    ways=(Way("KV cache in use while requests wait", _cache, ">", Limit("used_ratio"), given=_waiting > 0),),
+    conditions=(
+        Condition("KV cache in use while requests wait", _cache > Limit("used_ratio"), given=_waiting > 0),
+    ),
     style=RATIO,
 )
 
@@ -131,12 +133,10 @@ ENGINE_PREEMPTIONS = server_alert(
     EnginePreemptions,
     summary="Rollout server preempts too many requests",
     action="add memory for the KV cache, or send fewer requests at once",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "preemptions per finished request in 30 min:",
-            _risen(PREEMPTIONS) / _risen(FINISHED),
-            ">",
-            Limit("per_request"),
+            _risen(PREEMPTIONS) / _risen(FINISHED) > Limit("per_request"),
             given=_risen(PREEMPTIONS) > Limit("preemptions"),
         ),
     ),
@@ -171,12 +171,10 @@ ENGINE_TRUNCATED = server_alert(
     EngineTruncated,
     summary="Rollout server truncates nearly all responses",
     action="read some responses: do they repeat themselves? Else raise the length limit",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "responses that ended at the length limit in 30 min:",
-            _risen(TRUNCATED) / _risen(ANSWERED),
-            ">",
-            Limit("truncated_ratio"),
+            _risen(TRUNCATED) / _risen(ANSWERED) > Limit("truncated_ratio"),
             given=(_risen(ANSWERED) > Limit("requests"))
             & (_risen(TOKENS[:1]) / _risen(ANSWERED) > Limit("tokens")),
         ),

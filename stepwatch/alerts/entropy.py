@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from stepwatch.alerts.alert import Alert, Way
-from stepwatch.alerts.basis import JUDGED, RUNS
-from stepwatch.alerts.expression import Expression, Limit, larger, smaller
-from stepwatch.alerts.statistics import metric, over, peak, solved, start, suffers
+from functools import partial
+
+from stepwatch.alerts.model.alert import JUDGED, RUNS, Alert, Condition
+from stepwatch.alerts.model.expression import Expression, Limit, larger, smaller
+from stepwatch.alerts.model.runs import metric, over, peak, solved, start, suffers
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default
 
 ENTROPY = "entropy"
 NATS = " nats/token"
+
+_alert = partial(Alert, topic="entropy")
 
 
 class EntropyCollapseWarning(Section):
@@ -60,32 +63,24 @@ _smoothed = metric("rl_ewma_max_over_steps", signal=ENTROPY, alpha="0.2", steps=
 _records = metric("rl_records_since_best", signal="reward")
 
 
-def _below_peak(ratio: str, low: str, basis: str, given: Expression | None = None) -> Way:
-    return Way(
+def _below_peak(ratio: str, low: str, baseline: str, given: Expression | None = None) -> Condition:
+    return Condition(
         "smoothed entropy, highest of 10 steps,",
-        _smoothed,
-        "<",
-        smaller(Limit(ratio) * peak(ENTROPY), Limit(low)),
-        basis,
+        _smoothed < smaller(Limit(ratio) * peak(ENTROPY), Limit(low)),
+        baseline,
         given,
         signal=ENTROPY,
     )
 
 
-ENTROPY_COLLAPSE = Alert(
+ENTROPY_COLLAPSE = _alert(
     EntropyCollapse,
-    severity="warning",
-    level="warning",
-    topic="entropy",
+    "warning",
     summary="Entropy collapsed",
     action="read samples: if answers are all alike, raise the temperature or the entropy bonus",
-    ways=(
-        Way(
-            "entropy, highest of 10 steps,",
-            over("max", ENTROPY, 10),
-            "<",
-            Limit("warning.below"),
-            signal=ENTROPY,
+    conditions=(
+        Condition(
+            "entropy, highest of 10 steps,", over("max", ENTROPY, 10) < Limit("warning.below"), signal=ENTROPY
         ),
         _below_peak("warning.peak_ratio", "warning.low", "from its peak"),
         _below_peak(
@@ -132,24 +127,23 @@ class EntropyExplosion(Block):
     critical: EntropyExplosionCritical | None = EntropyExplosionCritical()
 
 
-def _explosion(level: str, summary: str, action: str, basis: str, given: Expression | None = None) -> Alert:
-    return Alert(
+def _explosion(
+    level: str, summary: str, action: str, baseline: str, given: Expression | None = None
+) -> Alert:
+    return _alert(
         EntropyExplosion,
-        severity=level,
-        level=level,
-        topic="entropy",
+        level,
         summary=summary,
         action=action,
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "entropy, lowest of 3 steps,",
-                over("min", ENTROPY, 3),
-                ">",
-                larger(
+                over("min", ENTROPY, 3)
+                > larger(
                     Limit("warning.times_start") * start(ENTROPY),
                     start(ENTROPY) + Limit("warning.above_start"),
                 ),
-                basis,
+                baseline,
                 given,
                 signal=ENTROPY,
             ),

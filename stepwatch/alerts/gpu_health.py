@@ -7,32 +7,122 @@ from typing import ClassVar
 
 from pydantic import model_validator
 
-from stepwatch.alerts.alert import NOTHING, WHOLE, Alert, Codes, Way
-from stepwatch.alerts.basis import DOCUMENTED, JUDGED
-from stepwatch.alerts.codes import DRAIN_AND_RESET, LOSSES, RECOVERIES, STOP_AND_RESET, XIDS
-from stepwatch.alerts.expression import Expression, Number
-from stepwatch.alerts.infrastructure import (
-    GPU,
-    HOST,
+from stepwatch.alerts.model.alert import (
+    DOCUMENTED,
+    JUDGED,
+    NOTHING,
+    WHOLE,
+    Alert,
+    Codes,
+    Condition,
     CriticalBlock,
-    Formula,
+    Explanation,
     InfrastructureBlock,
-    On,
-    OneOf,
     WarningBlock,
-    counted,
-    counts,
-    events,
-    fails,
-    gpu_alert,
-    gpus,
     hold,
-    hosts,
 )
+from stepwatch.alerts.model.expression import Expression, Formula, On, OneOf
+from stepwatch.alerts.model.targets import GPU, HOST, counted, events, gpu_alert, gpus, hosts
 from stepwatch.schema.errors import Fault, Faults
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan, RecoveryAction, Span, XidCode
 from stepwatch.schema.section import default
+
+# Texts of the driver's codes. From NVIDIA's public documents, in our words: the description of Xid errors,
+# NVML's nvmlDeviceGpuRecoveryAction_t, and the guide to memory errors of GPUs. ``{gpu}`` is the GPU's UUID,
+# or its number where that is unknown: numbers change when a GPU is lost.
+
+RESET = "on its machine `make gpu-release`, then `nvidia-smi -r -i {gpu}`"
+"""A GPU that a process has open, Stepwatch's exporter included, cannot be reset."""
+
+STOP_AND_RESET = f"stop what runs on it; then {RESET}"
+DRAIN_AND_RESET = f"let its runs end; then {RESET}"
+_POWER_CYCLE = "move its runs, then power-cycle the machine; if it happens again, check slot, cables and card"
+_PROGRAM = "read the end of the run's log; suspect the card only if other programs fail on it as well"
+_NVLINK = "`nvidia-smi nvlink -e -i {gpu}`; runs over several GPUs hang or fail until it is reset"
+_RESET_OR_REBOOT = "stop what runs on it and reset it; if the reset hangs, reboot the machine"
+_REBOOT = "stop what runs on the machine and reboot it; resume from an older checkpoint"
+_DMESG = "`dmesg | grep -i xid`"
+
+XIDS = {
+    13: Explanation("a program made the GPU do something illegal, such as use a bad address", _PROGRAM),
+    31: Explanation("a program accessed memory that is not its own", _PROGRAM),
+    32: Explanation("commands arrived corrupted", "check the PCIe link: `nvidia-smi -q -d PCIE -i {gpu}`"),
+    38: Explanation("the driver's firmware failed", _RESET_OR_REBOOT),
+    43: Explanation("the driver stopped a program after an error of its own", _PROGRAM),
+    45: Explanation("the driver cleared a program's work, as after Ctrl-C", "find the error before it"),
+    46: Explanation("the GPU stopped working", STOP_AND_RESET),
+    48: Explanation("uncorrectable memory error", STOP_AND_RESET),
+    61: Explanation("fault of its internal microcontroller", DRAIN_AND_RESET),
+    62: Explanation("its internal microcontroller halted", STOP_AND_RESET),
+    63: Explanation("bad memory was replaced; in force after a reset", DRAIN_AND_RESET),
+    64: Explanation("bad memory could not be replaced", f"{STOP_AND_RESET}; replace the card"),
+    68: Explanation("a video decoder failed", _PROGRAM),
+    69: Explanation("a program made the GPU do something illegal", _PROGRAM),
+    74: Explanation("NVLink error between this GPU and others", _NVLINK),
+    79: Explanation("fell off the bus; the machine cannot see it", _POWER_CYCLE),
+    92: Explanation("many memory errors, all corrected", "watch the GPU: it is likely to fail"),
+    94: Explanation("memory error, contained: it ended one program", DRAIN_AND_RESET),
+    95: Explanation("memory error, not contained: results since then are suspect", STOP_AND_RESET),
+    109: Explanation("it could not switch between programs", _PROGRAM),
+    110: Explanation("fault of its protection unit", STOP_AND_RESET),
+    119: Explanation("its system processor (GSP) does not answer", _RESET_OR_REBOOT),
+    120: Explanation("its system processor (GSP) failed", _RESET_OR_REBOOT),
+    121: Explanation("error of the link between GPU and CPU", DRAIN_AND_RESET),
+    137: Explanation("a program accessed memory over NVLink that is not its own", _PROGRAM),
+    140: Explanation("memory errors without recovery", STOP_AND_RESET),
+    143: Explanation("the GPU does not start", _RESET_OR_REBOOT),
+    154: Explanation(
+        "the driver requests a recovery", "`nvidia-smi -q -i {gpu} | grep -i recovery` names it"
+    ),
+}
+XIDS |= dict.fromkeys(
+    range(144, 151), Explanation("NVLink error (Blackwell and later); `dmesg` says if it is fatal", _NVLINK)
+)
+
+LOSSES = {
+    "lost": Explanation(
+        "the driver has lost it", f"move its runs; then {RESET}; if that fails, power-cycle the machine"
+    ),
+    "reset_required": Explanation("it needs a reset", STOP_AND_RESET),
+    "no_permission": Explanation(
+        "the GPU exporter has no permission to read it",
+        "give its container all GPUs, or its user access to /dev/nvidia*",
+    ),
+    "timeout": Explanation("the driver does not answer", f"{_DMESG}; if the driver stays hung, reboot"),
+    "stuck": Explanation(
+        "the driver hangs; processes that ask it cannot be killed", f"{_DMESG}; expect to reboot"
+    ),
+    "unknown": Explanation(
+        "the driver answers with an unknown error",
+        f"recreate the exporter's container if it has one; otherwise {_DMESG}",
+    ),
+    "mig_changed": Explanation(
+        "its MIG partition changed; the new one is not read yet",
+        "wait a minute, then read the GPU exporter's log",
+    ),
+    "crashed": Explanation("the driver's library crashes", f"read the GPU exporter's log, and {_DMESG}"),
+    "driver_not_loaded": Explanation(
+        "the driver is no longer loaded", "`modprobe nvidia` or reboot, unless someone unloaded it on purpose"
+    ),
+    "version_mismatch": Explanation(
+        "the driver was upgraded while the old one is loaded",
+        "reload it or reboot, then recreate the GPU exporter's container",
+    ),
+}
+
+RECOVERIES = {
+    1: Explanation("a reset", STOP_AND_RESET),
+    2: Explanation("a reboot; the system may be in an inconsistent state", _REBOOT),
+    3: Explanation(
+        "an end of all traffic between GPUs",
+        "stop what uses it together with other GPUs; the driver then requests the next action",
+    ),
+    4: Explanation("a reset when its runs are over; until then it works, degraded", DRAIN_AND_RESET),
+    5: Explanation("recovery of its NVLink domain", "check nvidia-imex on all machines of the domain"),
+    6: Explanation("a reset of its PCIe bus", "move its runs, then power-cycle the machine"),
+    7: Explanation("a reboot of the whole system", _REBOOT),
+}
 
 
 class GPULost(CriticalBlock):
@@ -45,7 +135,7 @@ GPU_LOST = gpu_alert(
     GPULost,
     summary="GPU lost: the driver cannot read it",
     action="`dmesg | grep -i xid`; read the GPU exporter's log",
-    ways=(fails("unreadable", gpus("gpu_up")),),
+    conditions=(Condition("unreadable", gpus("gpu_up").equals(0)),),
     style=NOTHING,
     codes=Codes("reason", LOSSES, source="gpu_up{{{}}} == 0"),
 )
@@ -100,17 +190,16 @@ _IS_THERE = On(GPU, Formula('gpu_up or gpu_xid_errors_total{gpu=""}'))
 the driver does not name counts while its counter is there."""
 
 
-def _xid(severity: str, summary: str, matcher: str, level: str = "") -> Alert:
+def _xid(severity: str, summary: str, matcher: str) -> Alert:
     return gpu_alert(
         GPUXid,
-        severity=severity,
-        level=level,
+        severity,
         summary=summary,
         action="look the code up in NVIDIA's list of Xid errors",
-        ways=(
-            counts(
+        conditions=(
+            Condition(
                 "Xid {} errors within 1 h:",
-                Formula(f"max by ({GPU}, xid) ({events(f'gpu_xid_errors_total{{{matcher}}}')})"),
+                Formula(f"max by ({GPU}, xid) ({events(f'gpu_xid_errors_total{{{matcher}}}')})") > 0,
                 given=_IS_THERE,
             ),
         ),
@@ -120,7 +209,7 @@ def _xid(severity: str, summary: str, matcher: str, level: str = "") -> Alert:
 
 
 GPU_XID = (
-    _xid("critical", "GPU failed: critical Xid error", 'xid=~"<critical>"', "critical"),
+    _xid("critical", "GPU failed: critical Xid error", 'xid=~"<critical>"'),
     _xid("warning", "GPU driver reports an Xid error", 'xid!~"<critical>|<ignored>"'),
 )
 
@@ -137,8 +226,8 @@ GPU_ECC_UNCORRECTABLE = gpu_alert(
     summary="Uncorrectable GPU memory errors",
     action=f"{STOP_AND_RESET}; resume from an older checkpoint",
     # The count of the card's life may be written late, and the other one starts anew with the driver.
-    ways=tuple(
-        counts("memory errors within 1 h:", counted(f'{counter}{{type="uncorrected"}}'))
+    conditions=tuple(
+        Condition("memory errors within 1 h:", counted(f'{counter}{{type="uncorrected"}}') > 0)
         for counter in ("gpu_ecc_errors_total", "gpu_ecc_volatile_errors_total")
     ),
     style=WHOLE,
@@ -158,8 +247,8 @@ GPU_ROW_REMAP_PENDING = gpu_alert(
     GPURowRemapPending,
     summary="GPU memory repair waits for a reset",
     action=f"{DRAIN_AND_RESET}; before Ampere, reboot",
-    ways=tuple(
-        Way("bad memory is left out until a reset replaces it", gpus(metric), "==", Number(1))
+    conditions=tuple(
+        Condition("bad memory is left out until a reset replaces it", gpus(metric).equals(1))
         for metric in ("gpu_row_remap_pending", "gpu_retired_pages_pending")
     ),
     style=NOTHING,
@@ -179,7 +268,7 @@ GPU_ROW_REMAP_FAILED = gpu_alert(
     GPURowRemapFailed,
     summary="GPU memory repair failed: no spare rows left",
     action="keep new runs off the GPU, and have the card replaced",
-    ways=(Way("no spare row is left for bad memory", gpus("gpu_row_remap_failed"), "==", Number(1)),),
+    conditions=(Condition("no spare row is left for bad memory", gpus("gpu_row_remap_failed").equals(1)),),
     style=NOTHING,
 )
 
@@ -203,25 +292,20 @@ _requested = gpus("gpu_recovery_action")
 _pages = OneOf(_requested, "critical")
 
 
-def _recovery(
-    severity: str, summary: str, requested: Expression, sparing: Expression | None = None, level: str = ""
-) -> Alert:
+def _recovery(severity: str, summary: str, requested: Expression, sparing: Expression | None = None) -> Alert:
     return gpu_alert(
         GPURecoveryNeeded,
-        severity=severity,
-        level=level,
+        severity,
         summary=summary,
         action="`nvidia-smi -q -i {gpu} | grep -i recovery` names the action",
-        ways=(counts("the driver requests recovery {}", requested, sparing=sparing),),
+        conditions=(Condition("the driver requests recovery {}", requested > 0, sparing=sparing),),
         style=NOTHING,
         codes=Codes("recovery", RECOVERIES, by_value=True),
     )
 
 
 GPU_RECOVERY_NEEDED = (
-    _recovery(
-        "critical", "GPU unusable until the driver's requested recovery is done", _pages, level="critical"
-    ),
+    _recovery("critical", "GPU unusable until the driver's requested recovery is done", _pages),
     _recovery("warning", "GPU needs maintenance", _requested, sparing=_pages),
 )
 
@@ -248,13 +332,12 @@ GPUS_MISSING = gpu_alert(
     GPUsMissing,
     summary="Machine has fewer GPUs than expected",
     action="`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i nvrm`; a power-cycle may help",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "GPUs present:",
             # GPULost is about a GPU that the exporter has seen.
-            Formula(f"count by ({HOST}) ({gpus('gpu_up').text})") | hosts("gpu_devices"),
-            "<",
-            hosts("max_over_time(gpu_devices_expected[<within>s])"),
+            (Formula(f"count by ({HOST}) ({gpus('gpu_up').text})") | hosts("gpu_devices"))
+            < hosts("max_over_time(gpu_devices_expected[<within>s])"),
             "expected or seen",
             given=On(HOST, Formula("gpu_exporter_nvml_up == 1")),
             sparing=On(HOST, Formula(WAS_SIMULATED)),

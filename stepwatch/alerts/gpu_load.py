@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from stepwatch.alerts.alert import RATIO, WHOLE, Way
-from stepwatch.alerts.basis import DOCUMENTED, JUDGED, REPORTED
-from stepwatch.alerts.expression import Expression, Limit, Number
-from stepwatch.alerts.infrastructure import (
+from stepwatch.alerts.model.alert import (
+    DOCUMENTED,
+    JUDGED,
+    RATIO,
+    REPORTED,
+    WHOLE,
+    Condition,
     CriticalBlock,
     WarningBlock,
-    counted,
-    gpu,
-    gpu_alert,
-    gpus,
     hold,
 )
+from stepwatch.alerts.model.expression import Expression, Limit
+from stepwatch.alerts.model.targets import counted, gpu, gpu_alert, gpus
 from stepwatch.schema import scalars
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan, Span, Switch
@@ -46,15 +47,16 @@ GPU_HOT = gpu_alert(
     GPUHot,
     summary="GPU is close to its slowdown temperature",
     action=f"{COOLING}; then see what runs on it",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "margin to its slowdown temperature",
             # Newer cards report their margin; for older ones it is the difference.
-            gpus("gpu_temperature_margin_celsius", "min")
-            | gpus('gpu_temperature_threshold_celsius{threshold="slowdown"}')
-            - gpus('gpu_temperature_celsius{sensor="gpu"}'),
-            "<",
-            Limit("margin"),
+            (
+                gpus("gpu_temperature_margin_celsius", "min")
+                | gpus('gpu_temperature_threshold_celsius{threshold="slowdown"}')
+                - gpus('gpu_temperature_celsius{sensor="gpu"}')
+            )
+            < Limit("margin"),
             signal="gpu_temperature_celsius",
             line=(">", SLOWS_DOWN - Limit("margin")),
         ),
@@ -90,12 +92,10 @@ GPU_THERMAL_THROTTLE = gpu_alert(
     GPUThermalThrottle,
     summary="GPU throttled by heat",
     action=f"{COOLING}; then lower the power limit",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "throttled by heat, share of 5 min",
-            _throttled("software_thermal", "hardware_thermal", "thermal"),
-            ">",
-            Limit("throttled_ratio"),
+            _throttled("software_thermal", "hardware_thermal", "thermal") > Limit("throttled_ratio"),
             signal="gpu_clock_event_seconds_total",
         ),
     ),
@@ -116,12 +116,10 @@ GPU_POWER_BRAKE = gpu_alert(
     GPUPowerBrake,
     summary="GPU throttled by the power brake",
     action="check the machine's power supplies (`ipmitool sdr type 'Power Supply'`) and their feeds",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "throttled by the power brake, share of 5 min",
-            _throttled("power_brake"),
-            ">",
-            Limit("throttled_ratio"),
+            _throttled("power_brake") > Limit("throttled_ratio"),
             signal="gpu_clock_event_seconds_total",
         ),
     ),
@@ -141,12 +139,10 @@ GPU_MEMORY_HIGH = gpu_alert(
     GPUMemoryHigh,
     summary="GPU memory is nearly full",
     action="`nvidia-smi` shows which processes hold it",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "memory in use",
-            gpu("gpu_memory_used_bytes") / gpu("gpu_memory_total_bytes"),
-            ">",
-            Limit("used_ratio"),
+            gpu("gpu_memory_used_bytes") / gpu("gpu_memory_total_bytes") > Limit("used_ratio"),
             signal="gpu_memory_used_bytes",
             line=(">", Limit("used_ratio") * gpu("gpu_memory_total_bytes")),
         ),
@@ -177,22 +173,19 @@ NVLINK_ERRORS = gpu_alert(
     NVLinkErrors,
     summary="NVLink errors on a GPU",
     action="`nvidia-smi nvlink -e -i {gpu}`; check the GPU at the other end, its bridge or cable",
-    ways=(
+    conditions=(
         # Corrupted packets are usual and sent again: only their rate counts. Of the others, the worst kind.
-        Way(
+        Condition(
             "corrupted packets/s:",
-            gpus('rate(gpu_nvlink_errors_total{type=~"crc_flit|crc"}[5m])'),
-            ">",
-            Limit("crc_per_second"),
+            gpus('rate(gpu_nvlink_errors_total{type=~"crc_flit|crc"}[5m])') > Limit("crc_per_second"),
         ),
-        Way(
+        Condition(
             "errors of one kind within 1 h:",
             counted(
                 'gpu_nvlink_errors_total{type=~"crc_data|replay|recovery|ecc|link_recovery'
                 '|link_recovery_failed"}'
-            ),
-            ">",
-            Limit("errors"),
+            )
+            > Limit("errors"),
         ),
     ),
     style=WHOLE,
@@ -225,12 +218,10 @@ PCIE_DEGRADED = gpu_alert(
     summary="PCIe link of a GPU is degraded",
     action="`nvidia-smi -q -d PCIE -i {gpu}`; reseat the card, check riser, cable and slot",
     # An idle link rests at a low generation: the best of 10 minutes counts.
-    ways=tuple(
-        Way(
+    conditions=tuple(
+        Condition(
             f"PCIe {words} in use, of those possible:",
-            gpus(f"max_over_time({_link(kind, 'current')}[10m])"),
-            "<",
-            limit,
+            gpus(f"max_over_time({_link(kind, 'current')}[10m])") < limit,
         )
         for kind, words, limit in (
             ("generation", "generation", gpus(_link("generation", "max"))),
@@ -259,20 +250,17 @@ FABRIC_DOWN = gpu_alert(
     FabricDown,
     summary="GPU is cut off from its NVLinks",
     action="`systemctl status nvidia-fabricmanager`, `nvidia-smi nvlink --status -i {gpu}`",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "state of the NVLink fabric (3: joined):",
-            gpus("gpu_fabric_state"),
-            "<",
-            Number(3),
+            gpus("gpu_fabric_state") < 3,
             given=gpus("gpu_fabric_state") > 0,  # 0 is no fabric
         ),
         # Links that were never up have no bridge; split GPUs (MIG) do without theirs.
-        Way(
+        Condition(
             "NVLinks up, of those up within <within>:",
-            gpus('gpu_nvlink_links{state="active"}'),
-            "<",
-            gpus('max_over_time(gpu_nvlink_links{state="active"}[<within>s])'),
+            gpus('gpu_nvlink_links{state="active"}')
+            < gpus('max_over_time(gpu_nvlink_links{state="active"}[<within>s])'),
             sparing=gpus("gpu_mig_mode").equals(1),
         ),
     ),

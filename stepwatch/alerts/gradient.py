@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from stepwatch.alerts.alert import STEP, WHOLE, Alert, Fact, Way
-from stepwatch.alerts.basis import JUDGED, RUNS, SIMULATED
-from stepwatch.alerts.expression import Limit, Number, larger
-from stepwatch.alerts.statistics import metric, over
+from functools import partial
+
+from stepwatch.alerts.model.alert import JUDGED, RUNS, SIMULATED, STEP, WHOLE, Alert, Condition, Fact
+from stepwatch.alerts.model.expression import Limit, larger
+from stepwatch.alerts.model.runs import metric, over
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default
+
+_alert = partial(Alert, topic="gradient")
 
 
 class NonFiniteWarning(Section):
@@ -31,19 +34,15 @@ class NonFinite(Block):
 
 
 NON_FINITE = tuple(
-    Alert(
+    _alert(
         NonFinite,
-        severity=level,
-        level=level,
-        topic="gradient",
+        level,
         summary="NaN or Inf in the log",
         action=action,
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "steps in a row with NaN or Inf:",
-                metric("rl_nonfinite_streak_steps"),
-                ">=",
-                Limit(f"{level}.steps"),
+                metric("rl_nonfinite_streak_steps") >= Limit(f"{level}.steps"),
                 signal="nonfinite_streak_steps",
             ),
         ),
@@ -98,30 +97,25 @@ class GradNormHigh(Block):
 
 _level = over("level", "grad_norm", 64)
 
-GRAD_NORM_HIGH = Alert(
+GRAD_NORM_HIGH = _alert(
     GradNormHigh,
-    severity="warning",
-    level="warning",
-    topic="gradient",
+    "warning",
     summary="Gradient norm far above its usual level",
     action="compare loss and KL; lower the learning rate or clip gradients harder",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "gradient norm, median of 5 steps,",
-            over("median", "grad_norm", 5),
-            ">",
-            larger(
+            over("median", "grad_norm", 5)
+            > larger(
                 Limit("warning.times_level") * _level,
                 _level + Limit("warning.stddevs") * over("spread", "grad_norm", 64),
             ),
             "from the level of 64",
             signal="grad_norm",
         ),
-        Way(
+        Condition(
             "gradient norm, median of 5 steps,",
-            over("median", "grad_norm", 5),
-            ">",
-            Limit("warning.above"),
+            over("median", "grad_norm", 5) > Limit("warning.above"),
             signal="grad_norm",
         ),
     ),
@@ -145,19 +139,15 @@ class ClipFractionHigh(Block):
     warning: ClipFractionHighWarning | None = ClipFractionHighWarning()
 
 
-CLIP_FRACTION_HIGH = Alert(
+CLIP_FRACTION_HIGH = _alert(
     ClipFractionHigh,
-    severity="warning",
-    level="warning",
-    topic="gradient",
+    "warning",
     summary="Most policy updates are clipped",
     action="lower the learning rate or the number of updates per batch; check how old the samples are",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "clipped tokens, lowest of 5 steps,",
-            over("min", "policy_clip_ratio", 5),
-            ">",
-            Limit("warning.above_ratio"),
+            over("min", "policy_clip_ratio", 5) > Limit("warning.above_ratio"),
             signal="policy_clip_ratio",
         ),
     ),
@@ -171,18 +161,13 @@ class PolicyLossPositive(Block):
     severity: scalars.Severity = default("info", "For pages only: it is not a fault by itself.")
 
 
-POLICY_LOSS_POSITIVE = Alert(
+POLICY_LOSS_POSITIVE = _alert(
     PolicyLossPositive,
-    topic="gradient",
     summary="Policy loss stays above 0",
     action="compare reward and KL: if they are well, no action is needed",
-    ways=(
-        Way(
-            "policy loss, lowest of 20 steps,",
-            over("min", "policy_loss", 20),
-            ">",
-            Number(0),
-            signal="policy_loss",
+    conditions=(
+        Condition(
+            "policy loss, lowest of 20 steps,", over("min", "policy_loss", 20) > 0, signal="policy_loss"
         ),
     ),
 )
@@ -215,26 +200,20 @@ class CriticDiverged(Block):
     warning: CriticDivergedWarning | None = CriticDivergedWarning()
 
 
-CRITIC_DIVERGED = Alert(
+CRITIC_DIVERGED = _alert(
     CriticDiverged,
-    severity="warning",
-    level="warning",
-    topic="gradient",
+    "warning",
     summary="Critic no longer follows the returns",
     action="lower the critic's learning rate, or clip its loss; compare returns and value loss",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "explained variance, highest of 20 steps,",
-            over("max", "explained_variance", 20),
-            "<",
-            Limit("warning.explained_ratio"),
+            over("max", "explained_variance", 20) < Limit("warning.explained_ratio"),
             signal="explained_variance",
         ),
-        Way(
+        Condition(
             "value loss, median of 5 steps,",
-            over("median", "value_loss", 5),
-            ">",
-            Limit("warning.times_level") * over("level", "value_loss", 64),
+            over("median", "value_loss", 5) > Limit("warning.times_level") * over("level", "value_loss", 64),
             "from the level of 64",
             signal="value_loss",
         ),

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
-from stepwatch.alerts.alert import BYTES, RATIO, Alert, Way
-from stepwatch.alerts.basis import DOCUMENTED, JUDGED
-from stepwatch.alerts.expression import Expression, Limit, Number, smaller
-from stepwatch.alerts.infrastructure import (
+from stepwatch.alerts.model.alert import (
+    BYTES,
+    DOCUMENTED,
+    JUDGED,
+    RATIO,
+    Alert,
+    Condition,
     InfrastructureBlock,
     WarningBlock,
-    disks,
     hold,
-    hosts,
 )
+from stepwatch.alerts.model.expression import Expression, Limit, Number, smaller
+from stepwatch.alerts.model.targets import disks, hosts
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Level
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize
 from stepwatch.schema.section import default
+
+_alert = partial(Alert, topic="stack")
 
 
 class HostMemory(WarningBlock):
@@ -44,23 +50,18 @@ def _left(offset: str = "") -> Expression:
     return hosts(f"predict_linear(node_memory_MemAvailable_bytes[1h]{offset}, <full_within>)")
 
 
-HOST_MEMORY = Alert(
+HOST_MEMORY = _alert(
     HostMemory,
-    topic="stack",
     summary="Machine runs out of memory",
     action="`ps aux --sort=-rss | head`",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "memory in use",
-            Number(1) - hosts("node_memory_MemAvailable_bytes") / _total,
-            ">",
-            Limit("used_ratio"),
+            Number(1) - hosts("node_memory_MemAvailable_bytes") / _total > Limit("used_ratio"),
         ),
-        Way(
+        Condition(
             "memory in use in <full_within> at its pace",
-            Number(1) - _left() / _total,
-            ">",
-            Number(1),
+            Number(1) - _left() / _total > 1,
             given=(_left(" offset 1h") < 0) & hosts("node_memory_MemAvailable_bytes offset 2h"),
         ),
     ),
@@ -131,28 +132,23 @@ def _written(offset: str = "") -> Expression:
 
 def _disk_low(severity: str, summary: str) -> Alert:
     checkpoints = Limit(f"{severity}.checkpoints")
-    return Alert(
+    return _alert(
         DiskLow,
-        severity=severity,
-        level=severity,
-        topic="stack",
+        severity,
         summary=summary,
         action="delete old checkpoints, and those of runs that ended",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "free",
-                _free,
-                "<",
-                smaller(
+                _free
+                < smaller(
                     Limit(f"{severity}.free_ratio") * disks("node_filesystem_size_bytes"), Limit("enough")
                 ),
                 "from its size",
             ),
-            Way(
+            Condition(
                 "free",
-                _free,
-                "<",
-                smaller(checkpoints * _written(), checkpoints * _written(" offset 12h")),
+                _free < smaller(checkpoints * _written(), checkpoints * _written(" offset 12h")),
                 "from the size of checkpoints",
             ),
         ),

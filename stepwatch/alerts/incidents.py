@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from stepwatch.alerts.identity import DISK, GPU, HOST, RUN, SERVER, Labels
+from stepwatch.alerts.model.identity import DISK, GPU, HOST, RUN, SERVER, Labels
 
 _PRESENT = ("run", "gpu", "mountpoint", "job", "instance")
 """Of the labels that both have in common the first of these must be there: an absent label equals an absent

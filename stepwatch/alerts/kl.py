@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
-from stepwatch.alerts.alert import Alert, Way
-from stepwatch.alerts.basis import JUDGED, RUNS
-from stepwatch.alerts.expression import Limit, larger, size
-from stepwatch.alerts.statistics import over, start, stddev, suffers
+from stepwatch.alerts.model.alert import JUDGED, RUNS, Alert, Condition
+from stepwatch.alerts.model.expression import Limit, larger, size
+from stepwatch.alerts.model.runs import over, start, stddev, suffers
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default
 
 NATS = " nats/token"
+
+_alert = partial(Alert, topic="kl")
 
 
 class KLWarning(Section):
@@ -59,49 +61,40 @@ class KL(Block):
     critical: KLCritical | None = KLCritical()
 
 
-def _risen(measured: str, signal: str, above_start: str, stddevs: str) -> Way:
+def _risen(measured: str, signal: str, above_start: str, stddevs: str) -> Condition:
     """The signal is above its start for 3 steps."""
-    return Way(
+    return Condition(
         f"{measured}, lowest of 3 steps,",
-        over("min", signal, 3),
-        ">",
-        start(signal) + larger(Limit(stddevs) * stddev(signal), Limit(above_start)),
+        over("min", signal, 3) > start(signal) + larger(Limit(stddevs) * stddev(signal), Limit(above_start)),
         "from its start",
         signal=signal,
     )
 
 
-def _above(level: str) -> Way:
-    return Way("KL, lowest of 3 steps,", over("min", "kl", 3), ">", Limit(f"{level}.above"), signal="kl")
+def _above(level: str) -> Condition:
+    return Condition("KL, lowest of 3 steps,", over("min", "kl", 3) > Limit(f"{level}.above"), signal="kl")
 
 
-KL_HIGH = Alert(
+KL_HIGH = _alert(
     KL,
-    "KLHigh",
     "warning",
-    level="warning",
-    topic="kl",
     summary="KL to the reference is high",
     action="compare reward and entropy; raise the KL coefficient or lower the learning rate",
-    ways=(_risen("KL", "kl", "warning.above_start", "warning.stddevs"), _above("warning")),
+    conditions=(_risen("KL", "kl", "warning.above_start", "warning.stddevs"), _above("warning")),
     unit=NATS,
 )
 
-KL_EXPLOSION = Alert(
+KL_EXPLOSION = _alert(
     KL,
-    "KLExplosion",
     "critical",
-    level="critical",
-    topic="kl",
     summary="KL to the reference is exploding",
     action="stop the run; resume from a checkpoint before the rise with a lower learning rate",
-    ways=(
+    conditions=(
         _risen("KL", "kl", "critical.above_start", "critical.stddevs"),
-        Way(
+        Condition(
             "KL, lowest of 3 steps,",
-            over("min", "kl", 3),
-            ">",
-            start("kl")
+            over("min", "kl", 3)
+            > start("kl")
             + larger(
                 Limit("critical.stddevs_when_dropping") * stddev("kl"),
                 Limit("critical.above_start_when_dropping"),
@@ -147,27 +140,20 @@ _token_limit = start(SEQUENCE) / start(LENGTH) + larger(
     Limit("warning.stddevs") * stddev(SEQUENCE) / _length, Limit("warning.above_start")
 )
 
-KL_SEQUENCE_HIGH = Alert(
+KL_SEQUENCE_HIGH = _alert(
     KLSequence,
-    "KLSequenceHigh",
     "warning",
-    level="warning",
-    topic="kl",
     summary="KL to the reference is high",
     action="compare reward and entropy; raise the KL coefficient or lower the learning rate",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "KL in nats/token, lowest of 3 steps,",
-            over("min", SEQUENCE, 3) / _length,
-            ">",
-            _token_limit,
+            over("min", SEQUENCE, 3) / _length > _token_limit,
             "from its start",
         ),
-        Way(
+        Condition(
             "KL in nats/response, lowest of 3 steps,",
-            over("min", SEQUENCE, 3),
-            ">",
-            Limit("warning.above"),
+            over("min", SEQUENCE, 3) > Limit("warning.above"),
             signal=SEQUENCE,
         ),
     ),
@@ -191,15 +177,12 @@ class KLTeacher(Block):
     warning: KLTeacherWarning | None = KLTeacherWarning()
 
 
-KL_TEACHER_HIGH = Alert(
+KL_TEACHER_HIGH = _alert(
     KLTeacher,
-    "KLTeacherHigh",
     "warning",
-    level="warning",
-    topic="kl",
     summary="Policy is moving away from its teacher",
     action="lower the learning rate; check that the teacher's scores belong to the same tokens",
-    ways=(_risen("KL to the teacher", "kl_teacher", "warning.above_start", "warning.stddevs"),),
+    conditions=(_risen("KL to the teacher", "kl_teacher", "warning.above_start", "warning.stddevs"),),
     unit=NATS,
 )
 
@@ -219,19 +202,16 @@ class PolicyKLHigh(Block):
     warning: PolicyKLHighWarning | None = PolicyKLHighWarning()
 
 
-POLICY_KL_HIGH = Alert(
+POLICY_KL_HIGH = _alert(
     PolicyKLHigh,
-    severity="warning",
-    level="warning",
-    topic="kl",
+    "warning",
     summary="Updates move the policy too far",
     action="lower the learning rate or the number of updates per batch",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "KL between updates, lowest of 5 steps,",
-            over("min", "policy_kl", 5),
-            ">",
-            larger(Limit("warning.times_start") * size(start("policy_kl")), Limit("warning.above")),
+            over("min", "policy_kl", 5)
+            > larger(Limit("warning.times_start") * size(start("policy_kl")), Limit("warning.above")),
             "from its start",
             signal="policy_kl",
         ),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from stepwatch.alerts.alert import WHOLE, Alert, Way
-from stepwatch.alerts.basis import JUDGED, RUNS
-from stepwatch.alerts.expression import Expression, Limit, larger
-from stepwatch.alerts.statistics import lost, over, peak, start, suffers
+from functools import partial
+
+from stepwatch.alerts.model.alert import JUDGED, RUNS, WHOLE, Alert, Condition
+from stepwatch.alerts.model.expression import Expression, Limit, larger
+from stepwatch.alerts.model.runs import lost, over, peak, start, suffers
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default
 
 LENGTH, TRUNCATED = "response_length", "truncated_ratio"
+
+_alert = partial(Alert, topic="length")
 
 
 class LengthRunawayWarning(Section):
@@ -41,36 +44,30 @@ class LengthRunaway(Block):
     warning: LengthRunawayWarning | None = LengthRunawayWarning()
 
 
-def _growth(basis: str, given: Expression) -> Way:
-    return Way(
+def _growth(baseline: str, given: Expression) -> Condition:
+    return Condition(
         "response length, lowest of 5 steps,",
-        over("min", LENGTH, 5),
-        ">",
-        Limit("warning.times_start") * start(LENGTH),
-        basis,
+        over("min", LENGTH, 5) > Limit("warning.times_start") * start(LENGTH),
+        baseline,
         given,
         signal=LENGTH,
     )
 
 
-LENGTH_RUNAWAY = Alert(
+LENGTH_RUNAWAY = _alert(
     LengthRunaway,
-    severity="warning",
-    level="warning",
-    topic="length",
+    "warning",
     summary="Responses grow into the length limit",
     action="read the longest samples; if they repeat themselves, penalize length or lower the limit",
-    ways=(
+    conditions=(
         _growth(
             "from its start, more truncated",
             over("mean", TRUNCATED, 5) - start(TRUNCATED) > Limit("warning.truncated_rise_ratio"),
         ),
         _growth("from its start while the reward drops", suffers("warning.drop_ratio")),
-        Way(
+        Condition(
             "response length, lowest of 5 steps,",
-            over("min", LENGTH, 5),
-            ">",
-            Limit("warning.above"),
+            over("min", LENGTH, 5) > Limit("warning.above"),
             signal=LENGTH,
         ),
     ),
@@ -109,27 +106,21 @@ class LengthCollapse(Block):
 
 
 def _collapse(level: str, summary: str, action: str, given: Expression | None = None) -> Alert:
-    return Alert(
+    return _alert(
         LengthCollapse,
-        severity=level,
-        level=level,
-        topic="length",
+        level,
         summary=summary,
         action=action,
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "response length, median of 5 steps,",
-                over("median", LENGTH, 5),
-                "<",
-                Limit("warning.median_ratio") * over("median", LENGTH, 64),
+                over("median", LENGTH, 5) < Limit("warning.median_ratio") * over("median", LENGTH, 64),
                 "from the median of 64",
                 signal=LENGTH,
             ),
-            Way(
+            Condition(
                 "response length, median of 5 steps,",
-                over("median", LENGTH, 5),
-                "<",
-                Limit("warning.peak_ratio") * peak(LENGTH),
+                over("median", LENGTH, 5) < Limit("warning.peak_ratio") * peak(LENGTH),
                 "from its peak",
                 lost("warning.drop_ratio"),
                 LENGTH,
@@ -190,44 +181,35 @@ class Truncation(Block):
 
 
 TRUNCATION = (
-    Alert(
+    _alert(
         Truncation,
-        severity="warning",
-        level="warning",
-        topic="length",
+        "warning",
         summary="Truncated responses increasing",
         action="read truncated samples; raise the length limit, or penalize length",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "share of truncated responses, mean of 10 steps,",
-                over("mean", TRUNCATED, 10),
-                ">",
-                start(TRUNCATED) + Limit("warning.mean_rise_ratio"),
+                over("mean", TRUNCATED, 10) > start(TRUNCATED) + Limit("warning.mean_rise_ratio"),
                 "from the start",
                 signal=TRUNCATED,
             ),
-            Way(
+            Condition(
                 "share of truncated responses, lowest of 10 steps,",
-                over("min", TRUNCATED, 10),
-                ">=",
-                Limit("warning.always_above_ratio"),
+                over("min", TRUNCATED, 10) >= Limit("warning.always_above_ratio"),
                 signal=TRUNCATED,
             ),
         ),
     ),
-    Alert(
+    _alert(
         Truncation,
-        severity="critical",
-        level="critical",
-        topic="length",
+        "critical",
         summary="Most responses are truncated and the reward drops",
         action="stop the run; raise the length limit or penalize length, and resume from before the rise",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "share of truncated responses, lowest of 3 steps,",
-                over("min", TRUNCATED, 3),
-                ">",
-                larger(start(TRUNCATED) + Limit("critical.rise_ratio"), Limit("critical.above_ratio")),
+                over("min", TRUNCATED, 3)
+                > larger(start(TRUNCATED) + Limit("critical.rise_ratio"), Limit("critical.above_ratio")),
                 "while the reward drops",
                 suffers("critical.drop_ratio", "0.3"),
                 TRUNCATED,

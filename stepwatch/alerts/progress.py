@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
-from stepwatch.alerts.alert import DURATION, NOTHING, STEP, WHOLE, Alert, Fact, Way
-from stepwatch.alerts.basis import JUDGED, RUNS
-from stepwatch.alerts.expression import Expression, Limit, Number, Raw, Series, any_of, larger
-from stepwatch.alerts.run_gpus import by_either, highest
-from stepwatch.alerts.statistics import increased, is_in, last, metric, over, since_last_step
+from stepwatch.alerts.model.alert import DURATION, JUDGED, NOTHING, RUNS, STEP, WHOLE, Alert, Condition, Fact
+from stepwatch.alerts.model.expression import Expression, Limit, Raw, Series, any_of, larger
+from stepwatch.alerts.model.runs import (
+    by_either,
+    highest,
+    increased,
+    is_in,
+    last,
+    metric,
+    over,
+    since_last_step,
+)
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.quantities import Duration
@@ -26,6 +34,8 @@ _alive = any_of(
 )
 """A sign of life that the run exporter cannot see: a rollout server answers, or GPUs hold memory."""
 
+_alert = partial(Alert, topic="progress")
+
 
 class Stalled(Block):
     """No step for long, though something is still alive: the log is held open, a GPU is in use."""
@@ -39,21 +49,18 @@ class Stalled(Block):
     )
 
 
-STALLED = Alert(
+STALLED = _alert(
     Stalled,
-    topic="progress",
     summary="Run hangs",
     action="py-spy dump of the trainer; then logs of the rollout servers and `nvidia-smi`",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "no step for",
-            since_last_step(),
-            ">",
-            larger(Limit("intervals") * _interval, Limit("silence")),
+            since_last_step() > larger(Limit("intervals") * _interval, Limit("silence")),
             "by its usual steps, at least `silence`",
             signal="since_last_step",
         ),
-        Way("no step for", since_last_step(), ">", Limit("silence"), sparing=_interval),
+        Condition("no step for", since_last_step() > Limit("silence"), sparing=_interval),
     ),
     given=is_in("running") | is_in("stopped").while_(_alive),
     sparing=metric("rl_run_writer_present").equals(0) | is_in("failed", "vanished"),
@@ -85,12 +92,10 @@ class SlowSteps(Block):
     warning: SlowStepsWarning | None = SlowStepsWarning()
 
 
-def _speed(words: str, signal: str) -> Way:
-    return Way(
+def _speed(words: str, signal: str) -> Condition:
+    return Condition(
         f"{words}, highest of 5 steps,",
-        over("max", signal, 5),
-        "<",
-        Limit("warning.median_ratio") * over("median", signal, 64),
+        over("max", signal, 5) < Limit("warning.median_ratio") * over("median", signal, 64),
         "from the median of 64",
         signal=signal,
     )
@@ -98,19 +103,15 @@ def _speed(words: str, signal: str) -> Way:
 
 _GENERATION = "rollout_seconds_per_token"
 
-SLOW_STEPS = Alert(
+SLOW_STEPS = _alert(
     SlowSteps,
-    severity="warning",
-    level="warning",
-    topic="progress",
+    "warning",
     summary="Steps have become much slower per token",
     action="look for throttled GPUs, a slow network or disk, and preempted rollout requests",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "seconds of generation per token, lowest of 3 steps,",
-            over("min", _GENERATION, 3),
-            ">",
-            Limit("warning.times_median") * over("median", _GENERATION, 64),
+            over("min", _GENERATION, 3) > Limit("warning.times_median") * over("median", _GENERATION, 64),
             "from the median of 64",
             signal=_GENERATION,
         ),
@@ -168,12 +169,11 @@ def _ended(
     about: str = "run",
 ) -> Alert:
     """Return the alert on how a run ended, by its last known state: a lost scrape resolves nothing."""
-    return Alert(
+    return _alert(
         block,
-        topic="progress",
         summary=summary,
         action=action,
-        ways=(Way(words, last("rl_run_state", state=state), "==", Number(1), sparing=sparing),),
+        conditions=(Condition(words, last("rl_run_state", state=state).equals(1), sparing=sparing),),
         style=NOTHING,
         facts=facts,
         others=about == "run",  # nothing else is asked of a run that is done
@@ -236,17 +236,15 @@ class NeverStarted(Block):
     )
 
 
-NEVER_STARTED = Alert(
+NEVER_STARTED = _alert(
     NeverStarted,
-    topic="progress",
     summary="Trainer writes its log but makes no step",
     action="read the end of the log; `py-spy dump` of the trainer",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "no step for",
-            Raw("time()") - Series("stepwatch_log_without_step_timestamp_seconds", by="instance, log"),
-            ">",
-            Limit("silence"),
+            Raw("time()") - Series("stepwatch_log_without_step_timestamp_seconds", by="instance, log")
+            > Limit("silence"),
         ),
     ),
     style=DURATION,
@@ -268,17 +266,13 @@ class Restarting(Block):
     )
 
 
-RESTARTING = Alert(
+RESTARTING = _alert(
     Restarting,
-    topic="progress",
     summary="Run restarts again and again",
     action="stop what restarts it; read the end of the log before the last start",
-    ways=(
-        Way(
-            "starts within 1 h, beside the first:",
-            increased("rl_restarts_total"),
-            ">=",
-            Limit("restarts"),
+    conditions=(
+        Condition(
+            "starts within 1 h, beside the first:", increased("rl_restarts_total") >= Limit("restarts")
         ),
     ),
     style=WHOLE,
@@ -294,17 +288,14 @@ class ResumedWithLoss(Block):
     )
 
 
-RESUMED_WITH_LOSS = Alert(
+RESUMED_WITH_LOSS = _alert(
     ResumedWithLoss,
-    topic="progress",
     summary="Run resumed at an earlier step",
     action="no action needed; save checkpoints more often if this happens often",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "steps made a second time:",
-            metric("rl_resume_lost_steps"),
-            ">=",
-            Limit("steps"),
+            metric("rl_resume_lost_steps") >= Limit("steps"),
             given=increased("rl_resumes_total") >= 1,
         ),
     ),
@@ -342,17 +333,15 @@ _busiest = highest(
 )
 _watched = Raw("max(gpu_utilization_ratio offset 10m or DCGM_FI_DEV_GPU_UTIL offset 10m)")
 
-GPU_IDLE_WHILE_RUNNING = Alert(
+GPU_IDLE_WHILE_RUNNING = _alert(
     GPUIdleWhileRunning,
     topic="gpu",
     summary="GPUs idle while the run should take a step",
     action="see what the step waits for: scorer, tools, data, checkpoint; `py-spy dump` of the trainer",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "its GPUs idle for 10 min; no step for",
-            since_last_step(),
-            ">",
-            Limit("intervals") * _interval,
+            since_last_step() > Limit("intervals") * _interval,
             "by its usual steps",
             signal="gpu_utilization_ratio",
             line=("<", Limit("below_ratio")),

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from stepwatch.alerts.alert import BYTES, NOTHING, RATIO, WHOLE, Way
-from stepwatch.alerts.basis import COMPUTED, DOCUMENTED, JUDGED
-from stepwatch.alerts.expression import Limit
-from stepwatch.alerts.infrastructure import (
-    EVENT_WINDOW,
+from stepwatch.alerts.model.alert import (
+    BYTES,
+    COMPUTED,
+    DOCUMENTED,
+    JUDGED,
+    NOTHING,
+    RATIO,
+    WHOLE,
+    Condition,
     WarningBlock,
-    counts,
-    events,
-    gone,
     hold,
-    ray_nodes,
-    server_alert,
-    servers,
 )
+from stepwatch.alerts.model.expression import Limit
+from stepwatch.alerts.model.targets import EVENT_WINDOW, events, gone, ray_nodes, server_alert, servers
 from stepwatch.schema import scalars
 from stepwatch.schema.quantities import Size
 from stepwatch.schema.scalars import Span, StorageSize
@@ -34,9 +34,10 @@ RAY_WORKER_OOM = server_alert(
     summary="Ray killed a worker: node out of memory",
     action="`ray logs raylet.out` of that node names the worker and its memory",
     # The counter appears with its first event.
-    ways=(
-        counts(
-            "workers killed within 1 h:", servers(events("ray_memory_manager_worker_eviction_total"), "sum")
+    conditions=(
+        Condition(
+            "workers killed within 1 h:",
+            servers(events("ray_memory_manager_worker_eviction_total"), "sum") > 0,
         ),
     ),
     style=WHOLE,
@@ -61,7 +62,7 @@ RAY_NODE_LOST = server_alert(
     summary="Ray node lost during a run",
     action="`ray status`, then `raylet.out` of that node",
     # A head has three ports on Ray's list (node, autoscaler, dashboard) and is one node.
-    ways=gone(
+    conditions=gone(
         "a port of node, autoscaler or dashboard does not answer",
         ray_nodes('up{role="ray"}', "min"),
         ray_nodes(f"present_over_time(ray_node_mem_total[{EVENT_WINDOW}])"),
@@ -88,12 +89,9 @@ RAY_OBJECT_STORE_SPILLING = server_alert(
     RayObjectStoreSpilling,
     summary="Ray object store spills to disk",
     action="raise `object_store_memory`, or keep fewer batches in flight; `ray memory` lists objects",
-    ways=(
-        Way(
-            "objects on disk",
-            servers('ray_object_store_memory{Location="SPILLED"}'),
-            ">",
-            Limit("spilled"),
+    conditions=(
+        Condition(
+            "objects on disk", servers('ray_object_store_memory{Location="SPILLED"}') > Limit("spilled")
         ),
     ),
     style=BYTES,
@@ -119,12 +117,11 @@ RAY_DISK_LOW = server_alert(
     RayDiskLow,
     summary="Disk of a Ray node is nearly full",
     action="delete old sessions in /tmp/ray; at 95 % Ray refuses to create objects",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "disk in use",
-            servers("ray_node_disk_usage") / servers("ray_node_disk_usage + ray_node_disk_free"),
-            ">",
-            Limit("used_ratio"),
+            servers("ray_node_disk_usage") / servers("ray_node_disk_usage + ray_node_disk_free")
+            > Limit("used_ratio"),
         ),
     ),
     style=RATIO,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
-from stepwatch.alerts.alert import WHOLE, Alert, Way
-from stepwatch.alerts.basis import COMPUTED, JUDGED, RUNS, SIMULATED
-from stepwatch.alerts.expression import Expression, Limit, Number, larger, size
-from stepwatch.alerts.statistics import (
+from stepwatch.alerts.model.alert import COMPUTED, JUDGED, RUNS, SIMULATED, WHOLE, Alert, Condition
+from stepwatch.alerts.model.expression import Expression, Limit, larger, size
+from stepwatch.alerts.model.runs import (
     REWARD,
     best,
     least_drawdown,
@@ -24,6 +24,8 @@ from stepwatch.alerts.statistics import (
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default
+
+_alert = partial(Alert, topic="reward")
 
 
 class RewardWarning(Section):
@@ -98,33 +100,31 @@ class Reward(Block):
     critical: RewardCritical | None = RewardCritical()
 
 
-def _fall(fall: Expression, *limits: Expression, measured: str, given: Expression | None = None) -> Way:
+def _fall(fall: Expression, *limits: Expression, measured: str, given: Expression | None = None) -> Condition:
     """The reward is below its best by more than all of the limits."""
-    return Way(measured, fall, ">", larger(*limits), "from its best", given)
+    return Condition(measured, fall > larger(*limits), "from its best", given)
 
 
-def _long_fall(fall: Expression, *limits: Expression) -> Way:
+def _long_fall(fall: Expression, *limits: Expression) -> Condition:
     """The same for 5 steps, of which the limit is drawn: those of other spans would hide the curve."""
     way = _fall(fall, *limits, measured="reward below its best for 5 steps by")
     return replace(way, signal=REWARD, line=("<", best() - larger(*limits)))
 
 
-def _below_mean(level: str) -> Way:
+def _below_mean(level: str) -> Condition:
     mean = over("mean", REWARD, 32)
     limit = mean - Limit(f"{level}.below_mean_ratio") * size(mean)
-    return Way(
-        "reward, highest of 5 steps,", over("max", REWARD, 5), "<", limit, "from its mean", None, REWARD
+    return Condition(
+        "reward, highest of 5 steps,", over("max", REWARD, 5) < limit, "from its mean", None, REWARD
     )
 
 
-def _dead(steps: int) -> tuple[Way, ...]:
+def _dead(steps: int) -> tuple[Condition, ...]:
     """No positive reward in the last steps, and all of them alike."""
     return tuple(
-        Way(
+        Condition(
             f"{words}, highest of {steps} steps,",
-            over("max", signal, steps),
-            "<=",
-            Number(0),
+            over("max", signal, steps) <= 0,
             "all alike",
             over("range", signal, steps).equals(0),
         )
@@ -134,15 +134,12 @@ def _dead(steps: int) -> tuple[Way, ...]:
 
 _gained = best() - start(REWARD)
 
-REWARD_DROP = Alert(
+REWARD_DROP = _alert(
     Reward,
-    "RewardDrop",
     "warning",
-    level="warning",
-    topic="reward",
     summary="Reward dropped from its best",
     action="read samples of the last steps; compare KL, entropy and length on the dashboard",
-    ways=(
+    conditions=(
         _long_fall(
             least_drawdown("0.3", 5),
             Limit("warning.stddevs") * stddev(),
@@ -164,15 +161,12 @@ REWARD_DROP = Alert(
     ),
 )
 
-REWARD_COLLAPSE = Alert(
+REWARD_COLLAPSE = _alert(
     Reward,
-    "RewardCollapse",
     "critical",
-    level="critical",
-    topic="reward",
     summary="Reward collapsed",
     action="stop the run or resume from the best checkpoint; then read samples of the last steps",
-    ways=(
+    conditions=(
         _long_fall(
             least_drawdown("0.3", 5),
             Limit("critical.stddevs") * stddev(),
@@ -222,19 +216,16 @@ class RewardStagnation(Block):
 
 _since_best = metric("rl_steps_since_best", signal=REWARD)
 
-REWARD_STAGNATION = Alert(
+REWARD_STAGNATION = _alert(
     RewardStagnation,
-    severity="warning",
-    level="warning",
-    topic="reward",
+    "warning",
     summary="Reward has stopped improving",
     action="stop the run if it has converged; if it is stuck, read samples and look at entropy",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "steps since the best reward:",
-            _since_best,
-            ">=",
-            larger(Limit("warning.run_ratio") * metric("rl_steps_seen"), Limit("warning.steps")),
+            _since_best
+            >= larger(Limit("warning.run_ratio") * metric("rl_steps_seen"), Limit("warning.steps")),
             "a share of the run, at least `steps`",
             (metric("rl_records_seen") >= Limit("warning.records"))
             & over("mean", REWARD, 20),  # which exists once windows are full again after a resume
@@ -275,24 +266,16 @@ class NoLearningSignal(Block):
     warning: NoLearningSignalWarning | None = NoLearningSignalWarning()
 
 
-_constant = Way(
-    "reward, range of 20 steps,",
-    over("range", REWARD, 20),
-    "==",
-    Number(0),
-    "all alike",
-)
+_constant = Condition("reward, range of 20 steps,", over("range", REWARD, 20).equals(0), "all alike")
 _varies = (over("mean", "reward_std", 20) > 0) | (over("range", "reward_max", 20) > 0)
 _highest = over("max", REWARD, 20)
 
-NO_LEARNING_SIGNAL = Alert(
+NO_LEARNING_SIGNAL = _alert(
     NoLearningSignal,
-    severity="warning",
-    level="warning",
-    topic="reward",
+    "warning",
     summary="No learning signal in the rewards",
     action="check the scorer on a few samples, and how hard the prompts are",
-    ways=(
+    conditions=(
         *_dead(10),
         replace(
             _constant,
@@ -300,19 +283,15 @@ NO_LEARNING_SIGNAL = Alert(
             unset="warning.ceiling",
         ),
         replace(_constant, given=_highest < Limit("warning.ceiling"), sparing=_varies),
-        Way(
+        Condition(
             "reward, range of 32 steps,",
-            over("range", REWARD, 32),
-            "<=",
-            Limit("warning.range_ratio") * size(over("median", REWARD, 32)),
+            over("range", REWARD, 32) <= Limit("warning.range_ratio") * size(over("median", REWARD, 32)),
             "a share of its median, never above 0",
             over("max", REWARD, 32) <= 0,
         ),
-        Way(
+        Condition(
             "prompts whose answers all score alike, mean of 20 steps,",
-            over("mean", "zero_std_ratio", 20),
-            ">=",
-            Limit("warning.zero_std_ratio"),
+            over("mean", "zero_std_ratio", 20) >= Limit("warning.zero_std_ratio"),
             "while the reward is below its best",
             lost("warning.drop_ratio"),
             "zero_std_ratio",
@@ -360,27 +339,23 @@ class ValidationDrop(Block):
 VALIDATION = "validation_score"
 
 
-def _validation_fell(drop: str, stddevs: str) -> Way:
+def _validation_fell(drop: str, stddevs: str) -> Condition:
     confirmed = metric("rl_confirmed_best", signal=VALIDATION)
-    return Way(
+    return Condition(
         "better of the last two evaluations",
-        over("max", VALIDATION, 2),
-        "<",
-        confirmed - larger(Limit(stddevs) * stddev(VALIDATION), Limit(drop)),
+        over("max", VALIDATION, 2) < confirmed - larger(Limit(stddevs) * stddev(VALIDATION), Limit(drop)),
         "from the best confirmed one",
         signal=VALIDATION,
     )
 
 
 VALIDATION_DROP = tuple(
-    Alert(
+    _alert(
         ValidationDrop,
-        severity=level,
-        level=level,
-        topic="reward",
+        level,
         summary="Validation score dropped from its best",
         action="keep the best checkpoint; compare the training reward: if it still rises, read samples",
-        ways=(_validation_fell(f"{level}.drop", f"{level}.stddevs"),),
+        conditions=(_validation_fell(f"{level}.drop", f"{level}.stddevs"),),
     )
     for level in ("warning", "critical")
 )
@@ -419,19 +394,15 @@ class RewardHackSuspect(Block):
 _gain, _true_gain = metric("rl_gain", signal=REWARD), metric("rl_gain", signal="true_reward")
 _hollow = _validation_fell("warning.drop", "warning.validation_stddevs")
 
-REWARD_HACK_SUSPECT = Alert(
+REWARD_HACK_SUSPECT = _alert(
     RewardHackSuspect,
-    severity="warning",
-    level="warning",
-    topic="reward",
+    "warning",
     summary="Reward rises while the true score does not",
     action="read samples with the highest rewards",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "gain of the true reward",
-            _true_gain,
-            "<",
-            Limit("warning.followed_ratio") * _gain,
+            _true_gain < Limit("warning.followed_ratio") * _gain,
             "from the reward's",
         ),
         replace(_hollow, sparing=_true_gain, signal=""),

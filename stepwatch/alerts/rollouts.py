@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from stepwatch.alerts.alert import Alert, Way
-from stepwatch.alerts.basis import DOCUMENTED, JUDGED
-from stepwatch.alerts.expression import Limit
-from stepwatch.alerts.statistics import over
+from functools import partial
+
+from stepwatch.alerts.model.alert import DOCUMENTED, JUDGED, Alert, Condition
+from stepwatch.alerts.model.expression import Limit
+from stepwatch.alerts.model.runs import over
 from stepwatch.schema import scalars
 from stepwatch.schema.block import Block
 from stepwatch.schema.section import Section, default
+
+_alert = partial(Alert, topic="rollout")
 
 
 class RolloutMismatchWarning(Section):
@@ -48,40 +51,36 @@ class RolloutMismatch(Block):
     critical: RolloutMismatchCritical | None = RolloutMismatchCritical()
 
 
-def _above(words: str, signal: str, key: str) -> Way:
-    return Way(f"{words}, lowest of 5 steps,", over("min", signal, 5), ">", Limit(key), signal=signal)
+def _above(words: str, signal: str, key: str) -> Condition:
+    return Condition(f"{words}, lowest of 5 steps,", over("min", signal, 5) > Limit(key), signal=signal)
 
 
-def _below(words: str, signal: str, key: str) -> Way:
-    return Way(f"{words}, highest of 5 steps,", over("max", signal, 5), "<", Limit(key), signal=signal)
+def _below(words: str, signal: str, key: str) -> Condition:
+    return Condition(f"{words}, highest of 5 steps,", over("max", signal, 5) < Limit(key), signal=signal)
 
 
 DIFFERENCE, FACTOR = "difference of probabilities", "factor between probabilities"
 DIVERGENCE = "KL between engine and trainer in nats/token"
 
 ROLLOUT_MISMATCH = (
-    Alert(
+    _alert(
         RolloutMismatch,
-        severity="warning",
-        level="warning",
-        topic="rollout",
+        "warning",
         summary="Rollout engine and trainer disagree on probabilities",
         action="compare precision, sampling settings and weight sync of engine and trainer",
-        ways=(
+        conditions=(
             _above(DIFFERENCE, "engine_prob_diff", "warning.prob_diff"),
             _above(FACTOR, "engine_prob_error", "warning.prob_error"),
             _below("correlation of probabilities", "engine_prob_correlation", "warning.correlation"),
             _above(DIVERGENCE, "kl_engine", "warning.kl"),
         ),
     ),
-    Alert(
+    _alert(
         RolloutMismatch,
-        severity="critical",
-        level="critical",
-        topic="rollout",
+        "critical",
         summary="Rollout engine and trainer are different policies",
         action="stop the run; check that the engine gets the new weights, then precision and settings",
-        ways=(
+        conditions=(
             _above(DIFFERENCE, "engine_prob_diff", "critical.prob_diff"),
             _above(DIVERGENCE, "kl_engine", "critical.kl"),
             _below(
@@ -112,19 +111,15 @@ class Staleness(Block):
     warning: StalenessWarning | None = StalenessWarning()
 
 
-STALENESS = Alert(
+STALENESS = _alert(
     Staleness,
-    severity="warning",
-    level="warning",
-    topic="rollout",
+    "warning",
     summary="Samples are stale when they are trained on",
     action="see whether rollouts or updates are the slower side; lower the number of batches in flight",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "age of samples, mean of 20 steps,",
-            over("mean", "staleness", 20),
-            ">",
-            Limit("warning.versions"),
+            over("mean", "staleness", 20) > Limit("warning.versions"),
             signal="staleness",
         ),
     ),

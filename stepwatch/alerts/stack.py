@@ -6,30 +6,28 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
-from stepwatch.alerts import identity
-from stepwatch.alerts.alert import BYTES, DURATION, NOTHING, RATIO, WHOLE, Alert, Way
-from stepwatch.alerts.basis import JUDGED, REPORTED, RUNS
-from stepwatch.alerts.expression import Expression, Limit, Number, Raw, smaller
 from stepwatch.alerts.gpu_health import WAS_SIMULATED
 from stepwatch.alerts.host import HOLDS_CHECKPOINTS
-from stepwatch.alerts.identity import written
-from stepwatch.alerts.infrastructure import (
-    DISK,
-    EVENT_WINDOW,
-    HOST,
-    LAST_KNOWN,
+from stepwatch.alerts.model import identity
+from stepwatch.alerts.model.alert import (
+    BYTES,
+    DURATION,
+    JUDGED,
+    NOTHING,
+    RATIO,
+    REPORTED,
+    RUNS,
+    WHOLE,
+    Alert,
+    Condition,
     CriticalBlock,
-    Formula,
     InfrastructureBlock,
-    On,
     WarningBlock,
-    counts,
-    disks,
-    fails,
     hold,
-    hosts,
-    servers,
 )
+from stepwatch.alerts.model.expression import Expression, Formula, Limit, On, Raw, smaller
+from stepwatch.alerts.model.identity import written
+from stepwatch.alerts.model.targets import DISK, EVENT_WINDOW, HOST, LAST_KNOWN, disks, hosts, servers
 from stepwatch.schema import scalars
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize
@@ -50,16 +48,13 @@ EXPORTER_DOWN = _alert(
     ExporterDown,
     summary="Run exporter is down: no run is monitored",
     action="`make status`; read the run exporter's log",
-    ways=(
-        fails("does not answer", servers('up{job="runs"}')),
+    conditions=(
+        Condition("does not answer", servers('up{job="runs"}').equals(0)),
         # By the time of the scrape: an exporter that had another port before is remembered for minutes.
-        Way(
-            "has not read the logs for more than 60 s",
-            servers(f"timestamp({_polled}) - {_polled}"),
-            ">",
-            Number(60),
+        Condition(
+            "has not read the logs for more than 60 s", servers(f"timestamp({_polled}) - {_polled}") > 60
         ),
-        Way("is not among the targets", Formula('absent(up{job="runs"})'), "==", Number(1)),
+        Condition("is not among the targets", Formula('absent(up{job="runs"})').equals(1)),
     ),
     about="server",
     style=NOTHING,
@@ -80,7 +75,9 @@ TARGET_DOWN = _alert(
     TargetDown,
     summary="Scrape target is down",
     action="read the error on Prometheus' page Targets",
-    ways=(fails("does not answer", servers('up{job!="runs",role!~"rollout|ray|trainer"}')),),
+    conditions=(
+        Condition("does not answer", servers('up{job!="runs",role!~"rollout|ray|trainer"}').equals(0)),
+    ),
     about="server",
     style=NOTHING,
 )
@@ -105,11 +102,11 @@ SOURCE_DOWN = _alert(
     SourceDown,
     summary="Source of runs is down: its runs are not monitored",
     action="read the run exporter's log: it gives the reason",
-    ways=(
-        fails("does not answer", _sources('stepwatch_target_up{source="mlflow"}')),
-        fails(
+    conditions=(
+        Condition("does not answer", _sources('stepwatch_target_up{source="mlflow"}').equals(0)),
+        Condition(
             "has not answered since the run exporter started",
-            _sources('stepwatch_target_up{source="prometheus_page"}'),
+            _sources('stepwatch_target_up{source="prometheus_page"}').equals(0),
             sparing=_sources("stepwatch_target_answered_timestamp_seconds"),
         ),
     ),
@@ -139,17 +136,16 @@ GPU_EXPORTER_STALE = _alert(
     GPUExporterStale,
     summary="GPU metrics are stale",
     action="on the machine: `nvidia-smi`, its clock, the GPU exporter's log",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "the last reading is older than <age>",
             hosts(
                 "timestamp(gpu_exporter_last_collect_timestamp_seconds)"
                 " - gpu_exporter_last_collect_timestamp_seconds"
-            ),
-            ">",
-            Limit("age"),
+            )
+            > Limit("age"),
         ),
-        fails("the driver does not answer", hosts("gpu_exporter_nvml_up")),
+        Condition("the driver does not answer", hosts("gpu_exporter_nvml_up").equals(0)),
     ),
     given=hosts("max_over_time(gpu_devices_expected[<within>s])") > 0,
     # GPULost is about GPUs that cannot be read, TargetDown about an exporter that does not answer.
@@ -175,26 +171,24 @@ SERIES_LIMIT = _alert(
     SeriesLimit,
     summary="Series limit reached; some data is dropped",
     action="find what makes up new runs, keys or series, and filter it in config.yaml",
-    ways=(
+    conditions=(
         # A raw key too many is not a fault; many hundreds are made up at each step.
-        Way(
+        Condition(
             "raw keys dropped:",
-            Formula(f"max by ({written(identity.RUN)}) (rl_raw_keys_refused_total)"),
-            ">",
-            Limit("raw_keys"),
+            Formula(f"max by ({written(identity.RUN)}) (rl_raw_keys_refused_total)") > Limit("raw_keys"),
             sparing=Formula(f'max by ({written(identity.RUN)}) (rl_run_state{{state="finished"}}) == 1'),
         ),
-        counts(
+        Condition(
             "records dropped within 1 h, of runs beyond the 200th of a log:",
-            servers(f"increase(stepwatch_events_refused_total[{EVENT_WINDOW}])"),
+            servers(f"increase(stepwatch_events_refused_total[{EVENT_WINDOW}])") > 0,
         ),
-        counts(
-            "files without a record, beyond the newest 5000:", servers('stepwatch_files{kind="left_out"}')
+        Condition(
+            "files without a record, beyond the newest 5000:", servers('stepwatch_files{kind="left_out"}') > 0
         ),
-        counts("live runs beyond the 400th:", servers('stepwatch_left_out_runs{state="running"}')),
-        counts(
+        Condition("live runs beyond the 400th:", servers('stepwatch_left_out_runs{state="running"}') > 0),
+        Condition(
             "scrapes dropped within 1 h, of targets with too many series:",
-            servers(f"increase(prometheus_target_scrapes_exceeded_sample_limit_total[{EVENT_WINDOW}])"),
+            servers(f"increase(prometheus_target_scrapes_exceeded_sample_limit_total[{EVENT_WINDOW}])") > 0,
         ),
     ),
     about="series",
@@ -219,13 +213,12 @@ MOUNT_HUNG = _alert(
     MountHung,
     summary="File system hangs: its runs are not monitored",
     action="`ls` of the mount in a shell of its own; the file server; `dmesg`",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "no answer for",
             Raw("time()")
-            - Formula(f"max by ({written(identity.MOUNT)}) (stepwatch_mount_hung_since_timestamp_seconds)"),
-            ">",
-            Limit("silence"),
+            - Formula(f"max by ({written(identity.MOUNT)}) (stepwatch_mount_hung_since_timestamp_seconds)")
+            > Limit("silence"),
         ),
     ),
     about="mount",
@@ -246,10 +239,12 @@ CLOCK_SKEW = _alert(
     ClockSkew,
     summary="Clock of a machine is wrong: timing of alerts is off",
     action="`timedatectl` on the machine",
-    ways=(
-        Way("off by", servers("abs(node_time_seconds - timestamp(node_time_seconds))"), ">", Limit("offset")),
+    conditions=(
+        Condition(
+            "off by", servers("abs(node_time_seconds - timestamp(node_time_seconds))") > Limit("offset")
+        ),
         # The run exporter cannot have read in the future; where it read long ago, ExporterDown fires.
-        Way("off by", servers(f"{_polled} - timestamp({_polled})"), ">", Limit("offset")),
+        Condition("off by", servers(f"{_polled} - timestamp({_polled})") > Limit("offset")),
     ),
     about="server",
     style=DURATION,
@@ -266,8 +261,8 @@ RULE_FAILURES = _alert(
     RuleFailures,
     summary="Prometheus fails to evaluate rules",
     action="read the error on Prometheus' page Rules, or its log; check the load of its machine",
-    ways=tuple(
-        counts("evaluations failed or missed in 5 min:", hosts(f"increase({counter}[5m])"))
+    conditions=tuple(
+        Condition("evaluations failed or missed in 5 min:", hosts(f"increase({counter}[5m])") > 0)
         for counter in (
             "prometheus_rule_evaluation_failures_total",
             "prometheus_rule_group_iterations_missed_total",
@@ -290,8 +285,8 @@ NOTIFICATION_FAILURES = _alert(
     NotificationFailures,
     summary="Notifications are lost",
     action="`make test-alert TO=name`; read the logs of Prometheus and Alertmanager",
-    ways=tuple(
-        counts("notifications failed in 5 min:", failed, given=given)
+    conditions=tuple(
+        Condition("notifications failed in 5 min:", failed > 0, given=given)
         for failed, given in (
             # The user of test-alert sees its failure; Alertmanager names receivers from 0.27 on.
             (
@@ -324,13 +319,13 @@ CONFIG_RELOAD_FAILED = _alert(
     ConfigReloadFailed,
     summary="New configuration rejected; the old one is in force",
     action="read its log, which names the line; `python generate.py --check`",
-    ways=(
-        fails(
+    conditions=(
+        Condition(
             "rejected its new configuration",
             servers(
                 f"last_over_time(prometheus_config_last_reload_successful[{LAST_KNOWN}])"
                 f" or last_over_time(alertmanager_config_last_reload_successful[{LAST_KNOWN}])"
-            ),
+            ).equals(0),
         ),
     ),
     about="server",
@@ -353,13 +348,12 @@ TSDB_NEAR_LIMIT = _alert(
     TSDBNearLimit,
     summary="Prometheus deletes history early: disk quota used up",
     action="raise `retention.size`, or lower `retention.time` to what fits",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "quota in use",
             hosts("max_over_time(prometheus_tsdb_storage_blocks_bytes[1d])")
-            / hosts("prometheus_tsdb_retention_limit_bytes > 0"),
-            ">",
-            Limit("used_ratio"),
+            / hosts("prometheus_tsdb_retention_limit_bytes > 0")
+            > Limit("used_ratio"),
             given=hosts("time() - prometheus_tsdb_lowest_timestamp_seconds")
             < Limit("used_ratio") * Limit("retention_time"),
         ),
@@ -381,7 +375,7 @@ ALERTING_BROKEN = _alert(
     AlertingBroken,
     summary="Alerting is broken",
     action="see the runbook",
-    ways=(),
+    conditions=(),
     about="stack",
     style=NOTHING,
 )
@@ -410,19 +404,16 @@ STATE_DISK_LOW = _alert(
     StateDiskLow,
     summary="Disk with Stepwatch's own state is nearly full",
     action="free space there; a full disk stops all alerts about runs",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "free bytes:",
-            _state_disks("free_bytes"),
-            "<",
-            smaller(Limit("free_ratio") * _state_disks("size_bytes"), Limit("enough")),
+            _state_disks("free_bytes")
+            < smaller(Limit("free_ratio") * _state_disks("size_bytes"), Limit("enough")),
             "from its size",
         ),
-        Way(
+        Condition(
             "free inodes:",
-            _state_disks("files_free"),
-            "<",
-            Limit("free_ratio") * _state_disks("files"),
+            _state_disks("files_free") < Limit("free_ratio") * _state_disks("files"),
             "from all inodes",
         ),
     ),
@@ -446,8 +437,10 @@ TSDB_FAILURES = _alert(
     TSDBFailures,
     summary="Prometheus cannot write its data: history is lost",
     action="read Prometheus' log; check the free space on its disk",
-    ways=tuple(
-        counts("failures within 1 h:", hosts(f"increase(prometheus_tsdb_{counter}_total[{EVENT_WINDOW}])"))
+    conditions=tuple(
+        Condition(
+            "failures within 1 h:", hosts(f"increase(prometheus_tsdb_{counter}_total[{EVENT_WINDOW}])") > 0
+        )
         for counter in (
             "wal_corruptions",
             "wal_writes_failed",
@@ -468,10 +461,10 @@ class Watchdog(InfrastructureBlock):
 
 WATCHDOG = _alert(
     Watchdog,
-    severity="info",
+    "info",
     summary="Always firing; absence means the alerting pipeline is down",
     action="none",
-    ways=(Way("alerting works", Formula("vector(1)"), "==", Number(1)),),
+    conditions=(Condition("alerting works", Formula("vector(1)").equals(1)),),
     about="stack",
     style=NOTHING,
 )

@@ -60,9 +60,9 @@ class Judge:
     def _measured(self, run: str, episode: Episode) -> tuple[float | None, float | None]:
         """What the rule looked at when it began to hold, and the limit that it passed."""
         time = START + episode.first
-        for way in episode.rule.ways:
-            if run in self.prometheus.at(way.condition, time):
-                return self._at(way.value, run, time), self._at(way.limit, run, time)
+        for each in episode.rule.conditions:
+            if run in self.prometheus.at(each.expression, time):
+                return self._at(each.value, run, time), self._at(each.limit, run, time)
         return None, None
 
     def _at(self, expression: str, run: str, time: int) -> float | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from stepwatch.alerts.alert import Alert
 from stepwatch.alerts.catalogue import GROUPS
-from stepwatch.alerts.expression import Series
+from stepwatch.alerts.model.alert import Alert
+from stepwatch.alerts.model.expression import Series
 from stepwatch.config import Config, Variant
 from stepwatch.rules.alerting import InForce, in_force
 from stepwatch.schema.globs import fits
@@ -17,10 +17,10 @@ STATE = "rl_run_state"
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way for a rule to fire: its whole ``condition``, the ``value`` and its ``limit``, all PromQL."""
+class Condition:
+    """One condition of a rule: the whole ``expression``, the ``value`` and its ``limit``, all PromQL."""
 
-    condition: str
+    expression: str
     value: str
     limit: str
 
@@ -34,7 +34,7 @@ class Rule:
         severity: Its severity.
         topic: Its topic.
         expression: Where it holds.
-        ways: Its ways to fire, of which the first that holds is reported.
+        conditions: Its conditions, of which the first that holds is reported.
         metrics: What it reads.
         only: The pattern of the runs that it judges; None for all.
         without: Patterns of runs that other limits judge.
@@ -44,7 +44,7 @@ class Rule:
     severity: str
     topic: str
     expression: str
-    ways: tuple[Way, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     metrics: frozenset[str] = frozenset()
     only: str | None = None
     without: tuple[str, ...] = ()
@@ -94,8 +94,8 @@ def _rule(found: InForce, variant: Variant) -> Rule:
         found.alert.topic,
         whole.promql(scope),
         tuple(
-            Way(found.held(way).promql(scope), way.value.promql(scope), way.limit.promql(scope))
-            for way in found.ways
+            Condition(found.guarded(each).promql(scope), each.value.promql(scope), each.limit.promql(scope))
+            for each in found.conditions
         ),
         frozenset(part.metric for part in whole.parts() if isinstance(part, Series)),
         variant.only,

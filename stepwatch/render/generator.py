@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from exporter.installation import INSTALLED, adapt
-from stepwatch.alerts import codes, gpu_load, incidents
+from stepwatch.alerts import gpu_health, gpu_load, incidents
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
@@ -141,7 +141,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "gpu_load": gpu_load,
         "messages": messages,
         "incidents": incidents,
-        "codes": codes,
+        "gpu_health": gpu_health,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepwatch.alerts.expression import Expression, Scope, Series
+from stepwatch.alerts.model.expression import Expression, Scope, Series
 
 
 @dataclass(frozen=True)

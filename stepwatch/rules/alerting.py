@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
 
-from stepwatch.alerts.alert import Alert, Way
-from stepwatch.alerts.expression import Expression, Limit, Scope, any_of, bracketed, is_number
-from stepwatch.alerts.identity import RUN, written
-from stepwatch.alerts.statistics import is_in
+from stepwatch.alerts.model.alert import Alert, Condition
+from stepwatch.alerts.model.expression import Expression, Limit, Scope, any_of, bracketed, is_number
+from stepwatch.alerts.model.identity import RUN, written
+from stepwatch.alerts.model.runs import is_in
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.rules import messages
@@ -20,7 +20,7 @@ from stepwatch.schema.quantities import Duration
 
 _KEY = re.compile(r"<(\w+)>")
 _MATCHER = "\0"
-"""Stands for the matcher of a run while what is around it becomes a format; no PromQL holds it."""
+"""A placeholder for the matcher of a run while the text around it becomes a format; no PromQL holds it."""
 
 
 @dataclass(frozen=True)
@@ -42,28 +42,30 @@ class InForce:
         return Scope(matcher, lambda key: self.limits.promql(key, matcher))
 
     @property
-    def ways(self) -> tuple[Way, ...]:
-        """The ways whose limits are set for any run."""
-        limits = self.limits
-        replaced = limits.base.keys() - limits.overridden
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions whose limits are set for any run."""
+        replaced = self.limits.base.keys() - self.limits.overridden
         return tuple(
-            way for way in self.alert.ways if way.unset not in replaced and all(map(limits.known, way.keys))
+            each
+            for each in self.alert.conditions
+            if each.unset not in replaced and all(map(self.limits.known, each.keys))
         )
 
-    def condition(self, way: Way) -> Expression:
-        """Return where this way holds, whatever the guards of the alert say."""
-        if way.unset in self.limits.overridden:
-            return way.condition.unless(Limit(way.unset) >= 0)  # an override may take the limit away: NaN
-        return way.condition
+    def unguarded(self, condition: Condition) -> Expression:
+        """Return where a condition holds, whatever the guards of the alert say."""
+        if condition.unset in self.limits.overridden:
+            # An override may take the limit away: NaN.
+            return condition.expression.unless(Limit(condition.unset) >= 0)
+        return condition.expression
 
-    def held(self, way: Way) -> Expression:
-        """Return where this way makes the alert fire."""
-        return self._guarded(self.condition(way))
+    def guarded(self, condition: Condition) -> Expression:
+        """Return where a condition makes the alert fire."""
+        return self._guarded(self.unguarded(condition))
 
     @property
     def expression(self) -> Expression:
-        """Where the alert fires: the measured value of the first way that holds."""
-        return self._guarded(any_of(map(self.condition, self.ways)))
+        """Where the alert fires: the measured value of the first condition that holds."""
+        return self._guarded(any_of(map(self.unguarded, self.conditions)))
 
     def _guarded(self, held: Expression) -> Expression:
         alert = self.alert
@@ -76,89 +78,84 @@ class InForce:
 
     def switched(self, expression: Expression) -> Expression:
         """Leave out the runs for which an override switches the alert off, or says another severity."""
-        for key in self.alert.switches:
-            expression = self._switched(expression, key, ON)
-        if self.alert.severity:
-            return expression
-        return self._switched(expression, "severity", float(SEVERITIES.index(self.severity)))
+        wanted = dict.fromkeys(self.alert.switches, ON)
+        if not self.alert.severity:
+            wanted["severity"] = float(SEVERITIES.index(self.severity))
+        for key, value in wanted.items():
+            if key not in self.limits.overridden:
+                continue
+            own = override(f"{self.limits.block}.{key}", remembered=not self.alert.keep)
+            if self.limits.base[key] != value:
+                expression = expression & own.equals(value)
+            else:
+                expression = expression.unless(own.differs(value))
+        return expression
 
-    def _switched(self, held: Expression, key: str, wanted: float) -> Expression:
-        """Leave out the runs for which an override says otherwise, as last heard of if the alert asks so."""
-        if key not in self.limits.overridden:
-            return held
-        own = override(f"{self.limits.block}.{key}", remembered=not self.alert.keep)
-        if self.limits.base[key] != wanted:
-            return held & own.equals(wanted)
-        return held.unless(own.differs(wanted))
+    @property
+    def recorded_limit(self) -> str:
+        """The PromQL of the limit that was passed, labelled by the words of its condition."""
+        return self._passed(self.scope(), self.guarded)
 
-    def passed(self) -> str:
-        """Return the PromQL of the limit that was passed, labelled by the words of its way."""
-        return self._passed(self.scope(), self.held)
+    @property
+    def limit_of_run(self) -> str:
+        """The same about a run for which the alert fires, as a format that its matcher completes."""
+        found = self._passed(self.scope(_MATCHER), self.unguarded)
+        return found.replace("%", "%%").replace(_MATCHER, "%[1]s")
 
-    def asked(self) -> str:
-        """Return the same about a run for which the alert fires, as a format that its matcher completes."""
-        scope = self.scope(_MATCHER)
-        return self._passed(scope, self.condition).replace("%", "%%").replace(_MATCHER, "%[1]s")
-
-    def _passed(self, scope: Scope, holds: Callable[[Way], Expression]) -> str:
-        same = written(messages.SUBJECTS[self.alert.subject].identity)
-        return f"\nor on ({same}) ".join(
-            self._limit(way, scope, bracketed(holds(way).promql(scope))) for way in self.ways
-        )
+    def _passed(self, scope: Scope, holds: Callable[[Condition], Expression]) -> str:
+        passed = []
+        for condition in self.conditions:
+            limit, held = condition.limit.promql(scope), bracketed(holds(condition).promql(scope))
+            value = f"{limit} + 0 * {held}" if is_number(limit) else f"{limit}\nand {held}"
+            measured = self._with_limits(condition.measured)
+            baseline = condition.baseline and f" ({condition.baseline})"
+            if self.alert.subject == "run":
+                texts = {"text": messages.compared(self.alert, measured, baseline)}
+            else:
+                texts = {"measured": measured, "basis": f"{self.alert.unit}{baseline}"}
+            for label, text in texts.items():
+                value = f'label_replace(\n{indent(value, "  ")},\n  "{label}", "{text}", "", ""\n)'
+            passed.append(value)
+        return f"\nor on ({written(messages.SUBJECTS[self.alert.subject].identity)}) ".join(passed)
 
     @property
     def comparison(self) -> messages.Comparison:
         """What its message says of what it compares."""
-        measured = tuple(dict.fromkeys(self._in_words(way.measured) for way in self.ways))
+        measured = tuple(dict.fromkeys(self._with_limits(each.measured) for each in self.conditions))
         if self.alert.subject == "run":
             return messages.Comparison(measured, recorded=bool(self.alert.style))
-        bounds = {(way.limit.promql(self.scope()), way.basis) for way in self.ways}
-        limit, basis = bounds.pop()
-        if bounds or len(measured) > 1 or not is_number(limit):
+        limits = {(each.limit.promql(self.scope()), each.baseline) for each in self.conditions}
+        limit, baseline = limits.pop()
+        if limits or len(measured) > 1 or not is_number(limit):
             return messages.Comparison(measured, recorded=True)
-        return messages.Comparison(measured, recorded=False, limit=float(limit), basis=basis)
+        return messages.Comparison(measured, recorded=False, limit=float(limit), baseline=baseline)
 
     @property
     def wait(self) -> str:
         """How long its condition must hold before it fires; empty for not at all."""
         return str(getattr(self.limits.settings, "for_", self.alert.wait))
 
-    def _in_words(self, text: str) -> str:
+    def _with_limits(self, text: str) -> str:
         """Fill in limits that words name: ``older than <age>``."""
         return _KEY.sub(lambda match: str(getattr(self.limits.settings, match[1])), text)
-
-    def _limit(self, way: Way, scope: Scope, held: str) -> str:
-        limit = way.limit.promql(scope)
-        value = f"{limit} + 0 * {held}" if is_number(limit) else f"{limit}\nand {held}"
-        for label, text in self._texts(way).items():
-            value = f'label_replace(\n{indent(value, "  ")},\n  "{label}", "{text}", "", ""\n)'
-        return value
-
-    def _texts(self, way: Way) -> dict[str, str]:
-        """What a message says of a way: of runs as one format of ``printf``."""
-        measured, basis = self._in_words(way.measured), way.basis and f" ({way.basis})"
-        if self.alert.subject == "run":
-            return {"text": messages.compared(self.alert, measured, basis)}
-        return {"measured": measured, "basis": f"{self.alert.unit}{basis}"}
 
 
 def in_force(config: Config, table: tuple[Alert, ...]) -> Iterator[InForce]:
     """Yield the alerts that are switched on for any run, in the order of the table."""
     for alert in table:
         limits = Limits(config, alert.block.__name__)
-        if all(limits.base.get(key) == ON or key in limits.overridden for key in alert.switches):
-            for severity in _severities(alert, limits):
-                found = InForce(alert, severity, limits)
-                if found.ways:
-                    yield found
-
-
-def _severities(alert: Alert, limits: Limits) -> tuple[str, ...]:
-    if alert.severity:
-        return (alert.severity,)
-    if "severity" in limits.overridden:
-        return SEVERITIES
-    return (SEVERITIES[int(limits.base["severity"])],)
+        if not all(limits.base.get(key) == ON or key in limits.overridden for key in alert.switches):
+            continue
+        if alert.severity:
+            severities: tuple[str, ...] = (alert.severity,)
+        elif "severity" in limits.overridden:
+            severities = SEVERITIES
+        else:
+            severities = (SEVERITIES[int(limits.base["severity"])],)
+        for severity in severities:
+            found = InForce(alert, severity, limits)
+            if found.conditions:
+                yield found
 
 
 def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> list[dict[str, Any]]:
@@ -188,13 +185,12 @@ def _firing(interval: Duration) -> str:
 
 def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
     alert, wait, comparison = found.alert, found.wait, found.comparison
-    if comparison.recorded:
-        rule = f"{alert.name}-{found.severity}"
-        if alert.subject == "run":
-            labels = {"rule": rule, "expr": found.asked()}
-            yield {"record": messages.ASKED, "expr": "vector(1)", "labels": labels}
-        else:
-            yield {"record": messages.PASSED, "expr": found.passed(), "labels": {"rule": rule}}
+    rule = f"{alert.name}-{found.severity}"
+    if comparison.recorded and alert.subject == "run":
+        labels = {"rule": rule, "expr": found.limit_of_run}
+        yield {"record": messages.ASKED, "expr": "vector(1)", "labels": labels}
+    elif comparison.recorded:
+        yield {"record": messages.PASSED, "expr": found.recorded_limit, "labels": {"rule": rule}}
     yield {
         "alert": alert.name,
         "expr": found.expression.promql(found.scope()),

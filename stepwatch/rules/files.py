@@ -10,8 +10,8 @@ import yaml
 
 from exporter.gpu.dcgm import TWINS, Twin
 from stepwatch.alerts.catalogue import GROUPS, TABLE
-from stepwatch.alerts.expression import number
-from stepwatch.alerts.run_gpus import recording_rule
+from stepwatch.alerts.model.expression import number
+from stepwatch.alerts.model.runs import recording_rule
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.rules.alerting import code_rules, rules

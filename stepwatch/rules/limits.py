@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from stepwatch.alerts.expression import Expression, Scope, bracketed, number
-from stepwatch.alerts.statistics import last, metric
+from stepwatch.alerts.model.expression import Expression, Scope, bracketed, number
+from stepwatch.alerts.model.runs import last, metric
 from stepwatch.config.models import Config
 from stepwatch.config.overrides import Override
 from stepwatch.schema.block import Block

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stepwatch.alerts.alert import Alert, Way
-from stepwatch.alerts.expression import Expression, Series, bracketed, is_number
-from stepwatch.alerts.infrastructure import gpu
-from stepwatch.alerts.statistics import metric
+from stepwatch.alerts.model.alert import Alert, Condition
+from stepwatch.alerts.model.expression import Expression, Series, bracketed, is_number
+from stepwatch.alerts.model.runs import metric
+from stepwatch.alerts.model.targets import gpu
 from stepwatch.config.models import Config
 from stepwatch.rules.alerting import InForce, in_force
 from stepwatch.rules.messages import SUBJECTS
@@ -61,22 +60,22 @@ class Line:
 def lines(config: Config, table: tuple[Alert, ...]) -> tuple[Line, ...]:
     """Return the lines of the alerts that are on for any run, in the order of the table.
 
-    A limit that an alert has twice, with different conditions or for both severities, is one line.
+    A limit that an alert has twice, with different guards or for both severities, is one line.
     """
     found: dict[tuple[str, str, str], tuple[Line, str]] = {}
-    for each in in_force(config, table):
-        for way in each.ways:
-            if way.signal:
-                line = _line(each, way)
+    for alert in in_force(config, table):
+        for condition in alert.conditions:
+            if condition.signal:
+                line = _line(alert, condition)
                 key = line.alert, line.signal, line.promql
                 if key not in found or (line.alone and not found[key][0].alone):
-                    found[key] = line, way.basis
+                    found[key] = line, condition.baseline
     several = Counter((line.alert, line.severity, line.signal) for line, _ in found.values())
     return tuple(
-        replace(line, name=f"{line.alert} {basis}".strip())
+        replace(line, name=f"{line.alert} {baseline}".strip())
         if several[line.alert, line.severity, line.signal] > 1
         else line
-        for line, basis in found.values()
+        for line, baseline in found.values()
     )
 
 
@@ -85,41 +84,44 @@ def subjects(table: tuple[Alert, ...]) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for alert in table:
         if alert.from_records:
-            measured = frozenset(signal for way in alert.ways for signal in _signals(way.value))
+            measured = frozenset().union(*(_signals(each.value) for each in alert.conditions))
             found[alert.name] = found.get(alert.name, frozenset()) | measured
     return found
 
 
-def _line(each: InForce, way: Way) -> Line:
-    alert, subject = each.alert, SUBJECTS[each.alert.subject]
-    scope, about_run = each.scope(on_show(subject.variable)), alert.subject == "run"
-    operator, limit = way.drawn
+def _line(found: InForce, condition: Condition) -> Line:
+    alert, subject = found.alert, SUBJECTS[found.alert.subject]
+    scope, about_run = found.scope(on_show(subject.variable)), alert.subject == "run"
+    operator, limit = condition.drawn
     side = "high" if operator.startswith(">") else "low"
     text = limit.promql(scope)
-    if not any(isinstance(part, Series) for part in limit.parts()):
+    if not _series(limit):
         # A number has no time; its line is as long as the curve of the signal.
-        curve = metric(f"rl_{way.signal}" if way.signal in _signals(way.value) else "rl_step")
+        curve = metric(
+            f"rl_{condition.signal}" if condition.signal in _signals(condition.value) else "rl_step"
+        )
         limit = limit + 0 * (curve if about_run else gpu("gpu_up"))
-    conditions = (way.condition, alert.given, alert.sparing)
-    seen = {signal for each in conditions if each for signal in _signals(each)}
-    drawn = each.switched(limit)
+    drawn = found.switched(limit)
     promql = drawn.promql(scope)
     return Line(
         alert.name,
         alert.name,
-        each.severity,
-        way.signal,
+        found.severity,
+        condition.signal,
         side,
-        seen <= {way.signal},
+        _signals(condition.expression, alert.given, alert.sparing) <= {condition.signal},
         subject.dashboard,
         promql if about_run else f"{'min' if side == 'high' else 'max'}{bracketed(promql)}",
         float(text) if is_number(text) else None,
-        frozenset(part.metric for part in drawn.parts() if isinstance(part, Series)),
+        frozenset(part.metric for part in _series(drawn)),
     )
 
 
-def _signals(expression: Expression) -> Iterator[str]:
-    """Yield what it is about: signals of statistics, and other metrics by their names without `rl_`."""
-    for part in expression.parts():
-        if isinstance(part, Series):
-            yield part.labels.get("signal", part.metric.removeprefix("rl_"))
+def _series(expression: Expression) -> list[Series]:
+    return [part for part in expression.parts() if isinstance(part, Series)]
+
+
+def _signals(*expressions: Expression | None) -> frozenset[str]:
+    """Return signals of statistics, and other metrics by their names without `rl_`."""
+    series = (part for each in expressions if each for part in _series(each))
+    return frozenset(part.labels.get("signal", part.metric.removeprefix("rl_")) for part in series)

@@ -1,8 +1,8 @@
 """What people read of an alert: annotations in Prometheus' template language.
 
 A description of what is not a run says who, the measured value, its limit, and for how long. A limit that is
-one number, whatever made the alert fire, is written as text; else the description asks for the recorded limit
-of the way that held (``PASSED``), or, about a run, for the PromQL of that limit (``ASKED``), which it then
+one number on every condition is written as text; else the description asks for the recorded limit of the
+condition that held (``PASSED``), or, about a run, for the PromQL of that limit (``ASKED``), which it then
 evaluates for that run. What a code of the driver means is recorded as well (``CODE_INFO``), so that a
 template stays short enough to be read in Prometheus' own page, and nothing but words depends on a recording
 rule. What to do first is an annotation of its own, ``action``.
@@ -13,16 +13,16 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from stepwatch.alerts import identity
-from stepwatch.alerts.alert import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
-from stepwatch.alerts.expression import number
-from stepwatch.alerts.identity import Labels
+from stepwatch.alerts.model import identity
+from stepwatch.alerts.model.alert import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
+from stepwatch.alerts.model.expression import number
+from stepwatch.alerts.model.identity import Labels
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.schema.quantities import Duration
 
 PASSED = "rl_limit_passed"
-"""The limit of the first way in which an alert holds, with what was measured and its basis."""
+"""The limit of the first condition that holds, with what was measured and its baseline (label ``basis``)."""
 
 ASKED = "limit_info"
 """The same of rules about runs, as PromQL that a message asks for one run; always 1.
@@ -106,16 +106,16 @@ class Comparison(NamedTuple):
     """What an alert compares.
 
     Attributes:
-        measured: The words of each way to fire, each once.
-        recorded: Whether the way that held is recorded with its limit.
+        measured: The words of each condition, each once.
+        recorded: Whether the condition that held is recorded with its limit.
         limit: The limit, if none is recorded.
-        basis: What that limit follows from.
+        baseline: What that limit follows from.
     """
 
     measured: tuple[str, ...]
     recorded: bool
     limit: float = 0
-    basis: str = ""
+    baseline: str = ""
 
 
 def message(
@@ -165,12 +165,12 @@ def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
 
 
 def _about_run(alert: Alert, severity: str) -> str:
-    """The measured value, the limit of the first way that holds, and what else is known.
+    """The measured value, the limit of the first condition that holds, and what else is known.
 
     Every notification names the run.
     """
     said = "".join(_each_of_run(fact.query, fact.text) for fact in alert.facts)
-    measured = alert.ways[0].measured
+    measured = alert.conditions[0].measured
     if alert.style:
         values = (
             "$value .Value"
@@ -189,16 +189,16 @@ def _each_of_run(query: str, text: str) -> str:
     return f'{{{{range printf "{query}" $r|query}}}}{text}{{{{end}}}}'
 
 
-def compared(alert: Alert, measured: str, basis: str) -> str:
+def compared(alert: Alert, measured: str, baseline: str) -> str:
     """Return the value and the limit of a run in words, as a format of ``printf`` for both.
 
     Args:
         alert: The alert.
         measured: What is measured.
-        basis: What the limit follows from.
+        baseline: What the limit follows from.
     """
     verb = alert.style if alert.style.startswith("%") else "%s"
-    words = [text.replace("%", "%%") for text in (measured, alert.unit, basis)]
+    words = [text.replace("%", "%%") for text in (measured, alert.unit, baseline)]
     return f"{words[0]} {verb}, limit {verb}{words[1]}{words[2]}"
 
 
@@ -208,12 +208,12 @@ def _compared(alert: Alert, severity: str, comparison: Comparison, subject: Subj
         return _coded(alert, alert.codes, subject)
     value = f" {_shown(alert, '$value')}{alert.unit}, limit " if alert.style else ""
     if not comparison.recorded:
-        basis = comparison.basis and f" ({comparison.basis})"
-        limit = f"{_written(alert.style, comparison.limit)}{alert.unit}{basis}" if alert.style else ""
+        baseline = comparison.baseline and f" ({comparison.baseline})"
+        limit = f"{_written(alert.style, comparison.limit)}{alert.unit}{baseline}" if alert.style else ""
         return f"{comparison.measured[0]}{value}{limit}"
     # A count is whole, its limit need not be.
     of = "{{.Value}}" if alert.style == WHOLE else _shown(alert, ".Value")
-    basis = "{{.Labels.basis}}" if alert.unit or any(way.basis for way in alert.ways) else ""
+    basis = "{{.Labels.basis}}" if alert.unit or any(each.baseline for each in alert.conditions) else ""
     limit = f"{of}{basis}" if alert.style else ""
     labels = subject.unique or subject.identity
     asked = f"{PASSED}{{rule='{alert.name}-{severity}',{_matchers(labels)}}}"
@@ -224,7 +224,7 @@ def _compared(alert: Alert, severity: str, comparison: Comparison, subject: Subj
 
 def _coded(alert: Alert, codes: Codes, subject: Subject) -> str:
     """What was measured, with the code in its words, and what the code means."""
-    measured = alert.ways[0].measured.format(f"{{{{{_code(codes)}}}}}")
+    measured = alert.conditions[0].measured.format(f"{{{{{_code(codes)}}}}}")
     meaning = f"{_range(*_meaning(codes, subject))} ({{{{.Labels.meaning}}}}){{{{end}}}}"
     return " ".join(filter(None, (measured, _shown(alert, "$value")))) + meaning
 

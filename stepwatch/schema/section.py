@@ -51,9 +51,9 @@ def _plain(value: Any) -> Any:
     return value.plain() if isinstance(value, Section) else value
 
 
-def default(value: Any, why: str, basis: str = "", alias: str | None = None) -> Any:
+def default(value: Any, why: str, evidence: str = "", alias: str | None = None) -> Any:
     """Return a key's default with what it does, why it is that, and what that rests on."""
-    return Field(value, alias=alias, description=f"{why} {basis}".strip())
+    return Field(value, alias=alias, description=f"{why} {evidence}".strip())
 
 
 def needed(what: str) -> Any:

@@ -34,7 +34,7 @@ _ALL = rules(rendered.EVERYTHING)
 
 
 def text(promtool: Path) -> str:
-    """Return the messages of every alert, in the order of the table: one for each way to fire."""
+    """Return the messages of every alert, in the order of the table: one for each condition."""
     found = [rule for rule in _ALL if "alert" in rule]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         return "\n".join(pool.map(lambda rule: _entry(promtool, Path(folder), rule), found))
@@ -69,11 +69,11 @@ def _different(texts: Iterable[str]) -> Iterable[str]:
 
 
 def _groups(rule: dict[str, Any]) -> Iterator[Group]:
-    """Each way to fire, at a moment at which it does; nothing is expected, so that promtool shows it."""
+    """Each condition, at a moment at which it holds; nothing is expected, so that promtool shows it."""
     name, look = rule["alert"], (rule["alert"], rule["labels"]["severity"])
     for each in ABOUT_RUNS:
-        for way in each.ways if (each.alert, each.severity) == look else ():
-            values = {h.LAST_STEP_AT: -1000, **way.sick}
+        for condition in each.conditions if (each.alert, each.severity) == look else ():
+            values = {h.LAST_STEP_AT: -1000, **condition.sick}
             series = variations.samples(RUN, (Phase(0, values),), list(HEALTHY), until=LOOK)
             yield Group("message", series, [Moment(LOOK, {name: []})])
     for scenario in proofs.scenarios().get(proofs.named(rule), ()):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stepwatch.alerts.alert import NOTHING, Alert, Codes, Explanation, Way
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.expression import Scope, is_number
 from stepwatch.alerts.incidents import PAIRS
+from stepwatch.alerts.model.alert import NOTHING, Alert, Codes, Condition, Explanation
+from stepwatch.alerts.model.expression import Scope, is_number
 from stepwatch.config import Config
 from stepwatch.config.reference import keys
 
@@ -68,7 +68,7 @@ class _Entries:
 
     def of(self, name: str) -> str:
         """Return what stands below the heading of an alert; nothing if no rule raises it."""
-        alerts = [alert for alert in TABLE if alert.name == name and alert.ways]
+        alerts = [alert for alert in TABLE if alert.name == name and alert.conditions]
         if not alerts:
             return ""
         said = "".join(line for alert in alerts for line in self._lines(alert))
@@ -89,10 +89,10 @@ class _Entries:
         yield f"\nFirst: {alert.action.replace('{gpu}', 'N')}.\n\n"
 
     def _rows(self, alert: Alert) -> Iterator[tuple[str, str, str]]:
-        for way in alert.ways:
-            operator = "" if alert.style == NOTHING else f"`{way.operator}`"
-            yield self._measured(alert, way), operator, self._limit(alert, way)
-        if guards := alert.keys.difference(*(way.keys for way in alert.ways)):
+        for each in alert.conditions:
+            operator = "" if alert.style == NOTHING else f"`{each.comparison.operator}`"
+            yield self._measured(alert, each), operator, self._limit(alert, each)
+        if guards := alert.keys.difference(*(each.keys for each in alert.conditions)):
             yield "in each case", "", self._keys(alert, guards)
         key = f"alerts.{alert.block.__name__}.for"
         if key in self._defaults:
@@ -100,15 +100,17 @@ class _Entries:
         elif alert.wait:
             yield "for", "", alert.wait
 
-    def _measured(self, alert: Alert, way: Way) -> str:
-        measured = re.sub(r"<(\w+)>", lambda found: self._default(alert, found[1]), way.measured).format("N")
+    def _measured(self, alert: Alert, condition: Condition) -> str:
+        measured = re.sub(
+            r"<(\w+)>", lambda found: self._default(alert, found[1]), condition.measured
+        ).format("N")
         return measured.rstrip(",:").replace("|", "\\|")
 
-    def _limit(self, alert: Alert, way: Way) -> str:
-        text = way.limit.promql(Scope())
+    def _limit(self, alert: Alert, condition: Condition) -> str:
+        text = condition.limit.promql(Scope())
         number = text if is_number(text) and alert.style != NOTHING else ""
-        said = "; ".join(filter(None, (number, self._keys(alert, way.keys))))
-        return f"{said} ({way.basis})".strip() if way.basis else said
+        said = "; ".join(filter(None, (number, self._keys(alert, condition.keys))))
+        return f"{said} ({condition.baseline})".strip() if condition.baseline else said
 
     def _keys(self, alert: Alert, found: frozenset[str]) -> str:
         own = (key.removeprefix(_above(alert)) for key in self._defaults if key.startswith(_above(alert)))

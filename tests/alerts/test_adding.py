@@ -24,19 +24,15 @@ class ResponsesLong(Block):
     warning: ResponsesLongWarning | None = ResponsesLongWarning()
 
 
-RESPONSES_LONG = Alert(
+RESPONSES_LONG = _alert(
     ResponsesLong,
-    severity="warning",
-    level="warning",
-    topic="length",
+    "warning",
     summary="Responses are very long",
     action="read the longest samples",
-    ways=(
-        Way(
+    conditions=(
+        Condition(
             "response length, lowest of 5 steps,",
-            over("min", LENGTH, 5),
-            ">",
-            Limit("warning.above"),
+            over("min", LENGTH, 5) > Limit("warning.above"),
             signal=LENGTH,
         ),
     ),
@@ -53,8 +49,8 @@ RULES += (
         "ResponsesLong",
         "warning",
         "ResponsesLong",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "above its limit",
                 {h.LENGTH_MIN: 4096},
                 limits=(Limit(h.LENGTH_MIN, ABOVE, 3000),),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.alerts.expression import Expression, Limit, Scope, Series, larger, number, size, smaller
+from stepwatch.alerts.model.expression import Expression, Limit, Scope, Series, larger, number, size, smaller
 from tests.real import PrometheusServer, query
 from tests.rules import hours
 

@@ -13,9 +13,9 @@ import pytest
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from stepwatch.alerts import expression
-from stepwatch.alerts.alert import NOTHING, Alert, Way
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
+from stepwatch.alerts.model import expression
+from stepwatch.alerts.model.alert import NOTHING, Alert, Condition
 from stepwatch.backtest.rules import catalogue
 from stepwatch.config import Config
 from stepwatch.config.deployment import InContainers
@@ -78,7 +78,7 @@ class Default:
     def readers(self) -> Iterator[Alert]:
         """Yield the alerts that the default is for."""
         for alert in TABLE:
-            waits = self.key == "for" and alert.ways
+            waits = self.key == "for" and alert.conditions
             if alert.block is BLOCKS[self.block] and (self.key in alert.keys or waits):
                 yield alert
 
@@ -161,7 +161,7 @@ class Readers:
         """What a backtest judges by and shows as the limit."""
         found: dict[str, list[Any]] = {}
         for rule in catalogue(self._config).rules:
-            found.setdefault(rule.alert, []).append((rule.expression, rule.ways))
+            found.setdefault(rule.alert, []).append((rule.expression, rule.conditions))
         return found
 
     @cached_property
@@ -199,24 +199,30 @@ def compares(bound: expression.Expression, key: str) -> bool:
 def says(alert: Alert, key: str) -> bool:
     """Whether the message of an alert says a limit: beside the value, for how long, or what is measured."""
     for_long = key == "for" and alert.subject != "run"
-    measured = any(f"<{key}>" in way.measured for way in alert.ways)
+    measured = any(f"<{key}>" in condition.measured for condition in alert.conditions)
     beside = (
-        alert.style != NOTHING and not alert.codes and any(compares(way.limit, key) for way in alert.ways)
+        alert.style != NOTHING
+        and not alert.codes
+        and any(compares(condition.limit, key) for condition in alert.conditions)
     )
     return for_long or measured or beside
 
 
-def bound(alert: Alert, way: Way) -> expression.Expression:
-    """What a line must follow: the limit of its way, if the value is about the signal of the panel."""
-    series = [part for part in way.value.parts() if isinstance(part, expression.Series)]
-    about = alert.subject == "gpu" or any(part.labels.get("signal") == way.signal for part in series)
-    return way.limit if about else way.drawn[1]
+def bound(alert: Alert, condition: Condition) -> expression.Expression:
+    """What a line must follow: the limit of its condition, if the value is about the signal of the panel."""
+    series = [part for part in condition.value.parts() if isinstance(part, expression.Series)]
+    about = alert.subject == "gpu" or any(part.labels.get("signal") == condition.signal for part in series)
+    return condition.limit if about else condition.drawn[1]
 
 
 def draws(alert: Alert, key: str, place: str) -> bool:
     """Whether a limit of an alert is drawn in a place: a line, or a number for all runs."""
-    ways = [way for way in alert.ways if way.signal in PLACES[place] and compares(bound(alert, way), key)]
-    return bool(ways) and (place == "gpu" or alert.subject == "run")
+    found = [
+        condition
+        for condition in alert.conditions
+        if condition.signal in PLACES[place] and compares(bound(alert, condition), key)
+    ]
+    return bool(found) and (place == "gpu" or alert.subject == "run")
 
 
 def entries(text: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ def test_a_change_of_the_table_changes_the_runbook() -> None:
 
 
 def test_every_alert_that_a_rule_raises_has_its_message_in_the_runbook() -> None:
-    assert not [alert.name for alert in TABLE if alert.ways and f"*{alert.summary}* (" not in TEXT]
+    assert not [alert.name for alert in TABLE if alert.conditions and f"*{alert.summary}* (" not in TEXT]
 
 
 def test_every_key_of_an_alert_that_a_document_names_is_one_of_the_configuration() -> None:

@@ -11,9 +11,8 @@ import pytest
 import yaml
 from pydantic.fields import FieldInfo
 
-from stepwatch.alerts import basis
-from stepwatch.alerts.alert import Alert
-from stepwatch.alerts.expression import Expression, Limit
+from stepwatch.alerts.model.alert import EVIDENCE, Alert
+from stepwatch.alerts.model.expression import Expression, Limit
 from stepwatch.schema.block import Block
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.section import Section
@@ -33,11 +32,21 @@ RULES = {proofs.named(rule): rule for rule in rules(EVERYTHING) if "alert" in ru
 def _limits(alert: Alert) -> set[str]:
     """The keys of every limit that an alert takes, wherever."""
     expressions: list[Expression | None] = [alert.given, alert.sparing]
-    for way in alert.ways:
-        expressions += [way.value, way.limit, way.given, way.sparing, way.drawn[1]]
+    for condition in alert.conditions:
+        expressions += [
+            condition.value,
+            condition.limit,
+            condition.given,
+            condition.sparing,
+            condition.drawn[1],
+        ]
     parts = (part for each in expressions if each for part in each.parts())
     named = {part.key for part in parts if isinstance(part, Limit)}
-    return named | {way.unset for way in alert.ways if way.unset} | ({alert.level} if alert.level else set())
+    return (
+        named
+        | {condition.unset for condition in alert.conditions if condition.unset}
+        | ({alert.level} if alert.level else set())
+    )
 
 
 def _fields(section: type[Section], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -59,7 +68,7 @@ def _defaults(block: type[Block]) -> Iterable[tuple[str, Any]]:
 def test_every_rule_is_of_one_entry() -> None:
     entries = [(alert.name, alert.severity) for alert in TABLE]
     assert len(set(entries)) == len(entries)
-    assert len(RULES) == sum(bool(alert.ways) for alert in TABLE)
+    assert len(RULES) == sum(bool(alert.conditions) for alert in TABLE)
 
 
 @pytest.mark.parametrize("alert", TABLE, ids=lambda alert: f"{alert.name}-{alert.severity}")
@@ -83,7 +92,7 @@ def test_every_default_has_a_reason_and_every_limit_what_it_rests_on(block: str)
         reason = field.description or ""
         assert reason.endswith("."), key
         if not isinstance(field.default, bool | str):
-            assert [end for end in basis.EVERY if reason.endswith(f". {end}")], key
+            assert [end for end in EVIDENCE if reason.endswith(f". {end}")], key
 
 
 @pytest.mark.parametrize("name", RULES)

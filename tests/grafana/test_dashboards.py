@@ -12,7 +12,7 @@ import pytest
 from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
-from stepwatch.alerts.codes import XIDS
+from stepwatch.alerts.gpu_health import XIDS
 from tests.grafana.conftest import Json
 from tests.grafana.queries import dashboard_queries, fill_in, selectors
 

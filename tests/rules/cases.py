@@ -1,6 +1,6 @@
 """What is said about a rule: which values make it fire, and where each limit lies.
 
-A rule has one `Way` to fire for each alternative of its condition. From a way's values and limits
+A rule has one `Condition` for each alternative of its expression. From a condition's values and limits
 the cases of `variations.py` follow, so that none has to be written down for each alert.
 """
 
@@ -42,7 +42,7 @@ class Limit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Way:
+class Condition:
     """One alternative of a rule's condition.
 
     Attributes:
@@ -70,7 +70,7 @@ class Rule:
         alert: Its name.
         severity: Its severity; two rules of one name differ in it.
         block: The block of config.yaml that holds its limits.
-        ways: Each alternative of its condition.
+        conditions: Each alternative of its expression.
         silent: Runs that look sick and are not: what differs from a healthy run.
         wait: For how many seconds the condition must hold (`for`).
         keep: How long the alert outlasts its condition, in seconds (`keep_firing_for`).
@@ -80,7 +80,7 @@ class Rule:
     alert: str
     severity: str
     block: str
-    ways: tuple[Way, ...]
+    conditions: tuple[Condition, ...]
     silent: Mapping[str, Values] = field(default_factory=dict)
     wait: int = 0
     keep: int = 600

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.gpu.demo.profiles import H200
-from stepwatch.alerts.codes import LOSSES, XIDS
+from stepwatch.alerts.gpu_health import LOSSES, XIDS
 from tests.rules import cards, rendered, xids
 from tests.rules import promtool as unit
 from tests.rules.cards import CARD, HERE, OTHER_BOX, TARGET

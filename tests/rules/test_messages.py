@@ -10,7 +10,7 @@ import pytest
 from tests.rules import healthy as h
 from tests.rules import promtool as unit
 from tests.rules import rendered, variations
-from tests.rules.cases import Rule, Way
+from tests.rules.cases import Condition, Rule
 from tests.rules.catalogue import RULES
 from tests.rules.healthy import HEALTHY
 from tests.rules.promtool import Alert, Group, Moment
@@ -42,16 +42,16 @@ OPTIONAL: dict[str, tuple[Series, ...]] = {
 """What a trainer may not log, or not yet, while the alert fires all the same."""
 
 
-WAYS = [(rule, way) for rule in RULES for way in rule.ways]
+CONDITIONS = [(rule, condition) for rule in RULES for condition in rule.conditions]
 
 
 def _written(
-    promtool: Path, folder: Path, ways: list[tuple[Rule, Way]], missing: tuple[Series, ...] = ()
+    promtool: Path, folder: Path, conditions: list[tuple[Rule, Condition]], missing: tuple[Series, ...] = ()
 ) -> list[Alert]:
-    """The message of each way to fire, one after the other."""
+    """The message of each condition, one after the other."""
     files = []
-    for rule, way in ways:
-        values = {h.LAST_STEP_AT: -1000, **way.sick, **dict.fromkeys(missing)}
+    for rule, condition in conditions:
+        values = {h.LAST_STEP_AT: -1000, **condition.sick, **dict.fromkeys(missing)}
         series = variations.samples(AWKWARD, (Phase(0, values),), list(HEALTHY), until=LOOK)
         group = Group("message", series, [Moment(LOOK, {rule.alert: []})])
         name = f"{len(files)}"
@@ -67,13 +67,13 @@ def _holes(alert: Alert) -> list[str]:
 
 @pytest.mark.parametrize("alert", OPTIONAL)
 def test_message_leaves_out_what_the_trainer_does_not_log(alert: str, promtool: Path, tmp_path: Path) -> None:
-    first = [next((rule, rule.ways[0]) for rule in RULES if rule.alert == alert)]
+    first = [next((rule, rule.conditions[0]) for rule in RULES if rule.alert == alert)]
     (written,) = _written(promtool, tmp_path, first, OPTIONAL[alert])
     assert not _holes(written), written.annotations["description"]
 
 
 def test_links_lead_to_the_run_whatever_its_name(promtool: Path, tmp_path: Path) -> None:
-    for alert in _written(promtool, tmp_path, WAYS):
+    for alert in _written(promtool, tmp_path, CONDITIONS):
         name, notes = alert.labels["alertname"], alert.annotations
         assert notes["runbook_url"] == f"docs/runbook.md#{name.lower()}"
         shown = urllib.parse.urlsplit(notes["dashboard_url"])

@@ -55,7 +55,7 @@ def test_an_alert_that_an_override_switches_off_is_off_for_its_runs_alone(
         left = rendered.named(rules, rule.alert, rule.severity)
         series: dict[str, str] = {}
         for run in ("quiet/a", "loud/quiet"):
-            series |= _served(settings, run, rule.ways[0].sick)
+            series |= _served(settings, run, rule.conditions[0].sick)
         fired = [{"run": "loud/quiet", **each["labels"]} for each in left]
         group = Group("off", series, [Moment(LOOK, {rule.alert: fired})])
         files.append(unit.write(tmp_path, str(rule), unit.silently(left), [group]))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from exporter.runs.stats import catalogue
 from tests.rules import expressions
-from tests.rules.cases import Rule, Values, Way
+from tests.rules.cases import Condition, Rule, Values
 from tests.rules.healthy import HEALTHY, STREAKS
 from tests.rules.promtool import INTERVAL, Group, Moment
 from tests.rules.series import EXPORTER, OTHER_EXPORTER, STATE, Series, state_series
@@ -51,10 +51,14 @@ RESTARTED: Values = dict.fromkeys(COUNTERS, 0)
 
 
 def limits(rule: Rule) -> list[Case]:
-    """Each way alone, each limit from both sides, each partner missing or not a number, all partners new."""
-    ways = [case for way in rule.ways for case in (*_of_way(way), *_new(way), *_ended(rule, way))]
+    """Each condition alone, each limit from both sides, each partner missing or NaN, all partners new."""
+    conditions = [
+        case
+        for condition in rule.conditions
+        for case in (*_of_condition(condition), *_new(condition), *_ended(rule, condition))
+    ]
     silent = [case for name, values in rule.silent.items() for case in _silent(name, values)]
-    return [*ways, *silent, *([] if rule.of_ended else [Case("healthy", {}, fires=False)])]
+    return [*conditions, *silent, *([] if rule.of_ended else [Case("healthy", {}, fires=False)])]
 
 
 def _silent(name: str, values: Values) -> Iterator[Case]:
@@ -63,36 +67,40 @@ def _silent(name: str, values: Values) -> Iterator[Case]:
     yield Case(f"{name}: resumed", {**values, **RESUMED}, fires=False)
 
 
-def _of_way(way: Way) -> Iterator[Case]:
-    yield Case(way.name, way.sick, fires=True)
-    for limit in way.limits:
-        for name, values, fires in limit.cases(way.sick):
-            yield Case(f"{way.name}: {name}", values, fires)
-    for series in (*way.needs, *way.once):
-        yield Case(f"{way.name}: without {series}", {**way.sick, series: None}, fires=False)
-        if series in way.needs and series != STATE:
-            yield Case(f"{way.name}: NaN in {series}", {**way.sick, series: NAN}, fires=False)
-    for series in way.spares:
-        yield Case(f"{way.name}: {series} does not matter", {**way.sick, series: None}, fires=True)
+def _of_condition(condition: Condition) -> Iterator[Case]:
+    yield Case(condition.name, condition.sick, fires=True)
+    for limit in condition.limits:
+        for name, values, fires in limit.cases(condition.sick):
+            yield Case(f"{condition.name}: {name}", values, fires)
+    for series in (*condition.needs, *condition.once):
+        yield Case(f"{condition.name}: without {series}", {**condition.sick, series: None}, fires=False)
+        if series in condition.needs and series != STATE:
+            yield Case(f"{condition.name}: NaN in {series}", {**condition.sick, series: NAN}, fires=False)
+    for series in condition.spares:
+        yield Case(
+            f"{condition.name}: {series} does not matter", {**condition.sick, series: None}, fires=True
+        )
 
 
-def _new(way: Way) -> Iterator[Case]:
+def _new(condition: Condition) -> Iterator[Case]:
     """The run has just begun, was resumed, or is read by another exporter."""
     for name, new in (("just begun", BEGUN), ("resumed", RESUMED), ("restarted", RESTARTED)):
-        yield Case(f"{way.name}: {name}", {**way.sick, **new}, fires=_fires_without(way, new))
+        yield Case(
+            f"{condition.name}: {name}", {**condition.sick, **new}, fires=_fires_without(condition, new)
+        )
 
 
-def _fires_without(way: Way, new: Values) -> bool:
-    return not {*way.needs, *way.once} & new.keys()
+def _fires_without(condition: Condition, new: Values) -> bool:
+    return not {*condition.needs, *condition.once} & new.keys()
 
 
-def _ended(rule: Rule, way: Way) -> Iterator[Case]:
+def _ended(rule: Rule, condition: Condition) -> Iterator[Case]:
     """Nothing is said of what is done; what went wrong before a bad end remains true."""
     if not rule.of_ended:
-        yield Case(f"{way.name}: finished", {**way.sick, STATE: "finished"}, fires=False)
-    if STATE not in way.needs:
+        yield Case(f"{condition.name}: finished", {**condition.sick, STATE: "finished"}, fires=False)
+    if STATE not in condition.needs:
         for state in ("failed", "vanished", "stopped"):
-            yield Case(f"{way.name}: {state}", {**way.sick, STATE: state}, fires=True)
+            yield Case(f"{condition.name}: {state}", {**condition.sick, STATE: state}, fires=True)
 
 
 def still(
@@ -134,8 +142,8 @@ class Story(NamedTuple):
 
 def stories(rule: Rule) -> Iterator[Story]:
     """Runs that turn sick, recover, finish, are resumed, or are not heard of for a minute."""
-    sick, wait, ended = rule.ways[0].sick, rule.wait, CHANGE + rule.keep
-    yield from _beginnings(rule.ways[0], wait, ended)
+    sick, wait, ended = rule.conditions[0].sick, rule.wait, CHANGE + rule.keep
+    yield from _beginnings(rule.conditions[0], wait, ended)
     yield Story("healthy", (Phase(0, {}),))
     yield Story("healthy, not scraped for a minute", tuple(_interrupted({}, STALE)))
     yield Story("turns sick", (Phase(0, {}), Phase(CHANGE, sick)), CHANGE + wait)
@@ -153,14 +161,14 @@ def stories(rule: Rule) -> Iterator[Story]:
         yield Story("finishes", (Phase(0, sick), Phase(CHANGE, finished)), wait, ended)
 
 
-def _beginnings(way: Way, wait: int, ended: int) -> Iterator[Story]:
+def _beginnings(condition: Condition, wait: int, ended: int) -> Iterator[Story]:
     """Runs and exporters that begin, or begin again; `best` and the like are there from the first."""
-    sick, nothing = way.sick, dict.fromkeys(series for series in HEALTHY if series != STATE)
+    sick, nothing = condition.sick, dict.fromkeys(series for series in HEALTHY if series != STATE)
     yield Story("begins, and is sick", (Phase(0, nothing), Phase(CHANGE, sick)), CHANGE + wait)
     yield Story("healthy, resumed", tuple(_for_a_minute({}, RESUMED)))
     yield Story("sick, resumed", tuple(_for_a_minute(sick, RESUMED)), wait)
     yield Story("healthy, counters begin anew", (Phase(0, {}), Phase(CHANGE, RESTARTED)))
-    until = FOR_EVER if _fires_without(way, RESTARTED) else ended
+    until = FOR_EVER if _fires_without(condition, RESTARTED) else ended
     again = (Phase(0, sick), Phase(CHANGE, {**sick, **RESTARTED}))
     yield Story("sick, counters begin anew", again, wait, until)
     both = (Phase(0, {}), Phase(CHANGE, sick))

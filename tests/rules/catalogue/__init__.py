@@ -1,6 +1,6 @@
 """The cases of every rule about runs, one entry each, by topic.
 
-To add a rule, add its entry there: its ways to fire, and the limits of each.
+To add a rule, add its entry there: its conditions, and the limits of each.
 """
 
 from tests.rules.cases import Rule

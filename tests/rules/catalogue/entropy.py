@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, BELOW, FROM, Limit, Rule, Way
+from tests.rules.cases import ABOVE, BELOW, FROM, Condition, Limit, Rule
 from tests.rules.catalogue.rewards import NOT_SOLVED, UNKNOWN_CEILING, suffers
 
 RULES = (
@@ -11,15 +11,15 @@ RULES = (
         "EntropyCollapse",
         "warning",
         "EntropyCollapse",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "nothing left",
                 {h.ENTROPY_MAX: 0.005},
                 limits=(Limit(h.ENTROPY_MAX, BELOW, 0.01), *NOT_SOLVED),
                 needs=(h.ENTROPY_MAX,),
                 spares=(h.ENTROPY_PEAK, h.REWARD_LOST, h.RECORDS_SINCE_BEST, *UNKNOWN_CEILING),
             ),
-            Way(
+            Condition(
                 "little of the peak",
                 {h.ENTROPY_MEAN_MAX: 0.015625},
                 limits=(
@@ -30,7 +30,7 @@ RULES = (
                 needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK),
                 spares=(h.REWARD_LOST, h.RECORDS_SINCE_BEST),
             ),
-            Way(
+            Condition(
                 "less while reward is lost",
                 {h.ENTROPY_MEAN_MAX: 0.03125, h.REWARD_LOST: 0.75},
                 limits=(
@@ -41,7 +41,7 @@ RULES = (
                 needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK, h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
                 spares=(h.RECORDS_SINCE_BEST, h.RECORDS_SEEN),
             ),
-            Way(
+            Condition(
                 "less without a new best",
                 {h.ENTROPY_MEAN_MAX: 0.03125, h.RECORDS_SINCE_BEST: 400},
                 limits=(
@@ -64,8 +64,8 @@ RULES = (
         "EntropyExplosion",
         "warning",
         "EntropyExplosion",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "above the start",
                 {h.ENTROPY_MIN: 4},
                 limits=(
@@ -80,8 +80,8 @@ RULES = (
         "EntropyExplosion",
         "critical",
         "EntropyExplosion",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "above the start while reward is lost",
                 {h.ENTROPY_MIN: 4, h.REWARD_LOST_FAST: 0.75},
                 limits=(

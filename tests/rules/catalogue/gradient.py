@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, BELOW, FROM, Limit, Rule, Way
+from tests.rules.cases import ABOVE, BELOW, FROM, Condition, Limit, Rule
 
 RULES = (
     *(
@@ -11,8 +11,8 @@ RULES = (
             "NonFinite",
             severity,
             "NonFinite",
-            ways=tuple(
-                Way(
+            conditions=tuple(
+                Condition(
                     f"in {streak}",
                     {streak: 5},
                     limits=(Limit(streak, FROM, limit),),
@@ -27,8 +27,8 @@ RULES = (
         "GradNormHigh",
         "warning",
         "GradNormHigh",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "above its level",
                 {h.GRAD_NORM_MEDIAN: 8},
                 limits=(
@@ -38,7 +38,7 @@ RULES = (
                 ),
                 needs=(h.GRAD_NORM_MEDIAN, h.GRAD_NORM_LEVEL, h.GRAD_NORM_SPREAD),
             ),
-            Way(
+            Condition(
                 "above a fixed limit",
                 {h.GRAD_NORM_MEDIAN: 128, h.GRAD_NORM_LEVEL: 128},
                 limits=(Limit(h.GRAD_NORM_MEDIAN, ABOVE, 64),),
@@ -52,8 +52,8 @@ RULES = (
         "ClipFractionHigh",
         "warning",
         "ClipFractionHigh",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "most is clipped",
                 {h.CLIPPED_MIN: 0.75},
                 limits=(Limit(h.CLIPPED_MIN, ABOVE, 0.5),),
@@ -65,8 +65,8 @@ RULES = (
         "PolicyLossPositive",
         "info",
         "PolicyLossPositive",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "above 0",
                 {h.POLICY_LOSS_MIN: 0.5},
                 limits=(Limit(h.POLICY_LOSS_MIN, ABOVE, 0),),
@@ -78,15 +78,15 @@ RULES = (
         "CriticDiverged",
         "warning",
         "CriticDiverged",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "explains less than nothing",
                 {h.EXPLAINED_MAX: -0.5},
                 limits=(Limit(h.EXPLAINED_MAX, BELOW, 0), Limit(h.RECORDS, FROM, 50)),
                 needs=(h.EXPLAINED_MAX, h.RECORDS),
                 spares=(h.VALUE_LOSS, h.VALUE_LOSS_USUAL),
             ),
-            Way(
+            Condition(
                 "its loss leaps",
                 {h.VALUE_LOSS: 2},
                 limits=(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, Limit, Rule, Way
+from tests.rules.cases import ABOVE, Condition, Limit, Rule
 from tests.rules.catalogue.rewards import suffers
 
 
-def _above(limit: float) -> Way:
+def _above(limit: float) -> Condition:
     """An absolute limit, whatever the start."""
-    return Way(
+    return Condition(
         "above a fixed limit",
         {h.KL_MIN: 64, h.KL_START: 64},
         limits=(Limit(h.KL_MIN, ABOVE, limit),),
@@ -23,8 +23,8 @@ RULES = (
         "KLHigh",
         "warning",
         "KL",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "above the start",
                 {h.KL_MIN: 1},
                 limits=(
@@ -41,8 +41,8 @@ RULES = (
         "KLExplosion",
         "critical",
         "KL",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "far above the start",
                 {h.KL_MIN: 2},
                 limits=(
@@ -51,7 +51,7 @@ RULES = (
                 ),
                 needs=(h.KL_MIN, h.KL_START, h.KL_NOISE),
             ),
-            Way(
+            Condition(
                 "above the start while reward is lost",
                 {h.KL_MIN: 1, h.REWARD_LOST_FAST: 0.75},
                 limits=(
@@ -69,8 +69,8 @@ RULES = (
         "KLSequenceHigh",
         "warning",
         "KLSequence",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "above the start, by the token",
                 {h.KL_SEQUENCE_MIN: 512},
                 limits=(
@@ -85,7 +85,7 @@ RULES = (
                     h.LENGTH_START,
                 ),
             ),
-            Way(
+            Condition(
                 "above a fixed limit",
                 {h.KL_SEQUENCE_MIN: 2048, h.KL_SEQUENCE_START: 2048},
                 limits=(Limit(h.KL_SEQUENCE_MIN, ABOVE, 1024, {h.LENGTH_MEAN_3: None}),),
@@ -99,8 +99,8 @@ RULES = (
         "KLTeacherHigh",
         "warning",
         "KLTeacher",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "away from the teacher",
                 {h.KL_TEACHER_MIN: 4},
                 limits=(
@@ -116,8 +116,8 @@ RULES = (
         "PolicyKLHigh",
         "warning",
         "PolicyKLHigh",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "far each update",
                 {h.POLICY_KL_MIN: 0.5},
                 limits=(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, BELOW, FROM, Limit, Rule, Way
+from tests.rules.cases import ABOVE, BELOW, FROM, Condition, Limit, Rule
 from tests.rules.catalogue.rewards import suffers
 
 RULES = (
@@ -11,15 +11,15 @@ RULES = (
         "LengthRunaway",
         "warning",
         "LengthRunaway",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "growth while reward is lost",
                 {h.LENGTH_MIN: 1000, h.REWARD_LOST: 0.75},
                 limits=(Limit(h.LENGTH_MIN, ABOVE, 2 * 300), *suffers(h.REWARD_LOST, 0.1)),
                 needs=(h.LENGTH_MIN, h.LENGTH_START, h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
                 spares=(h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
             ),
-            Way(
+            Condition(
                 "growth into the limit",
                 {h.LENGTH_MIN: 1000, h.TRUNCATED_MEAN_5: 0.5},
                 limits=(
@@ -29,7 +29,7 @@ RULES = (
                 needs=(h.LENGTH_MIN, h.LENGTH_START, h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
                 spares=(h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
             ),
-            Way(
+            Condition(
                 "above a fixed limit",
                 {h.LENGTH_MIN: 4096, h.LENGTH_START: 4096},
                 limits=(Limit(h.LENGTH_MIN, ABOVE, 2048),),
@@ -55,15 +55,15 @@ RULES = (
         "LengthCollapse",
         "warning",
         "LengthCollapse",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "sudden",
                 {h.LENGTH_MEDIAN_5: 50},
                 limits=(Limit(h.LENGTH_MEDIAN_5, BELOW, 0.25 * 400),),
                 needs=(h.LENGTH_MEDIAN_5, h.LENGTH_MEDIAN_64),
                 spares=(h.LENGTH_PEAK, h.REWARD_LOST, h.REWARD_BEST),
             ),
-            Way(
+            Condition(
                 "slow while reward is lost",
                 {h.LENGTH_MEDIAN_5: 40, h.LENGTH_MEDIAN_64: 60, h.REWARD_LOST: 0.5},
                 limits=(
@@ -81,8 +81,8 @@ RULES = (
         "LengthCollapse",
         "critical",
         "LengthCollapse",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "sudden",
                 {h.LENGTH_MEDIAN_5: 50, h.REWARD_LOST_FAST: 0.75},
                 limits=(
@@ -98,7 +98,7 @@ RULES = (
                 ),
                 spares=(h.LENGTH_PEAK, h.REWARD_LOST),
             ),
-            Way(
+            Condition(
                 "slow",
                 {
                     h.LENGTH_MEDIAN_5: 40,
@@ -121,8 +121,8 @@ RULES = (
         "Truncation",
         "warning",
         "Truncation",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "rise",
                 {h.TRUNCATED_MEAN_10: 0.75},
                 limits=(
@@ -132,7 +132,7 @@ RULES = (
                 needs=(h.TRUNCATED_MEAN_10, h.TRUNCATED_START),
                 spares=(h.TRUNCATED_MIN_10,),
             ),
-            Way(
+            Condition(
                 "nothing ever finishes",
                 {h.TRUNCATED_MIN_10: 0.95, h.TRUNCATED_START: 0.95},
                 limits=(Limit(h.TRUNCATED_MIN_10, FROM, 0.9),),
@@ -146,8 +146,8 @@ RULES = (
         "Truncation",
         "critical",
         "Truncation",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "rise while reward is lost",
                 {h.TRUNCATED_MIN_3: 0.75, h.REWARD_LOST_FAST: 0.75},
                 limits=(

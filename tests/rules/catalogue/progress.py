@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, BELOW, Limit, Rule, Way
+from tests.rules.cases import ABOVE, BELOW, Condition, Limit, Rule
 
 RULES = (
     Rule(
         "Stalled",
         "critical",
         "Stalled",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "no step",
                 {h.LAST_STEP_AT: -1000},
                 needs=(h.LAST_STEP_AT, h.STATE),
@@ -28,22 +28,22 @@ RULES = (
         "SlowSteps",
         "warning",
         "SlowSteps",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "few tokens per GPU",
                 {h.GPU_SPEED: 128},
                 limits=(Limit(h.GPU_SPEED, BELOW, 0.5 * 512),),
                 needs=(h.GPU_SPEED, h.GPU_SPEED_USUAL),
                 spares=(h.SPEED, h.SPEED_USUAL, h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
             ),
-            Way(
+            Condition(
                 "few tokens",
                 {h.SPEED: 512},
                 limits=(Limit(h.SPEED, BELOW, 0.5 * 4096),),
                 needs=(h.SPEED, h.SPEED_USUAL),
                 spares=(h.GPU_SPEED, h.GPU_SPEED_USUAL, h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
             ),
-            Way(
+            Condition(
                 "slow generation",
                 {h.SECONDS_PER_TOKEN: 1},
                 limits=(Limit(h.SECONDS_PER_TOKEN, ABOVE, 3 * 0.25),),
@@ -57,8 +57,8 @@ RULES = (
             f"Run{state.capitalize()}",
             severity,
             f"Run{state.capitalize()}",
-            ways=(
-                Way(
+            conditions=(
+                Condition(
                     state,
                     {h.STATE: state},
                     needs=(h.STATE,),

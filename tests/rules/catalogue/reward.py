@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, BELOW, EQUAL, FROM, UNTIL, Limit, Rule, Way
+from tests.rules.cases import ABOVE, BELOW, EQUAL, FROM, UNTIL, Condition, Limit, Rule
 from tests.rules.catalogue.rewards import NOT_SOLVED, UNKNOWN_CEILING
 
 NO_SPREAD = {h.REWARD_RANGE_20: 0, h.REWARD_STD: 0, h.SAMPLES_RANGE_20: 0}
 """All rewards of 20 steps are the same."""
 
 
-def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Way:
+def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Condition:
     """Not one positive sample, and all alike."""
-    return Way(
+    return Condition(
         name,
         {highest: -0.25, spread: 0},
         limits=(Limit(highest, UNTIL, 0), Limit(spread, EQUAL, 0)),
@@ -21,10 +21,10 @@ def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Way:
     )
 
 
-def _quick(fall: float, noises: float, share: float, gain_lost: float | None = None) -> Way:
+def _quick(fall: float, noises: float, share: float, gain_lost: float | None = None) -> Condition:
     """Far below the best for three steps, smoothed little; with most of the gain lost, if that is asked."""
     gained = [Limit(h.REWARD_DRAWDOWN_3, ABOVE, gain_lost * 2, {h.REWARD_START: 0})] if gain_lost else []
-    return Way(
+    return Condition(
         "within three steps",
         {h.REWARD_DRAWDOWN_3: fall},
         limits=(
@@ -43,9 +43,9 @@ def _quick(fall: float, noises: float, share: float, gain_lost: float | None = N
     )
 
 
-def _below_mean(share: float) -> Way:
+def _below_mean(share: float) -> Condition:
     """Whatever its noise and its best, the reward stays this share below the mean of 32 steps."""
-    return Way(
+    return Condition(
         "below its mean",
         {h.REWARD_MAX_5: 0.125},
         limits=(
@@ -62,8 +62,8 @@ RULES = (
         "RewardDrop",
         "warning",
         "Reward",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "fast fall",
                 {h.REWARD_DRAWDOWN_5: 0.75},
                 limits=(
@@ -74,7 +74,7 @@ RULES = (
                 needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST),
                 spares=(h.REWARD_DRAWDOWN_20,),
             ),
-            Way(
+            Condition(
                 "slow fall",
                 {h.REWARD_DRAWDOWN_5: 0.5, h.REWARD_DRAWDOWN_20: 0.75},
                 limits=(
@@ -92,8 +92,8 @@ RULES = (
         "RewardCollapse",
         "critical",
         "Reward",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "fall",
                 {h.REWARD_DRAWDOWN_5: 1.5},
                 limits=(
@@ -125,8 +125,8 @@ RULES = (
         "RewardStagnation",
         "warning",
         "RewardStagnation",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "no new best",
                 {h.STEPS_SINCE_BEST: 400},
                 limits=(
@@ -164,10 +164,10 @@ RULES = (
         "NoLearningSignal",
         "warning",
         "NoLearningSignal",
-        ways=(
+        conditions=(
             _dead("dead mean", h.REWARD_MAX_10, h.REWARD_RANGE_10, "highest in 10 steps -0.25, spread 0"),
             _dead("dead samples", h.HIGHEST_10, h.SAMPLES_RANGE_10, "limits 0 and 0"),
-            Way(
+            Condition(
                 "the same from the start",
                 {h.REWARD_MAX_20: 1.125, **NO_SPREAD},
                 limits=(
@@ -179,7 +179,7 @@ RULES = (
                 needs=(h.REWARD_RANGE_20,),
                 spares=(h.REWARD_LOST, h.REWARD_STD, h.SAMPLES_RANGE_20, h.ZERO_STD),
             ),
-            Way(
+            Condition(
                 "the same below its best",
                 {h.REWARD_LOST: 0.5, **NO_SPREAD},
                 limits=(
@@ -189,7 +189,7 @@ RULES = (
                 needs=(h.REWARD_RANGE_20, h.REWARD_LOST, h.REWARD_BEST),
                 spares=(h.REWARD_START, h.REWARD_STD, h.SAMPLES_RANGE_20),
             ),
-            Way(
+            Condition(
                 "stuck at a floor",
                 {h.REWARD_MAX_32: -0.25, h.REWARD_RANGE_32: 0.03125, h.REWARD_MEDIAN_32: -0.5},
                 limits=(
@@ -198,7 +198,7 @@ RULES = (
                 ),
                 needs=(h.REWARD_MAX_32, h.REWARD_RANGE_32, h.REWARD_MEDIAN_32),
             ),
-            Way(
+            Condition(
                 "groups without spread",
                 {h.ZERO_STD: 0.97, h.REWARD_LOST: 0.5},
                 limits=(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, BELOW, Limit, Rule, Way
+from tests.rules.cases import ABOVE, BELOW, Condition, Limit, Rule
 
 MEASURES = {h.PROB_DIFF_MIN, h.PROB_ERROR_MIN, h.CORRELATION_MAX, h.EFFECTIVE_MAX, h.ENGINE_KL_MIN}
 
 
-def _beyond(name: str, limit: Limit, value: float, says: str) -> Way:
+def _beyond(name: str, limit: Limit, value: float, says: str) -> Condition:
     """One measure of many is enough, and needs no other."""
-    return Way(
+    return Condition(
         name,
         {limit.series: value},
         limits=(limit,),
@@ -24,7 +24,7 @@ RULES = (
         "RolloutMismatch",
         "warning",
         "RolloutMismatch",
-        ways=(
+        conditions=(
             _beyond(
                 "probabilities", Limit(h.PROB_DIFF_MIN, ABOVE, 0.01), 0.05, "by at least 0.05, limit 0.01"
             ),
@@ -37,7 +37,7 @@ RULES = (
         "RolloutMismatch",
         "critical",
         "RolloutMismatch",
-        ways=(
+        conditions=(
             _beyond(
                 "probabilities", Limit(h.PROB_DIFF_MIN, ABOVE, 0.02), 0.05, "by at least 0.05, limit 0.02"
             ),
@@ -49,8 +49,8 @@ RULES = (
         "Staleness",
         "warning",
         "Staleness",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "old samples",
                 {h.STALENESS: 16},
                 limits=(Limit(h.STALENESS, ABOVE, 8),),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, BELOW, Limit, Rule, Way
+from tests.rules.cases import ABOVE, BELOW, Condition, Limit, Rule
 
 NOISY = {h.VALIDATION_NOISE: 0.03125}
 
 
-def _fell(drop: float, noises: float, noise: str) -> Way:
+def _fell(drop: float, noises: float, noise: str) -> Condition:
     """Beyond both limits; with more noise, the other one decides."""
-    return Way(
+    return Condition(
         "two evaluations below the best",
         {h.VALIDATION_MAX: -0.25},
         limits=(
@@ -23,7 +23,7 @@ def _fell(drop: float, noises: float, noise: str) -> Way:
 
 RULES = (
     *(
-        Rule("ValidationDrop", severity, "ValidationDrop", ways=(_fell(drop, noises, noise),))
+        Rule("ValidationDrop", severity, "ValidationDrop", conditions=(_fell(drop, noises, noise),))
         for severity, drop, noises, noise in (
             ("warning", 0.03, 5, "0.0195"),
             ("critical", 0.1, 10, "0.0391"),
@@ -33,8 +33,8 @@ RULES = (
         "RewardHackSuspect",
         "warning",
         "RewardHackSuspect",
-        ways=(
-            Way(
+        conditions=(
+            Condition(
                 "the true part does not follow",
                 {h.TRUE_GAIN: 0.0625},
                 limits=(
@@ -45,7 +45,7 @@ RULES = (
                 needs=(h.GAIN, h.TRUE_GAIN, h.REWARD_NOISE),
                 spares=(h.VALIDATION_MAX, h.VALIDATION_BEST, h.VALIDATION_NOISE),
             ),
-            Way(
+            Condition(
                 "validation falls, and no part is named",
                 {h.VALIDATION_MAX: -0.25, h.TRUE_GAIN: None},
                 limits=(

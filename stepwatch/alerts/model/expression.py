@@ -14,7 +14,8 @@ from functools import reduce
 from textwrap import indent
 from typing import Union
 
-from stepwatch.alerts.identity import RUN, written
+from stepwatch.alerts.model.identity import RUN, written
+from stepwatch.schema.quantities import Duration
 
 Operand = Union["Expression", float]
 
@@ -22,6 +23,7 @@ _RANKS = {"or": 1, "and": 2, "and on ()": 2, "unless": 2, "==": 3, "!=": 3, "<="
 _RANKS |= {"+": 4, "-": 4, "*": 5, "/": 5}
 _ATOM = 9
 _NUMBER = re.compile(r"[0-9.e+-]+")
+_LIMIT = re.compile(r"<([\w.]+)>(s?)")
 
 
 @dataclass(frozen=True)
@@ -65,23 +67,23 @@ class Expression(ABC):
     def __truediv__(self, other: Operand) -> Expression:
         return Binary("/", self, of(other))
 
-    def __gt__(self, other: Operand) -> Expression:
+    def __gt__(self, other: Operand) -> Binary:
         return Binary(">", self, of(other))
 
-    def __ge__(self, other: Operand) -> Expression:
+    def __ge__(self, other: Operand) -> Binary:
         return Binary(">=", self, of(other))
 
-    def __lt__(self, other: Operand) -> Expression:
+    def __lt__(self, other: Operand) -> Binary:
         return Binary("<", self, of(other))
 
-    def __le__(self, other: Operand) -> Expression:
+    def __le__(self, other: Operand) -> Binary:
         return Binary("<=", self, of(other))
 
-    def equals(self, other: Operand) -> Expression:
+    def equals(self, other: Operand) -> Binary:
         """Keep the series that have this value."""
         return Binary("==", self, of(other))
 
-    def differs(self, other: Operand) -> Expression:
+    def differs(self, other: Operand) -> Binary:
         """Keep the series that have another value, NaN included."""
         return Binary("!=", self, of(other))
 
@@ -240,6 +242,65 @@ class Extreme(Expression):
         yield self
         for each in self.operands:
             yield from each.parts()
+
+
+@dataclass(frozen=True, eq=False)
+class Formula(Expression):
+    """PromQL that a limit is part of, by its key in angle brackets: ``max_over_time(up[<within>s])``.
+
+    With an ``s`` behind it a limit in seconds is a duration.
+    """
+
+    text: str
+
+    def promql(self, scope: Scope) -> str:
+        def limit(match: re.Match[str]) -> str:
+            text = scope.limit(match[1])
+            if match[2] and is_number(text):
+                return str(Duration(round(1000 * float(text))))
+            return text + match[2]
+
+        return _LIMIT.sub(limit, self.text)
+
+    def parts(self) -> Iterator[Expression]:
+        yield self
+        yield from (Limit(match[1]) for match in _LIMIT.finditer(self.text))
+
+
+@dataclass(frozen=True, eq=False)
+class On(Expression):
+    """The right side of ``and`` or ``unless`` that is matched on some labels only."""
+
+    labels: str
+    inside: Expression
+
+    def promql(self, scope: Scope) -> str:
+        return f"on ({self.labels}) {bracketed(self.inside.promql(scope))}"
+
+    def parts(self) -> Iterator[Expression]:
+        yield self
+        yield from self.inside.parts()
+
+
+@dataclass(frozen=True, eq=False)
+class OneOf(Expression):
+    """The series of an operand whose value is in a list of config.yaml."""
+
+    operand: Expression
+    key: str
+
+    rank = 1  # as that of `or`
+
+    def promql(self, scope: Scope) -> str:
+        operand, listed = self.operand.promql(scope), scope.limit(self.key)
+        if not listed:
+            return f"{operand} == NaN"  # as no value is
+        return "\nor ".join(f"{operand} == {value}" for value in listed.split("|"))
+
+    def parts(self) -> Iterator[Expression]:
+        yield self
+        yield Limit(self.key)
+        yield from self.operand.parts()
 
 
 def of(operand: Operand) -> Expression:

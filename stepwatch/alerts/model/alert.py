@@ -2,37 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
-from stepwatch.alerts.expression import Binary, Expression, Extreme, Limit, Raw, Series, all_of
+from stepwatch.alerts.model.expression import Binary, Expression, Extreme, Limit, Raw, Series, all_of
 from stepwatch.schema.block import Block
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Severity
+from stepwatch.schema.section import default
+
+RUNS = "Measured on public runs."
+SIMULATED = "Measured on simulated runs."
+COMPUTED = "By calculation."
+DOCUMENTED = "From the vendor's documentation."
+REPORTED = "From public reports."
+JUDGED = "An estimate."
+"""Chosen without a measurement of its own. Limits about runs are scored together on labelled public runs
+(docs/alert-quality.md), those among them as well."""
+
+EVIDENCE = (RUNS, SIMULATED, COMPUTED, DOCUMENTED, REPORTED, JUDGED)
+"""What a default limit rests on: the sentence that ends its reason in the reference."""
+
+
+class InfrastructureBlock(Block):
+    """Limits that hold for all runs: no override can name them."""
+
+    about_runs: ClassVar[bool] = False
+
+
+class WarningBlock(InfrastructureBlock):
+    """The limits of an alert that can wait for the morning."""
+
+    severity: Severity = default("warning", "Can wait for the morning: what pages is a run that suffers.")
+
+
+class CriticalBlock(InfrastructureBlock):
+    """The limits of an alert that pages."""
+
+    severity: Severity = default(
+        "critical", "Pages: runs fail, hang or compute wrong results, or no one watches them."
+    )
+
+
+def hold(span: str, why: str, evidence: str) -> Any:
+    """Return the default of the key ``for``, how long a condition must hold."""
+    return default(Duration.parse(span), why, evidence, alias="for")
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way for an alert to fire: a value is beyond its limit.
+class Condition:
+    """One condition on which an alert fires: a value is beyond its limit.
 
     Attributes:
         measured: What the value is, as a message says it: ``reward, mean of 20 steps``.
-        value: What is measured.
-        operator: How it compares with the limit when the alert fires: ``>``, ``>=``, ``<``, ``<=`` or ``==``.
-        limit: What it is compared with, in the unit of the value.
-        basis: What the limit follows from, as a message says it: ``from its best``; empty for a number.
+        comparison: Value and limit, in the same unit: ``over("mean", REWARD, 20) < Limit("warning.below")``.
+        baseline: What the limit follows from, as a message says it: ``from its best``; empty for a number.
         given: What must hold as well.
-        sparing: Where it does not fire.
-        unset: The key of a limit that replaces this way where it is set.
         signal: The signal in whose panel the limit is drawn; empty for none.
         line: How the signal compares with what is drawn when the alert fires, and that, where the value is
             not the signal; operator and limit if left out.
+        sparing: Where it does not fire.
+        unset: The key of a limit that replaces this condition where it is set.
     """
 
     measured: str
-    value: Expression
-    operator: str
-    limit: Expression
-    basis: str = ""
+    comparison: Binary
+    baseline: str = ""
     given: Expression | None = None
     signal: str = ""
     line: tuple[str, Expression] | None = None
@@ -40,9 +77,23 @@ class Way:
     unset: str = ""
 
     @property
-    def condition(self) -> Expression:
+    def value(self) -> Expression:
+        """What is measured."""
+        return self.comparison.left
+
+    @property
+    def limit(self) -> Expression:
+        """What the value is compared with."""
+        return self.comparison.right
+
+    @property
+    def expression(self) -> Expression:
         """The value, where the alert fires."""
-        held = all_of(Binary(self.operator, self.value, bound) for bound in self._bounds)
+        operator, bounds = self.comparison.operator, [self.limit]
+        # Each operand of an extreme by itself is simpler to read, and the same.
+        if isinstance(self.limit, Extreme) and operator[0] == (">" if self.limit.largest else "<"):
+            bounds = list(self.limit.operands)
+        held = all_of(Binary(operator, self.value, bound) for bound in bounds)
         if self.given:
             held = held & self.given
         return held.unless(self.sparing) if self.sparing else held
@@ -50,20 +101,17 @@ class Way:
     @property
     def drawn(self) -> tuple[str, Expression]:
         """How the signal compares with the line in its panel when the alert fires, and the line."""
-        return self.line or (self.operator, self.limit)
+        return self.line or (self.comparison.operator, self.limit)
 
     @property
     def keys(self) -> frozenset[str]:
         """The limits of config.yaml that it depends on."""
-        return frozenset(part.key for part in self.condition.parts() if isinstance(part, Limit))
+        return limit_keys(self.expression)
 
-    @property
-    def _bounds(self) -> tuple[Expression, ...]:
-        """The limit, or each of several whose extreme it is: simpler to read, and the same."""
-        beyond = ">" if isinstance(self.limit, Extreme) and self.limit.largest else "<"
-        if isinstance(self.limit, Extreme) and self.operator.startswith(beyond):
-            return self.limit.operands
-        return (self.limit,)
+
+def limit_keys(*expressions: Expression) -> frozenset[str]:
+    """Return the limits of config.yaml in expressions, by key within their block: ``warning.stddevs``."""
+    return frozenset(part.key for each in expressions for part in each.parts() if isinstance(part, Limit))
 
 
 @dataclass(frozen=True)
@@ -98,7 +146,7 @@ class Explanation(NamedTuple):
 
 @dataclass(frozen=True)
 class Codes:
-    """The texts of an alert that depend on a code of the driver, which its way names as ``{}``.
+    """The texts of an alert that depend on a code of the driver, which its condition names as ``{}``.
 
     Each is recorded as a constant series (``alert_code_info``), which a message looks up: a template that
     holds them all cannot be read, and a rule for each code evaluates one expression dozens of times.
@@ -124,14 +172,12 @@ class Alert:
 
     Attributes:
         block: The model of its limits, whose name is its key below ``alerts``.
-        name: Its name in messages, silences and routes; that of its block if left out.
         severity: ``critical``, ``warning`` or ``info``; None where config.yaml says it.
-        level: The key of its limits within the block that switches it off when null; empty for none.
         topic: What it is grouped by in messages: ``reward``, ``gpu``.
         summary: What is wrong, in at most 60 characters.
         action: What to do first.
-        ways: What makes it fire, in the order in which a message names them.
-        given: What must hold whichever way it fires.
+        conditions: Each makes it fire; in the order in which a message names them.
+        given: What must hold whichever condition does.
         sparing: Where it stays silent.
         unit: Behind value and limit: `` nats/token``.
         style: How numbers are written: a verb of ``printf``, or a function of Prometheus' templates; empty
@@ -147,14 +193,12 @@ class Alert:
     """
 
     block: type[Block]
-    name: str = ""
     severity: str | None = None
     _: KW_ONLY
     topic: str
     summary: str
     action: str
-    ways: tuple[Way, ...]
-    level: str = ""
+    conditions: tuple[Condition, ...]
     given: Expression | None = None
     sparing: Expression | None = None
     unit: str = ""
@@ -166,23 +210,30 @@ class Alert:
     keep: bool = True
     codes: Codes | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name or self.block.__name__)
+    @property
+    def name(self) -> str:
+        """Its name in messages, silences and routes."""
+        return self.block.names.get(self.severity or "", self.block.__name__)
+
+    @property
+    def level(self) -> str:
+        """The key of its limits within the block that switches it off when null; empty for none."""
+        return self.severity if self.severity in self.block.model_fields else ""
 
     @property
     def switches(self) -> tuple[str, ...]:
         """The keys that must be on: of the block, and of each level whose limits it takes."""
-        levels = {self.level, *(key.partition(".")[0] for way in self.ways for key in way.keys if "." in key)}
-        return ("enabled", *sorted(filter(None, levels)))
+        taken = (key.partition(".")[0] for each in self.conditions for key in each.keys if "." in key)
+        return ("enabled", *sorted(filter(None, {self.level, *taken})))
 
     @property
     def keys(self) -> frozenset[str]:
         """The limits that it compares with, by key within its block: ``warning.stddevs``."""
-        return frozenset(part.key for part in self._parts() if isinstance(part, Limit))
+        return limit_keys(*self._expressions)
 
-    def _parts(self) -> Iterator[Expression]:
-        conditions = (*(way.condition for way in self.ways), *filter(None, (self.given, self.sparing)))
-        return (part for condition in conditions for part in condition.parts())
+    @cached_property
+    def _expressions(self) -> tuple[Expression, ...]:
+        return (*(each.expression for each in self.conditions), *filter(None, (self.given, self.sparing)))
 
     def unit_of(self, key: str) -> str:
         """Return the unit of a limit by its name: of the alert, where that says nothing else."""
@@ -198,13 +249,14 @@ class Alert:
     @property
     def from_records(self) -> bool:
         """Whether the records of a run alone decide it: not the time, the past, or another target."""
-        parts = list(self._parts())
-        series = [part for part in parts if isinstance(part, Series)]
+        parts = [part for each in self._expressions for part in each.parts()]
         return (
             self.subject == "run"
             and not (self.wait or "for_" in self.block.model_fields)
             and not any(isinstance(part, Raw) for part in parts)
-            and all(each.metric.startswith("rl_") and not each.over for each in series)
+            and all(
+                part.metric.startswith("rl_") and not part.over for part in parts if isinstance(part, Series)
+            )
         )
 
     @property

@@ -1,0 +1,1 @@
+"""What entries of the table of alerts are made of: the alert itself, PromQL, and operands."""

@@ -1,0 +1,186 @@
+"""Operands about runs: statistics as the run exporter serves them, states, and the GPUs that a run uses."""
+
+from __future__ import annotations
+
+from stepwatch.alerts.model.expression import (
+    Expression,
+    Limit,
+    Raw,
+    Scope,
+    Series,
+    any_of,
+    bracketed,
+    number,
+    size,
+)
+from stepwatch.alerts.model.identity import RUN, written
+
+REWARD = "reward"
+
+SUFFERS_STDDEVS = 2
+"""How many standard deviations a smoothed reward must be below its best to have suffered: five (alpha
+0.3) to nine times (0.1) what chance does to that mean. For a batch of 8, a share of the best is chance."""
+
+SATURATED = 0.03
+"""The range of 10 rewards, as a share of the best, that is left at a ceiling. A batch of 512 ranges over
+14 % with half of its answers right, over 1.4 % with 99 % of them."""
+
+
+def metric(name: str, **labels: str) -> Expression:
+    """Return a metric of the runs."""
+    return Series(name, labels)
+
+
+def last(name: str, **labels: str) -> Expression:
+    """Return a metric of the runs as it was within 10 minutes: a lost scrape resolves nothing."""
+    return Series(name, labels, over=("last_over_time", "10m"))
+
+
+def increased(name: str) -> Expression:
+    """Return by how much a counter of the runs rose within an hour: a whole number, unlike ``increase``."""
+    return metric(name) - Series(name, over=("min_over_time", "1h"))
+
+
+def since_last_step() -> Expression:
+    """Return the seconds since the last step was logged."""
+    return Raw("time()") - metric("rl_last_step_timestamp_seconds")
+
+
+def over(function: str, signal: str, steps: int) -> Expression:
+    """Return ``min``, ``max``, ``mean``, ``median``, ``range``, ``level`` or ``spread`` of the last steps."""
+    return metric(f"rl_{function}_over_steps", signal=signal, steps=str(steps))
+
+
+def smoothed(signal: str, alpha: str = "0.1") -> Expression:
+    """Return the exponential mean of a signal."""
+    return metric("rl_ewma", signal=signal, alpha=alpha)
+
+
+def start(signal: str) -> Expression:
+    """Return the median of the first values."""
+    return metric("rl_start", signal=signal)
+
+
+def best(signal: str = REWARD) -> Expression:
+    """Return the highest that the smoothed curve has been."""
+    return metric("rl_best", signal=signal)
+
+
+def peak(signal: str) -> Expression:
+    """Return the highest that the smoothed curve of a signal without a good side has been."""
+    return metric("rl_peak", signal=signal)
+
+
+def stddev(signal: str = REWARD) -> Expression:
+    """Return the run's own standard deviation from step to step."""
+    return metric("rl_noise", signal=signal)
+
+
+def drawdown(alpha: str) -> Expression:
+    """Return how far the smoothed reward is below its best."""
+    return metric("rl_drawdown", signal=REWARD, alpha=alpha)
+
+
+def least_drawdown(alpha: str, steps: int) -> Expression:
+    """Return the smallest drawdown of the last steps."""
+    return metric("rl_drawdown_min_over_steps", signal=REWARD, alpha=alpha, steps=str(steps))
+
+
+def lost(ratio: str, alpha: str = "0.1") -> Expression:
+    """Return where the reward is below its best by more than this share of it; the key of the share."""
+    return drawdown(alpha) > Limit(ratio) * size(best())
+
+
+def suffers(ratio: str, alpha: str = "0.1") -> Expression:
+    """Return the same where it is also more than chance makes of it."""
+    return lost(ratio, alpha) & (drawdown(alpha) > SUFFERS_STDDEVS * stddev())
+
+
+def solved(ratio: str) -> Expression:
+    """Return where the reward is near the largest of the samples, or at a level that it does not leave."""
+    highest = over("median", "reward_max", 64)
+    near = (smoothed(REWARD) > Limit(ratio) * highest) & (highest > 0)
+    still = over("range", REWARD, 10) < SATURATED * best()
+    return near | still.unless(best() - smoothed(REWARD) > 0.1 * best())
+
+
+def is_in(*states: str) -> Expression:
+    """Return where the run is in one of these states."""
+    return any_of(metric("rl_run_state", state=state).equals(1) for state in states)
+
+
+# Which GPUs a run uses: those on which its processes hold memory. The run exporter serves the processes of a
+# run, the GPU exporter those of each GPU (`gpus.processes`). Ids are compared within one PID namespace of one
+# machine only; GPUs are known by their UUIDs. The result is recorded for dashboards and reports. A rule has
+# the join inside it: where each rule is evaluated by itself, one that depends on another does not hold.
+
+RECORDED = "rl_run_gpu"
+"""A GPU that a run uses, by ``instance``, ``gpu`` and ``uuid``; ``by`` says how that is known; always 1."""
+
+_RUN = written(RUN)
+_GPU = written(RUN, "instance", "gpu", "uuid")
+
+
+def _used(labels: str) -> str:
+    """Return the GPUs on which processes of runs hold memory.
+
+    A process for which two run exporters name different runs is of neither: Prometheus refuses such a join.
+    """
+    processes = f"group by ({_RUN}, pid_namespace, pid) (rl_run_gpu_process_info)"
+    return (
+        f"group by ({labels}) (\n"
+        "  gpu_process_memory_bytes\n"
+        f"  * on (pid_namespace, pid) group_left ({_RUN}) (\n"
+        f"    {processes}\n"
+        f"    unless on (pid_namespace, pid) count by (pid_namespace, pid) ({processes}) > 1\n"
+        "  )\n"
+        ")"
+    )
+
+
+def by_either(ours: str, dcgm: str) -> str:
+    """Return a value of each GPU by its UUID, as our GPU exporter serves it, or NVIDIA's DCGM exporter."""
+    return f'max by (uuid) ({ours} or label_replace({dcgm}, "uuid", "$1", "UUID", "(.+)"))'
+
+
+def highest(value: str, memory: str, in_use: float) -> Expression:
+    """Return a value for each running run: the highest among the GPUs that it may use.
+
+    These are all but those that only other runs are known to use. A step may wait for a GPU on which the
+    run's own processes hold nothing: that of a rollout server started by itself, or of another machine. GPUs
+    that no run is known to use count only where the memory of one is in use: else the run is elsewhere.
+
+    Args:
+        value: PromQL of the value, by UUID.
+        memory: PromQL of the share of its memory that is in use, by UUID.
+        in_use: From which share on.
+    """
+    used = _used(f"{_RUN}, uuid")
+    running = is_in("running").promql(Scope())
+    unclaimed, held = (
+        f"max{bracketed(f'{each}{chr(10)}unless on (uuid) {used}')}" for each in (value, memory)
+    )
+    others = bracketed(f"{unclaimed}\nand {held} > {number(in_use)}")
+    return Raw(
+        f"max by ({_RUN}) "
+        + bracketed(
+            f"{value}\n* on (uuid) group_right () {used}\nor {others} * on () group_right () ({running})"
+        )
+    )
+
+
+def recording_rule() -> dict[str, str]:
+    """Return the rule that records the GPUs of each run: by its processes, or else those of its machine.
+
+    Of its machine's, those that another run is known to use are left out.
+    """
+    used = _used(_GPU)
+    listed = f"group by ({_RUN}, uuid) (rl_run_node_gpu_info)\nunless on (uuid) {used}"
+    node = bracketed(
+        f"{bracketed(listed)}\n* on (uuid) group_left (instance, gpu)\n  topk by (uuid) (1, gpu_up)"
+    )
+    known, else_ = (
+        "label_replace" + bracketed(f'{found},\n"by", "{by}", "", ""')
+        for found, by in ((used, "process"), (f"group by ({_GPU}) {node}", "node"))
+    )
+    return {"record": RECORDED, "expr": f"{known}\nor on ({_RUN}) {else_}"}

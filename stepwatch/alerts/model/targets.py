@@ -1,0 +1,121 @@
+"""Operands about GPUs, machines, servers and Ray nodes, and the conditions that these alerts share."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from stepwatch.alerts.model import identity
+from stepwatch.alerts.model.alert import Alert, Condition
+from stepwatch.alerts.model.expression import Expression, Formula, On, Series
+from stepwatch.alerts.model.identity import written
+
+HOST = written(identity.HOST)
+GPU = written(identity.GPU, "uuid")
+DISK = written(identity.DISK)
+SERVER = written(identity.SERVER)
+
+EVENT_WINDOW = "1h"
+"""How long an event, such as an Xid error or a killed worker, keeps its alert firing."""
+
+LAST_KNOWN = "10m"
+"""How long a series without samples counts as it was: a lost scrape resolves nothing."""
+
+SETTLED = "2h"
+"""How long after a run began or ended its servers may come and go without an alert."""
+
+
+def gpus(inner: str, function: str = "max") -> Formula:
+    """Return one value for each GPU, whatever else its series are labelled with."""
+    return Formula(f"{function} by ({GPU}) ({inner})")
+
+
+def gpu(metric: str, **labels: str) -> Series:
+    """Return the same of one metric, for the GPUs that a scope selects."""
+    return Series(metric, labels, by=GPU)
+
+
+def hosts(inner: str) -> Formula:
+    """Return one value for each machine."""
+    return Formula(f"max by ({HOST}) ({inner})")
+
+
+def disks(inner: str) -> Formula:
+    """Return one value for each file system."""
+    return Formula(f"max by ({DISK}) ({inner})")
+
+
+def servers(inner: str, function: str = "max") -> Formula:
+    """Return one value for each target."""
+    return Formula(f"{function} by ({SERVER}) ({inner})")
+
+
+def ray_nodes(inner: str, function: str = "max") -> Formula:
+    """Return one value for each address, whatever its ports: a Ray node has up to three."""
+    address = '"node", "$1", "instance", "(.+?)(?::[0-9]+)?"'
+    return Formula(f"{function} by ({written(identity.RAY_NODE)}) (label_replace({inner}, {address}))")
+
+
+def counted(counter: str) -> Expression:
+    """Return by how much a counter of each GPU rose of late: whole numbers, unlike ``increase``."""
+    return gpus(f"{counter} - min_over_time({counter}[{EVENT_WINDOW}])")
+
+
+def events(counter: str) -> str:
+    """Return the PromQL of what a counter counted of late, if anything.
+
+    A counter that rose has counted. So has one that appeared, which ``increase`` does not see: it is not in
+    every successful scrape of the last hour, as it would be had it been there before Prometheus was, and
+    in none of the hour before, as it would be had it only been away for a while.
+    """
+    return (
+        f"\n  increase({counter}[{EVENT_WINDOW}]) > 0\n"
+        f"  or {counter}\n"
+        f"    and count_over_time({counter}[{EVENT_WINDOW}])\n"
+        f"      < on ({SERVER}) group_left () max by ({SERVER}) (sum_over_time(up[{EVENT_WINDOW}]))\n"
+        f"    unless present_over_time({counter}[{EVENT_WINDOW}] offset {EVENT_WINDOW})\n"
+    )
+
+
+gpu_alert = partial(Alert, topic="gpu", about="gpu")
+"""An alert on a GPU."""
+
+server_alert = partial(Alert, topic="rollout", about="server")
+"""An alert on a server that a run works with."""
+
+
+def gone(
+    measured: str, answers: Expression, was_listed: Expression, listed: Expression
+) -> tuple[Condition, Condition]:
+    """Return the conditions of a server to be missing while a run is running.
+
+    Args:
+        measured: What does not answer.
+        answers: 0 for a server that does not answer.
+        was_listed: 1 for each server that was a target of late.
+        listed: The targets.
+    """
+    return (
+        Condition(measured, answers.equals(0), given=RUN_LAST_IN_PROGRESS),
+        Condition(
+            "left the list of targets",
+            was_listed.unless(listed).equals(1),
+            given=RUN_IN_PROGRESS,
+            sparing=RUNS_CHANGED,
+        ),
+    )
+
+
+def _running(selector: str) -> Expression:
+    return On("", Formula(f"max by (run) ({selector}) == 1"))
+
+
+RUN_IN_PROGRESS = _running('rl_run_state{state="running"}')
+"""To be put behind ``and``: while a run is running. Runs and servers share no label but perhaps `cluster`,
+which users may set on some jobs only: joined by it, alerts on these would never fire."""
+
+RUN_LAST_IN_PROGRESS = _running(f'last_over_time(rl_run_state{{state="running"}}[{LAST_KNOWN}])')
+"""The same, as far as the exporter's last answer says."""
+
+RUNS_CHANGED = On("", Formula(f'max by (run) (changes(rl_run_state{{state="running"}}[{SETTLED}])) > 0'))
+"""To be put behind ``unless``: a run began or ended of late. Its servers come and go with it, and nothing
+says which were whose."""
