@@ -20,7 +20,7 @@ from stepwatch.alerts import (
     stack,
 )
 from stepwatch.alerts.model.alert import Alert
-from stepwatch.schema.block import Block
+from stepwatch.schema.section import Block
 
 GROUPS: Mapping[str, tuple[Alert, ...]] = {
     "rl": (

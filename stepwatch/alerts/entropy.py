@@ -8,8 +8,7 @@ from stepwatch.alerts.model.alert import JUDGED, RUNS, Alert, Condition
 from stepwatch.alerts.model.expression import Expression, Limit, larger, smaller
 from stepwatch.alerts.model.runs import metric, over, peak, solved, start, suffers
 from stepwatch.schema import scalars
-from stepwatch.schema.block import Block
-from stepwatch.schema.section import Section, default
+from stepwatch.schema.section import Block, Section, default
 
 ENTROPY = "entropy"
 NATS = " nats/token"

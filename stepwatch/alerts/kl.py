@@ -10,8 +10,7 @@ from stepwatch.alerts.model.alert import JUDGED, RUNS, Alert, Condition
 from stepwatch.alerts.model.expression import Limit, larger, size
 from stepwatch.alerts.model.runs import over, start, stddev, suffers
 from stepwatch.schema import scalars
-from stepwatch.schema.block import Block
-from stepwatch.schema.section import Section, default
+from stepwatch.schema.section import Block, Section, default
 
 NATS = " nats/token"
 

@@ -8,8 +8,7 @@ from stepwatch.alerts.model.alert import JUDGED, RUNS, WHOLE, Alert, Condition
 from stepwatch.alerts.model.expression import Expression, Limit, larger
 from stepwatch.alerts.model.runs import lost, over, peak, start, suffers
 from stepwatch.schema import scalars
-from stepwatch.schema.block import Block
-from stepwatch.schema.section import Section, default
+from stepwatch.schema.section import Block, Section, default
 
 LENGTH, TRUNCATED = "response_length", "truncated_ratio"
 

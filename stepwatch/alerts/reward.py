@@ -22,8 +22,7 @@ from stepwatch.alerts.model.runs import (
     stddev,
 )
 from stepwatch.schema import scalars
-from stepwatch.schema.block import Block
-from stepwatch.schema.section import Section, default
+from stepwatch.schema.section import Block, Section, default
 
 _alert = partial(Alert, topic="reward")
 

@@ -8,8 +8,7 @@ from stepwatch.alerts.model.alert import DOCUMENTED, JUDGED, Alert, Condition
 from stepwatch.alerts.model.expression import Limit
 from stepwatch.alerts.model.runs import over
 from stepwatch.schema import scalars
-from stepwatch.schema.block import Block
-from stepwatch.schema.section import Section, default
+from stepwatch.schema.section import Block, Section, default
 
 _alert = partial(Alert, topic="rollout")
 

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from stepwatch.backtest.page import page
-from stepwatch.backtest.panels import Drawn
+from exporter.drawing.chart import Chart
+from exporter.runs.model.raw_keys import RawRule
+from exporter.runs.model.run import Options
+from stepwatch.alerts.incidents import PAIRS
+from stepwatch.backtest import server
+from stepwatch.backtest.judge import Judge, Judged, Results, inhibitions
+from stepwatch.backtest.page import Charts, Panels, page
+from stepwatch.backtest.replay import SAMPLES, Recording, Replayed, Replays, Unjudged, find, replay
 from stepwatch.backtest.report import DOCUMENT, PAGE, Report, make, write
-from stepwatch.backtest.server import Progress
-from stepwatch.backtest.table import lines
-from stepwatch.backtest.work import prepared
+from stepwatch.backtest.rules import Catalogue, catalogue, metrics
+from stepwatch.backtest.server import Progress, Prometheus
+from stepwatch.backtest.suggestions import Suggestion, Trial, limits
 from stepwatch.config import Config
-from stepwatch.config.changes import load_changed
+from stepwatch.config.loading import load_changed
+from stepwatch.programs import programs
 from stepwatch.system.terminal import Say
 
 FAILING = {"warning": ("warning", "critical"), "critical": ("critical",)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What the command takes besides ``--config``."""
+    """Add what the command takes besides ``--config``."""
     parser.add_argument("places", nargs="+", metavar="PATH", help="logs, folders of logs, or globs")
     parser.add_argument("--format", choices=("table", "json", "html"), default="table")
     parser.add_argument(
@@ -36,44 +47,108 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text} is no whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of 1 or more")
     return int(text)
 
 
 def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
-    """Judge old runs and tell what came of it.
+    """Judge old runs and print the report.
 
     Returns:
         0; 1 if an alert of ``--fail-on`` would have fired; 2 if a file could not be judged, or there is
         no run.
     """
     settings = load_changed(config, options.set)
-    drawn = _drawn(options, settings)
-    metrics = drawn.metrics if drawn else frozenset[str]()
+    if options.report:
+        make(options.report)  # a folder that cannot be written is reported before the work
+    panels = Panels(settings) if options.report or options.format == "html" else None
     progress = Progress()
-    with prepared(options.places, settings, options.jobs, progress, metrics) as loaded:
+    with prepared(
+        options.places, settings, options.jobs, progress, panels.metrics if panels else ()
+    ) as loaded:
         results = loaded.results(progress)
-        charts = loaded.charts(results, drawn, progress) if drawn else {}
+        charts = loaded.charts(results, panels, progress) if panels else {}
         suggestions = loaded.suggestions(progress) if options.suggest else None
     report = Report(results, tuple(options.set), suggestions)
-    _tell(options, report, page(report, charts, settings) if drawn else "", say)
-    if results.failed or not results.runs:
+    html = page(report, charts, settings) if panels else ""
+    if options.report:
+        write(options.report, {PAGE: html, DOCUMENT: f"{report.json()}\n"})
+    if options.format == "table":
+        for line in report.lines():
+            say(line)
+    else:
+        say(html if options.format == "html" else report.json())
+    if not results.judged or len(results.judged) < len(results.runs):
         return 2
     return int(bool(options.fail_on) and results.fired(*FAILING[options.fail_on]))
 
 
-def _drawn(options: argparse.Namespace, settings: Config) -> Drawn | None:
-    """The panels of the page, if there is to be one; a folder that it cannot go to is reported first."""
-    if options.report:
-        make(options.report)
-    return Drawn(settings) if options.report or options.format == "html" else None
+@dataclass(frozen=True)
+class Backtest:
+    """Old runs in a Prometheus of their own, and the rules of a configuration.
+
+    ``logs`` holds what came of each log, in the order in which they were found.
+    """
+
+    config: Config
+    prometheus: Prometheus
+    logs: Sequence[Replays]
+    catalogue: Catalogue
+
+    @property
+    def runs(self) -> list[Replayed]:
+        """The runs that can be judged."""
+        return _replayed(self.logs)
+
+    def results(self, progress: Progress) -> Results:
+        """Return which alert would have fired for which run, in the order of the logs."""
+        judge = Judge(self.prometheus, self.catalogue.rules, inhibitions(PAIRS))
+        with progress("judging", len(judge.rules)) as tick:
+            verdicts = iter(list(judge.judge(self.runs, tick)))
+        found: list[Judged | Unjudged] = []
+        for log in self.logs:
+            found += [log] if isinstance(log, Unjudged) else [next(verdicts) for _ in log]
+        return Results(tuple(found), self.catalogue.left_out)
+
+    def suggestions(self, progress: Progress) -> tuple[Suggestion, ...]:
+        """Return with which limits an alert would have fired for other runs."""
+        known = list(limits(self.config))
+        trial = Trial(self.prometheus, self.config)
+        with progress("trying other limits", len(known)) as tick:
+            return tuple(trial.suggestions(known, tick))
+
+    def charts(self, results: Results, panels: Panels, progress: Progress) -> dict[str, tuple[Chart, ...]]:
+        """Return what the panels show of each run, by its name."""
+        judged = {run.run: run for run in results.judged}
+        with progress("drawing", len(self.runs)) as tick:
+            found = Charts(self.prometheus, panels).draw([(run, judged[run.run]) for run in self.runs], tick)
+        return {run.run: charts for run, charts in zip(self.runs, found, strict=True)}
 
 
-def _tell(options: argparse.Namespace, report: Report, html: str, say: Say) -> None:
-    if options.report:
-        write(options.report, {PAGE: html, DOCUMENT: f"{report.json()}\n"})
-    if options.format == "table":
-        for line in lines(report):
-            say(line)
-    else:
-        say(html if options.format == "html" else report.json())
+@contextmanager
+def prepared(
+    paths: Sequence[str], config: Config, jobs: int, progress: Progress, also: Collection[str] = ()
+) -> Iterator[Backtest]:
+    """Read the logs and load them into a Prometheus, with the metrics that the rules read and ``also`` these.
+
+    Raises:
+        Refused: Prometheus is not available.
+    """
+    rules = catalogue(config)
+    prometheus, promtool = (
+        programs.find(name) or programs.obtain(name, progress.say) for name in ("prometheus", "promtool")
+    )
+    wanted = metrics(rules.rules).union(also)
+    with tempfile.TemporaryDirectory(prefix="stepwatch-backtest-") as scratch:
+        found = find(paths, config.runs.path)
+        recording = Recording(wanted, Options(keys=config.signals, raw=RawRule(limit=0)), Path(scratch))
+        with progress("reading", len(found.found)) as tick:
+            logs = [*found.missing, *replay(found, recording, jobs, tick)]
+        samples = sorted(Path(scratch).glob(f"*{SAMPLES}"))
+        records = {run.run: len(run.steps) for run in _replayed(logs)}
+        with server.loaded(prometheus, promtool, samples, records) as loaded:
+            yield Backtest(config, loaded, logs, rules)
+
+
+def _replayed(logs: Sequence[Replays]) -> list[Replayed]:
+    return [run for log in logs if not isinstance(log, Unjudged) for run in log]

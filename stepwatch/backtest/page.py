@@ -1,26 +1,113 @@
-"""A report as one page that needs no network and no script."""
+"""A report as one page that needs no network and no script, with the charts of each run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-import jinja2
-
 from exporter.drawing import pages
-from exporter.drawing.chart import Chart, by_alert
+from exporter.drawing.chart import Band, Chart, by_alert
+from exporter.drawing.curve import Curve, curve
 from exporter.drawing.severity import SEVERITIES
 from exporter.drawing.tally import tally
-from stepwatch.backtest import advice
-from stepwatch.backtest.report import Report
-from stepwatch.backtest.results import Alert, Judged, Unjudged
-from stepwatch.backtest.table import extent, number
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.backtest import suggestions
+from stepwatch.backtest.judge import Alert, Judged
+from stepwatch.backtest.replay import Replayed, Unjudged
+from stepwatch.backtest.report import Report, extent, number
+from stepwatch.backtest.server import START, Prometheus, Tick, side_by_side
 from stepwatch.config import Config
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render.dashboard import Json
+from stepwatch.render.generator import training
 from stepwatch.render.layout import RESOURCES
+from stepwatch.render.panels import Panel, of_run, panels
+from stepwatch.rules.lines import lines, subjects
 from stepwatch.rules.messages import runbook_url
 
 TEMPLATES = Path(__file__).with_name("templates")
+
+
+@dataclass(frozen=True)
+class Panels:
+    """The panels of the Training dashboard, with the limits of each run: overrides are not replayed."""
+
+    config: Config
+
+    @cached_property
+    def _document(self) -> Json:
+        return training(self.config, RESOURCES, OnThisMachine)
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """What must be loaded to draw them."""
+        drawn = panels(self._document, lines(self.config, TABLE))
+        return frozenset().union(*(panel.metrics for panel in drawn))
+
+    def of_run(self, run: str) -> tuple[Panel, ...]:
+        """Return the panels with the limits of a run."""
+        return panels(self._document, lines(self.config.of_run(run), TABLE))
+
+
+@dataclass(frozen=True)
+class Charts:
+    """Draws the panels of runs from what a Prometheus holds."""
+
+    prometheus: Prometheus
+    panels: Panels
+
+    def draw(self, runs: Sequence[tuple[Replayed, Judged]], tick: Tick) -> list[tuple[Chart, ...]]:
+        """Return the charts of each run; ``tick`` is called after each."""
+        return list(side_by_side(lambda run: self._of(*run), runs, tick))
+
+    def _of(self, run: Replayed, judged: Judged) -> tuple[Chart, ...]:
+        """Panels without a curve are left out; those in which an alert is shaded come first.
+
+        An alert is shaded in the panels of its signals, and in all if none of these is drawn.
+        """
+        if not run.steps:
+            return ()
+        drawn = []
+        for panel in self.panels.of_run(run.run):
+            curves = self._curves(
+                run, ((each.name, each.promql, "") for each in panel.curves if not each.asked)
+            )
+            if curves:
+                drawn.append((panel, curves))
+        shown = frozenset().union(*(panel.signals for panel, _ in drawn))
+        about = subjects(TABLE)
+        charts = [
+            Chart(
+                panel.title,
+                "",
+                panel.unit,
+                panel.low,
+                panel.high,
+                min(run.steps),
+                max(run.steps),
+                curves,
+                self._curves(run, ((each.name, each.promql, each.severity) for each in panel.limits)),
+                tuple(
+                    Band(alert.alert, alert.severity, alert.first_step, alert.last_step)
+                    for alert in judged.alerts
+                    if panel.signals & about[alert.alert] or not shown & about[alert.alert]
+                ),
+            )
+            for panel, curves in drawn
+        ]
+        return tuple(sorted(charts, key=lambda chart: not chart.bands))
+
+    def _curves(self, run: Replayed, wanted: Iterable[tuple[str, str, str]]) -> tuple[Curve, ...]:
+        """Return the curves that have a value, of name, PromQL and severity."""
+        found = []
+        for name, promql, severity in wanted:
+            asked = of_run(promql, run.run)
+            times = self.prometheus.over(asked, START + 1, START + len(run.steps)).get(run.run, {})
+            values = {time - START: value for time, value in times.items()}
+            found.append(curve(name, values, run.steps, severity))
+        return tuple(each for each in found if each.pieces)
 
 
 @dataclass(frozen=True)
@@ -42,61 +129,39 @@ class Entry:
 
     @property
     def severity(self) -> str:
-        """The worst that would have been sent; empty if nothing would."""
+        """The worst that would have been sent; empty if nothing would, ``error`` if it was not judged."""
+        if not self.judged:
+            return "error"
         sent = {alert.severity for times in self.fired for alert in times if not alert.inhibited}
         return next((severity for severity in SEVERITIES if severity in sent), "")
 
 
 def page(report: Report, charts: Mapping[str, tuple[Chart, ...]], config: Config) -> str:
-    """The page of a report with the charts of its runs, by name."""
-    runs = report.results.runs
+    """Return the page of a report with the charts of its runs, by name; the worst run first."""
+
+    def runbook(alert: str) -> str:
+        """Return the runbook's heading of an alert, from wherever the page is opened."""
+        link = runbook_url(config, alert)
+        return link if "://" in link else f"{RESOURCES.as_uri()}/{link}"
+
+    environment = pages.environment(TEMPLATES)
+    environment.globals |= {"suggestions": suggestions, "extent": extent, "runbook": runbook}
+    environment.filters["number"] = number
     entries = [
         Entry(f"run-{index}", run, charts.get(run.run, ()) if isinstance(run, Judged) else ())
-        for index, run in enumerate(runs, 1)
+        for index, run in enumerate(report.results.runs, 1)
     ]
-    return (
-        _environment(config)
-        .get_template("page.html.j2")
-        .render(
-            report=report,
-            entries=sorted(entries, key=_rank),
-            judged=sum(entry.judged for entry in entries),
-            summary=_summary(entries),
-        )
-    )
-
-
-def _environment(config: Config) -> jinja2.Environment:
-    environment = pages.environment(TEMPLATES)
-    environment.globals |= {
-        "advice": advice,
-        "extent": extent,
-        "runbook": lambda alert: _runbook(config, alert),
-    }
-    environment.filters["number"] = number
-    return environment
-
-
-def _rank(entry: Entry) -> tuple[int, int]:
-    """The worst first; what could not be judged last."""
-    if not entry.judged:
-        return len(SEVERITIES) + 1, 0
-    worst = SEVERITIES.index(entry.severity) if entry.severity else len(SEVERITIES)
-    return worst, -len(entry.fired)
-
-
-def _summary(entries: Sequence[Entry]) -> str:
-    worst = [entry.severity if entry.judged else "error" for entry in entries]
+    worst = [entry.severity for entry in entries]
+    ranks = (*SEVERITIES, "", "error")
     kinds = {
         "with a critical alert": worst.count("critical"),
         "with warnings only": worst.count("warning"),
         "silent": worst.count("info") + worst.count(""),
         "not judged": worst.count("error"),
     }
-    return tally("run", kinds)
-
-
-def _runbook(config: Config, alert: str) -> str:
-    """The runbook's heading of an alert, from wherever the page is opened."""
-    link = runbook_url(config, alert)
-    return link if "://" in link else f"{RESOURCES.as_uri()}/{link}"
+    return environment.get_template("page.html.j2").render(
+        report=report,
+        entries=sorted(entries, key=lambda entry: (ranks.index(entry.severity), -len(entry.fired))),
+        judged=len(report.results.judged),
+        summary=tally("run", kinds),
+    )

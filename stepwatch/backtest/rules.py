@@ -1,16 +1,15 @@
-"""The rules of the table of alerts, as far as an old log can tell whether they would have fired."""
+"""The rules of the table of alerts that an old log alone decides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stepwatch.alerts.catalogue import GROUPS
-from stepwatch.alerts.model.alert import Alert
 from stepwatch.alerts.model.expression import Series
 from stepwatch.config import Config, Variant
 from stepwatch.rules.alerting import InForce, in_force
-from stepwatch.schema.globs import fits
+from stepwatch.schema.names import fits
 
 STATE = "rl_run_state"
 """Not replayed: every run is taken to go on, as it did when its records came."""
@@ -70,20 +69,19 @@ class Catalogue:
 
 def catalogue(config: Config) -> Catalogue:
     """Return the rules of a configuration."""
-    table = [alert for _, alerts in sorted(GROUPS.items()) for alert in alerts]
-    judged = tuple(rule for alert in table if alert.from_records for rule in _rules(config, alert))
+    table = tuple(alert for _, alerts in sorted(GROUPS.items()) for alert in alerts)
+    judged = []
+    for alert in table:
+        if not alert.from_records:
+            continue
+        name = alert.block.__name__
+        for variant in config.variants(name):
+            alerts = config.alerts.model_copy(update={name: variant.limits})
+            own = config.model_copy(update={"alerts": alerts, "overrides": ()})
+            judged += [_rule(found, variant) for found in in_force(own, (alert,))]
     named = {rule.alert for rule in judged}
-    on = (found.alert.name for found in in_force(config, tuple(table)))
-    return Catalogue(judged, tuple(dict.fromkeys(name for name in on if name not in named)))
-
-
-def _rules(config: Config, alert: Alert) -> Iterator[Rule]:
-    """A rule for each set of limits."""
-    name = alert.block.__name__
-    for variant in config.variants(name):
-        alerts = config.alerts.model_copy(update={name: variant.limits})
-        its_own = config.model_copy(update={"alerts": alerts, "overrides": ()})
-        yield from (_rule(found, variant) for found in in_force(its_own, (alert,)))
+    on = dict.fromkeys(found.alert.name for found in in_force(config, table))
+    return Catalogue(tuple(judged), tuple(name for name in on if name not in named))
 
 
 def _rule(found: InForce, variant: Variant) -> Rule:

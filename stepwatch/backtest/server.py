@@ -1,4 +1,4 @@
-"""A Prometheus of its own that holds the samples of old runs, and is gone afterwards."""
+"""A Prometheus of its own that holds the samples of old runs while they are judged."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from typing import Any, TypeVar
 import orjson
 from tqdm import tqdm
 
-from stepwatch.backtest.openmetrics_writer import START
 from stepwatch.programs.programs import Program
 from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client, ports
 from stepwatch.system.log_tail import last_lines
+
+START = 1_700_006_400
+"""When every run is taken to begin, in seconds since the epoch: a full two hours, to fill few blocks."""
 
 Tick = Callable[[], object]
 """Called whenever one more piece of the work is done."""
@@ -33,13 +35,13 @@ class Progress:
 
     @contextmanager
     def __call__(self, what: str, total: int) -> Iterator[Callable[[], object]]:
-        """Show a part of so many pieces; what is yielded is to be called after each."""
+        """Show a part of ``total`` pieces; call what is yielded after each."""
         shown = sys.stderr.isatty()
         with tqdm(desc=what, total=total, leave=False, disable=not shown, file=sys.stderr) as bar:
             yield bar.update
 
     def say(self, line: str) -> None:
-        """A line about what is being fetched, which may take long."""
+        """Print a line about a download, which may take long."""
         tqdm.write(line, file=sys.stderr)
 
 
@@ -60,7 +62,7 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 NO_RUN = ""
-"""Whose value it is where an expression is of no run: a number, say."""
+"""The run of a value that belongs to none, such as a number's."""
 
 
 class ServerError(Refused):
@@ -75,22 +77,29 @@ class Prometheus:
         self._records = records
 
     def at(self, expression: str, time: int) -> dict[str, float]:
-        """The value of an expression for each run at a time."""
+        """Return the value of an expression for each run at a time."""
         answer = self._ask("query", query=expression, time=time)
         if answer["resultType"] == "scalar":
             return {NO_RUN: float(answer["result"][1])}
         return {_run(each): float(each["value"][1]) for each in answer["result"]}
 
     def records(self, expression: str) -> dict[str, dict[int, float]]:
-        """Its value at each record of each run, where it has one; the first record is 1.
+        """Return its value at each record of each run, where it has one; the first record is 1.
 
         For some minutes Prometheus shows the last sample of a run that has no more: that is left out.
         """
         times = self.over(expression, START, START + max(self._records.values(), default=0))
-        return {run: _within(values, self._records.get(run, 0)) for run, values in times.items()}
+        return {
+            run: {
+                time - START: value
+                for time, value in values.items()
+                if time - START <= self._records.get(run, 0)
+            }
+            for run, values in times.items()
+        }
 
     def over(self, expression: str, start: int, end: int) -> dict[str, dict[int, float]]:
-        """Its value for each run at each second, where it has one."""
+        """Return its value for each run at each second, where it has one."""
         found: dict[str, dict[int, float]] = {}
         for first in range(start, end + 1, MOST_POINTS):
             last = min(end, first + MOST_POINTS - 1)
@@ -110,12 +119,8 @@ class Prometheus:
             raise ServerError(f"Prometheus refuses {asked['query']}: {refusal.read().decode()}") from refusal
 
 
-def _within(values: Mapping[int, float], records: int) -> dict[int, float]:
-    return {time - START: value for time, value in values.items() if time - START <= records}
-
-
 def side_by_side(work: Callable[[Task], Answer], tasks: Iterable[Task], tick: Tick) -> Iterator[Answer]:
-    """The answers in the tasks' order, several asked for at once; ``tick`` is called after each."""
+    """Yield the answers in the tasks' order, ``QUERIES`` at once; ``tick`` is called after each."""
     with ThreadPoolExecutor(QUERIES) as pool:
         for answer in pool.map(work, tasks):
             yield answer
@@ -176,26 +181,18 @@ def _running(server: Program, folder: Path) -> Iterator[str]:
     log = folder / "log"
     with log.open("wb") as out:
         process = subprocess.Popen([server.path, *command], stdout=out, stderr=out)
+    deadline = time.monotonic() + START_SECONDS
     try:
-        _await(process, f"http://{address}/-/ready", log)
+        while http_client.read(f"http://{address}/-/ready") is None:
+            if process.poll() is not None or time.monotonic() > deadline:
+                said = "\n".join(last_lines(log, 5))
+                raise ServerError(f"Prometheus does not start:\n{said}")
+            time.sleep(0.02)
         yield f"http://{address}"
     finally:
-        _stop(process)
-
-
-def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while http_client.read(url) is None:
-        if process.poll() is not None or time.monotonic() > deadline:
-            said = "\n".join(last_lines(log, 5))
-            raise ServerError(f"Prometheus does not start:\n{said}")
-        time.sleep(0.02)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,7 +1,7 @@
 """config.yaml: from strict YAML text to frozen, checked records."""
 
+from stepwatch.config.alerts import Variant
 from stepwatch.config.loading import load
 from stepwatch.config.models import Config
-from stepwatch.config.overrides import Variant
 
 __all__ = ["Config", "Variant", "load"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +13,17 @@ from pydantic import ValidationError
 
 from exporter import secret_shapes
 from stepwatch.config import reference
+from stepwatch.config.alerts import DEMO
 from stepwatch.config.models import Config
-from stepwatch.config.overrides import DEMO
-from stepwatch.config.yaml.document import UNREADABLE, Document, parse
-from stepwatch.config.yaml.source import read
+from stepwatch.config.yaml_document import UNREADABLE, Document, parse
 from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem, SecretFault, named, refusal
 
+SET = "--set"
 
-def within(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Yield where a document holds a secret, in a key or a value, and of what kind."""
-    if isinstance(values, dict):
-        for key, value in values.items():
-            if kind := secret_shapes.found(key):
-                yield (*path, key), kind
-            yield from within(value, (*path, key))
-    elif isinstance(values, list):
-        for index, value in enumerate(values):
-            yield from within(value, (*path, index))
-    elif isinstance(values, str) and values:
-        kind = secret_shapes.found(values)
-        if kind or ("labels" in path and named(path)):
-            yield path, kind or "the value of a label that is named like a secret"
+MAX_BYTES = 2 * 1024 * 1024
+
+# What YAML 1.2 calls printable; anything else ends a parser in words that help no one.
+_UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def load(path: Path) -> Config:
@@ -59,13 +52,41 @@ def load(path: Path) -> Config:
     return config
 
 
+def load_changed(path: Path, changes: Iterable[str]) -> Config:
+    """Return the configuration of a file with some values changed, each written ``key.key=value``.
+
+    Raises:
+        ConfigError: The file alone is wrong, or a change makes it so; all problems are named.
+    """
+    load(path)
+    values = written(path).values
+    for text in changes:
+        key, equals, value = text.partition("=")
+        if not equals or not all(key.split(".")):
+            raise refusal(
+                f"{SET} {text}",
+                "names no value",
+                expected="keys with dots between them, and a value",
+                fix="write, for example, alerts.KL.warning.above_start=0.3",
+            )
+        document = parse(value, f"{SET} {key}")
+        if document.problems:
+            raise ConfigError(f"{SET} {key}", document.problems)
+        values = _with(values, tuple(key.strip().split(".")), document.values)
+    try:
+        return validated(values, path)
+    except ValidationError as error:
+        problems = [Problem(None, fault) for fault in reference.faults(error, Config)]
+        raise ConfigError(SET, problems) from error
+
+
 def written(path: Path) -> Document:
     """Return what a file says, whether or not it makes sense.
 
     Raises:
         ConfigError: The file cannot be read, or holds no mapping.
     """
-    document = parse(read(path), str(path))
+    document = parse(_text(path), str(path))
     if not isinstance(document.values, dict):
         raise refusal(
             str(path), "holds no mapping", expected="keys and values", fix='write "key: value"', line=1
@@ -84,6 +105,72 @@ def validated(values: dict[str, Any], path: Path) -> Config:
     return config.model_copy(update={"overrides": (*config.overrides, *DEMO)})
 
 
+def _text(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ConfigError: The path is missing, a folder, unreadable, too large or no UTF-8 text.
+    """
+    file = str(path)
+    try:
+        if stat.S_ISDIR(path.stat().st_mode):
+            raise refusal(file, "is a folder", expected="a YAML file", fix="name the file in it")
+        with path.open("rb") as opened:
+            data = opened.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise refusal(
+            file,
+            f"cannot be read ({reason[:1].lower()}{reason[1:]})",
+            expected="a YAML file this user may read",
+            fix=f"check the path and its permissions (working folder: {os.getcwd()})",  # noqa: PTH109  text
+        ) from error
+    if len(data) > MAX_BYTES:
+        raise refusal(
+            file,
+            "is larger than 2 MiB",
+            expected="a configuration file",
+            fix="name the right file, and long target lists under scrape[].files",
+        )
+    if b"\0" in data:
+        raise refusal(
+            file, "holds NUL bytes", expected="UTF-8 text", fix="name a YAML file, not a binary one"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _not_text(file, data[: error.start].count(b"\n"), f"byte 0x{data[error.start]:02x}") from error
+    if bad := _UNPRINTABLE.search(text):
+        raise _not_text(file, text[: bad.start()].count("\n"), f"character U+{ord(bad[0]):04X}")
+    return text
+
+
+def _not_text(file: str, lines_before: int, what: str) -> ConfigError:
+    return refusal(
+        file,
+        f"{what} is no printable UTF-8 text",
+        expected="UTF-8 text",
+        fix="save the file as UTF-8 and delete what cannot be seen",
+        line=lines_before + 1,
+    )
+
+
+def within(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Yield where a document holds a secret, in a key or a value, and of what kind."""
+    if isinstance(values, dict):
+        for key, value in values.items():
+            if kind := secret_shapes.found(key):
+                yield (*path, key), kind
+            yield from within(value, (*path, key))
+    elif isinstance(values, list):
+        for index, value in enumerate(values):
+            yield from within(value, (*path, index))
+    elif isinstance(values, str) and values:
+        kind = secret_shapes.found(values)
+        if kind or ("labels" in path and named(path)):
+            yield path, kind or "the value of a label that is named like a secret"
+
+
 def _leaks(document: Document) -> Iterator[Problem]:
     for path, kind in within(document.values):
         fault = Fault(
@@ -100,3 +187,10 @@ def _located(faults: Iterator[Fault], document: Document) -> Iterator[Problem]:
     for fault in faults:
         if fault.value is not UNREADABLE:
             yield Problem(document.line(fault.at), fault)
+
+
+def _with(values: Any, key: KeyPath, value: Any) -> Any:
+    if not key:
+        return value
+    inside = values if isinstance(values, Mapping) else {}
+    return {**inside, key[0]: _with(inside.get(key[0]), key[1:], value)}

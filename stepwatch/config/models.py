@@ -6,19 +6,18 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
 from exporter.runs.signals.keys.key import normal
 from stepwatch.alerts.engines import EngineGone
 from stepwatch.config import reference
-from stepwatch.config.alerts import Alerts
-from stepwatch.config.overrides import DEMO, Override, Variant
+from stepwatch.config.alerts import DEMO, Alerts, Override, Variant
 from stepwatch.config.receivers import Notify, Receiver
 from stepwatch.config.sections import Discovery, Gpus, Job, Runs, Signals
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
-from stepwatch.schema.globs import fits
+from stepwatch.schema.names import fits
 from stepwatch.schema.path_types import Link, ListenAddress, Page
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.scalars import (
@@ -61,12 +60,12 @@ class Ports(Section):
 
     @model_validator(mode="after")
     def _distinct(self) -> Ports:
-        ports = dict(self)
-        if faults := [
-            _twice(f"the port of {names[0]}", at=(names[-1],), value=port)
-            for port in set(ports.values())
-            if len(names := [name for name in ports if ports[name] == port]) > 1
-        ]:
+        seen: dict[int, str] = {}
+        faults = []
+        for name, port in self:
+            if (first := seen.setdefault(port, name)) != name:
+                faults.append(_twice(f"the port of {first}", at=(name,), value=port))
+        if faults:
             raise Faults(faults)
         return self
 
@@ -205,11 +204,14 @@ class Config(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
         if faults := [
-            *_doubles(self),
+            *_same(self.scrape, "job", ("scrape",)),
+            *_same(self.receivers, "name", ("receivers",)),
+            *_same(self.runs.pages, "url", ("runs", "pages")),
+            *_same(self.runs.pages, "run", ("runs", "pages")),
+            *_same(self.runs.mlflow, "url", ("runs", "mlflow")),
             *_shared_keys(self.signals),
             *_override_faults(self),
-            *_unseen_readings(self),
-            *_unreported_losses(self),
+            *_interval_faults(self),
         ]:
             raise Faults(faults)
         return self
@@ -247,11 +249,12 @@ class Config(Section):
         """Return host:port at which a part (a key below ports) is reached."""
         listen = ipaddress.ip_address(self.listen)
         host = "127.0.0.1" if listen.is_unspecified else str(listen)
-        return f"[{host}]:{self._port(part)}" if ":" in host else f"{host}:{self._port(part)}"
+        port = getattr(self.ports, part)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def backend(self, part: str) -> str:
         """Return host:port of a part behind the door as a plain process; nothing else leads to it."""
-        return f"127.0.0.1:{self._port(f'{part}_backend')}"
+        return f"127.0.0.1:{getattr(self.ports, f'{part}_backend')}"
 
     def link(self, part: str) -> str:
         """Return the URL, without a slash at its end, at which people open a part."""
@@ -261,38 +264,25 @@ class Config(Section):
     @property
     def link_hosts(self) -> tuple[str, ...]:
         """The host names of ``links``, sorted: pages opened by these names are ours."""
-        return tuple(sorted({host for url in self._links if url and (host := urlsplit(url).hostname)}))
+        return tuple(sorted({url.hostname for url in self._links if url.hostname}))
 
     @property
     def link_origins(self) -> tuple[str, ...]:
         """The origins of ``links`` as browsers spell them, sorted."""
-        return tuple(sorted({_origin(url) for url in self._links if url}))
+        origins = set()
+        for url in self._links:
+            scheme = url.scheme.lower()
+            origins.add(f"{scheme}://{url.netloc.lower().removesuffix(_DEFAULT_PORTS[scheme])}")
+        return tuple(sorted(origins))
 
     @property
-    def _links(self) -> tuple[str | None, ...]:
-        return self.links.exporter, self.links.grafana, self.links.prometheus, self.links.alertmanager
+    def _links(self) -> list[SplitResult]:
+        own = (self.links.exporter, self.links.grafana, self.links.prometheus, self.links.alertmanager)
+        return [urlsplit(url) for url in own if url]
 
     def timeout(self, interval: Duration) -> Duration:
         """Return how long a scrape may take that happens at this interval."""
         return min(interval, DEFAULT_TIMEOUT)
-
-    def _port(self, part: str) -> int:
-        port: int = getattr(self.ports, part)
-        return port
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    scheme, authority = parts.scheme.lower(), parts.netloc.lower()
-    return f"{scheme}://{authority.removesuffix(_DEFAULT_PORTS[scheme])}"
-
-
-def _doubles(config: Config) -> Iterator[Fault]:
-    yield from _same(config.scrape, "job", ("scrape",))
-    yield from _same(config.receivers, "name", ("receivers",))
-    yield from _same(config.runs.pages, "url", ("runs", "pages"))
-    yield from _same(config.runs.pages, "run", ("runs", "pages"))
-    yield from _same(config.runs.mlflow, "url", ("runs", "mlflow"))
 
 
 def _same(items: Iterable[Section], key: str, at: KeyPath) -> Iterator[Fault]:
@@ -312,8 +302,8 @@ def _shared_keys(signals: Signals) -> Iterator[Fault]:
                 yield _twice(f"a key of {owner}", at=("signals", signal, index), value=key)
 
 
-def _unseen_readings(config: Config) -> Iterator[Fault]:
-    """Yield a fault if GPUs are read less often than their page: a rule would take one value for several."""
+def _interval_faults(config: Config) -> Iterator[Fault]:
+    """Yield a fault if a rule would take one reading of a GPU for several, or a lost server for none."""
     if config.gpus.interval > config.intervals.scrape:
         yield Fault(
             f"is longer than intervals.scrape, {config.intervals.scrape}",
@@ -322,10 +312,6 @@ def _unseen_readings(config: Config) -> Iterator[Fault]:
             at=("gpus", "interval"),
             value=str(config.gpus.interval),
         )
-
-
-def _unreported_losses(config: Config) -> Iterator[Fault]:
-    """Yield a fault if lost servers leave before EngineGone has reported them."""
     gone = config.alerts.of(EngineGone)
     if gone.enabled and config.discovery.forget_after <= gone.for_:
         yield Fault(
@@ -344,6 +330,7 @@ def _twice(other: str, *, at: KeyPath, value: Any) -> Fault:
 
 
 def _override_faults(config: Config) -> Iterator[Fault]:
+    known = [key for key, block in config.alerts if block.about_runs]
     seen: Counter[tuple[str, str]] = Counter()
     for index, override in enumerate(config.overrides):
         for name in override.alerts:
@@ -351,17 +338,13 @@ def _override_faults(config: Config) -> Iterator[Fault]:
             seen[override.runs, name] += 1
             if seen[override.runs, name] > 1 and override not in DEMO:
                 yield _twice(f"in an earlier override of {quoted(override.runs)}", at=at, value=NOTHING)
-            yield from (fault.below(at) for fault in _block_faults(config, override, name))
-
-
-def _block_faults(config: Config, override: Override, name: str) -> Iterator[Fault]:
-    known = [key for key, block in config.alerts if block.about_runs]
-    if name not in known:
-        fix = instead(name, known, aliases=Alerts.also_known_as())
-        says = "is not an alert about runs" if name in dict(config.alerts) else "unknown alert"
-        yield Fault(says, expected=one_of(known), fix=fix, value=NOTHING)
-        return
-    try:
-        override.over(name, config.alerts.block(name))
-    except ValidationError as error:
-        yield from reference.faults(error, type(config.alerts.block(name)))
+            if name not in known:
+                fix = instead(name, known, aliases=Alerts.also_known_as())
+                says = "is not an alert about runs" if name in dict(config.alerts) else "unknown alert"
+                yield Fault(says, expected=one_of(known), fix=fix, value=NOTHING, at=at)
+                continue
+            block = config.alerts.block(name)
+            try:
+                override.over(name, block)
+            except ValidationError as error:
+                yield from (fault.below(at) for fault in reference.faults(error, type(block)))

@@ -9,10 +9,16 @@ from pydantic import Field, field_validator, model_validator
 
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.names import LabelValue, ReceiverName
-from stepwatch.schema.path_types import Channel, MailAddress, MailServer, WebhookUrl
+from stepwatch.schema.path_types import (
+    Channel,
+    MailAddress,
+    MailServer,
+    SecretFile,
+    SecretUrlFile,
+    WebhookUrl,
+)
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan, SentSeverity, Span, Switch
-from stepwatch.schema.secret import SecretFile, SecretUrlFile
 from stepwatch.schema.section import Section, default, needed
 
 # The ways in which a receiver can be notified: by webhook, by mail, in Slack.

@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -15,10 +15,6 @@ from pydantic.fields import FieldInfo
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, Refused
 from stepwatch.schema.scalars import instead, one_of
 from stepwatch.schema.section import Section
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-from typing import get_args
 
 
 def children(model: type[Section]) -> dict[str, type[Section] | None]:
@@ -55,36 +51,24 @@ def faults(error: ValidationError, model: type[Section]) -> Iterator[Fault]:
     for details in error.errors(include_url=False):
         # "[key]" is how pydantic marks the key of a mapping as opposed to its value.
         path = tuple(part for part in details["loc"] if part != "[key]")
-        yield from _faults(details, path, model)
-
-
-def _faults(details: ErrorDetails, path: KeyPath, model: type[Section]) -> Iterator[Fault]:
-    raised = details.get("ctx", {}).get("error")
-    if isinstance(raised, Faults):
-        yield from (fault.below(path) for fault in raised.faults)
-    elif isinstance(raised, Fault):
-        yield raised.of(details["input"]).below(path)
-    else:
-        yield _structural(details, path, model)
-
-
-def _structural(details: ErrorDetails, path: KeyPath, model: type[Section]) -> Fault:
-    kind, value = details["type"], details["input"]
-    if kind == "extra_forbidden":
-        return _unknown(path, below(model, path[:-1]))
-    if kind == "missing":
-        return Fault("is missing", expected=f"the key {path[-1]}", fix="add it", at=path, value=NOTHING)
-    if kind == "tuple_type":
-        return Fault("is not a list", expected="a list", fix=_A_LIST, at=path, value=value)
-    keys = known(model, path)
-    expected = f"a mapping with the keys {', '.join(keys)}" if keys else "a mapping"
-    return Fault("is not a mapping", expected=expected, fix=_A_MAPPING, at=path, value=value)
-
-
-def _unknown(path: KeyPath, model: type[Section] | None) -> Fault:
-    keys = known(model, ())
-    fix = instead(path[-1], keys, aliases=model.also_known_as() if model else {})
-    return Fault("unknown key", expected=one_of(keys), fix=fix, at=path, value=NOTHING)
+        raised, value = details.get("ctx", {}).get("error"), details["input"]
+        if isinstance(raised, Faults):
+            yield from (fault.below(path) for fault in raised.faults)
+        elif isinstance(raised, Fault):
+            yield raised.of(value).below(path)
+        elif details["type"] == "extra_forbidden":
+            above = below(model, path[:-1])
+            names = known(above, ())
+            fix = instead(path[-1], names, aliases=above.also_known_as() if above else {})
+            yield Fault("unknown key", expected=one_of(names), fix=fix, at=path, value=NOTHING)
+        elif details["type"] == "missing":
+            yield Fault("is missing", expected=f"the key {path[-1]}", fix="add it", at=path, value=NOTHING)
+        elif details["type"] == "tuple_type":
+            yield Fault("is not a list", expected="a list", fix=_A_LIST, at=path, value=value)
+        else:
+            names = known(model, path)
+            expected = f"a mapping with the keys {', '.join(names)}" if names else "a mapping"
+            yield Fault("is not a mapping", expected=expected, fix=_A_MAPPING, at=path, value=value)
 
 
 REQUIRED = "required"

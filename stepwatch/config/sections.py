@@ -13,7 +13,15 @@ from exporter.runs.signals import NAMES
 from exporter.runs.stats.catalogue import JUDGED
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.names import JobName, LabelName, LabelValue, ReceiverName
-from stepwatch.schema.path_types import FolderOrGlob, MetricsPath, PageUrl, ServerUrl, Target, TargetFiles
+from stepwatch.schema.path_types import (
+    FolderOrGlob,
+    MetricsPath,
+    PageUrl,
+    SecretFile,
+    ServerUrl,
+    Target,
+    TargetFiles,
+)
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import (
     GpuCount,
@@ -26,7 +34,6 @@ from stepwatch.schema.scalars import (
     Switch,
     instead,
 )
-from stepwatch.schema.secret import SecretFile
 from stepwatch.schema.section import Checked, Section, default, needed
 
 

@@ -13,13 +13,13 @@ from exporter.runs.serve.marking import unknown
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.model.alert import Alert as Entry
 from stepwatch.config import Config, load
-from stepwatch.config.overrides import DEMO
+from stepwatch.config.alerts import DEMO
 from stepwatch.config.reference import scalar
 from stepwatch.render.layout import RESOURCES
-from stepwatch.schema.block import Block
 from stepwatch.schema.errors import KeyPath, spell
-from stepwatch.schema.globs import fits
+from stepwatch.schema.names import fits
 from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.section import Block
 from stepwatch.services import runs
 from stepwatch.system import http_client
 from stepwatch.system.terminal import Say, table

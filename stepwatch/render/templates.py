@@ -19,13 +19,12 @@ import jinja2
 import yaml
 from jinja2.bccache import Bucket
 
-from stepwatch.config.yaml.document import parse
-from stepwatch.config.yaml.nodes import LOADER
+from stepwatch.config.yaml_document import LOADER, parse
 from stepwatch.render import panels
 from stepwatch.render.dashboard import Json, assemble
 from stepwatch.render.layout import TEMPLATE_CACHE
 from stepwatch.schema.errors import ConfigError, Refused, quoted
-from stepwatch.schema.globs import alternation
+from stepwatch.schema.names import alternation
 
 SERVICES = ("prometheus", "alertmanager", "grafana")
 DASHBOARDS = PurePosixPath("grafana/templates/dashboards")

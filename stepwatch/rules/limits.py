@@ -13,11 +13,11 @@ from typing import Any
 
 from stepwatch.alerts.model.expression import Expression, Scope, bracketed, number
 from stepwatch.alerts.model.runs import last, metric
+from stepwatch.config.alerts import Override
 from stepwatch.config.models import Config
-from stepwatch.config.overrides import Override
-from stepwatch.schema.block import Block
-from stepwatch.schema.globs import to_re2
+from stepwatch.schema.names import to_re2
 from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.section import Block
 
 SEVERITIES = ("info", "warning", "critical")
 """In the order of the numbers that stand for them in ``rl_limit_override``."""

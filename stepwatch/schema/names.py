@@ -3,14 +3,66 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import cache
 from typing import Annotated, Any
 
 from stepwatch.schema.errors import Fault
-from stepwatch.schema.globs import to_re2
 from stepwatch.schema.section import Checked
 
 OWN_JOBS = ("runs", "rollouts", "gpu", "node", "prometheus", "alertmanager", "docker")
 OWN_LABELS = ("run", "job", "instance", "role", "severity", "topic")
+
+# Shell patterns of run names become regular expressions that Prometheus and Alertmanager read. Both anchor
+# every matcher at both ends, so the text carries no anchors. It holds no backslash and no double quote, so it
+# fits in a quoted matcher unchanged: run=~"ppo/gsm8k[.]v2.*".
+
+_IN_SET = r"[A-Za-z0-9_./:@+=, ]"
+_TOKEN = re.compile(
+    rf"(?P<set>\[!?-?(?:{_IN_SET}(?:-{_IN_SET})?)+-?\])|(?P<wild>[*?])|(?P<plain>[^\[\]\"\\^\x00-\x1f])"
+)
+_RANGE = re.compile(rf"({_IN_SET})-({_IN_SET})")
+_WILD = {"*": ".*", "?": "."}
+_SPECIAL = frozenset(".+*?()|{}$")
+
+
+@cache
+def to_re2(glob: str) -> str:
+    """Return a shell pattern (`*`, `?`, `[ab]`, `[!ab]`) as an RE2 expression.
+
+    Raises:
+        ValueError: The pattern holds a character or a set of characters that cannot be written so.
+    """
+    expression, end = "", 0
+    while end < len(glob):
+        token = _TOKEN.match(glob, end)
+        if not token:
+            raise ValueError(f"the pattern is not understood from {glob[end:]!r} on")
+        text, end = token[0], token.end()
+        if token["set"]:
+            for first, last in _RANGE.findall(text):
+                if first > last:
+                    raise ValueError(f"the pattern has an empty range, {first}-{last}")
+            expression += text.replace("[!", "[^", 1)
+        elif token["wild"]:
+            expression += _WILD[text]
+        else:
+            expression += f"[{text}]" if text in _SPECIAL else text
+    return expression
+
+
+def fits(glob: str, name: str) -> bool:
+    """Return whether a shell pattern fits a whole name, as it does in a matcher."""
+    return re.fullmatch(to_re2(glob), name, re.DOTALL) is not None
+
+
+def alternation(globs: Iterable[str]) -> str:
+    """Return one RE2 expression that matches what any of the shell patterns matches.
+
+    No pattern at all gives the empty expression, which matches only a series without the label.
+    """
+    return "|".join(map(to_re2, globs))
+
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[^\W_][\w .:/@+-]{0,99}(?<! )")

@@ -1,4 +1,4 @@
-"""Types of the places named in config.yaml: files, addresses, URLs.
+"""Types of what config.yaml points to: files, files that hold a secret, addresses, URLs.
 
 A relative path is meant from the folder of config.yaml, which the loader gives as validation context;
 models that are built without it keep paths as they were written and do not look at files.
@@ -86,40 +86,33 @@ def _mail_server(value: Any) -> str:
         ) from fault
 
 
-def _mail_address(value: Any) -> str:
-    if isinstance(value, str) and _MAIL_ADDRESS.fullmatch(value):
-        return value
-    raise Fault(
-        "is no mail address",
-        expected="an address such as alerts@example.org, without a name beside it",
-        fix="write it so, quoted if it is odd",
-    )
+def _matching(pattern: re.Pattern[str], says: str, expected: str, fix: str) -> Checked:
+    """Return the check of a text that matches a pattern as a whole."""
+
+    def check(value: Any) -> str:
+        if isinstance(value, str) and pattern.fullmatch(value):
+            return value
+        raise Fault(says, expected=expected, fix=fix)
+
+    return Checked(check)
 
 
-def _channel(value: Any) -> str:
-    if isinstance(value, str) and _CHANNEL.fullmatch(value):
-        return value
-    raise Fault("is no channel", expected='a name such as "#training"', fix='quote it: "#" begins a comment')
-
-
-def _metrics_path(value: Any) -> str:
-    if isinstance(value, str) and _METRICS_PATH.fullmatch(value):
-        return value
-    raise Fault("is no path on a server", expected="a path such as /metrics", fix='start it with "/"')
+def _is_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        return False
 
 
 def _url(value: Any, fix: str = "delete it") -> SplitResult:
-    try:
-        url = urlsplit(value if isinstance(value, str) else "")
-        usable = url.scheme in ("http", "https") and url.hostname and url.port != 0
-    except ValueError:
-        usable = False
-    if not usable or re.search(r"\s", value):
+    if not isinstance(value, str) or not _is_url(value) or re.search(r"\s", value):
         raise Fault(
             "is not a URL",
             expected="an address such as http://host:port/path",
             fix="write it in full, with http:// or https://",
         )
+    url = urlsplit(value)
     if url.username is not None or url.password is not None:
         raise _secret_in_url("a user name or password", fix)
     return url
@@ -153,14 +146,76 @@ def _secret_in_url(what: str, fix: str) -> Fault:
     )
 
 
+MAX_BYTES = 8192
+
+
+def read_secret(path: Path) -> str:
+    """Return the secret in a file, without the space around it.
+
+    Raises:
+        OSError: The file cannot be read.
+        UnicodeDecodeError: It holds no text.
+    """
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1).decode().strip()
+
+
+def _secret_file(what: str, *, url: bool) -> Callable[[Any, ValidationInfo], Path]:
+    """Return the check of a file that holds a secret; its content is judged, and never repeated."""
+
+    def check(value: Any, info: ValidationInfo) -> Path:
+        path = to_path(value, info)
+        if info.context and (fault := _secret_fault(path, url=url)):
+            raise Fault(
+                fault,
+                expected=f"a file with nothing but {what}, its path seen from {info.context['folder']}",
+                fix=f"put {what} into a file of its own, and write the file's path here",
+            )
+        return path
+
+    return check
+
+
+def _secret_fault(path: Path, *, url: bool) -> str | None:
+    fault = None
+    try:
+        content = read_secret(path) if path.is_file() else None
+    except OSError as error:
+        return f"names a file that cannot be read ({error.strerror})"
+    except UnicodeDecodeError:
+        return "names a file that holds no text"
+    if content is None:
+        fault = "names no file"
+    elif not content:
+        fault = "names an empty file"
+    elif len(content) > MAX_BYTES or len(content.splitlines()) > 1:
+        fault = "names a file with more than one line"
+    elif url and (" " in content or not _is_url(content)):
+        fault = "names a file that holds no URL"
+    return fault
+
+
 FolderOrGlob = Annotated[Path, Checked(to_path, located=True)]
 TargetFiles = Annotated[Path, Checked(_target_files, located=True)]
 ListenAddress = Annotated[str, Checked(_listen)]
 Target = Annotated[str, Checked(_target)]
 MailServer = Annotated[str, Checked(_mail_server)]
-MailAddress = Annotated[str, Checked(_mail_address)]
-Channel = Annotated[str, Checked(_channel)]
-MetricsPath = Annotated[str, Checked(_metrics_path)]
+MailAddress = Annotated[
+    str,
+    _matching(
+        _MAIL_ADDRESS,
+        "is no mail address",
+        "an address such as alerts@example.org, without a name beside it",
+        "write it so, quoted if it is odd",
+    ),
+]
+Channel = Annotated[
+    str,
+    _matching(_CHANNEL, "is no channel", 'a name such as "#training"', 'quote it: "#" begins a comment'),
+]
+MetricsPath = Annotated[
+    str, _matching(_METRICS_PATH, "is no path on a server", "a path such as /metrics", 'start it with "/"')
+]
 Link = Annotated[str, Checked(_link)]
 Page = Annotated[str, Checked(_page)]
 WebhookUrl = Annotated[
@@ -170,3 +225,5 @@ PageUrl = Annotated[str, Checked(_open_url("delete it; pages are read without a 
 ServerUrl = Annotated[
     str, Checked(_open_url("delete it; token_file can name a file that holds a bearer token"))
 ]
+SecretFile = Annotated[Path, Checked(_secret_file("the secret", url=False), located=True)]
+SecretUrlFile = Annotated[Path, Checked(_secret_file("the URL", url=True), located=True)]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from exporter.logging_setup import FORMATS, LEVELS
 from stepwatch.schema.errors import Fault
 from stepwatch.schema.quantities import Duration, Size
-from stepwatch.schema.section import Checked
+from stepwatch.schema.section import Checked, boolean
 
 # Prometheus drops a series it has not seen for 5 minutes; two scrapes must fit well into that.
 MAX_INTERVAL = Duration.parse("2m")
@@ -20,12 +20,6 @@ MAX_INTERVAL = Duration.parse("2m")
 # Of how alike two words are, from 0 to 1.
 _CLOSE = 0.6
 _USUAL_LEAD = 0.1
-
-
-def _switch(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise Fault("is not a boolean", expected="true or false", fix="write true or false without quotes")
 
 
 def _number(low: float, high: float, expected: str) -> Callable[[Any], float]:
@@ -129,7 +123,7 @@ def instead(
     )
 
 
-Switch = Annotated[bool, Checked(_switch)]
+Switch = Annotated[bool, Checked(boolean)]
 Limit = Annotated[float, Checked(_number(0, 1e300, "a number of 0 or more"))]
 Ratio = Annotated[float, Checked(_number(0, 1, "a share from 0 to 1 (5 % is 0.05)"))]
 Count = Annotated[int, Checked(_whole(1, 10**15, "a whole number of 1 or more"))]

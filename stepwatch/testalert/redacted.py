@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter import secret_shapes
-from stepwatch.schema import secret
+from stepwatch.schema.path_types import read_secret
 
 _SHOWN = 400
 _LEAST = 6
@@ -31,6 +31,6 @@ def _parts(files: Iterable[Path]) -> set[str]:
 
 def _held(path: Path) -> str:
     try:
-        return secret.read(path)
+        return read_secret(path)
     except (OSError, UnicodeDecodeError):
         return ""

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from stepwatch.alerts.incidents import PAIRS
-from stepwatch.backtest.episodes import inhibitions
+from stepwatch.backtest.judge import inhibitions
 from tests.alertmanager.conftest import Render
 from tests.alertmanager.route import HOST, QUICK, Labels, Route, alert, reported
 from tests.real import AlertmanagerServer, WebhookSink
@@ -223,7 +223,7 @@ def test_every_rule_of_inhibition_has_an_incident_that_it_is_for() -> None:
         for of_cause, of_effect in product(("critical", "warning"), repeat=2)
     ]
 
-    without = [rule for rule in rules if not any(rule.holds_back(*pair) for pair in of_any_severity)]
+    without = [rule for rule in rules if not any(rule.inhibits(*pair) for pair in of_any_severity)]
     assert without == []
 
 

@@ -13,9 +13,8 @@ from pydantic.fields import FieldInfo
 
 from stepwatch.alerts.model.alert import EVIDENCE, Alert
 from stepwatch.alerts.model.expression import Expression, Limit
-from stepwatch.schema.block import Block
 from stepwatch.schema.quantities import Duration
-from stepwatch.schema.section import Section
+from stepwatch.schema.section import Block, Section
 from tests import real
 from tests.alerts.configured import BLOCKS, TABLE, rules
 from tests.rules import lints, proofs

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.backtest.table import NOTHING
+from stepwatch.backtest.report import NOTHING
 from tests.backtest.conftest import Backtest, document, exploding_kl, log, wavering
 from tests.formats import CHECKOUT
 

@@ -12,7 +12,7 @@ import pytest
 
 from demo.limits import OVERRIDES
 from stepwatch.__main__ import main
-from stepwatch.backtest.limits import Limit, limits
+from stepwatch.backtest.suggestions import Limit, limits
 from stepwatch.config import Config, load
 from tests import real
 from tests.backtest.conftest import Backtest, document, log, wavering

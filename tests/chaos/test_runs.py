@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.backtest.results import Judged
+from stepwatch.backtest.judge import Judged
 from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
 from tests.chaos.runs import Runs

@@ -1,6 +1,6 @@
 import pytest
 
-from stepwatch.config.yaml.document import parse
+from stepwatch.config.yaml_document import parse
 
 
 def values(text):

@@ -9,7 +9,7 @@ import pytest
 
 from demo.story import STORIES
 from demo.trainer import TOTAL, Trainer
-from stepwatch.backtest.results import Judged
+from stepwatch.backtest.judge import Judged
 from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
 from tests.judge import real_logs

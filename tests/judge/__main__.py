@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stepwatch.backtest.episodes import Judge
+from stepwatch.backtest.command import Backtest
+from stepwatch.backtest.judge import Judge
 from stepwatch.backtest.rules import Rule
 from stepwatch.backtest.server import Progress
-from stepwatch.backtest.work import Backtest
 from stepwatch.config import Config
 from tests.formats import CHECKOUT
 from tests.judge import faults, page, real_logs, rlwatch, tutorials

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.runs.stats.catalogue import NOT_FINITE_SIGNALS
-from stepwatch.backtest.results import Judged
+from stepwatch.backtest.judge import Judged
 from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
 from tests.judge import real_logs

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from stepwatch.backtest.openmetrics_writer import Replayed
-from stepwatch.backtest.results import Judged, Unjudged
+from stepwatch.backtest.command import Backtest, prepared
+from stepwatch.backtest.judge import Judged
+from stepwatch.backtest.replay import Replayed, Unjudged
 from stepwatch.backtest.rules import Rule
 from stepwatch.backtest.server import Progress
-from stepwatch.backtest.work import Backtest, prepared
 from stepwatch.config import Config
 from tests import real
 from tests.judge.score import Alarm, Verdict

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from stepwatch.backtest.openmetrics_writer import START, Replayed
-from stepwatch.backtest.server import Prometheus
+from stepwatch.backtest.replay import Replayed
+from stepwatch.backtest.server import START, Prometheus
 from tests.judge.score import Alarm
 from tests.real import environments
 

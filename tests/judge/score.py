@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stepwatch.backtest.episodes import APART
+from stepwatch.backtest.judge import APART
 from tests.judge.labels import Label
 
 

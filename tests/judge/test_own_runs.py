@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.backtest.results import Judged
+from stepwatch.backtest.judge import Judged
 from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
 from tests.formats import CHECKOUT

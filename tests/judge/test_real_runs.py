@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from stepwatch.backtest.results import Judged
+from stepwatch.backtest.judge import Judged
 from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
 from tests.judge import real_logs

@@ -6,7 +6,7 @@ import pytest
 
 from stepwatch import __main__ as command
 from stepwatch.config import load
-from stepwatch.config.overrides import DEMO
+from stepwatch.config.alerts import DEMO
 from stepwatch.operate.limits_report import unmatched
 from stepwatch.services.runs import on
 from tests.operate.conftest import Site

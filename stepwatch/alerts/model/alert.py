@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from stepwatch.alerts.model.expression import Binary, Expression, Extreme, Limit, Raw, Series, all_of
-from stepwatch.schema.block import Block
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import Severity
-from stepwatch.schema.section import default
+from stepwatch.schema.section import Block, default
 
 RUNS = "Measured on public runs."
 SIMULATED = "Measured on simulated runs."

@@ -14,8 +14,8 @@ from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.panels import Asked, Limit, Panels, read
 from exporter.runs.signals.record import Record
 from stepwatch.config import Config
-from stepwatch.config.changes import load_changed
 from stepwatch.config.deployment import OnThisMachine
+from stepwatch.config.loading import load_changed
 from stepwatch.render.generator import render_all
 from stepwatch.render.panels import FILE
 from stepwatch.system.environment import CHECKOUT

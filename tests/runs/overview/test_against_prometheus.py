@@ -10,9 +10,10 @@ import pytest
 
 from exporter.runs.model.history import Kept
 from exporter.runs.model.run import Options
-from stepwatch.backtest.openmetrics_writer import START, Replayed
-from stepwatch.backtest.panels import Drawn
-from stepwatch.backtest.work import Backtest
+from stepwatch.backtest.command import Backtest
+from stepwatch.backtest.page import Panels
+from stepwatch.backtest.replay import Replayed
+from stepwatch.backtest.server import START
 from stepwatch.operate import logfiles
 from stepwatch.render.panels import Curve, of_run
 from tests.judge.real_logs import loaded
@@ -28,7 +29,7 @@ CLOSE = 1e-9
 @pytest.fixture(scope="module")
 def backtest() -> Iterator[Backtest]:
     """The logs in a real Prometheus, with all that the panels read."""
-    with loaded(LOGS, config(), Drawn(config()).metrics) as found:
+    with loaded(LOGS, config(), Panels(config()).metrics) as found:
         yield found
 
 
@@ -52,7 +53,7 @@ def test_each_point_of_a_curve_is_what_prometheus_has_at_that_step(backtest: Bac
     run = next(run for run in backtest.runs if run.files[0] == str(log))
     kept, compared = history(run), 0
 
-    for curve in (each for panel in Drawn(config()).of_run(run.run) for each in panel.curves):
+    for curve in (each for panel in Panels(config()).of_run(run.run) for each in panel.curves):
         if curve.asked:
             continue
         theirs = reported(backtest, curve, run)

@@ -10,8 +10,8 @@ import pytest
 from exporter.runs.model.history import DRAWN, SMOOTHED
 from exporter.runs.overview.panels import Limit, Panels
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.config.changes import load_changed
 from stepwatch.config.deployment import OnThisMachine
+from stepwatch.config.loading import load_changed
 from stepwatch.render.generator import render_all, stale
 from stepwatch.render.panels import FILE
 from stepwatch.rules.lines import lines

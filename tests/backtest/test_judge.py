@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwatch.alerts.incidents import PAIRS
-from stepwatch.backtest.episodes import APART, Episode, episodes, inhibited, inhibitions
+from stepwatch.backtest.judge import APART, Episode, episodes, inhibited, inhibitions
 from stepwatch.backtest.rules import Rule
 
 WARNING, CRITICAL, OTHER_TOPIC = (

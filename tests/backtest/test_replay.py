@@ -8,7 +8,8 @@ from pathlib import Path
 
 from exporter.runs.model.run import Options
 from exporter.runs.stats.catalogue import STATISTICS
-from stepwatch.backtest.openmetrics_writer import REPEAT_SECONDS, START, write
+from stepwatch.backtest.replay import REPEAT_SECONDS, write
+from stepwatch.backtest.server import START
 from stepwatch.operate import logfiles
 from tests.backtest.conftest import exploding_kl, log
 
