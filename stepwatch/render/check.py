@@ -1,10 +1,10 @@
-"""Rendered files judged by the programs that will read them, before they replace the old ones."""
+"""Rendered files checked by promtool and amtool, before they replace the old ones."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +58,40 @@ def check(folders: Mapping[str, Path]) -> tuple[str, ...]:
     return tuple(_judge(tool, folders[tool.service]) for tool in TOOLS if tool.service in folders)
 
 
+def _judge(tool: Tool, folder: Path) -> str:
+    found = ((words, sorted(map(str, folder.glob(pattern)))) for words, pattern in tool.commands)
+    commands = [[*words, *files] for words, files in found if files]
+    program = _find(tool.name) if commands else None
+    if program is None:
+        reason = "was not found" if commands else "has nothing to read"
+        return f"{tool.name} {reason}: the files of {tool.service} are not checked."
+    for command in commands:
+        try:
+            done = subprocess.run(
+                [program, *command], capture_output=True, timeout=TIMEOUT_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CheckError(
+                f"{tool.name} cannot be run ({error}); nothing was written. Expected: a program that judges "
+                f"the files of {tool.service}. Fix: name another in {programs.WANTED[tool.name].variable}."
+            ) from error
+        if done.returncode:
+            words = (done.stdout + done.stderr).decode(errors="replace").strip()
+            raise CheckError(
+                f"{tool.name} refuses the files of {tool.service}; nothing was written. It says:\n"
+                + words.replace(str(folder), f"{tool.service}/generated")
+            )
+    return f"{program} finds no fault in the files of {tool.service}."
+
+
+def _find(name: str) -> Path | None:
+    # A program named in a variable is used unchecked: a build of one's own may not know its version.
+    if named := os.environ.get(programs.WANTED[name].variable):
+        return Path(named)
+    found = programs.find(name)
+    return found.path if found else None
+
+
 def require_webhook_url_file(config: Config, file: Path, deployment: Deployment) -> None:
     """Check that Alertmanager, and amtool where it is there, know a webhook's ``url_file`` if one is used.
 
@@ -88,44 +122,3 @@ def require_webhook_url_file(config: Config, file: Path, deployment: Deployment)
                 value=NOTHING,
             )
             raise ConfigError(str(file), [Problem(lines.line(key), fault.below(key)) for key in keys])
-
-
-def _judge(tool: Tool, folder: Path) -> str:
-    commands = list(_commands(tool, folder))
-    program = _find(tool.name) if commands else None
-    if program is None:
-        reason = "was not found" if commands else "has nothing to read"
-        return f"{tool.name} {reason}: the files of {tool.service} are not checked."
-    for command in commands:
-        _run([str(program), *command], tool, folder)
-    return f"{program} finds no fault in the files of {tool.service}."
-
-
-def _commands(tool: Tool, folder: Path) -> Iterator[list[str]]:
-    for words, pattern in tool.commands:
-        if files := sorted(map(str, folder.glob(pattern))):
-            yield [*words, *files]
-
-
-def _find(name: str) -> Path | None:
-    # One that is named counts as it is: a build of one's own may not even know its version.
-    if named := os.environ.get(programs.WANTED[name].variable):
-        return Path(named)
-    found = programs.find(name)
-    return found.path if found else None
-
-
-def _run(command: list[str], tool: Tool, folder: Path) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CheckError(
-            f"{tool.name} cannot be run ({error}); nothing was written. Expected: a program that judges "
-            f"the files of {tool.service}. Fix: name another in {programs.WANTED[tool.name].variable}."
-        ) from error
-    if done.returncode:
-        words = (done.stdout + done.stderr).decode(errors="replace").strip()
-        raise CheckError(
-            f"{tool.name} refuses the files of {tool.service}; nothing was written. It says:\n"
-            + words.replace(str(folder), f"{tool.service}/generated")
-        )

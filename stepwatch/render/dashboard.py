@@ -110,8 +110,8 @@ def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line]) -> Iterator
         x = 0
         for panel, width in zip(row["panels"], _widths(dashboard, row["panels"]), strict=True):
             number += 1
-            place = {"x": x, "y": y, "w": width, "h": row["height"]}
-            yield {"id": number, "gridPos": place, **_panel(dashboard, panel, lines)}
+            position = {"x": x, "y": y, "w": width, "h": row["height"]}
+            yield {"id": number, "gridPos": position, **_panel(dashboard, panel, lines)}
             x += width
         y += row["height"]
 
@@ -125,50 +125,49 @@ def _widths(dashboard: str, panels: list[Json]) -> list[int]:
             f"{dashboard}: the row of {panels[0].get('title')} takes {taken + sharing} columns. "
             f"Expected: at most {GRID_COLUMNS}. Fix: give its panels less `width`."
         )
-    shares = iter(_shares(GRID_COLUMNS - taken, sharing))
+    shares = iter([(GRID_COLUMNS - taken + index) // sharing for index in reversed(range(sharing))])
     return [panel["width"] if "width" in panel else next(shares) for panel in panels]
-
-
-def _shares(columns: int, panels: int) -> list[int]:
-    return [(columns + index) // panels for index in reversed(range(panels))]
 
 
 def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     _demand(panel, ("title", "description", "unit", "look", "queries"), f"{dashboard}: a panel")
-    look = panel["look"]
+    look, columns = panel["look"], panel.get("columns", {})
     limits = [*panel.get("limits", []), *(_limit(dashboard, line, look) for line in shown(panel, lines))]
-    queries = _lettered([*panel["queries"], *_drawn_limits(limits)])
+    drawn = [{**limit, "as": _dashed(limit["severity"])} for limit in limits if "expr" in limit]
+    # A query without an expression shows a limit that is off.
+    asking = [query for query in (*panel["queries"], *drawn) if query["expr"].strip()]
+    queries = list(zip(string.ascii_uppercase, asking, strict=False))
+    instant = INSTANT_FORMATS.get(look["type"])
+    styles = [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
+    styles += [_override("byName", name, properties) for name, properties in columns.items() if properties]
     return {
         "type": look["type"],
         "datasource": PROMETHEUS,
         **{key: value for key, value in panel.items() if key not in _PANEL_WORDS},
         "options": look["options"],
-        "targets": [_target(letter, query, look["type"]) for letter, query in queries],
+        "targets": [
+            {
+                "refId": letter,
+                "datasource": PROMETHEUS,
+                "editorMode": "code",
+                "expr": query["expr"].strip(),
+                "legendFormat": query.get("legend", "__auto"),
+                "instant": bool(instant),
+                "range": not instant,
+                "format": instant or "time_series",
+            }
+            for letter, query in queries
+        ],
         "fieldConfig": {
-            "defaults": _defaults(panel, limits),
-            "overrides": [*_query_overrides(queries), *_column_overrides(panel.get("columns", {}))],
+            "defaults": {
+                **look["field"],
+                "unit": panel["unit"],
+                "thresholds": _thresholds(limits),
+                **panel.get("field", {}),
+            },
+            "overrides": styles,
         },
-        "transformations": _column_transformations(panel.get("columns", {}), queries),
-    }
-
-
-def _lettered(queries: list[Json]) -> list[tuple[str, Json]]:
-    """Give each query its letter; one that asks nothing shows a limit that is off, and is left out."""
-    asking = [query for query in queries if query["expr"].strip()]
-    return [(string.ascii_uppercase[index], query) for index, query in enumerate(asking)]
-
-
-def _target(letter: str, query: Json, panel_type: str) -> Json:
-    instant = INSTANT_FORMATS.get(panel_type)
-    return {
-        "refId": letter,
-        "datasource": PROMETHEUS,
-        "editorMode": "code",
-        "expr": query["expr"].strip(),
-        "legendFormat": query.get("legend", "__auto"),
-        "instant": bool(instant),
-        "range": not instant,
-        "format": instant or "time_series",
+        "transformations": _column_transformations(columns, queries),
     }
 
 
@@ -194,26 +193,13 @@ def _limit(dashboard: str, line: Line, look: Json) -> Json:
     return {"severity": line.severity, "legend": line.name, "expr": line.promql}
 
 
-def _drawn_limits(limits: Iterable[Json]) -> Iterator[Json]:
-    """Yield the limits that are queries, drawn as dashed lines."""
-    for limit in limits:
-        if "expr" in limit:
-            yield {**limit, "as": _dashed(SEVERITY_COLOURS[limit["severity"]])}
-
-
-def _dashed(colour: str) -> Json:
+def _dashed(severity: str) -> Json:
     return {
-        "color": {"mode": "fixed", "fixedColor": colour},
+        "color": {"mode": "fixed", "fixedColor": SEVERITY_COLOURS[severity]},
         "custom.lineStyle": {"fill": "dash", "dash": [8, 8]},
         "custom.lineWidth": 1,
         "custom.fillOpacity": 0,
     }
-
-
-def _defaults(panel: Json, limits: Iterable[Json]) -> Json:
-    base = panel["look"]["field"]
-    own = {"unit": panel["unit"], "thresholds": _thresholds(limits)}
-    return {**base, **own, **panel.get("field", {})}
 
 
 def _thresholds(limits: Iterable[Json]) -> Json:
@@ -223,18 +209,6 @@ def _thresholds(limits: Iterable[Json]) -> Json:
         for limit in sorted(numbers, key=lambda limit: limit["value"])
     ]
     return {"mode": "absolute", "steps": [{"color": "green" if steps else "text", "value": None}, *steps]}
-
-
-def _query_overrides(queries: Iterable[tuple[str, Json]]) -> Iterator[Json]:
-    for letter, query in queries:
-        if "as" in query:
-            yield _override("byFrameRefID", letter, query["as"])
-
-
-def _column_overrides(columns: Json) -> Iterator[Json]:
-    for name, properties in columns.items():
-        if properties:
-            yield _override("byName", name, properties)
 
 
 def _override(matcher: str, which: str, properties: Json) -> Json:
@@ -248,8 +222,11 @@ def _column_transformations(columns: Json, queries: list[tuple[str, Json]]) -> l
     """Join a table's queries, by run or else by all labels they share; keep, order and name its columns."""
     if not columns:
         return []
+    several = len(queries) > 1
     values = {
-        query["column"]: _value_field(letter, queries) for letter, query in queries if "column" in query
+        query["column"]: f"Value #{letter}" if several else "Value"  # Grafana's names of a query's value
+        for letter, query in queries
+        if "column" in query
     }
     fields = [values.get(name, name) for name in columns]
     by_run = {"id": "joinByField", "options": {"byField": "run", "mode": "outer"}}
@@ -263,9 +240,4 @@ def _column_transformations(columns: Json, queries: list[tuple[str, Json]]) -> l
             "renameByName": {field: name for name, field in values.items()},
         },
     }
-    return [*([join] if len(queries) > 1 else []), keep, arrange]
-
-
-def _value_field(letter: str, queries: list[tuple[str, Json]]) -> str:
-    """Return Grafana's name for a query's value in a table."""
-    return f"Value #{letter}" if len(queries) > 1 else "Value"
+    return [*([join] if several else []), keep, arrange]

@@ -15,7 +15,7 @@ from stepwatch.alerts import gpu_health, gpu_load, incidents
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
-from stepwatch.render import check, exporters, output, panels, promql
+from stepwatch.render import check, exporters, output, panels
 from stepwatch.render.dashboard import Json
 from stepwatch.render.layout import CONFIG, RESOURCES
 from stepwatch.render.templates import SERVICES, render, template
@@ -121,7 +121,7 @@ def training(config: Config, templates: Path, place: Place) -> Json:
 def _rendered(
     templates: Path, context: Mapping[str, Any], services: Collection[str] = ALL_SERVICES
 ) -> dict[PurePosixPath, bytes]:
-    """Every file of the services: of templates, and of the table of alerts."""
+    """Return every file of the services: of templates, and of the table of alerts."""
     files = render(templates, context, services)
     if "prometheus" in services:
         files |= rule_files.files(context["config"], context["deployment"])
@@ -134,7 +134,6 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
     return {
         "config": config,
         "deployment": place(config),
-        "promql": promql,
         "lines": lines.lines(config, TABLE),
         "subjects": lines.subjects(TABLE),
         "on_show": lines.on_show,
@@ -168,19 +167,15 @@ def _is_loopback(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-# Which parts there are to read depends on the machine, not on config.yaml.
-_OF_THE_MACHINE = "targets"
-
-
 def instead_of_usual(config: Path) -> str | None:
-    """What is to be said if the file in force is not the checkout's own; ``None`` if it is."""
+    """Return a note if the file in force is not the checkout's own, else ``None``."""
     if config.resolve() == CONFIG.resolve():
         return None
     return f"In force is {config}, which `make up CONFIG=file` named last; edits of {CONFIG} have no effect."
 
 
 def pending(config: Path, out: Path, place: Place) -> str | None:
-    """What is to be said about an edit that is not in force; ``None`` if there is none.
+    """Return a note about an edit that is not in force; ``None`` if there is none.
 
     Args:
         config: The configuration file.
@@ -192,14 +187,9 @@ def pending(config: Path, out: Path, place: Place) -> str | None:
         changes = output.compare(out, files)
     except Refused as refusal:
         return f"{config.name} cannot be used; what was rendered last is in force.\n  {refusal}"
-    if any(_OF_THE_MACHINE not in path.parts for _, path in changes):
-        return f"{config.name} was changed since it was rendered: {_up(config)} puts it in force."
+    # Which targets there are depends on the machine, not on config.yaml.
+    if any("targets" not in path.parts for _, path in changes):
+        usual = config.resolve() == CONFIG.resolve()
+        up = "`make up`" if usual else f"`make up CONFIG={shlex.quote(str(config))}`"
+        return f"{config.name} was changed since it was rendered: {up} puts it in force."
     return None
-
-
-def _up(config: Path) -> str:
-    return (
-        "`make up`"
-        if config.resolve() == CONFIG.resolve()
-        else f"`make up CONFIG={shlex.quote(str(config))}`"
-    )

@@ -78,11 +78,16 @@ def compare(out: Path, files: Files) -> Changes:
     Raises:
         OutputError: Something that is not a folder, or no plain one, stands where a folder belongs.
     """
-    with _in_words(out):
-        for folder in _folders(files):
+    with _output_errors(out):
+        for folder in sorted({folder for path in files for folder in path.parents} - {PurePosixPath()}):
             _require_folder(out, folder)
-        existing = {path for service in _services(files) for path in _existing(out, service)}
-        different = {path for path in existing & files.keys() if not _holds(out / path, files[path])}
+        services = sorted({path.parts[0] for path in files})
+        existing = {path for service in services for path in _existing(out, service)}
+        different = {
+            path
+            for path in existing & files.keys()
+            if (out / path).is_symlink() or (out / path).read_bytes() != files[path]
+        }
     return Changes(
         tuple(sorted(files.keys() - existing)),
         tuple(sorted(different)),
@@ -97,15 +102,15 @@ def locked(out: Path) -> Iterator[None]:
     Raises:
         OutputError: The folder cannot be made or locked, or files in it cannot be moved or deleted.
     """
-    with _in_words(out):
+    with _output_errors(out):
         _make_folder(out)
         descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with _in_words(out):
+        with _output_errors(out):
             lock(descriptor)
-            for folder, way in ((out / _FINISH, _finish), (out / _ROLL_BACK, _roll_back)):
+            for folder, complete in ((out / _FINISH, _finish), (out / _ROLL_BACK, _roll_back)):
                 if folder.is_dir():
-                    way(out, Staging(folder))
+                    complete(out, Staging(folder))
                     _remove(Staging(folder))
         yield
     finally:
@@ -161,10 +166,10 @@ def staged(out: Path, files: Files) -> Iterator[Staging]:
     """
     for left_by_a_killed_one in out.glob(f"{_STAGING_PREFIX}*"):
         shutil.rmtree(left_by_a_killed_one, ignore_errors=True)
-    with _in_words(out):
+    with _output_errors(out):
         staging = Staging(Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=out)))
     try:
-        with _in_words(out):
+        with _output_errors(out):
             (staging.folder / "new").mkdir()
             for path, content in files.items():
                 _write(staging.new(path), content)
@@ -184,7 +189,7 @@ def replace(out: Path, staging: Staging, changes: Changes) -> None:
         OutputError: A file cannot be replaced or deleted; nothing has changed.
     """
     services = staging.rendered()
-    with _in_words(out):
+    with _output_errors(out):
         if changes:
             _prepare(out, staging, changes)
             staging = Staging(staging.folder.replace(out / _FINISH))
@@ -196,7 +201,7 @@ def replace(out: Path, staging: Staging, changes: Changes) -> None:
                 _remove(staging)
                 raise
             _remove(staging)
-        _mend_modes(out, services)
+        _set_modes(out, services)
 
 
 def recover(out: Path) -> None:
@@ -218,7 +223,8 @@ def _prepare(out: Path, staging: Staging, changes: Changes) -> None:
     """Put on disk all that it takes to end with the new files, or the old ones, come what may."""
     replaced = (*changes.different, *changes.orphans)
     for path in replaced:
-        _back_up(out / path, staging.old(path))
+        staging.old(path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(out / path, staging.old(path), follow_symlinks=False)
     staging.record.write_text(changes.to_json(), encoding="utf-8")
     copies = [copy for copy in map(staging.old, replaced) if not copy.is_symlink()]
     moved = map(staging.new, (*changes.different, *changes.missing))
@@ -231,8 +237,9 @@ def _finish(out: Path, staging: Staging) -> None:
     """Move what is still to be moved to its place, and delete the orphans."""
     if changes := staging.recorded():
         _sync(out)
-        # A file comes after those that it names, and orphans go once nothing names them.
-        for path in sorted((*changes.missing, *changes.different), key=_referring):
+        # The deepest files first, a service's main file, which names the others, last; then the orphans.
+        moves = (*changes.missing, *changes.different)
+        for path in sorted(moves, key=lambda path: (path.stem == path.parts[0], -len(path.parts))):
             _make_folder((out / path).parent)
             with suppress(FileNotFoundError):  # it was moved before the process was killed
                 os.replace(staging.new(path), out / path)  # noqa: PTH105  one name for the tests to break
@@ -255,11 +262,6 @@ def _roll_back(out: Path, staging: Staging) -> None:
         _settle(out, changes)
 
 
-def _referring(path: PurePosixPath) -> tuple[bool, int]:
-    """Sort the deepest files first, and a service's main file, which names the others, last of all."""
-    return path.stem == path.parts[0], -len(path.parts)
-
-
 def _settle(out: Path, changes: Changes) -> None:
     """Remove folders that were left empty, and have the disk hold what was done."""
     for _, path in changes:
@@ -276,11 +278,6 @@ def _remove(staging: Staging) -> None:
     shutil.rmtree(staging.folder, ignore_errors=True)
 
 
-def _back_up(path: Path, backup: Path) -> None:
-    backup.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(path, backup, follow_symlinks=False)
-
-
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -295,7 +292,7 @@ def replace_file(path: Path, content: bytes) -> None:
     Raises:
         OutputError: It cannot be written; it is as it was.
     """
-    with _in_words(path):
+    with _output_errors(path):
         fresh = path.with_name(f"{path.name}.new")
         _write(fresh, content)
         _sync(fresh)
@@ -316,19 +313,15 @@ def _make_folder(folder: Path) -> None:
         folder.chmod(FOLDER_MODE)
 
 
-def _mend_modes(out: Path, services: Iterable[str]) -> None:
+def _set_modes(out: Path, services: Iterable[str]) -> None:
     for service in services:
         for folder, _, names in os.walk(out / service / GENERATED):
-            _mend_mode(Path(folder), FOLDER_MODE)
-            for name in names:
-                if not name.startswith("."):
-                    _mend_mode(Path(folder, name), FILE_MODE)
-
-
-def _mend_mode(path: Path, mode: int) -> None:
-    status = path.lstat()
-    if status.st_uid == os.geteuid() and status.st_mode & 0o777 != mode and not path.is_symlink():
-        path.chmod(mode)
+            files = ((Path(folder, name), FILE_MODE) for name in names if not name.startswith("."))
+            for path, mode in ((Path(folder), FOLDER_MODE), *files):
+                status = path.lstat()
+                own = status.st_uid == os.geteuid() and not path.is_symlink()
+                if own and status.st_mode & 0o777 != mode:
+                    path.chmod(mode)
 
 
 def _remove_empty(out: Path, folder: PurePosixPath) -> None:
@@ -336,14 +329,6 @@ def _remove_empty(out: Path, folder: PurePosixPath) -> None:
         with suppress(FileNotFoundError):  # it is gone already
             (out / folder).rmdir()
         folder = folder.parent
-
-
-def _services(files: Files) -> list[str]:
-    return sorted({path.parts[0] for path in files})
-
-
-def _folders(files: Files) -> list[PurePosixPath]:
-    return sorted({folder for path in files for folder in path.parents if folder != PurePosixPath()})
 
 
 def _require_folder(out: Path, folder: PurePosixPath) -> None:
@@ -367,12 +352,8 @@ def _existing(out: Path, service: str) -> Iterator[PurePosixPath]:
                 yield PurePosixPath(Path(folder, name).relative_to(out).as_posix())
 
 
-def _holds(path: Path, content: bytes) -> bool:
-    return not path.is_symlink() and path.read_bytes() == content
-
-
 @contextmanager
-def _in_words(out: Path) -> Iterator[None]:
+def _output_errors(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,12 +1,12 @@
-"""What is drawn of a run beside Grafana, by the run exporter and in backtests.
+"""The panels of the Training dashboard, as the run exporter and backtests draw them.
 
-The panels are those of the Training dashboard's template, their limits those of the table of alerts.
+Their limits are those of the table of alerts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 
@@ -75,29 +75,33 @@ def panels(document: Json, lines: Sequence[Line]) -> tuple[Panel, ...]:
         lines: The limits of alerts, of which those about runs are shown.
     """
     about = [line for line in lines if line.dashboard == document["uid"]]
-    every = (panel for row in document["rows"] for panel in row["panels"])
-    found = (_panel(panel, about) for panel in every if panel["look"]["type"] == "timeseries")
-    return tuple(panel for panel in found if panel.curves)
-
-
-def _panel(panel: Json, lines: Sequence[Line]) -> Panel:
-    field = panel.get("field", {})
-    return Panel(
-        panel["title"],
-        panel["description"].strip(),
-        panel["unit"],
-        field.get("min"),
-        field.get("max"),
-        tuple(_curves(panel)),
-        shown(panel, lines),
-    )
-
-
-def _curves(panel: Json) -> Iterator[Curve]:
-    for query in panel["queries"]:
-        if curve := query.get("curve"):
-            smoothed, asked = curve.get("smoothed", False), curve.get("asked", False)
-            yield Curve(query["legend"], curve["signal"], query["expr"].strip(), smoothed, asked)
+    found = []
+    for panel in (panel for row in document["rows"] for panel in row["panels"]):
+        curves = tuple(
+            Curve(
+                query["legend"],
+                curve["signal"],
+                query["expr"].strip(),
+                curve.get("smoothed", False),
+                curve.get("asked", False),
+            )
+            for query in panel["queries"]
+            if (curve := query.get("curve"))
+        )
+        if panel["look"]["type"] == "timeseries" and curves:
+            field = panel.get("field", {})
+            found.append(
+                Panel(
+                    panel["title"],
+                    panel["description"].strip(),
+                    panel["unit"],
+                    field.get("min"),
+                    field.get("max"),
+                    curves,
+                    shown(panel, about),
+                )
+            )
+    return tuple(found)
 
 
 def file(found: Sequence[Panel], about: Mapping[str, frozenset[str]]) -> bytes:

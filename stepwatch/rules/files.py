@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
 
-from exporter.gpu.dcgm import TWINS, Twin
+from exporter.gpu.dcgm import TWINS
 from stepwatch.alerts.catalogue import GROUPS, TABLE
 from stepwatch.alerts.model.expression import number
 from stepwatch.alerts.model.runs import recording_rule
@@ -27,25 +27,27 @@ and for what never changes."""
 
 def files(config: Config, deployment: Deployment) -> dict[PurePosixPath, bytes]:
     """Return the content of every rule file by its path below the target folder."""
-    return {FOLDER / f"{group['name']}.yml": _text(group) for group in _groups(config, deployment)}
-
-
-def _groups(config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
-    intervals = {"rl": str(config.intervals.rules), "host": _SLOW}
     usual = str(config.intervals.stack_rules)
-    for name, alerts in GROUPS.items():
-        yield _group(name, intervals.get(name, usual), rules(config, deployment, alerts))
-    yield _group("texts", _SLOW, code_rules(TABLE))
-    yield _group("run_gpus", usual, [recording_rule()])
-    # Always on: six series a GPU, and none without one. The public dashboard for DCGM's exporter then works.
-    yield _group("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm_rules()])
-
-
-def _group(name: str, interval: str, rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    intervals = {"rl": str(config.intervals.rules), "host": _SLOW}
+    groups = [
+        (name, intervals.get(name, usual), rules(config, deployment, alerts))
+        for name, alerts in GROUPS.items()
+    ]
+    groups += [
+        ("texts", _SLOW, code_rules(TABLE)),
+        ("run_gpus", usual, [recording_rule()]),
+        # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.
+        ("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm_rules()]),
+    ]
     return {
-        "name": name,
-        "interval": interval,
-        "rules": [{**rule, "expr": _Code(rule["expr"])} for rule in rules],
+        FOLDER / f"{name}.yml": _text(
+            {
+                "name": name,
+                "interval": interval,
+                "rules": [{**rule, "expr": _Code(rule["expr"])} for rule in found],
+            }
+        )
+        for name, interval, found in groups
     }
 
 
@@ -93,31 +95,28 @@ SHOWN = (
 )
 
 
-def dcgm_rules() -> Iterator[tuple[str, str]]:
-    """Name and expression of each."""
-    for name in SHOWN:
-        (twin,) = (twin for twin in TWINS if name in twin.names)
-        yield name, _recorded(name, twin)
-
-
 _NAMED = """label_replace(label_replace(label_replace(
     max by (instance, gpu, uuid, name, pci_bus_id) (gpu_info),
   "UUID", "$1", "uuid", "(.*)"), "modelName", "$1", "name", "(.*)"), "device", "nvidia$1", "gpu", "(.*)")"""
 """What each GPU is, by our labels and NVIDIA's."""
 
 
-def _recorded(name: str, twin: Twin) -> str:
-    """The metric with NVIDIA's labels; none where a DCGM exporter, or ours itself, reports that GPU.
+def dcgm_rules() -> Iterator[tuple[str, str]]:
+    """Yield name and expression of each rule.
 
-    What is scraped has a job, and what is recorded here has none.
+    Each has NVIDIA's labels, and no value where a DCGM exporter, or ours itself, reports that GPU: what is
+    scraped has a job, and what is recorded here has none.
     """
-    matchers = ",".join(f'{label}="{value}"' for label, value in twin.labels.items())
-    selector = f"{twin.metric}{{{matchers}}}" if matchers else twin.metric
-    value = f"max by (instance, gpu, uuid) ({selector})"
-    return (
-        "max by (instance, gpu, UUID, device, modelName, pci_bus_id) (\n"
-        f"  {_NAMED}\n"
-        f"  * on (instance, gpu, uuid) group_left () ({number(twin.factor)} * {value})\n"
-        ")\n"
-        f'unless on (UUID) {name}{{job!=""}}'
-    )
+    for name in SHOWN:
+        (twin,) = (twin for twin in TWINS if name in twin.names)
+        matchers = ",".join(f'{label}="{value}"' for label, value in twin.labels.items())
+        selector = f"{twin.metric}{{{matchers}}}" if matchers else twin.metric
+        value = f"max by (instance, gpu, uuid) ({selector})"
+        expression = (
+            "max by (instance, gpu, UUID, device, modelName, pci_bus_id) (\n"
+            f"  {_NAMED}\n"
+            f"  * on (instance, gpu, uuid) group_left () ({number(twin.factor)} * {value})\n"
+            ")\n"
+            f'unless on (UUID) {name}{{job!=""}}'
+        )
+        yield name, expression

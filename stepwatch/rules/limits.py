@@ -20,7 +20,7 @@ from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.section import Block
 
 SEVERITIES = ("info", "warning", "critical")
-"""In the order of the numbers that stand for them in ``rl_limit_override``."""
+"""In the order of their numbers in ``rl_limit_override``."""
 
 ON = 1.0
 OFF = 0.0
@@ -45,10 +45,7 @@ class Limits:
     @cached_property
     def base(self) -> Mapping[str, float]:
         """What holds for the runs without an override; what is null is left out."""
-        return {
-            **flat(self.settings),
-            "retention_time": self.config.retention.time.seconds,
-        }
+        return {**flat(self.settings), "retention_time": self.config.retention.time.seconds}
 
     @cached_property
     def lists(self) -> Mapping[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""What people read of an alert: annotations in Prometheus' template language.
+"""The annotations of alerts, in Prometheus' template language.
 
 A description of what is not a run says who, the measured value, its limit, and for how long. A limit that is
 one number on every condition is written as text; else the description asks for the recorded limit of the
@@ -123,15 +123,19 @@ def message(
 ) -> dict[str, str]:
     """Return the annotations of an alert; ``wait`` is how long its condition must hold."""
     subject = SUBJECTS[alert.subject]
+    action = alert.action.replace("{gpu}", f"{{{{{_GPU}}}}}")
     if alert.subject == "run":
         description = _about_run(alert, severity)
     else:
-        compared = _compared(alert, severity, comparison, subject)
+        if alert.codes:
+            compared, action = _coded(alert, alert.codes, subject, action)
+        else:
+            compared = _compared(alert, severity, comparison, subject)
         description = f"{subject.who}: {compared}{f', for {wait}' * bool(wait)}."
     return {
         "summary": alert.summary,
         "description": description,
-        "action": _action(alert, subject),
+        "action": action,
         "runbook_url": runbook_url(config, alert.name),
         "dashboard_url": dashboard_url(config, deployment, alert.subject),
         "silence_url": _silence_url(config, alert.name, subject),
@@ -165,7 +169,7 @@ def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
 
 
 def _about_run(alert: Alert, severity: str) -> str:
-    """The measured value, the limit of the first condition that holds, and what else is known.
+    """Return the measured value, the limit of the first condition that holds, and what else is known.
 
     Every notification names the run.
     """
@@ -185,7 +189,7 @@ def _about_run(alert: Alert, severity: str) -> str:
 
 
 def _each_of_run(query: str, text: str) -> str:
-    """A text for each series that a query about the run finds, ``%s`` in which selects the run."""
+    """Return a text for each series that a query about the run finds, ``%s`` in which selects the run."""
     return f'{{{{range printf "{query}" $r|query}}}}{text}{{{{end}}}}'
 
 
@@ -203,9 +207,7 @@ def compared(alert: Alert, measured: str, baseline: str) -> str:
 
 
 def _compared(alert: Alert, severity: str, comparison: Comparison, subject: Subject) -> str:
-    """What was measured, and its limit."""
-    if alert.codes:
-        return _coded(alert, alert.codes, subject)
+    """Return what was measured, and its limit."""
     value = f" {_shown(alert, '$value')}{alert.unit}, limit " if alert.style else ""
     if not comparison.recorded:
         baseline = comparison.baseline and f" ({comparison.baseline})"
@@ -222,29 +224,26 @@ def _compared(alert: Alert, severity: str, comparison: Comparison, subject: Subj
     return f"{found}{{{{else}}}}{without}{{{{end}}}}"
 
 
-def _coded(alert: Alert, codes: Codes, subject: Subject) -> str:
-    """What was measured, with the code in its words, and what the code means."""
-    measured = alert.conditions[0].measured.format(f"{{{{{_code(codes)}}}}}")
-    meaning = f"{_range(*_meaning(codes, subject))} ({{{{.Labels.meaning}}}}){{{{end}}}}"
-    return " ".join(filter(None, (measured, _shown(alert, "$value")))) + meaning
-
-
-def _code(codes: Codes) -> str:
-    """The code in a template."""
-    return "$value" if codes.by_value else f"$labels.{codes.label}"
-
-
-def _meaning(codes: Codes, subject: Subject) -> tuple[str, str]:
-    """The expression that asks for the meaning of the code, and its arguments."""
+def _coded(alert: Alert, codes: Codes, subject: Subject, fallback: str) -> tuple[str, str]:
+    """Return what was measured, with the code and its meaning, and what to do first by the code."""
+    code = "$value" if codes.by_value else f"$labels.{codes.label}"
     if codes.source:
         found = codes.source.format(_matchers(subject.identity))
-        return f"{CODE_INFO} and on({codes.label}) {found}", _arguments(subject.identity)
-    code = "'%.0f'" if codes.by_value else "%q"
-    return f"{CODE_INFO}{{{codes.label}={code}}}", _code(codes)
+        query, arguments = f"{CODE_INFO} and on({codes.label}) {found}", _arguments(subject.identity)
+    else:
+        verb = "'%.0f'" if codes.by_value else "%q"
+        query, arguments = f"{CODE_INFO}{{{codes.label}={verb}}}", code
+    measured = alert.conditions[0].measured.format(f"{{{{{code}}}}}")
+    said = " ".join(filter(None, (measured, _shown(alert, "$value"))))
+    text = f'{{{{.|first|label "action"|reReplaceAll "{{gpu}}" ({_GPU})}}}}'
+    return (
+        f"{said}{_range(query, arguments)} ({{{{.Labels.meaning}}}}){{{{end}}}}",
+        f'{{{{with query (printf "{query}" {arguments})}}}}{text}{{{{else}}}}{fallback}{{{{end}}}}',
+    )
 
 
 def _matchers(labels: tuple[str, ...]) -> str:
-    """Selects what has the labels of an alert, to be filled by ``printf`` with ``_arguments``."""
+    """Return matchers for the labels of an alert, to be filled by ``printf`` with ``_arguments``."""
     return ",".join(f"{name}=%q" for name in labels)
 
 
@@ -253,12 +252,12 @@ def _arguments(labels: tuple[str, ...]) -> str:
 
 
 def _range(expression: str, arguments: str) -> str:
-    """The start of a template over the results of a query."""
+    """Return the start of a template over the results of a query."""
     return f'{{{{range query (printf "{expression}" {arguments})}}}}'
 
 
 def _shown(alert: Alert, value: str) -> str:
-    """A value in a template, as the alert writes its numbers."""
+    """Return a value in a template, as the alert writes its numbers."""
     if not alert.style:
         return ""
     style = f'printf "{alert.style}" {value}' if alert.style.startswith("%") else f"{value}|{alert.style}"
@@ -266,7 +265,7 @@ def _shown(alert: Alert, value: str) -> str:
 
 
 def _written(style: str, value: float) -> str:
-    """A number as a template with this style writes it."""
+    """Return a number as a template with this style writes it."""
     if style == RATIO:
         return f"{100 * value:.4g}%"
     if style == DURATION:
@@ -277,18 +276,8 @@ def _written(style: str, value: float) -> str:
     return number(value)
 
 
-def _action(alert: Alert, subject: Subject) -> str:
-    """What to do first, by the code where there is one."""
-    fallback = alert.action.replace("{gpu}", f"{{{{{_GPU}}}}}")
-    if not alert.codes:
-        return fallback
-    expression, arguments = _meaning(alert.codes, subject)
-    text = f'{{{{.|first|label "action"|reReplaceAll "{{gpu}}" ({_GPU})}}}}'
-    return f'{{{{with query (printf "{expression}" {arguments})}}}}{text}{{{{else}}}}{fallback}{{{{end}}}}'
-
-
 def _silence_url(config: Config, alert: str, subject: Subject) -> str:
-    """Alertmanager's form for a new silence, filled in for this alert about its subject.
+    """Return the link to Alertmanager's form for a new silence of this alert about its subject.
 
     The cluster is named where there is one, be it a label of series or Prometheus' own (`external_labels`).
     """
