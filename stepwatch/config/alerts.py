@@ -41,7 +41,7 @@ else:
 class Override(Section):
     """Limits that differ for the runs of one pattern; what is left out stays as under `alerts`.
 
-    The limits are kept as written: only over the base do they make a whole block.
+    The limits are stored as written: only with the base do they make a whole block.
     """
 
     runs: RunGlob = needed(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -17,10 +16,8 @@ from typing import Protocol
 from stepwatch.config import Config
 from stepwatch.schema.errors import Refused
 
-# Whether a container of Prometheus or Alertmanager may read a file of this machine.
-#
-# A mounted file keeps its owner and its mode, and no one is asked: a secret that cannot be read shows
-# only when the first message is lost.
+# A mounted file keeps its owner and its mode: a secret that a container cannot read shows only when the first
+# message is lost, so its mode is checked here.
 CONTAINER_USER = CONTAINER_GROUP = 65534
 """What the official images run as. compose.yaml gives them the group of the mounted folder besides."""
 
@@ -32,44 +29,30 @@ _FOLDER = (stat.S_IXUSR, "search", "750")
 
 
 def require(path: Path, mounted: Path) -> None:
-    """Check that a file below a mounted folder can be read.
+    """Check that a container can read a file below a mounted folder.
 
     Raises:
         Refused: It cannot, or is not a file below that folder but a link that leads out of it.
     """
-    if not path.resolve().is_relative_to(mounted.resolve()):
+    target, folder = path.resolve(), mounted.resolve()
+    if not target.is_relative_to(folder):
         raise Refused(
-            f"{path}: leads to {path.resolve()}, which no container sees. "
+            f"{path}: leads to {target}, which no container sees. "
             f"Expected: a file below {mounted}. Fix: copy it there."
         )
     group = int(os.environ.get(GROUP_VARIABLE) or mounted.stat().st_gid)
-    for step in _steps(path.resolve(), mounted.resolve()):
+    for step in (*(above for above in reversed(target.parents) if above.is_relative_to(folder)), target):
         bit, verb, mode = _FOLDER if step.is_dir() else _FILE
-        if not _allowed(step.stat(), bit, group):
-            raise _refusal(step, verb, mode, group)
-
-
-def _steps(path: Path, mounted: Path) -> Iterator[Path]:
-    yield from (folder for folder in reversed(path.parents) if folder.is_relative_to(mounted))
-    yield path
-
-
-def _allowed(status: os.stat_result, owners_bit: int, group: int) -> bool:
-    """Whether the mode lets the container; each user is judged by one of the three sets of bits only."""
-    if status.st_uid == CONTAINER_USER:
-        return bool(status.st_mode & owners_bit)
-    if status.st_gid in (group, CONTAINER_GROUP):
-        return bool(status.st_mode & owners_bit >> 3)
-    return bool(status.st_mode & owners_bit >> 6)
-
-
-def _refusal(step: Path, verb: str, mode: str, group: int) -> Refused:
-    status = step.stat()
-    owned = "" if status.st_gid == group else f"chgrp {group} {step} && "
-    return Refused(
-        f"{step}: mode {stat.S_IMODE(status.st_mode):o} does not let the containers {verb} it. "
-        f"Expected: that group {group} may. Fix: {owned}chmod {mode} {step}"
-    )
+        status = step.stat()
+        # Each user is judged by one of the three sets of bits only.
+        if status.st_uid != CONTAINER_USER:
+            bit >>= 3 if status.st_gid in (group, CONTAINER_GROUP) else 6
+        if not status.st_mode & bit:
+            owned = "" if status.st_gid == group else f"chgrp {group} {step} && "
+            raise Refused(
+                f"{step}: mode {stat.S_IMODE(status.st_mode):o} does not let the containers {verb} it. "
+                f"Expected: that group {group} may. Fix: {owned}chmod {mode} {step}"
+            )
 
 
 CONTAINER_PORTS = {
@@ -115,7 +98,7 @@ _USUAL_ABOVE = above_ray(Config())
 
 
 class Deployment(Protocol):
-    """What templates ask about the place that their output is for."""
+    """How the parts reach each other, as templates ask for it."""
 
     def runs(self, part: str) -> bool:
         """Whether this part (a key below ``ports``) is there."""
@@ -164,7 +147,7 @@ class Deployment(Protocol):
 
 @dataclass(frozen=True)
 class OnThisMachine:
-    """Plain processes, which see what everyone sees."""
+    """Plain processes on this machine."""
 
     config: Config
     parts: frozenset[str] = frozenset(
@@ -239,22 +222,19 @@ class InContainers:
     def file(self, path: Path) -> str:
         for folder, seen in self.folders.items():
             if path.is_relative_to(folder):
-                return f"{seen}/{_within(path, folder)}"
+                below = path.relative_to(folder)
+                if path.exists():  # else a pattern, or a list of targets that is still to come
+                    require(path, folder)
+                    below = path.resolve().relative_to(folder.resolve())
+                return f"{seen}/{below.as_posix()}"
         known = " or ".join(map(str, self.folders))
         raise Refused(
             f"{path}: no container sees this file. Expected: a file below {known}. Fix: move it there."
         )
 
 
-def _within(path: Path, folder: Path) -> str:
-    if not path.exists():  # a pattern, or a list of targets that is still to come
-        return path.relative_to(folder).as_posix()
-    require(path, folder)
-    return path.resolve().relative_to(folder.resolve()).as_posix()
-
-
 def mounted(checkout: Path) -> tuple[Path, Path]:
-    """The folders of this machine that containers see: secrets, and files of scrape targets."""
+    """Return the folders of this machine that containers see: secrets, and files of scrape targets."""
     secrets = os.environ.get("STEPWATCH_SECRETS") or checkout / "secrets"
     targets = os.environ.get("STEPWATCH_TARGETS") or checkout / "targets"
     return Path(secrets).absolute(), Path(targets).absolute()

@@ -148,7 +148,7 @@ def _text(path: Path) -> str:
 def _not_text(file: str, lines_before: int, what: str) -> ConfigError:
     return refusal(
         file,
-        f"{what} is no printable UTF-8 text",
+        f"{what} is not printable UTF-8 text",
         expected="UTF-8 text",
         fix="save the file as UTF-8 and delete what cannot be seen",
         line=lines_before + 1,

@@ -24,7 +24,7 @@ from stepwatch.schema.section import Section, default, needed
 # The ways in which a receiver can be notified: by webhook, by mail, in Slack.
 #
 # Of each, ``integration`` is what Alertmanager's metrics call it, and ``spoken`` what people do.
-_TLS_FROM_THE_START = 465
+_TLS_FROM_THE_START = ":465"
 
 
 class Webhook(Section):
@@ -79,15 +79,11 @@ class Mail(Section):
     @property
     def starttls(self) -> bool:
         """Whether encryption must be asked for; at port 465 it is there from the first byte."""
-        return self.tls and not self._encrypted_port
-
-    @property
-    def _encrypted_port(self) -> bool:
-        return self.smarthost.endswith(f":{_TLS_FROM_THE_START}")
+        return self.tls and not self.smarthost.endswith(_TLS_FROM_THE_START)
 
     @field_validator("to")
     @classmethod
-    def _somebody(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _some_address(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value:
             raise Fault("is empty", expected="one address or more", fix="write who gets the mail")
         return value
@@ -106,7 +102,7 @@ class Mail(Section):
 
     @model_validator(mode="after")
     def _password_in_secret(self) -> Mail:
-        if not self.tls and (self.username or self._encrypted_port):
+        if not self.tls and (self.username or self.smarthost.endswith(_TLS_FROM_THE_START)):
             why = "would send the password unencrypted" if self.username else "contradicts port 465"
             raise Fault(
                 why,
@@ -119,7 +115,7 @@ class Mail(Section):
 
 
 class Slack(Section):
-    """A Slack channel, by an incoming webhook; its URL is a secret and stands in a file."""
+    """A Slack channel, by an incoming webhook; its URL is a secret, in a file."""
 
     integration: ClassVar[str] = "slack"
     spoken: ClassVar[str] = "Slack"
@@ -230,7 +226,7 @@ class Receiver(Section):
         ways = [key for key in WAYS if getattr(self, key)]
         if len(ways) != 1:
             raise Fault(
-                f"names {' and '.join(ways) or 'no way to tell it'}",
+                f"names {' and '.join(ways) or 'nothing to notify'}",
                 value=NOTHING,
                 expected=f"one of {', '.join(WAYS)}",
                 fix="write another receiver, with a name of its own, for each further way"

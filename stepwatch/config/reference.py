@@ -103,7 +103,7 @@ def explain(model: type[Section], path: str) -> str:
     """Return one key, and what is below it, as YAML that config.yaml may hold.
 
     Raises:
-        Refused: There is no such key.
+        Refused: The key is unknown.
     """
     parts, above, at = re.sub(r"\[\d*\]", "", path).split("."), "", model
     for depth, part in enumerate(parts):

@@ -47,7 +47,7 @@ def _signal(value: Any) -> str:
     if value in NAMES:
         return str(value)
     fix = instead(value, NAMES, usual=JUDGED)
-    raise Fault("is no signal", expected="a signal that docs/metrics.md lists", fix=fix)
+    raise Fault("is not a signal", expected="a signal that docs/metrics.md lists", fix=fix)
 
 
 def _some(keys: tuple[str, ...]) -> tuple[str, ...]:

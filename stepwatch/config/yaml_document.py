@@ -245,7 +245,7 @@ class _Builder:
         return values
 
     def _key(self, node: _Node, path: KeyPath) -> str | None:
-        fault = Fault("is no word", expected="a word as key", fix="quote it if the word is meant")
+        fault = Fault("is not a word", expected="a word as key", fix="quote it if the word is meant")
         try:
             word = None if node.text is None else _read(node.text, plain=node.plain)
             if isinstance(word, str):

@@ -28,7 +28,7 @@ STATE = _of_user("XDG_STATE_HOME", ".local/state") if INSTALLED else CHECKOUT / 
 """What a native stack writes, unless a variable names another folder."""
 
 TEMPLATE_CACHE = _of_user("XDG_CACHE_HOME", ".cache") / "templates" if INSTALLED else None
-"""Where compiled templates are kept; ``None`` means beside the templates."""
+"""The folder of compiled templates; ``None`` means beside the templates."""
 
 _RUNS = "path: ./runs\n"
 

@@ -128,16 +128,16 @@ class Staging:
         return {path.name: path / GENERATED for path in sorted((self.folder / "new").iterdir())}
 
     def new(self, path: PurePosixPath) -> Path:
-        """Return where a new file waits."""
+        """Return the path of a new file before it is moved."""
         return self.folder / "new" / path
 
     def old(self, path: PurePosixPath) -> Path:
-        """Return where the copy of an old file is kept."""
+        """Return the path of the copy of an old file."""
         return self.folder / "old" / path
 
     @property
     def record(self) -> Path:
-        """The file that tells which files change."""
+        """The file that lists which files change."""
         return self.folder / "changes.json"
 
     def recorded(self) -> Changes | None:

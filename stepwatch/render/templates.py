@@ -66,7 +66,7 @@ class RenderError(Refused):
 
 
 class _Compiled(jinja2.FileSystemBytecodeCache):
-    """What templates were compiled to, kept as Python keeps its modules: compiling takes most of the time.
+    """A cache of compiled templates, as Python's of modules: compiling takes most of the time.
 
     In memory, too: `backtest` renders again and again, and the folder may be read-only.
     """

@@ -13,7 +13,7 @@ from stepwatch.render import output
 
 # The file .env beside compose.yaml, so that a bare `docker compose` means the same stack as `make up`.
 #
-# What is ours stands between two marks; the rest of the file is the user's, and counts more.
+# Our lines are between two marks; the user's other lines take precedence.
 BEGIN = "# Stepwatch: from config.yaml and this machine, written again by `make up` and `generate`."
 END = "# Stepwatch: end. Other lines are yours, and count more where `docker compose` is run by itself."
 
@@ -30,8 +30,8 @@ def update(file: Path, variables: Mapping[str, str]) -> None:
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     ours = _BLOCK.search(text)
     theirs = _BLOCK.sub("", text)
-    kept = _pairs(ours[0].splitlines()[1:-1]) if ours else {}
-    lines = {**kept, **{name: _quoted(value) for name, value in variables.items()}}
+    before = _pairs(ours[0].splitlines()[1:-1]) if ours else {}
+    lines = {**before, **{name: _quoted(value) for name, value in variables.items()}}
     for name in _LINE.findall(theirs):
         lines.pop(name, None)
     block = "".join(f"{name}={value}\n" for name, value in sorted(lines.items()))
@@ -61,7 +61,7 @@ _LINKED = ("prometheus", "alertmanager", "grafana")
 
 
 def of_config(config: Config) -> dict[str, str]:
-    """What config.yaml says: where parts are published, where links lead, how much is kept."""
+    """Return the variables of config.yaml: published ports, links, retention."""
     ports = {f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part)) for part in PUBLISHED}
     links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
     return {
@@ -75,7 +75,7 @@ def of_config(config: Config) -> dict[str, str]:
 
 
 def of_machine(checkout: Path, runs: Path, rendered: Path) -> dict[str, str]:
-    """What is mounted, and the groups that may read it.
+    """Return the variables of this machine: mounted folders, and the groups that may read them.
 
     Args:
         checkout: The folder of compose.yaml.

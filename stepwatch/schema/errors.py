@@ -25,7 +25,7 @@ _SECRET_IN_URL = re.compile(r"[@?]|[\w-]{20}")
 
 
 class Written(str):
-    """A value as it stands in the file, where its type is the question."""
+    """A value as written in the file, where its type is in doubt."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class Fault(ValueError):  # noqa: N818  a fault of the file, not an error of the
 
 
 class SecretFault(Fault):
-    """Raised where a secret stands and may not, with the fix for that very key."""
+    """Raised where a secret must not be, with the fix for that key."""
 
 
 class Faults(ValueError):  # noqa: N818  as above
@@ -139,12 +139,12 @@ def shown(path: KeyPath, value: Any) -> str:
 
 
 def named(path: KeyPath) -> bool:
-    """Whether the last key of a path is the name of a secret."""
+    """Return whether the last key of a path is the name of a secret."""
     return bool(path) and isinstance(path[-1], str) and secret_shapes.names_one(path[-1])
 
 
 def _may_be_secret(path: KeyPath, value: Any) -> bool:
-    """Tell whether a secret may stand here, be it by mistake: secrets belong into files of their own."""
+    """Return whether the value may be a secret, even by mistake: secrets belong in files of their own."""
     if named(path) or secret_shapes.found(str(value)):
         return True
     if path[:1] == ("receivers",):

@@ -92,7 +92,7 @@ def _job(value: Any) -> str:
 def _label(value: Any) -> str:
     expected = "a letter or _, then letters, digits and _"
     if not isinstance(value, str) or not _LABEL.fullmatch(value):
-        raise Fault("is no Prometheus label name", expected=expected, fix="rename the label")
+        raise Fault("is not a Prometheus label name", expected=expected, fix="rename the label")
     if value.startswith("__"):
         raise Fault("is reserved by Prometheus", expected="a name without leading __", fix="rename the label")
     if value in OWN_LABELS:

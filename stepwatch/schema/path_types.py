@@ -38,7 +38,7 @@ def to_path(value: Any, info: ValidationInfo) -> Path:
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
-        raise Fault("is no path", expected="the path of a file or folder", fix="write it as a text")
+        raise Fault("is not a path", expected="the path of a file or folder", fix="write it as a text")
     folder = (info.context or {}).get("folder", "")
     return Path(folder, os.path.expanduser(value))  # noqa: PTH111  Path.expanduser raises for unknown users
 
@@ -59,7 +59,7 @@ def _listen(value: Any) -> str:
         return str(ipaddress.ip_address(value if isinstance(value, str) else ""))
     except ValueError as error:
         raise Fault(
-            "is no IP address",
+            "is not an IP address",
             expected="the address to listen on, such as 127.0.0.1",
             fix="write an address, without a port",
         ) from error
@@ -72,7 +72,7 @@ def _target(value: Any) -> str:
     fix = "write the port too, such as gpu-node-1:9400"
     if isinstance(value, str) and "/" in value:
         fix = "write only host and port; scheme and metrics_path are keys of their own"
-    raise Fault("is no target", expected="host:port", fix=fix)
+    raise Fault("is not a target", expected="host:port", fix=fix)
 
 
 def _mail_server(value: Any) -> str:
@@ -80,7 +80,7 @@ def _mail_server(value: Any) -> str:
         return _target(value)
     except Fault as fault:
         raise Fault(
-            "is no mail server",
+            "is not a mail server",
             expected="host:port",
             fix="write the port too, such as mail.example.org:587",
         ) from fault
@@ -204,17 +204,17 @@ MailAddress = Annotated[
     str,
     _matching(
         _MAIL_ADDRESS,
-        "is no mail address",
+        "is not a mail address",
         "an address such as alerts@example.org, without a name beside it",
         "write it so, quoted if it is odd",
     ),
 ]
 Channel = Annotated[
     str,
-    _matching(_CHANNEL, "is no channel", 'a name such as "#training"', 'quote it: "#" begins a comment'),
+    _matching(_CHANNEL, "is not a channel", 'a name such as "#training"', 'quote it: "#" begins a comment'),
 ]
 MetricsPath = Annotated[
-    str, _matching(_METRICS_PATH, "is no path on a server", "a path such as /metrics", 'start it with "/"')
+    str, _matching(_METRICS_PATH, "is not a path on a server", "a path such as /metrics", 'start it with "/"')
 ]
 Link = Annotated[str, Checked(_link)]
 Page = Annotated[str, Checked(_page)]

@@ -83,7 +83,7 @@ class Size:
         """Return the size of a text such as `20GB`.
 
         Raises:
-            ValueError: The text is no whole number of KB, MB, GB or TB, or nothing at all.
+            ValueError: The text is not a whole number of KB, MB, GB or TB, or nothing at all.
         """
         match = _SIZE.fullmatch(text)
         if not match or not int(match[1]):

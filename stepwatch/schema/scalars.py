@@ -35,7 +35,7 @@ def _number(low: float, high: float, expected: str) -> Callable[[Any], float]:
 def _whole(low: int, high: int, expected: str) -> Callable[[Any], int]:
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Fault("is no whole number", expected=expected, fix="write a whole number without quotes")
+            raise Fault("is not a whole number", expected=expected, fix="write a whole number without quotes")
         _check_range(value, low, high, expected)
         return value
 
@@ -56,7 +56,7 @@ def _duration(*, positive: bool) -> Callable[[Any], Duration]:
     def check(value: Any) -> Duration:
         duration = value if isinstance(value, Duration) else _parse(Duration.parse, value, expected)
         if positive and not duration.milliseconds:
-            raise Fault("is no time at all", expected=expected, fix="write a longer one")
+            raise Fault("is zero", expected=expected, fix="write a longer one")
         return duration
 
     return check
@@ -91,7 +91,7 @@ def _choice(*words: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         if value in words and isinstance(value, str):
             return value
-        raise Fault("is no choice", expected=one_of(words), fix=instead(value, words))
+        raise Fault("is not one of the choices", expected=one_of(words), fix=instead(value, words))
 
     return check
 

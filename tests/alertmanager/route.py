@@ -31,7 +31,7 @@ def alert(name: str, run: str = "", severity: str = "critical", topic: str = "re
 
 
 def post(server: AlertmanagerServer, *alerts: Labels, over: bool = False) -> None:
-    """Tell Alertmanager, as Prometheus does, of alerts that fire or (over) have ended."""
+    """Post alerts to Alertmanager as Prometheus does: firing, or (over) resolved."""
     now = datetime.now(timezone.utc)
     # One that began longer ago than its group waits would be sent at once, without waiting for company.
     times = {"endsAt": now} if over else {"startsAt": now, "endsAt": now + timedelta(minutes=10)}

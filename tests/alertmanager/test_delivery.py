@@ -1,4 +1,4 @@
-"""How each way to tell somebody works, on a real Alertmanager with the rendered configuration."""
+"""Each type of receiver delivers, on a real Alertmanager with the rendered configuration."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ receivers:
     severities: [critical]
     send_resolved: false
 """
-NOBODY = "(none)"
+NO_RECEIVER = "(none)"
 
 
 def amtool(tool: Tool, *words: str | Path) -> str:
@@ -76,24 +76,24 @@ def test_a_receiver_gets_the_severities_it_names_and_several_may_get_the_same_al
 
 def test_every_rule_of_ours_goes_to_the_receivers_of_its_severity(tool: Tool, render: Render) -> None:
     folder = render(TWO_RECEIVERS)
-    wanted = {"critical": ["oncall", "team chat"], "warning": ["team chat"], "info": [NOBODY]}
+    wanted = {"critical": ["oncall", "team chat"], "warning": ["team chat"], "info": [NO_RECEIVER]}
 
     for rule in proofs.rules().values():
         labels = {"alertname": rule["alert"], **rule["labels"]}
         assert receivers(tool, folder, **labels) == wanted[labels["severity"]], labels
-        assert receivers(tool, folder, **{**labels, "severity": "info"}) == [NOBODY], labels
+        assert receivers(tool, folder, **{**labels, "severity": "info"}) == [NO_RECEIVER], labels
 
 
 def test_info_and_the_watchdog_are_sent_to_no_one(tool: Tool, render: Render) -> None:
     folder = render(TWO_RECEIVERS)
 
-    assert receivers(tool, folder, alertname="RunFinished", run="a", severity="info") == [NOBODY]
+    assert receivers(tool, folder, alertname="RunFinished", run="a", severity="info") == [NO_RECEIVER]
     for severity in ("critical", "warning", "info"):
-        assert receivers(tool, folder, alertname="Watchdog", severity=severity) == [NOBODY]
+        assert receivers(tool, folder, alertname="Watchdog", severity=severity) == [NO_RECEIVER]
 
 
 def test_with_no_receiver_alerts_are_shown_and_sent_to_no_one(tool: Tool, render: Render) -> None:
-    assert receivers(tool, render(), alertname="KLExplosion", run="a", severity="critical") == [NOBODY]
+    assert receivers(tool, render(), alertname="KLExplosion", run="a", severity="critical") == [NO_RECEIVER]
 
 
 def test_routes_have_the_timing_of_their_severity(render: Render) -> None:
@@ -127,8 +127,8 @@ def test_a_test_alert_is_sent_to_its_receiver_alone_and_at_once(tool: Tool, rend
         for severity in ("critical", "info"):
             test = {"alertname": "TestAlert", "receiver": name, "severity": severity, "test": "1"}
             assert receivers(tool, folder, **test) == [f"(test) {name}"]
-    assert receivers(tool, folder, alertname="TestAlert", receiver="gone", severity="info") == [NOBODY]
-    assert receivers(tool, folder, alertname="KLHigh", receiver="ops", severity="info") == [NOBODY]
+    assert receivers(tool, folder, alertname="TestAlert", receiver="gone", severity="info") == [NO_RECEIVER]
+    assert receivers(tool, folder, alertname="KLHigh", receiver="ops", severity="info") == [NO_RECEIVER]
     route = next(route for route in read(folder)["route"]["routes"] if route["receiver"] == "(test) ops")
     assert (route["group_by"], route["group_wait"]) == (["..."], "0s")
 

@@ -1,4 +1,4 @@
-"""`python -m stepwatch backtest` tells which alerts old runs would have raised, and how it went."""
+"""`python -m stepwatch backtest` reports the alerts of old runs, and the files that it cannot judge."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_judged_is_reported_and_the_rest_goes_on(
 
 
 @pytest.mark.parametrize("content", [None, "milk, bread\n"])
-def test_a_folder_without_a_run_is_no_success(
+def test_a_folder_without_a_run_fails(
     content: str | None, backtest: Backtest, newest: None, tmp_path: Path
 ) -> None:
     (tmp_path / "runs").mkdir()
@@ -138,7 +138,7 @@ def test_a_folder_without_a_run_is_no_success(
     assert out == (NOTHING if content else f"{tmp_path}/runs: there is no log in it. {fix}") + "\n"
 
 
-def test_a_run_of_which_rules_know_nothing_is_distinguished_from_a_healthy_one(
+def test_a_run_without_signals_of_rules_is_distinguished_from_a_healthy_one(
     backtest: Backtest, newest: None, tmp_path: Path
 ) -> None:
     path = log(tmp_path / "a.jsonl", [{"data": {"my/score": 0.5 + step / 7}} for step in range(20)])
@@ -146,7 +146,7 @@ def test_a_run_of_which_rules_know_nothing_is_distinguished_from_a_healthy_one(
     assert (code, "no alert: none of its keys is a signal" in out) == (0, True)
 
 
-def test_what_else_lies_in_a_folder_is_no_error(backtest: Backtest, newest: None, tmp_path: Path) -> None:
+def test_other_files_in_a_folder_are_not_an_error(backtest: Backtest, newest: None, tmp_path: Path) -> None:
     log(tmp_path / "runs" / "a.jsonl", exploding_kl())
     (tmp_path / "runs" / "notes.txt").write_text("milk, bread\n")
     reported = backtest(tmp_path / "runs", "--format", "json")
@@ -204,7 +204,7 @@ def test_two_logs_of_one_name_are_two_runs_and_overrides_know_them_by_name(
     assert {found["run"]: len(found["alerts"]) for found in runs} == {"loud/a": 2, "quiet/a": 0}
 
 
-def test_several_processes_tell_the_same_as_one(backtest: Backtest, newest: None, tmp_path: Path) -> None:
+def test_several_processes_report_the_same_as_one(backtest: Backtest, newest: None, tmp_path: Path) -> None:
     for number in range(5):
         log(tmp_path / "runs" / f"{number}.jsonl", exploding_kl(20 + number))
     one, four = (backtest(tmp_path / "runs", "--format", "json", "--jobs", jobs) for jobs in (1, 4))
@@ -226,5 +226,5 @@ def test_nothing_of_a_backtest_is_left_behind(newest: None, tmp_path: Path) -> N
         check=True,
     )
     assert "KLExplosion" in done.stdout
-    assert done.stderr == ""  # no bar where nobody watches
+    assert done.stderr == ""  # no bar without a terminal
     assert list(scratch.iterdir()) == []

@@ -81,8 +81,8 @@ def test_names_that_are_no_text_and_values_beyond_all_bounds_are_shown_as_far_as
     assert {r"a\xff", r"gone\xff"} <= {words.replace("\x01", "") for words in page.words}
     for picture in re.findall("<svg.*?</svg>", page.text, re.S):
         ElementTree.fromstring(picture)
-    kept = json.loads((tmp_path / "backtest.json").read_text())
-    assert {run["files"][0].partition("\\")[0] for run in kept["runs"]} == {"gone", f"{tmp_path}/runs/a"}
+    saved = json.loads((tmp_path / "backtest.json").read_text())
+    assert {run["files"][0].partition("\\")[0] for run in saved["runs"]} == {"gone", f"{tmp_path}/runs/a"}
 
 
 def test_nothing_is_fetched_from_anywhere(shown: Shown, config: Path, tmp_path: Path) -> None:
@@ -209,9 +209,9 @@ def test_a_report_is_kept_in_a_folder_beside_what_is_said(backtest: Backtest, tm
 
     assert (code, out.splitlines()[0]) == (0, "a: 30 records, steps 1 to 30, flat_jsonl")
     assert Page((folder / "index.html").read_text()).titles == ["KL", "Reward"]
-    kept = json.loads((folder / "backtest.json").read_text())
-    assert [run["run"] for run in kept["runs"]] == ["a"]
-    assert kept["tried"] == ["alerts.KL.warning.stddevs=4"]
+    saved = json.loads((folder / "backtest.json").read_text())
+    assert [run["run"] for run in saved["runs"]] == ["a"]
+    assert saved["tried"] == ["alerts.KL.warning.stddevs=4"]
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_work(

@@ -29,14 +29,14 @@ def _samples(path: Path, folder: Path, metrics: frozenset[str] = METRICS) -> Sam
 
 def test_only_what_changed_is_written_but_nothing_is_older_than_prometheus_remembers(tmp_path: Path) -> None:
     records = [{"reward": 0.5, "kl": 0.1 + step % 2} for step in range(600)]
-    (kept,) = (
+    (times_of_best,) = (
         times
         for series, times in _samples(log(tmp_path / "a.jsonl", records), tmp_path).items()
         if series.startswith("rl_best{")
     )
-    gaps = [after - before for before, after in pairwise(kept)]
+    gaps = [after - before for before, after in pairwise(times_of_best)]
     assert max(gaps) == REPEAT_SECONDS
-    assert len(kept) < 5
+    assert len(times_of_best) < 5
 
 
 def test_a_resume_ends_the_windows(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Secrets where none may stand: found wherever a text may stand in config.yaml, and never repeated."""
+"""Secrets in config.yaml are found in every text, and never repeated."""
 
 from __future__ import annotations
 

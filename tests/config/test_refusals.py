@@ -125,8 +125,8 @@ def test_a_small_file_that_stands_for_a_huge_document_is_refused(write):
     ("content", "says"),
     [
         (b"\x7fELF\0\0", "holds NUL bytes"),
-        (b"runs: {}\npath: \xff", ":2: byte 0xff is no printable UTF-8 text"),
-        (b"runs: {}\n# \x1b[0m", ":2: character U+001B is no printable UTF-8 text"),
+        (b"runs: {}\npath: \xff", ":2: byte 0xff is not printable UTF-8 text"),
+        (b"runs: {}\n# \x1b[0m", ":2: character U+001B is not printable UTF-8 text"),
         ("runs: {}".encode("utf-16"), "holds NUL bytes"),
         (b"#" * 3_000_000, "is larger than 2 MiB"),
     ],

@@ -1,4 +1,4 @@
-"""Stand in for a trainer: write a real log again, step by step, holding it open as trainers do.
+"""A replacement for a trainer: write a real log again, step by step, holding it open as trainers do.
 
 Each target gets gradient norms of its own: logs with the same numbers would be taken for one run.
 

@@ -69,7 +69,7 @@ def gpus() -> str:
 
 
 def dcgm() -> Iterator[str]:
-    """Two more, of which NVIDIA's exporter tells."""
+    """Two more, which NVIDIA's exporter reports."""
     for gpu in "89":
         yield sample("DCGM_FI_DEV_GPU_UTIL", 40, gpu=gpu)
         yield sample("DCGM_FI_DEV_FB_USED", 1024, gpu=gpu)

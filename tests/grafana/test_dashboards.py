@@ -196,7 +196,7 @@ def test_every_metric_asked_for_is_one_that_someone_serves(dashboard: Json) -> N
 
 
 def aggregated(node: Any, inside: bool = False) -> Iterator[tuple[str, bool]]:
-    """Every metric of an expression, and whether it stands in an aggregation."""
+    """Every metric of an expression, and whether it is inside an aggregation."""
     if isinstance(node, promql_parser.VectorSelector):
         yield node.name, inside
     inside = inside or isinstance(node, promql_parser.AggregateExpr)

@@ -23,7 +23,7 @@ PAGE = CHECKOUT / "docs" / "alert-quality.md"
 
 
 def main() -> int:
-    """Judge, write the page, tell the scores."""
+    """Judge, write the page, print the scores."""
     logs = labels()
     if not logs:
         sys.stderr.write(f"There are no labelled logs. Fix: name their folders in {NAMED_BY}.\n")

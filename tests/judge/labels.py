@@ -16,7 +16,7 @@ from tests.public_logs import LABELS, folders
 class Label:
     """One log: what it is (``sick``, ``healthy``, ``flat``, ``nan``, ``borderline``, ``other``).
 
-    Any one of the alerts in ``expect`` tells of it, by record ``by`` at the latest; with ``page`` one of
+    Any one of the alerts in ``expect`` detects it, by record ``by`` at the latest; with ``page`` one of
     them must be critical. What is wrong can be seen from record ``seen`` on; records count from 1.
     """
 

@@ -25,7 +25,7 @@ def sent(steps, folder):
 
 
 def main():
-    """Read all runs, tell of all."""
+    """Read and judge all runs."""
     runs = json.load(sys.stdin)
     found = {}
     with redirect_stdout(sys.stderr):

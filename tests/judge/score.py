@@ -65,7 +65,7 @@ def score(labels: Iterable[Label], verdicts: Mapping[str, Verdict], *, by_name: 
     for label in labels:
         verdict = verdicts.get(str(label.path), Verdict())
         if label.expect:
-            _found(total, label, _telling(label, verdict.alarms, by_name=by_name))
+            _found(total, label, _detecting(label, verdict.alarms, by_name=by_name))
         if label.verdict in ("healthy", "flat"):
             total.healthy_records += verdict.records
         if label.verdict == "sick":
@@ -74,7 +74,7 @@ def score(labels: Iterable[Label], verdicts: Mapping[str, Verdict], *, by_name: 
     return total
 
 
-def _telling(label: Label, alarms: Sequence[Alarm], *, by_name: bool) -> list[Alarm]:
+def _detecting(label: Label, alarms: Sequence[Alarm], *, by_name: bool) -> list[Alarm]:
     return [alarm for alarm in alarms if not by_name or alarm.name in label.expect]
 
 

@@ -19,7 +19,7 @@ def _config(tmp_path):
     return config
 
 
-def test_what_is_rendered_is_nothing_to_talk_of(config, tmp_path):
+def test_nothing_is_pending_after_rendering(config, tmp_path):
     assert pending(config, tmp_path, OnThisMachine) is None
 
 
@@ -51,7 +51,7 @@ def test_a_link_at_the_usual_place_is_the_usual_file(config, tmp_path, monkeypat
     assert instead_of_usual(link) is None
 
 
-def test_an_edit_of_a_comment_is_none(config, tmp_path):
+def test_an_edited_comment_is_not_pending(config, tmp_path):
     config.write_text("# nothing\n")
     assert pending(config, tmp_path, OnThisMachine) is None
 

@@ -60,7 +60,7 @@ MISSING = (
         NEVER,
     ),
     by_the_minute(
-        "GPULost tells of the one that is lost",
+        "GPULost reports the one that is lost",
         {**WELL, up("ok"): "1+0x5 stale", up("lost"): "_x6 0+0x99", LISTED: "2+0x5 1+0x99"},
         NEVER,
     ),
@@ -133,7 +133,7 @@ STALE = (
         {15: [], 17: [BOX], 60: [BOX], 1449: [BOX], 1452: []},
     ),
     by_the_minute(
-        "GPULost tells that the driver does not answer",
+        "GPULost reports that the driver does not answer",
         {
             **FRESH,
             COLLECTED: "0+60x10 600+0x99",
@@ -145,7 +145,7 @@ STALE = (
         NEVER,
     ),
     by_the_minute(
-        "let go on purpose",
+        "released on purpose",
         {
             COLLECTED: "0+60x10 600+0x99",
             EXPECTED: "2+0x99",

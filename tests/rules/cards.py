@@ -18,7 +18,7 @@ TWICE_UP = selector("up", job="mine", instance="a:9411", role="gpu")
 
 
 def alert(series: Labels, **more: str) -> Labels:
-    """What tells the alert about a GPU from others of its name."""
+    """The labels that distinguish the alert about a GPU from others of its name."""
     return {name: series[name] for name in ("instance", "gpu", "uuid")} | more
 
 

@@ -110,7 +110,7 @@ def low(share: float, times: float) -> tuple[Scenario, ...]:
         _over_a_day("healthy", disk(_levels((5000, 400))), {2: [], 60: []}),
         _over_a_day("just at its share", disk(_levels((share * SIZE, 60))), {3: [], 50: []}),
         _over_a_day(
-            "just below its share, until somebody tidies up",
+            "just below its share, until files are deleted",
             {
                 **disk(_levels((5000, 10), (share * SIZE * 0.995, 20), (5000, 60))),
                 **disk(_levels((5000, 90)), OTHER_NODE),

@@ -83,7 +83,7 @@ def _called(node: Call) -> Labels | None:
 
 
 def _asked_for(node: Call) -> Labels:
-    """What `absent` can tell of series that are not there: the labels that are asked for by their value."""
+    """The labels that `absent` gives: those that are selected by their value."""
     (argument,) = node.args
     selector = argument.vector_selector if isinstance(argument, MatrixSelector) else argument
     return frozenset(each.name for each in selector.matchers.matchers if each.op == MatchOp.Equal)

@@ -119,7 +119,7 @@ SLOW_LINK = (
         {42: [], 45: [THIS]},
     ),
     by_the_minute(
-        "slow, and gets work as only the engines tell",
+        "slow, and busy by the engines' metric only",
         {**SLOW, BUSY: "_x99", ACTIVE: "0+0x29 0.9+0x69"},
         {42: [], 45: [THIS]},
     ),

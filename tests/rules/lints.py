@@ -38,7 +38,7 @@ def unknown_metrics(rule: JsonObject) -> Iterator[str]:
     for selector in _nodes(rule, VectorSelector):
         for name in served.asked(selector):
             if name not in METRICS:
-                yield f"{name} is served by nobody that tests/rules/served.py knows"
+                yield f"{name} is not served by any exporter in tests/rules/served.py"
 
 
 def impossible_joins(rule: JsonObject) -> Iterator[str]:

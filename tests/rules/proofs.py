@@ -1,4 +1,4 @@
-"""Every rule there is, with its cases, wherever they are written down."""
+"""Every rule with its cases, from all modules of cases."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rules() -> dict[str, JsonObject]:
 
 
 def groups(rule: JsonObject) -> list[Group]:
-    """The cases of a rule, those first that are soon over; none if nobody has written any."""
+    """The cases of a rule, the shortest first; none if none are written."""
     of_runs = (group for each in RULES if str(each) == named(rule) for group in _about_runs(each, rule))
     others = scenarios().get(named(rule), ())
     of_others = (scenario.group(rule["alert"], rule["labels"]) for scenario in others)

@@ -207,7 +207,7 @@ FULL = (
         {4: [], 5: [NODE], 29: [NODE]},
     ),
     by_the_minute(
-        "until somebody tidies up",
+        "until files are deleted",
         {
             selector("ray_node_disk_usage", **NODE): "990+0x20 500+0x60",
             selector("ray_node_disk_free", **NODE): "10+0x20 500+0x60",

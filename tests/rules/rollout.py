@@ -1,4 +1,4 @@
-"""The cases of every rule about what rollout engines tell: series over time, and what fires when."""
+"""The cases of every rule about the metrics of rollout engines: series over time, and what fires when."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ FILLS = (
     by_the_minute(
         "full, and nothing waits", spelt(VLLM, cache="1+0x200", waiting="0+0x200"), {35: [], 90: []}
     ),
-    by_the_minute("full, and it does not tell what waits", spelt(VLLM, cache="1+0x200"), {35: [], 90: []}),
+    by_the_minute("full, and it does not report what waits", spelt(VLLM, cache="1+0x200"), {35: [], 90: []}),
     by_the_minute(
         "full in each step for 25 minutes",
         spelt(VLLM, cache=" ".join(["1+0x24 0.2+0x4"] * 4), waiting="3+0x200"),

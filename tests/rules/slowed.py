@@ -68,12 +68,12 @@ def slowed(reasons: tuple[str, ...], limit: float, wait: int, passed: int) -> tu
             {later - 8: [], later + 12: [THIS]},
         ),
         Scenario(
-            "held down, until it is mended",
+            "held down, until it is fixed",
             {counted(reason): "0+5x200 1000+0x400"},
             {1002: [THIS], 1802: [THIS], 1912: []},
         ),
         Scenario(
-            "seen at each reading, until it is mended",
+            "seen at each reading, until it is fixed",
             {seen(reason): "1+0x200 0+0x400"},
             {1002: [THIS], ended - 23: [THIS], ended + 27: []},
         ),

@@ -176,7 +176,7 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {122: [_instance(ALERTMANAGER, integration=each) for each in ("webhook", "email")]},
         ),
         _counted(
-            "a receiver that tells its name",
+            "a receiver with its name",
             NAMED_FAILED,
             alert=_instance(ALERTMANAGER, integration="webhook", receiver_name="ops (test) it"),
         ),
@@ -219,7 +219,7 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {117: [], 122: [ALERTMANAGER]},
         ),
         Scenario(
-            "mended",
+            "fixed",
             {PROMETHEUS_LOADED: "0+0x40 1+0x50", ALERTMANAGER_LOADED: "0+0x40 1+0x50"},
             {202: [PROMETHEUS, ALERTMANAGER], 207: []},
         ),
@@ -228,7 +228,7 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {PROMETHEUS_LOADED: "0+0x11 stale", ALERTMANAGER_LOADED: "0+0x11 stale"},
             {652: [PROMETHEUS, ALERTMANAGER], 662: []},
         ),
-        Scenario("mended within a minute", {PROMETHEUS_LOADED: "0+0x10 1+0x50"}, {52: [], 62: []}),
+        Scenario("fixed within a minute", {PROMETHEUS_LOADED: "0+0x10 1+0x50"}, {52: [], 62: []}),
         Scenario(
             "not scraped for a minute",
             {PROMETHEUS_LOADED: "0+0x20 stale _x11 0+0x50"},

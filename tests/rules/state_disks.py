@@ -39,7 +39,7 @@ CASES = (
     Scenario("just below the limit", state("99.5+0x200"), {57: [], 62: [ALERT], 302: [ALERT]}),
     Scenario("for less than a minute", state("1+0x11 500+0x200"), {57: [], 62: [], 122: []}),
     Scenario(
-        "until somebody tidies up, one of two",
+        "until files are deleted, one of two",
         {
             **state("500+0x11 1+0x30 500+0x200"),
             **state("500+0x200", device="/dev/vdc1", mountpoint="/other"),

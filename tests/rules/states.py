@@ -39,7 +39,7 @@ LIVE_WORLDS = {
 VERDICTS = {
     ("running", None): ("Stalled", "Stalled"),
     ("running", 1): ("Stalled", "Stalled"),
-    ("running", 0): (None, None),  # gone a moment ago: its state will tell
+    ("running", 0): (None, None),  # gone a moment ago: its state follows
     ("stopped", None): ("RunStopped", "Stalled"),
     ("stopped", 0): ("RunStopped", "RunStopped"),
     ("vanished", 0): ("RunVanished", "RunVanished"),

@@ -65,7 +65,7 @@ def test_a_change_that_the_cases_do_not_notice_is_a_fault(monkeypatch: pytest.Mo
     silent = [group for group in proofs.groups(rule) if group.name in ("healthy", "just beyond the limit")]
     monkeypatch.setattr(proofs, "groups", lambda _: silent)
     verdict = mutation.judge(rule)
-    # at the limit itself nobody looks, nor for how long the alert is kept
+    # neither the limit itself nor how long the alert goes on is tested
     assert {mutant.what.rpartition("] ")[2] for mutant in verdict.unnoticed} == {
         "0.95 -> >=",
         "without keep_firing_for",

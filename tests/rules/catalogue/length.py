@@ -39,7 +39,7 @@ RULES = (
         ),
         silent={
             "growth alone": {h.LENGTH_MIN: 1000},
-            "growth where nothing tells what is cut": {
+            "growth where truncation is not logged": {
                 h.LENGTH_MIN: 1000,
                 h.TRUNCATED_MEAN_5: None,
                 h.TRUNCATED_START: None,
