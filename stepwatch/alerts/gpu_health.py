@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import ClassVar
 
 from pydantic import model_validator
@@ -27,6 +28,8 @@ from stepwatch.schema.errors import Fault, Faults
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan, RecoveryAction, Span, XidCode
 from stepwatch.schema.section import default
+
+_alert = partial(gpu_alert, style=NOTHING)
 
 # Texts of the driver's codes. From NVIDIA's public documents, in our words: the description of Xid errors,
 # NVML's nvmlDeviceGpuRecoveryAction_t, and the guide to memory errors of GPUs. ``{gpu}`` is the GPU's UUID,
@@ -131,12 +134,11 @@ class GPULost(CriticalBlock):
     for_: Span = hold("30s", "The driver may answer slowly once; a lost GPU stays lost.", JUDGED)
 
 
-GPU_LOST = gpu_alert(
+GPU_LOST = _alert(
     GPULost,
     summary="GPU lost: the driver cannot read it",
     action="`dmesg | grep -i xid`; read the GPU exporter's log",
     conditions=(Condition("unreadable", gpus("gpu_up").equals(0)),),
-    style=NOTHING,
     codes=Codes("reason", LOSSES, source="gpu_up{{{}}} == 0"),
 )
 
@@ -191,7 +193,7 @@ the driver does not name counts while its counter is there."""
 
 
 def _xid(severity: str, summary: str, matcher: str) -> Alert:
-    return gpu_alert(
+    return _alert(
         GPUXid,
         severity,
         summary=summary,
@@ -221,7 +223,7 @@ class GPUECCUncorrectable(CriticalBlock):
     """
 
 
-GPU_ECC_UNCORRECTABLE = gpu_alert(
+GPU_ECC_UNCORRECTABLE = _alert(
     GPUECCUncorrectable,
     summary="Uncorrectable GPU memory errors",
     action=f"{STOP_AND_RESET}; resume from an older checkpoint",
@@ -243,7 +245,7 @@ class GPURowRemapPending(WarningBlock):
     for_: Span = hold("1m", "A repair that a reset takes up at once needs no alert.", JUDGED)
 
 
-GPU_ROW_REMAP_PENDING = gpu_alert(
+GPU_ROW_REMAP_PENDING = _alert(
     GPURowRemapPending,
     summary="GPU memory repair waits for a reset",
     action=f"{DRAIN_AND_RESET}; before Ampere, reboot",
@@ -251,7 +253,6 @@ GPU_ROW_REMAP_PENDING = gpu_alert(
         Condition("bad memory is left out until a reset replaces it", gpus(metric).equals(1))
         for metric in ("gpu_row_remap_pending", "gpu_retired_pages_pending")
     ),
-    style=NOTHING,
 )
 
 
@@ -264,12 +265,11 @@ class GPURowRemapFailed(WarningBlock):
     for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
 
 
-GPU_ROW_REMAP_FAILED = gpu_alert(
+GPU_ROW_REMAP_FAILED = _alert(
     GPURowRemapFailed,
     summary="GPU memory repair failed: no spare rows left",
     action="keep new runs off the GPU, and have the card replaced",
     conditions=(Condition("no spare row is left for bad memory", gpus("gpu_row_remap_failed").equals(1)),),
-    style=NOTHING,
 )
 
 
@@ -293,13 +293,12 @@ _pages = OneOf(_requested, "critical")
 
 
 def _recovery(severity: str, summary: str, requested: Expression, sparing: Expression | None = None) -> Alert:
-    return gpu_alert(
+    return _alert(
         GPURecoveryNeeded,
         severity,
         summary=summary,
         action="`nvidia-smi -q -i {gpu} | grep -i recovery` names the action",
         conditions=(Condition("the driver requests recovery {}", requested > 0, sparing=sparing),),
-        style=NOTHING,
         codes=Codes("recovery", RECOVERIES, by_value=True),
     )
 
@@ -328,7 +327,7 @@ class GPUsMissing(WarningBlock):
 WAS_SIMULATED = 'present_over_time(gpu_info{name=~"simulated .+"}[<within>s])'
 """The demo's GPUs, which no one misses; of a machine that had some, not even others."""
 
-GPUS_MISSING = gpu_alert(
+GPUS_MISSING = _alert(
     GPUsMissing,
     summary="Machine has fewer GPUs than expected",
     action="`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i nvrm`; a power-cycle may help",

@@ -1,7 +1,7 @@
 """Which alerts are one incident: while the cause fires, Alertmanager does not notify of its effects.
 
-A cause whose severity is info keeps nothing back: no one is notified of it. One that is a warning keeps no
-page back, unless the pair says so.
+A cause whose severity is info inhibits nothing: no one is notified of it. One that is a warning inhibits no
+page, unless the pair says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Pair(NamedTuple):
         effect: Matchers of what is not notified of meanwhile; no alert matches both.
         same: The labels that both have in common.
         why: The reason, as the rendered file gives it.
-        by_warning: Whether a cause that is a warning keeps pages back, too.
+        by_warning: Whether a cause that is a warning inhibits pages, too.
     """
 
     cause: tuple[str, ...]
@@ -40,23 +40,21 @@ class Pair(NamedTuple):
     @property
     def rules(self) -> Iterator[dict[str, Any]]:
         """The rules of inhibition, as Alertmanager's configuration has them."""
+        severities: list[tuple[list[str], list[str]]]  # of the cause, and of the effect
+        if any(matcher.startswith("severity=") for matcher in self.cause):
+            severities = [([], [])]
+        elif self.by_warning or any(matcher.startswith("severity=") for matcher in self.effect):
+            severities = [(['severity!="info"'], [])]
+        else:
+            severities = [(['severity="critical"'], []), (['severity="warning"'], ['severity!="critical"'])]
         there = [f'{label}=~".+"' for label in _PRESENT if label in self.same][:1]
         equal = {"equal": list(self.same)} if self.same else {}
-        for severity, spared in self._severities:
+        for cause, effect in severities:
             yield {
-                "source_matchers": [*self.cause, *severity, *there],
-                "target_matchers": [*self.effect, *spared, *there],
+                "source_matchers": [*self.cause, *cause, *there],
+                "target_matchers": [*self.effect, *effect, *there],
                 **equal,
             }
-
-    @property
-    def _severities(self) -> tuple[tuple[list[str], list[str]], ...]:
-        """Of the cause, and of what it inhibits."""
-        if any(matcher.startswith("severity=") for matcher in self.cause):
-            return (([], []),)
-        if self.by_warning or any(matcher.startswith("severity=") for matcher in self.effect):
-            return ((['severity!="info"'], []),)
-        return ((['severity="critical"'], []), (['severity="warning"'], ['severity!="critical"']))
 
 
 def _named(alerts: str) -> str:

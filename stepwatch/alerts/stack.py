@@ -33,7 +33,7 @@ from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize
 from stepwatch.schema.section import default
 
-_alert = partial(Alert, topic="stack", keep=False)
+_alert = partial(Alert, topic="stack", keep=False, style=NOTHING)
 
 
 class ExporterDown(CriticalBlock):
@@ -57,7 +57,6 @@ EXPORTER_DOWN = _alert(
         Condition("is not among the targets", Formula('absent(up{job="runs"})').equals(1)),
     ),
     about="server",
-    style=NOTHING,
 )
 
 
@@ -79,7 +78,6 @@ TARGET_DOWN = _alert(
         Condition("does not answer", servers('up{job!="runs",role!~"rollout|ray|trainer"}').equals(0)),
     ),
     about="server",
-    style=NOTHING,
 )
 
 
@@ -111,7 +109,6 @@ SOURCE_DOWN = _alert(
         ),
     ),
     about="source",
-    style=NOTHING,
 )
 
 
@@ -151,7 +148,6 @@ GPU_EXPORTER_STALE = _alert(
     # GPULost is about GPUs that cannot be read, TargetDown about an exporter that does not answer.
     sparing=On(HOST, Formula(f'gpu_up == 0 or gpu_exporter_nvml_up{{reason="released"}} or {WAS_SIMULATED}')),
     about="gpu_host",
-    style=NOTHING,
 )
 
 
@@ -329,7 +325,6 @@ CONFIG_RELOAD_FAILED = _alert(
         ),
     ),
     about="server",
-    style=NOTHING,
 )
 
 
@@ -372,12 +367,7 @@ class AlertingBroken(CriticalBlock):
 
 
 ALERTING_BROKEN = _alert(
-    AlertingBroken,
-    summary="Alerting is broken",
-    action="see the runbook",
-    conditions=(),
-    about="stack",
-    style=NOTHING,
+    AlertingBroken, summary="Alerting is broken", action="see the runbook", conditions=(), about="stack"
 )
 
 
@@ -466,7 +456,6 @@ WATCHDOG = _alert(
     action="none",
     conditions=(Condition("alerting works", Formula("vector(1)").equals(1)),),
     about="stack",
-    style=NOTHING,
 )
 
 ALERTS = (
