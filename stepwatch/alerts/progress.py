@@ -6,7 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 from stepwatch.alerts.model.alert import DURATION, JUDGED, NOTHING, RUNS, STEP, WHOLE, Alert, Condition, Fact
-from stepwatch.alerts.model.expression import Expression, Limit, Raw, Series, any_of, larger
+from stepwatch.alerts.model.expression import Expression, Formula, Limit, Series, any_of, larger
 from stepwatch.alerts.model.runs import (
     by_either,
     highest,
@@ -28,7 +28,7 @@ _alive = any_of(
     (
         Series("up", {"role": "rollout"}, by="").equals(1),
         Series("gpu_memory_used_bytes", by="") / Series("gpu_memory_total_bytes", by="") > _in_use,
-        Raw("max(DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE))") > _in_use,
+        Formula("max(DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE))") > _in_use,
     )
 )
 """A sign of life that the run exporter cannot see: a rollout server answers, or GPUs hold memory."""
@@ -242,7 +242,7 @@ NEVER_STARTED = _alert(
     conditions=(
         Condition(
             "no step for",
-            Raw("time()") - Series("stepwatch_log_without_step_timestamp_seconds", by="instance, log")
+            Formula("time()") - Series("stepwatch_log_without_step_timestamp_seconds", by="instance, log")
             > Limit("silence"),
         ),
     ),
@@ -330,7 +330,7 @@ _busiest = highest(
     ),
     _in_use,
 )
-_watched = Raw("max(gpu_utilization_ratio offset 10m or DCGM_FI_DEV_GPU_UTIL offset 10m)")
+_watched = Formula("max(gpu_utilization_ratio offset 10m or DCGM_FI_DEV_GPU_UTIL offset 10m)")
 
 GPU_IDLE_WHILE_RUNNING = _alert(
     GPUIdleWhileRunning,

@@ -25,7 +25,7 @@ from stepwatch.alerts.model.alert import (
     WarningBlock,
     hold,
 )
-from stepwatch.alerts.model.expression import Expression, Formula, Limit, On, Raw, smaller
+from stepwatch.alerts.model.expression import Expression, Formula, Limit, On, smaller
 from stepwatch.alerts.model.identity import written
 from stepwatch.alerts.model.targets import DISK, EVENT_WINDOW, HOST, LAST_KNOWN, disks, hosts, servers
 from stepwatch.schema import scalars
@@ -212,7 +212,7 @@ MOUNT_HUNG = _alert(
     conditions=(
         Condition(
             "no answer for",
-            Raw("time()")
+            Formula("time()")
             - Formula(f"max by ({written(identity.MOUNT)}) (stepwatch_mount_hung_since_timestamp_seconds)")
             > Limit("silence"),
         ),

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
-from stepwatch.alerts.model.expression import Binary, Expression, Extreme, Limit, Raw, Series, all_of
+from stepwatch.alerts.model.expression import Binary, Expression, Extreme, Formula, Limit, Series, all_of
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import Severity
 from stepwatch.schema.section import Block, default
@@ -252,7 +252,7 @@ class Alert:
         return (
             self.subject == "run"
             and not (self.wait or "for_" in self.block.model_fields)
-            and not any(isinstance(part, Raw) for part in parts)
+            and not any(isinstance(part, Formula) for part in parts)
             and all(
                 part.metric.startswith("rl_") and not part.over for part in parts if isinstance(part, Series)
             )

@@ -48,9 +48,16 @@ class Expression(ABC):
     def promql(self, scope: Scope) -> str:
         """Render it for a scope."""
 
+    @property
+    def children(self) -> Iterable[Expression]:
+        """The expressions that this one is made of."""
+        return ()
+
     def parts(self) -> Iterator[Expression]:
         """Yield the expression itself and everything below it."""
         yield self
+        for each in self.children:
+            yield from each.parts()
 
     def __add__(self, other: Operand) -> Expression:
         return Binary("+", self, of(other))
@@ -149,16 +156,6 @@ class Series(Expression):
 
 
 @dataclass(frozen=True, eq=False)
-class Raw(Expression):
-    """PromQL that stands by itself, which no scope changes."""
-
-    text: str
-
-    def promql(self, scope: Scope) -> str:  # noqa: ARG002
-        return self.text
-
-
-@dataclass(frozen=True, eq=False)
 class Call(Expression):
     """A function of a vector: ``abs``, ``clamp_min``."""
 
@@ -168,10 +165,9 @@ class Call(Expression):
     def promql(self, scope: Scope) -> str:
         return f"{self.function}({', '.join(each.promql(scope) for each in self.arguments)})"
 
-    def parts(self) -> Iterator[Expression]:
-        yield self
-        for each in self.arguments:
-            yield from each.parts()
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return self.arguments
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,10 +195,9 @@ class Binary(Expression):
             return text
         return bracketed(text)
 
-    def parts(self) -> Iterator[Expression]:
-        yield self
-        yield from self.left.parts()
-        yield from self.right.parts()
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return self.left, self.right
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,22 +228,19 @@ class Extreme(Expression):
                 if other != index:
                     held = Binary(f"{beyond}=" if other > index else beyond, held, rival)
             alternatives.append(held)
-        found = alternatives[0]
-        for each in alternatives[1:]:
-            found = found | each
-        return bracketed(found.promql(scope))
+        return bracketed(any_of(alternatives).promql(scope))
 
-    def parts(self) -> Iterator[Expression]:
-        yield self
-        for each in self.operands:
-            yield from each.parts()
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return self.operands
 
 
 @dataclass(frozen=True, eq=False)
 class Formula(Expression):
-    """PromQL that a limit is part of, by its key in angle brackets: ``max_over_time(up[<within>s])``.
+    """PromQL as text; no scope selects its series.
 
-    With an ``s`` behind it a limit in seconds is a duration.
+    A limit is part of it by its key in angle brackets, ``max_over_time(up[<within>s])``: with an ``s`` behind
+    it a limit in seconds is a duration.
     """
 
     text: str
@@ -262,9 +254,9 @@ class Formula(Expression):
 
         return _LIMIT.sub(limit, self.text)
 
-    def parts(self) -> Iterator[Expression]:
-        yield self
-        yield from (Limit(match[1]) for match in _LIMIT.finditer(self.text))
+    @property
+    def children(self) -> list[Expression]:
+        return [Limit(match[1]) for match in _LIMIT.finditer(self.text)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,9 +269,9 @@ class On(Expression):
     def promql(self, scope: Scope) -> str:
         return f"on ({self.labels}) {bracketed(self.inside.promql(scope))}"
 
-    def parts(self) -> Iterator[Expression]:
-        yield self
-        yield from self.inside.parts()
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (self.inside,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,10 +289,9 @@ class OneOf(Expression):
             return f"{operand} == NaN"  # as no value is
         return "\nor ".join(f"{operand} == {value}" for value in listed.split("|"))
 
-    def parts(self) -> Iterator[Expression]:
-        yield self
-        yield Limit(self.key)
-        yield from self.operand.parts()
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return Limit(self.key), self.operand
 
 
 def of(operand: Operand) -> Expression:

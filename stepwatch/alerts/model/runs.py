@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from stepwatch.alerts.model.expression import (
     Expression,
+    Formula,
     Limit,
-    Raw,
     Scope,
     Series,
     any_of,
@@ -43,7 +43,7 @@ def increased(name: str) -> Expression:
 
 def since_last_step() -> Expression:
     """Return the seconds since the last step was logged."""
-    return Raw("time()") - metric("rl_last_step_timestamp_seconds")
+    return Formula("time()") - metric("rl_last_step_timestamp_seconds")
 
 
 def over(function: str, signal: str, steps: int) -> Expression:
@@ -161,7 +161,7 @@ def highest(value: str, memory: str, in_use: float) -> Expression:
         f"max{bracketed(f'{each}{chr(10)}unless on (uuid) {used}')}" for each in (value, memory)
     )
     others = bracketed(f"{unclaimed}\nand {held} > {number(in_use)}")
-    return Raw(
+    return Formula(
         f"max by ({_RUN}) "
         + bracketed(
             f"{value}\n* on (uuid) group_right () {used}\nor {others} * on () group_right () ({running})"
