@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Container, Iterable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from exporter.logging_setup import FORMATS, LEVELS
@@ -22,52 +23,43 @@ _CLOSE = 0.6
 _USUAL_LEAD = 0.1
 
 
-def _number(low: float, high: float, expected: str) -> Callable[[Any], float]:
-    def check(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Fault("is not a number", expected=expected, fix="write a number without quotes")
-        _check_range(value, low, high, expected)
+def _number(low: float, high: float, expected: str, *, whole: bool = False) -> Callable[[Any], Any]:
+    name = "whole number" if whole else "number"
+
+    def check(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+            raise Fault(f"is not a {name}", expected=expected, fix=f"write a {name} without quotes")
+        if value < low:
+            says = "is negative" if value < 0 else f"is below {low}"
+            raise Fault(says, expected=expected, fix=f"write {low} or more")
+        if not value <= high:
+            raise Fault(f"is above {high}", expected=expected, fix=f"write {high} or less")
         return value
 
     return check
 
 
-def _whole(low: int, high: int, expected: str) -> Callable[[Any], int]:
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise Fault("is not a whole number", expected=expected, fix="write a whole number without quotes")
-        _check_range(value, low, high, expected)
-        return value
-
-    return check
+_whole = partial(_number, whole=True)
 
 
-def _check_range(value: float, low: float, high: float, expected: str) -> None:
-    if value < low:
-        says = "is negative" if value < 0 else f"is below {low}"
-        raise Fault(says, expected=expected, fix=f"write {low} or more")
-    if not value <= high:
-        raise Fault(f"is above {high}", expected=expected, fix=f"write {high} or less")
+def _parsed(parse: Callable[[str], Any], value: Any, expected: str) -> Any:
+    try:
+        return parse(value if isinstance(value, str) else "")
+    except ValueError as error:
+        fix = "write a whole number and its unit, in one word"
+        raise Fault(str(error), expected=expected, fix=fix) from error
 
 
 def _duration(*, positive: bool) -> Callable[[Any], Duration]:
     expected = "a duration" + " above 0" * positive + " such as 5s, 10m or 1h30m"
 
     def check(value: Any) -> Duration:
-        duration = value if isinstance(value, Duration) else _parse(Duration.parse, value, expected)
+        duration = value if isinstance(value, Duration) else _parsed(Duration.parse, value, expected)
         if positive and not duration.milliseconds:
             raise Fault("is zero", expected=expected, fix="write a longer one")
         return duration
 
     return check
-
-
-def _parse(parse: Callable[[str], Any], value: Any, expected: str) -> Any:
-    try:
-        return parse(value if isinstance(value, str) else "")
-    except ValueError as error:
-        fix = "write a whole number and its unit, in one word"
-        raise Fault(str(error), expected=expected, fix=fix) from error
 
 
 def _interval(value: Any) -> Duration:
@@ -84,7 +76,7 @@ def _interval(value: Any) -> Duration:
 def _size(value: Any) -> Size:
     if isinstance(value, Size):
         return value
-    return _parse(Size.parse, value, "a size such as 500MB or 20GB, with KB, MB, GB or TB")  # type: ignore[no-any-return]
+    return _parsed(Size.parse, value, "a size such as 500MB or 20GB, with KB, MB, GB or TB")  # type: ignore[no-any-return]
 
 
 def _choice(*words: str) -> Callable[[Any], str]:
