@@ -39,7 +39,11 @@ def load(path: Path) -> Config:
     try:
         config = validated(document.values, path)
     except ValidationError as error:
-        located = tuple(_located(reference.faults(error, Config), document))
+        located = [
+            Problem(document.line(fault.at), fault)
+            for fault in reference.faults(error, Config)
+            if fault.value is not UNREADABLE
+        ]
         # What a key says of a secret in it beats what is said of any secret, and that beats all else.
         own = {problem.fault.at for problem in located if isinstance(problem.fault, SecretFault)}
         leaked = tuple(problem for problem in leaked if problem.fault.at not in own)
@@ -181,12 +185,6 @@ def _leaks(document: Document) -> Iterator[Problem]:
             "credentials_file or token_file names a file that holds it",
         )
         yield Problem(document.line(path), fault.below(path))
-
-
-def _located(faults: Iterator[Fault], document: Document) -> Iterator[Problem]:
-    for fault in faults:
-        if fault.value is not UNREADABLE:
-            yield Problem(document.line(fault.at), fault)
 
 
 def _with(values: Any, key: KeyPath, value: Any) -> Any:

@@ -265,7 +265,11 @@ def _roll_back(out: Path, staging: Staging) -> None:
 def _settle(out: Path, changes: Changes) -> None:
     """Remove folders that were left empty, and have the disk hold what was done."""
     for _, path in changes:
-        _remove_empty(out, path.parent)
+        folder = path.parent
+        while folder.name != GENERATED and not ((out / folder).exists() and any((out / folder).iterdir())):
+            with suppress(FileNotFoundError):  # it is gone already
+                (out / folder).rmdir()
+            folder = folder.parent
     for folder in {folder for _, path in changes for folder in path.parents}:
         if (out / folder).is_dir():
             _sync(out / folder)
@@ -322,13 +326,6 @@ def _set_modes(out: Path, services: Iterable[str]) -> None:
                 own = status.st_uid == os.geteuid() and not path.is_symlink()
                 if own and status.st_mode & 0o777 != mode:
                     path.chmod(mode)
-
-
-def _remove_empty(out: Path, folder: PurePosixPath) -> None:
-    while folder.name != GENERATED and not ((out / folder).exists() and any((out / folder).iterdir())):
-        with suppress(FileNotFoundError):  # it is gone already
-            (out / folder).rmdir()
-        folder = folder.parent
 
 
 def _require_folder(out: Path, folder: PurePosixPath) -> None:

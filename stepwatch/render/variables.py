@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from stepwatch.config import Config, deployment
@@ -30,7 +30,7 @@ def update(file: Path, variables: Mapping[str, str]) -> None:
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     ours = _BLOCK.search(text)
     theirs = _BLOCK.sub("", text)
-    before = _pairs(ours[0].splitlines()[1:-1]) if ours else {}
+    before = dict(line.split("=", 1) for line in ours[0].splitlines()[1:-1]) if ours else {}
     lines = {**before, **{name: _quoted(value) for name, value in variables.items()}}
     for name in _LINE.findall(theirs):
         lines.pop(name, None)
@@ -38,10 +38,6 @@ def update(file: Path, variables: Mapping[str, str]) -> None:
     fresh = f"{theirs}{BEGIN}\n{block}{END}\n"
     if fresh != text:
         output.replace_file(file, fresh.encode())
-
-
-def _pairs(lines: Iterable[str]) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in lines)
 
 
 def _quoted(value: str) -> str:
@@ -83,6 +79,8 @@ def of_machine(checkout: Path, runs: Path, rendered: Path) -> dict[str, str]:
         rendered: The folder that holds ``<service>/generated``.
     """
     secrets, targets = mounted(checkout)
+    # The name of the machine's zone is where its link leads: /usr/share/zoneinfo/Europe/Berlin.
+    zone = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]
     return {
         "STEPWATCH_PATH": str(runs),
         "STEPWATCH_PATH_GROUP": _group(runs),
@@ -90,15 +88,10 @@ def of_machine(checkout: Path, runs: Path, rendered: Path) -> dict[str, str]:
         "STEPWATCH_SECRETS": str(secrets),
         deployment.GROUP_VARIABLE: os.environ.get(deployment.GROUP_VARIABLE) or _group(secrets),
         "STEPWATCH_TARGETS": str(targets),
-        "TZ": os.environ.get("TZ") or _time_zone(),
+        "TZ": os.environ.get("TZ") or zone,
     }
 
 
 def _group(folder: Path) -> str:
     # Containers get the group of what they read, so that files need not be open to everyone.
     return str(folder.stat().st_gid)
-
-
-def _time_zone() -> str:
-    # The name of the machine's zone is where its link leads: /usr/share/zoneinfo/Europe/Berlin.
-    return str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]

@@ -102,7 +102,13 @@ class ConfigError(Refused):
 
     def __init__(self, file: str, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: problem.line or 0))
-        super().__init__("\n".join(_lines(file, self.problems)))
+        lines = [
+            f"{file}:{problem.line}: {problem}" if problem.line else f"{file}: {problem}"
+            for problem in self.problems[:SHOWN_PROBLEMS]
+        ]
+        if (more := len(self.problems) - SHOWN_PROBLEMS) > 0:
+            lines.append(f"{file}: {more} more problems, shown once these are corrected.")
+        super().__init__("\n".join(lines))
 
 
 def refusal(file: str, says: str, *, expected: str, fix: str, line: int | None = None) -> ConfigError:
@@ -110,23 +116,16 @@ def refusal(file: str, says: str, *, expected: str, fix: str, line: int | None =
     return ConfigError(file, [Problem(line, Fault(says, expected=expected, fix=fix, value=NOTHING))])
 
 
-def _lines(file: str, problems: tuple[Problem, ...]) -> Iterable[str]:
-    for problem in problems[:SHOWN_PROBLEMS]:
-        yield f"{file}:{problem.line}: {problem}" if problem.line else f"{file}: {problem}"
-    if len(problems) > SHOWN_PROBLEMS:
-        yield f"{file}: {len(problems) - SHOWN_PROBLEMS} more problems, shown once these are corrected."
-
-
 def spell(path: KeyPath) -> str:
     """Return a key path as text: `scrape[0].labels.rack`."""
-    return "".join(_spell(part) for part in path).removeprefix(".")
-
-
-def _spell(part: str | int) -> str:
-    if isinstance(part, int):
-        return f"[{part}]"
-    part = secret_shapes.masked(part)  # before it is cut, since half a secret has no shape
-    return f".{part}" if _PLAIN_KEY.fullmatch(part) else f"[{clip(quoted(part))}]"
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            masked = secret_shapes.masked(part)  # before it is cut, since half a secret has no shape
+            text += f".{masked}" if _PLAIN_KEY.fullmatch(masked) else f"[{clip(quoted(masked))}]"
+    return text.removeprefix(".")
 
 
 def shown(path: KeyPath, value: Any) -> str:
