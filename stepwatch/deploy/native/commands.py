@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
+
 from stepwatch.config import Config
 from stepwatch.config.deployment import Deployment, OnThisMachine
 from stepwatch.deploy.native import demo, grafana, part, service, status, supervisord, up
@@ -43,7 +45,7 @@ def down(place: State, say: Say) -> int:
     return 0
 
 
-def _stop(place: State, parts: Iterable[Part], say: Say) -> list[processes.Process]:
+def _stop(place: State, parts: Iterable[Part], say: Say) -> list[psutil.Process]:
     place.give_up()
     processes.resume(place.mark)
     addresses = {each.name: each.address for each in parts}

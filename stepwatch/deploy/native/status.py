@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import psutil  # type: ignore[import-untyped]
+
 from stepwatch.deploy.native import part, service, supervisord
 from stepwatch.deploy.native.part import Part
 from stepwatch.deploy.native.readiness import damaged
@@ -17,7 +19,6 @@ from stepwatch.services.settings import Standing
 from stepwatch.system import processes
 from stepwatch.system.http_client import Texts, read_all
 from stepwatch.system.log_tail import last_lines
-from stepwatch.system.processes import Process
 from stepwatch.system.terminal import Say, duration, table
 
 UP, DEGRADED, NOT_RUNNING = 0, 1, 3
@@ -113,14 +114,14 @@ def _lines(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> list[
 
 
 def _line(
-    wanted: Part, texts: Texts, report: Report | None, process: Process | None, ends: Sequence[str]
+    wanted: Part, texts: Texts, report: Report | None, process: psutil.Process | None, ends: Sequence[str]
 ) -> Line:
     answers = not wanted.web or texts[wanted.ready] is not None
     standing = settings.standing(wanted.settings, texts[wanted.metrics]) if wanted.settings else None
     if report:
         pid, uptime = report.pid, time.time() - report.since if report.pid else 0
     else:  # its mark is all that is known
-        pid, uptime = (process.pid, process.uptime) if process else (0, 0)
+        pid, uptime = (process.pid, time.time() - process.create_time()) if process else (0, 0)
     return Line(wanted, _state(report, pid, answers=answers), pid, uptime, ends, standing)
 
 
