@@ -22,7 +22,7 @@ from stepwatch.backtest.openmetrics_writer import START
 from stepwatch.programs.programs import Program
 from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client, ports
-from stepwatch.system.log_tail import last_lines
+from stepwatch.system.files import last_lines
 
 Tick = Callable[[], object]
 """Called whenever one more piece of the work is done."""

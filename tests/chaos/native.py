@@ -14,11 +14,11 @@ from typing import Any
 
 from typing_extensions import Self
 
-from stepwatch.deploy.native import part as parts
-from stepwatch.deploy.native.part import Part
+from stepwatch.deploy.native import stack as parts
+from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import State
 from stepwatch.system import http_client, processes
-from stepwatch.system.log_tail import last_lines
+from stepwatch.system.files import last_lines
 from tests.chaos.runs import Runs
 from tests.chaos.stack import LOCAL, REMOTE, WEBHOOK, Process, Stack, run
 from tests.native.installation import made

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.deploy.native import guardian, supervisord
-from stepwatch.deploy.native.part import Part
+from stepwatch.deploy.native.stack import Part
 from stepwatch.system import http_client, processes
 from tests.native.conftest import StandInStack
 from tests.native.installation import python_module
