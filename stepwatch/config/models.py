@@ -184,8 +184,8 @@ class Config(Section):
     )
     log: Log = default(
         Log(),
-        "What the exporters, the door, the watchdog, the guardian and the demo log. All but the last two take a "
-        "change without a restart.",
+        "What the exporters, the door, the watchdog, the guardian and the demo log. All but the last two "
+        "take a change without a restart.",
     )
     listen: ListenAddress = default(
         "127.0.0.1",

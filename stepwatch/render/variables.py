@@ -61,7 +61,7 @@ _LINKED = ("prometheus", "alertmanager", "grafana")
 
 
 def of_config(config: Config) -> dict[str, str]:
-    """What config.yaml says: where parts are published, where links lead, what is logged and how much is kept."""
+    """What config.yaml says: ports, links, what is logged and how much is kept."""
     ports = {f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part)) for part in PUBLISHED}
     links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
     return {
