@@ -98,7 +98,7 @@ def _tell_compose(options: argparse.Namespace, config: Config) -> None:
 
 
 def _reload(options: argparse.Namespace, config: Config) -> str:
-    from stepwatch.services.reload import reload  # noqa: PLC0415  (an HTTP client, which takes its time to load)
+    from stepwatch.services.settings import reload  # noqa: PLC0415  (an HTTP client, which takes its time to load)
 
     address = options.reload or f"http://{config.address('alertmanager')}"
     return reload(address, options.out / "alertmanager/generated/alertmanager.yml")

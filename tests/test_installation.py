@@ -10,7 +10,7 @@ import pytest
 
 from exporter import installation
 from exporter.installation import adapt
-from stepwatch.__main__ import _parser
+from stepwatch.__main__ import parser
 from stepwatch.system.environment import CHECKOUT
 
 OF_CHECKOUTS = {"make generate", "make gpu-check", "make test"}
@@ -66,7 +66,7 @@ def test_each_command_that_a_text_names_is_one_of_an_installation() -> None:
     for command in sorted(found - OF_CHECKOUTS):
         program, *words = shlex.split(command)
         assert program == "stepwatch", command
-        _parser().parse_args(words)
+        parser().parse_args(words)
 
 
 @pytest.mark.parametrize("name", ["stepwatch", "exporter"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,29 +29,8 @@ from stepwatch.system.terminal import Say
 FAILING = {"warning": ("warning", "critical"), "critical": ("critical",)}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes besides ``--config``."""
-    parser.add_argument("places", nargs="+", metavar="PATH", help="logs, folders of logs, or globs")
-    parser.add_argument("--format", choices=("table", "json", "html"), default="table")
-    parser.add_argument(
-        "--report", type=Path, metavar="DIR", help="keep a page with curves, and the JSON, here"
-    )
-    parser.add_argument("--fail-on", choices=FAILING, help="exit with 1 if such an alert would have fired")
-    parser.add_argument("--jobs", type=_count, default=os.cpu_count(), help="logs read at once")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a value to try")
-    parser.add_argument(
-        "--suggest", action="store_true", help="show which limits would have changed the outcome"
-    )
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of 1 or more")
-    return int(text)
-
-
 def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
-    """Judge old runs and print the report.
+    """Judge old runs and print the report; ``options`` are those of the command line.
 
     Returns:
         0; 1 if an alert of ``--fail-on`` would have fired; 2 if a file could not be judged, or there is

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from stepwatch.programs.programs import Program
 from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client, ports
-from stepwatch.system.log_tail import last_lines
+from stepwatch.system.files import last_lines
 
 START = 1_700_006_400
 """When every run is taken to begin, in seconds since the epoch: a full two hours, to fill few blocks."""

@@ -107,7 +107,7 @@ class Retention(Section):
 
 
 class Log(Section):
-    """What the exporters, the door and the watchdog log."""
+    """What the programs of Stepwatch log: exporters, door, watchdog, guardian and the demo."""
 
     level: LogLevel = default(
         "info",
@@ -183,7 +183,8 @@ class Config(Section):
     )
     log: Log = default(
         Log(),
-        "What the exporters, the door and the watchdog log. They take a change without a restart.",
+        "What the exporters, the door, the watchdog, the guardian and the demo log. All but the last two "
+        "take a change without a restart.",
     )
     listen: ListenAddress = default(
         "127.0.0.1",

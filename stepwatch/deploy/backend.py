@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +17,6 @@ from stepwatch.deploy.native.commands import Processes
 from stepwatch.deploy.native.state import State
 from stepwatch.schema.errors import Refused
 from stepwatch.system.terminal import Say
-from stepwatch.testalert.journal import Journal
 
 
 class Stack(Protocol):
@@ -33,8 +34,8 @@ class Stack(Protocol):
     def demo_reset(self) -> int:
         """Have the demo start over."""
 
-    def journal(self, part: str) -> Journal:
-        """What a part says from now on."""
+    def journal(self, part: str) -> Callable[[], str]:
+        """Return a function that reads what a part logs from now on."""
 
     def log(self, part: str) -> str:
         """Where people read that."""
@@ -73,16 +74,11 @@ def to_start(config: Path, place: State, say: Say, *, native: bool, as_service: 
 def running(config: Path, place: State, say: Say, *, as_service: bool = False) -> Stack:
     """The stack that all other commands are about."""
     processes = Processes(config, place, say, as_service)
-    return (
-        processes
-        if processes.exists or as_service or not _containers(config, place, say)
-        else Containers(config, place, say)
-    )
-
-
-def _containers(config: Path, place: State, say: Say) -> bool:
-    try:
+    containers = Containers(config, place, say)
+    if processes.exists or as_service:
+        return processes
+    with suppress(NoEngineError, EngineError):
         engine.require()
-        return Containers(config, place, say).exists
-    except (NoEngineError, EngineError):
-        return False
+        if containers.exists:
+            return containers
+    return processes

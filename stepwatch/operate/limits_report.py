@@ -26,30 +26,23 @@ from stepwatch.system.terminal import Say, table
 
 
 def unmatched(config: Config) -> list[str]:
-    """What is to be said of such overrides, a line each; nothing while runs are not all known.
+    """A remark on each override that fits no run; none while runs are not all known.
 
     Those of the demo are in force when it does not run, too.
     """
-    page = http_client.read(f"http://{config.address('exporter')}/metrics")
-    known = runs.on(page or "")
-    if not known or http_client.metric(page or "", "stepwatch_unread_bytes"):
+    page = http_client.read(f"http://{config.address('exporter')}/metrics") or ""
+    known = runs.on(page)
+    if not known or http_client.metric(page, "stepwatch_unread_bytes"):
         return []
-    return list(_remarks(config, known))
-
-
-def _remarks(config: Config, known: list[str]) -> Iterator[str]:
-    for number, override in enumerate(config.overrides):
-        pattern = override.runs
-        if override not in DEMO and not any(fits(pattern, name) for name in known):
-            yield (
-                f"overrides[{number}].runs: {pattern} fits no run that there is. "
-                f"The nearest: {', '.join(nearest(pattern, known))}."
-            )
+    return [
+        f"overrides[{number}].runs: {override.runs} fits no run that there is. "
+        f"The nearest: {', '.join(nearest(override.runs, known))}."
+        for number, override in enumerate(config.overrides)
+        if override not in DEMO and not any(fits(override.runs, name) for name in known)
+    ]
 
 
 HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
-DEFAULT = "default"
-OFF = "off"
 
 
 class Limit(NamedTuple):
@@ -83,7 +76,7 @@ class Origins:
         """What the file says as the default has it counts as the default."""
         if key in self.said:
             return self.override
-        return DEFAULT if key in defaults and defaults[key] == value else self.file
+        return "default" if key in defaults and defaults[key] == value else self.file
 
 
 def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
@@ -136,7 +129,11 @@ def effective(config: Config, run: str | None, file: str) -> Iterator[Alert]:
 
 def _in_force(alert: Entry, block: Block, origins: Origins) -> Alert:
     name, values, defaults = alert.block.__name__, _leaves(block.plain()), _leaves(alert.block().plain())
-    off = _switch(alert, values)
+    off: KeyPath | None = None  # the key that switches the alert off
+    if not values["enabled",]:
+        off = ("enabled",)
+    else:
+        off = next(((key,) for key in alert.switches if values.get((key,), "") is None), None)
     own = [key for key in values if spell(key) in alert.keys or key in (("severity",), ("for",))]
     limits = (
         Limit(
@@ -150,13 +147,6 @@ def _in_force(alert: Entry, block: Block, origins: Origins) -> Alert:
     return Alert(alert.name, alert.severity or values["severity",], not off, tuple(limits))
 
 
-def _switch(alert: Entry, values: dict[KeyPath, Any]) -> KeyPath | None:
-    """The key that switches the alert off, if one does."""
-    if not values["enabled",]:
-        return ("enabled",)
-    return next(((key,) for key in alert.switches if values.get((key,), "") is None), None)
-
-
 def _leaves(plain: dict[str, Any], above: KeyPath = ()) -> dict[KeyPath, Any]:
     """The values of a mapping of mappings, by key."""
     found: dict[KeyPath, Any] = {}
@@ -168,7 +158,7 @@ def _leaves(plain: dict[str, Any], above: KeyPath = ()) -> dict[KeyPath, Any]:
 
 def _rows(alert: Alert) -> Iterator[tuple[str, ...]]:
     for limit in alert.limits:
-        value = scalar(limit.value) if alert.enabled else OFF
+        value = scalar(limit.value) if alert.enabled else "off"
         unit = limit.unit if alert.enabled else ""
         yield alert.name, alert.severity, limit.key, value, unit, limit.origin
 

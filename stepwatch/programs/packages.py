@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 _FIXED_FILES = "usr/share/prometheus/alertmanager/*.tmpl"
@@ -29,14 +30,31 @@ def tools_folder() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "stepwatch" / "tools"
 
 
-def unpacked(tool: str, *, tools: Path | None = None) -> Path | None:
-    """The root of the newest unpacked package of a tool (it holds ``usr/bin``), if there is one."""
-    programs = (tools or tools_folder()).glob(f"{tool}-[0-9]*/usr/bin")
-    newest = max(programs, key=lambda folder: folder.stat().st_mtime_ns, default=None)
-    return newest and newest.parent.parent
+def keep(made: Path, place: Path) -> Path:
+    """Move a folder to its place among the tools, unless another process was faster."""
+    try:
+        return made.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        return place
 
 
-def unpack(tool: str, package: str, *, tools: Path | None = None) -> Path:
+def unpacked(tool: str, package: str) -> Path | None:
+    """The root (it holds ``usr/bin``) of the package in the version that apt would install, if it is here.
+
+    A home folder may be shared with machines of other distributions, whose packages are no use here.
+    """
+    if next(tools_folder().glob(f"{tool}-[0-9]*/usr/bin"), None) is None or not shutil.which("apt-cache"):
+        return None
+    with suppress(PackageError):
+        candidate = re.search(r"^\s*Candidate: (\S+)", _run("apt-cache", "policy", package), re.MULTILINE)
+        root = tools_folder() / f"{tool}-{candidate[1].replace(':', '~')}" if candidate else None
+        return root if root and root.is_dir() else None
+    return None
+
+
+def unpack(tool: str, package: str) -> Path:
     """Download a package with its web pages and unpack it; return the root folder.
 
     Raises:
@@ -44,15 +62,22 @@ def unpack(tool: str, package: str, *, tools: Path | None = None) -> Path:
     """
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         raise PackageError("this machine has no apt-get to take it from")
-    tools = tools or tools_folder()
+    tools = tools_folder()
     tools.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=tools, prefix=f".{tool}-") as scratch:
-        _download(package, Path(scratch))
-        root = Path(scratch) / "root"
-        for archive in sorted(Path(scratch).glob("*.deb")):
-            _run("dpkg-deb", "-x", str(archive), str(root))
-        root = _keep(root, tools / f"{tool}-{_version(package, Path(scratch))}")
-    _place(missing_files(root))
+    with tempfile.TemporaryDirectory(dir=tools, prefix=f".{tool}-") as name:
+        scratch = Path(name)
+        try:
+            _fetch(package, scratch)
+        except PackageError as problem:
+            if os.geteuid() != 0:
+                raise PackageError(problem.problem, "sudo apt-get update") from None
+            _run("apt-get", "update", "-qq")
+            _fetch(package, scratch)
+        for archive in sorted(scratch.glob("*.deb")):
+            _run("dpkg-deb", "-x", str(archive), str(scratch / "root"))
+        version = next(scratch.glob(f"{package}_*.deb")).name.split("_")[1].replace("%3a", "~")
+        root = keep(scratch / "root", tools / f"{tool}-{version}")
+    place_files(missing_files(root))
     return root
 
 
@@ -66,7 +91,12 @@ def missing_files(root: Path) -> list[tuple[Path, Path]]:
     return [(file, place) for file, place in files if not place.exists()]
 
 
-def _place(files: list[tuple[Path, Path]]) -> None:
+def place_files(files: list[tuple[Path, Path]]) -> None:
+    """Copy files to their places.
+
+    Raises:
+        PackageError: only root may write there.
+    """
     try:
         for file, place in files:
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -78,18 +108,8 @@ def _place(files: list[tuple[Path, Path]]) -> None:
         ) from None
 
 
-def _download(package: str, folder: Path) -> None:
-    try:
-        _fetch(package, folder)
-    except PackageError as problem:
-        if os.geteuid() != 0:
-            raise PackageError(problem.problem, "sudo apt-get update") from None
-        _run("apt-get", "update", "-qq")
-        _fetch(package, folder)
-
-
 def _fetch(package: str, folder: Path) -> None:
-    # A package's web pages stand in packages of their own, which are plain files.
+    # A package's web pages are in packages of their own, which are plain files.
     everything = _run(
         *("apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests"),
         *("--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances", package),
@@ -98,22 +118,10 @@ def _fetch(package: str, folder: Path) -> None:
     _run("apt-get", "download", "-qq", package, *sorted(set(pages)), folder=folder)
 
 
-def _version(package: str, folder: Path) -> str:
-    archive = next(folder.glob(f"{package}_*.deb"))
-    return archive.name.split("_")[1].replace("%3a", "~")
-
-
-def _keep(root: Path, place: Path) -> Path:
-    try:
-        return root.rename(place)
-    except OSError:
-        if not place.is_dir():
-            raise
-        return place  # another process was faster
-
-
 def _run(*command: str, folder: Path | None = None) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    # In English, since its answer is read.
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise PackageError(f"{command[0]} {command[1]}: {said[-1]}")

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -72,6 +72,11 @@ class Wanted:
     variable: str
     names: tuple[str, ...]
 
+    @property
+    def needed(self) -> str:
+        """It and its oldest version that will do."""
+        return f"{self.title} {written(self.tool.least)} or later"
+
 
 _PROMETHEUS = Tool("prometheus", (2, 42, 0), Release("prometheus", "3.13.2"), "prometheus")
 _ALERTMANAGER = Tool("alertmanager", (0, 25, 0), Release("alertmanager", "0.31.1"), "prometheus-alertmanager")
@@ -96,10 +101,19 @@ def find(name: str) -> Program | None:
         ProgramError: the variable names something that is no such program, or too old.
     """
     wanted = WANTED[name]
-    if os.environ.get(wanted.variable):
-        return _chosen(wanted, Path(os.environ[wanted.variable]))
-    server = find(wanted.tool.name) if name != wanted.tool.name else None
-    places = _beside(server, wanted) if server else _found(wanted)
+    if named := os.environ.get(wanted.variable):
+        version = read_version(Path(named))
+        if version is None or version < wanted.tool.least:
+            found = f"version {written(version)}" if version else "no program that tells a version"
+            raise ProgramError(
+                f"{wanted.variable}: {named} is {found}. Expected: {wanted.needed}. "
+                "Fix: name another one, or unset the variable and let Stepwatch look for it."
+            )
+        return Program(Path(named).absolute(), version)
+    if name != wanted.tool.name and (server := find(wanted.tool.name)):
+        places = _beside(server, wanted)
+    else:
+        places = _found(wanted)
     return next((program for program in places if program.version >= wanted.tool.least), None)
 
 
@@ -111,7 +125,10 @@ def obtain(name: str, say: Say) -> Program:
     """
     wanted = WANTED[name]
     program = find(name) or _from_release(wanted, say) or _from_package(name)
-    say(f"{wanted.title} {written(program.version)}: {_origin(program, wanted)}")
+    origin = program.source.value.format(variable=wanted.variable)
+    if program.source in (Source.RELEASE, Source.PACKAGE):
+        origin += f" (on PATH: {', '.join(map(str, _on_path(wanted))) or 'none'})"
+    say(f"{wanted.title} {written(program.version)}: {program.path}, {origin}")
     return program
 
 
@@ -122,12 +139,13 @@ def packaged(name: str) -> Program:
         PackageError: there is no apt here, or it does not have the package.
     """
     wanted = WANTED[name]
-    root = packages.unpacked(wanted.tool.name)
+    tool, package = wanted.tool.name, wanted.tool.package
+    root = packages.unpacked(tool, package)
     if root is None or packages.missing_files(root):
-        root = packages.unpack(wanted.tool.name, wanted.tool.package)
+        root = packages.unpack(tool, package)
     found = next(_inside(root, wanted), None)
     if found is None:
-        raise packages.PackageError(f"its package {wanted.tool.package} holds no {name} that runs")
+        raise packages.PackageError(f"its package {package} holds no {name} that runs")
     return found
 
 
@@ -148,23 +166,12 @@ def written(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-def _chosen(wanted: Wanted, path: Path) -> Program:
-    version = read_version(path)
-    if version is None or version < wanted.tool.least:
-        found = f"version {written(version)}" if version else "no program that tells a version"
-        raise ProgramError(
-            f"{wanted.variable}: {path} is {found}. Expected: {_needed(wanted)}. "
-            "Fix: name another one, or unset the variable and let Stepwatch look for it."
-        )
-    return Program(path.absolute(), version)
-
-
 def _found(wanted: Wanted) -> Iterator[Program]:
     """Every one of its name that is here, of whatever version."""
     yield from _on_path(wanted)
     if released := releases.kept(wanted.tool.release):
         yield from _in(released, wanted, Source.RELEASE)
-    root = packages.unpacked(wanted.tool.name)
+    root = packages.unpacked(wanted.tool.name, wanted.tool.package)
     if root and not packages.missing_files(root):
         yield from _inside(root, wanted)
 
@@ -182,31 +189,27 @@ def _on_path(wanted: Wanted) -> Iterator[Program]:
 
 
 def _in(folder: Path, wanted: Wanted, source: Source) -> Iterator[Program]:
-    for path in (folder / name for name in wanted.names):
-        if version := read_version(path):
-            yield Program(path, version, source=source)
+    for name in wanted.names:
+        if version := read_version(folder / name):
+            yield Program(folder / name, version, source=source)
 
 
 def _inside(root: Path, wanted: Wanted) -> Iterator[Program]:
     """Those of an unpacked package."""
-    for path in (root / "usr/bin" / name for name in wanted.names):
-        if version := read_version(path):
-            yield Program(path, version, _options(root, path.name), Source.PACKAGE)
-
-
-def _options(root: Path, name: str) -> tuple[str, ...]:
     # The distribution's builds look for their web pages below /usr/share.
     pages = {
         "prometheus": f"--web.local-assets={root}/usr/share/prometheus/web/",
         "prometheus-alertmanager": f"--web.ui-path={root}/usr/share/prometheus/alertmanager/no-ui/",
     }
-    return (pages[name],) if name in pages else ()
+    for program in _in(root / "usr/bin", wanted, Source.PACKAGE):
+        name = program.path.name
+        yield replace(program, options=(pages[name],) if name in pages else ())
 
 
 def _from_release(wanted: Wanted, say: Say) -> Program | None:
-    """The official release; ``None``, and a word on it, where that cannot be had."""
+    """The official release; ``None``, with the reason for the user, where it cannot be had."""
     release = wanted.tool.release
-    say(f"{_needed(wanted)} is not here (found: {_seen(wanted)}): getting the official {release.version}.")
+    say(f"{wanted.needed} is not here (found: {_seen(wanted)}): getting the official {release.version}.")
     try:
         folder = releases.obtain(release, say)
     except releases.ReleaseError as problem:
@@ -216,38 +219,21 @@ def _from_release(wanted: Wanted, say: Say) -> Program | None:
 
 
 def _from_package(name: str) -> Program:
-    wanted = WANTED[name]
+    wanted, fix = WANTED[name], ""
     try:
         program = packaged(name)
-    except packages.PackageError as problem:
-        raise _missing(wanted, problem.problem, problem.fix) from None
-    except OSError as problem:
-        raise _missing(wanted, f"{problem.filename}: {problem.strerror}") from None
-    if program.version < wanted.tool.least:
-        raise _missing(wanted, f"the distribution packages {written(program.version)}")
-    return program
-
-
-def _origin(program: Program, wanted: Wanted) -> str:
-    """Where it is from, and why it is not from a place that comes before."""
-    words = program.source.value.format(variable=wanted.variable)
-    if program.source in (Source.NAMED, Source.PATH):
-        return f"{program.path}, {words}"
-    others = ", ".join(map(str, _on_path(wanted))) or "none"
-    return f"{program.path}, {words} (on PATH: {others})"
-
-
-def _missing(wanted: Wanted, problem: str, fix: str | None = None) -> ProgramError:
-    return ProgramError(
-        f"{_needed(wanted)} is needed. Found: {_seen(wanted)}; {problem}. "
-        f"Fix: {f'{fix}; or ' if fix else ''}put the official release on PATH, "
-        f"or set {wanted.variable} to its program."
+        if program.version >= wanted.tool.least:
+            return program
+        problem = f"the distribution packages {written(program.version)}"
+    except packages.PackageError as error:
+        problem, fix = error.problem, f"{error.fix}; or " if error.fix else ""
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}"
+    raise ProgramError(
+        f"{wanted.needed} is needed. Found: {_seen(wanted)}; {problem}. "
+        f"Fix: {fix}put the official release on PATH, or set {wanted.variable} to its program."
     )
 
 
 def _seen(wanted: Wanted) -> str:
     return ", ".join(map(str, _found(wanted))) or "none on PATH"
-
-
-def _needed(wanted: Wanted) -> str:
-    return f"{wanted.title} {written(wanted.tool.least)} or later"

@@ -14,47 +14,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from stepwatch.programs.packages import tools_folder
+from stepwatch.programs.packages import keep, tools_folder
 from stepwatch.system.terminal import Say
-
-_BROKEN = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error)
-
-
-class ArchiveError(Exception):
-    """Raised when an archive is broken, or holds what it should not; says what."""
-
-
-def unpack(archive: Path, folder: Path, top: str) -> None:
-    """Unpack a .tar.gz of plain files, all of them below one folder.
-
-    Args:
-        archive: The file.
-        folder: Gets the folder ``top``; what was unpacked before a fault stays in it.
-        top: The one folder that the archive may hold.
-
-    Raises:
-        ArchiveError: it is broken, or holds links, devices, or paths that lead elsewhere.
-        OSError: a file cannot be written.
-    """
-    try:
-        with tarfile.open(archive, "r:gz") as members:
-            for member in members:
-                _place(members, member, folder, top)
-    except _BROKEN as problem:
-        raise ArchiveError(f"it cannot be unpacked ({problem})") from None
-
-
-def _place(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, top: str) -> None:
-    path = PurePosixPath(member.name)
-    if path.parts[:1] != (top,) or ".." in path.parts or not (member.isfile() or member.isdir()):
-        raise ArchiveError(f"it holds {member.name!r}, which is not a plain file below {top}/")
-    if content := members.extractfile(member):
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with content, target.open("wb") as file:
-            shutil.copyfileobj(content, file)
-        target.chmod(0o755 if member.mode & 0o100 else 0o644)
-
 
 VARIABLE = "STEPWATCH_RELEASES"
 """Names a mirror in place of ``BASE``."""
@@ -65,6 +26,10 @@ _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm6
 
 _silent: dict[str, str] = {}
 """Places that did not answer, and why: they are not asked a second time."""
+
+
+class ArchiveError(Exception):
+    """Raised when an archive is broken, or holds what it should not; says what."""
 
 
 class ReleaseError(Exception):
@@ -114,7 +79,7 @@ class Release:
         Raises:
             ReleaseError: no release is known for this machine.
         """
-        stem = self.stem
+        stem = self.stem  # raises where there is none, whatever the file is called
         return self.file.format(machine=platform.machine()) if self.file else f"{stem}.tar.gz"
 
 
@@ -136,9 +101,10 @@ def obtain(release: Release, say: Say) -> Path:
     tools = tools_folder()
     try:
         tools.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=tools, prefix=f".{release.name}-") as scratch:
-            _unpack(_fetch(release, Path(scratch), say), release)
-            return _keep(Path(scratch) / release.stem, tools / release.stem)
+        with tempfile.TemporaryDirectory(dir=tools, prefix=f".{release.name}-") as name:
+            scratch = Path(name)
+            _unpack(_fetch(release, scratch, say), release)
+            return keep(scratch / release.stem, tools / release.stem)
     except OSError as problem:
         raise ReleaseError(
             f"{tools}: {problem.strerror or problem}",
@@ -146,8 +112,39 @@ def obtain(release: Release, say: Say) -> Path:
         ) from None
 
 
-def _base(release: Release) -> str:
-    """Where the files of a release lie."""
+def unpack(archive: Path, folder: Path, top: str) -> None:
+    """Unpack a .tar.gz of plain files, all of them below one folder.
+
+    Args:
+        archive: The file.
+        folder: Gets the folder ``top``; what was unpacked before a fault stays in it.
+        top: The one folder that the archive may hold.
+
+    Raises:
+        ArchiveError: it is broken, or holds links, devices, or paths that lead elsewhere.
+        OSError: a file cannot be written.
+    """
+    try:
+        with tarfile.open(archive, "r:gz") as members:
+            for member in members:
+                path = PurePosixPath(member.name)
+                below = path.parts[:1] == (top,) and ".." not in path.parts
+                if not below or not (member.isfile() or member.isdir()):
+                    raise ArchiveError(f"it holds {member.name!r}, which is not a plain file below {top}/")
+                if content := members.extractfile(member):
+                    target = folder / path
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with content, target.open("wb") as file:
+                        shutil.copyfileobj(content, file)
+                    target.chmod(0o755 if member.mode & 0o100 else 0o644)
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as problem:
+        raise ArchiveError(f"it cannot be unpacked ({problem})") from None
+
+
+def _fetch(release: Release, folder: Path, say: Say) -> Path:
+    """Download the published file into a folder; return it if its checksum is the published one."""
+    from stepwatch.programs import download  # noqa: PLC0415  (an HTTP client: few commands download)
+
     base = os.environ.get(VARIABLE) or BASE
     parts = urllib.parse.urlsplit(base)
     # What may hold a password or a token is not shown.
@@ -155,21 +152,15 @@ def _base(release: Release) -> str:
     if parts.scheme not in ("http", "https") or not parts.netloc or not plain:
         problem = f"{VARIABLE} is {base!r}" if plain else f"{VARIABLE} holds more than a plain address"
         raise ReleaseError(problem, f"set it to a mirror like {BASE}, without user or query, or unset it")
-    return f"{base.rstrip('/')}/{release.owner}/{release.name}/releases/download/v{release.version}"
-
-
-def _fetch(release: Release, folder: Path, say: Say) -> Path:
-    """Download the published file into a folder; return it if its checksum is the published one."""
-    from stepwatch.programs import download  # noqa: PLC0415  (an HTTP client: few commands download)
-
-    base, name = _base(release), release.download
+    base = f"{base.rstrip('/')}/{release.owner}/{release.name}/releases/download/v{release.version}"
+    name = release.download
     published = _published(f"{base}/{release.sums}", name)
     url = f"{base}/{name}"
     say(f"  downloading {url}")
     try:
         found = download.fetch(url, folder / name, say)
-    except download.DownloadError as problem:
-        raise ReleaseError(f"{url}: {problem}", f"try again, or name a mirror in {VARIABLE}") from None
+    except download.DownloadError as error:
+        raise ReleaseError(f"{url}: {error}", f"try again, or name a mirror in {VARIABLE}") from None
     if found != published:
         raise ReleaseError(
             f"{url} is not what was published: its SHA-256 is {found}, expected {published}",
@@ -180,29 +171,22 @@ def _fetch(release: Release, folder: Path, say: Say) -> Path:
 
 
 def _published(url: str, name: str) -> str:
-    """The SHA-256 that is published for a file."""
-    if found := re.search(rf"^([0-9a-f]{{64}}) [ *]{re.escape(name)}$", _sums(url), re.MULTILINE):
-        return found[1]
-    raise ReleaseError(f"{url} names no {name}", f"name a mirror that has it in {VARIABLE}")
-
-
-def _sums(url: str) -> str:
+    """The SHA-256 that the file of checksums has for a file."""
     from stepwatch.programs import download  # noqa: PLC0415  (an HTTP client: few commands download)
 
     host = urllib.parse.urlsplit(url).netloc
-    if host in _silent:
-        raise _unreachable(host)
     try:
-        return download.text(url, patience=_ANSWER_SECONDS)
+        if host not in _silent:
+            sums = download.text(url, patience=_ANSWER_SECONDS)
     except download.NoAnswerError as problem:
         _silent[host] = str(problem)
-        raise _unreachable(host) from None
     except download.DownloadError as problem:
         raise ReleaseError(f"{url}: {problem}", f"name a mirror that has it in {VARIABLE}") from None
-
-
-def _unreachable(host: str) -> ReleaseError:
-    return ReleaseError(f"{host} cannot be reached ({_silent[host]})", f"name a mirror in {VARIABLE}")
+    if host in _silent:
+        raise ReleaseError(f"{host} cannot be reached ({_silent[host]})", f"name a mirror in {VARIABLE}")
+    if found := re.search(rf"^([0-9a-f]{{64}}) [ *]{re.escape(name)}$", sums, re.MULTILINE):
+        return found[1]
+    raise ReleaseError(f"{url} names no {name}", f"name a mirror that has it in {VARIABLE}")
 
 
 def _unpack(file: Path, release: Release) -> None:
@@ -220,12 +204,3 @@ def _unpack(file: Path, release: Release) -> None:
     if not (file.parent / release.stem / release.name).is_file():
         fix = f"name another mirror in {VARIABLE}"
         raise ReleaseError(f"{file.name}: it holds no {release.stem}/{release.name}", fix)
-
-
-def _keep(unpacked: Path, place: Path) -> Path:
-    try:
-        return unpacked.rename(place)
-    except OSError:
-        if not place.is_dir():
-            raise
-        return place  # another process was faster

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from stepwatch.schema.errors import Refused
-from stepwatch.system.locks import lock
+from stepwatch.system.files import lock
 
 Files = Mapping[PurePosixPath, bytes]
 

@@ -57,13 +57,15 @@ _LINKED = ("prometheus", "alertmanager", "grafana")
 
 
 def of_config(config: Config) -> dict[str, str]:
-    """Return the variables of config.yaml: published ports, links, retention."""
+    """Return the variables of config.yaml: published ports, links, logging, retention."""
     ports = {f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part)) for part in PUBLISHED}
     links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
     return {
         **ports,
         **links,
         "STEPWATCH_LISTEN": f"[{config.listen}]" if ":" in config.listen else config.listen,
+        "STEPWATCH_LOG_LEVEL": config.log.level,
+        "STEPWATCH_LOG_FORMAT": config.log.format,
         "STEPWATCH_RAY_ABOVE": str(above_ray(config)),
         "STEPWATCH_RETENTION_TIME": str(config.retention.time),
         "STEPWATCH_RETENTION_SIZE": str(config.retention.size),

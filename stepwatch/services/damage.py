@@ -10,10 +10,10 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import dropwhile, takewhile
+from itertools import takewhile
 from pathlib import Path
 
-KEPT = "damaged"
+ASIDE = "damaged"
 """The folder, in a part's data folder, that gets what is moved aside."""
 
 LOG_LINES = 50
@@ -42,7 +42,6 @@ _LOSS = {
     "nflog": "which notifications were sent: alerts that fire are sent once more",
     "silences": "all silences",
 }
-_LOSS_OF_BLOCK = "the samples of this block"
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,10 @@ class Damage:
 
     def fix(self, place: str) -> str:
         """What the user reads of it; ``place`` is the data folder, as the user would name it."""
-        loss = _LOSS.get(self.name, _LOSS_OF_BLOCK)
+        loss = _LOSS.get(self.name, "the samples of this block")
         return (
             f"{place}/{self.name} is damaged ({self.reason}), and {self.part} cannot start with it. To do "
-            f"without it loses {loss}. Fix: run `make up REPAIR=1`, which moves it to {place}/{KEPT} and "
+            f"without it loses {loss}. Fix: run `make up REPAIR=1`, which moves it to {place}/{ASIDE} and "
             f"starts {self.part}; it deletes nothing."
         )
 
@@ -71,11 +70,12 @@ def find(part: str, log: Sequence[str], folder: Path | None = None) -> Damage | 
         log: The last lines of its log, some `LOG_LINES`.
         folder: Its data folder, where that can be looked into; what is no longer there is not damaged.
     """
-    found = _of_prometheus(log) if part == "prometheus" else None
-    found = _of_alertmanager(log, folder) if part == "alertmanager" else found
-    if found and (folder is None or (folder / found.name).exists()):
-        return found
-    return None
+    found = None
+    if part == "prometheus":
+        found = _of_prometheus(log)
+    elif part == "alertmanager":
+        found = _of_alertmanager(log, folder)
+    return found if found and (folder is None or (folder / found.name).exists()) else None
 
 
 def stamp() -> str:
@@ -89,9 +89,9 @@ def move_aside(damage: Damage, folder: Path) -> Path:
     Raises:
         OSError: It cannot be moved.
     """
-    kept = folder / KEPT / stamp()
-    kept.mkdir(parents=True, exist_ok=True)
-    return (folder / damage.name).rename(kept / damage.name)
+    aside = folder / ASIDE / stamp()
+    aside.mkdir(parents=True, exist_ok=True)
+    return (folder / damage.name).rename(aside / damage.name)
 
 
 def _since_it_worked(log: Sequence[str]) -> Iterable[str]:
@@ -114,34 +114,29 @@ def _of_alertmanager(log: Sequence[str], folder: Path | None) -> Damage | None:
     if not fatal:
         return None
     words = (fatal["what"] or "").lower()
-    name = "nflog" if "notification log" in words else "silences" if "silence" in words else _unnamed(folder)
+    if "notification log" in words:
+        name = "nflog"
+    elif "silence" in words:
+        name = "silences"
+    else:  # before 0.26 it does not say which file; it reads nflog first
+        names = [name for name in ("nflog", "silences") if folder is None or (folder / name).exists()]
+        broken = (name for name in names if folder is None or not _whole(folder / name))
+        name = next(broken, names[0] if names else "nflog")
     return Damage("alertmanager", name, fatal["reason"])
 
 
-def _unnamed(folder: Path | None) -> str:
-    """Return which file it is where Alertmanager (before 0.26) does not say: it reads ``nflog`` first."""
-    names = [name for name in ("nflog", "silences") if folder is None or (folder / name).exists()]
-    broken = dropwhile(lambda name: folder is not None and _whole(folder / name), names)
-    return next(broken, names[0] if names else "nflog")
-
-
 def _whole(file: Path) -> bool:
-    """Whether a file is a row of messages, each behind its length, as Alertmanager writes them."""
+    """Whether a file is a row of messages, each behind its length (a varint), as Alertmanager writes them."""
     if not file.is_file():
         return False
     data = file.read_bytes()
     at = 0
     while at < len(data):
-        length = shift = 0
-        while True:
-            if at >= len(data) or shift > 63:
-                return False
-            byte = data[at]
-            length |= (byte & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if byte < 0x80:
-                break
-        at += length
+        number = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]").match(data, at)
+        if not number:
+            return False
+        length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(number[0]))
+        at = number.end() + length
         if not length or at > len(data):
             return False
     return True

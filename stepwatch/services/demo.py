@@ -7,7 +7,6 @@ import time
 import urllib.parse
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Any
 
 from demo.limits import RUNS
 from stepwatch.system import http_client
@@ -25,7 +24,12 @@ def end_alerts(alertmanager: str, gpus: str) -> int:
         gpus: The ``instance`` of the simulated GPUs.
     """
     alerts = json.loads(http_client.read(f"{alertmanager}/api/v2/alerts") or "[]")
-    ended = [_ended(alert) for alert in alerts if _is_ours(alert["labels"], gpus)]
+    now = datetime.now(timezone.utc).isoformat()
+    ended = [
+        {**{key: alert[key] for key in ("labels", "annotations", "startsAt")}, "endsAt": now}
+        for alert in alerts
+        if alert["labels"].get("run", "").startswith(RUNS) or alert["labels"].get("instance") == gpus
+    ]
     refusal = http_client.order(f"{alertmanager}/api/v2/alerts", ended) if ended else ""
     return 0 if refusal != "" else len(ended)
 
@@ -37,14 +41,14 @@ def wait_started(prometheus: str, after: float) -> bool:
         prometheus: Its base URL.
         after: Unix seconds; what began before was the last time.
     """
-    question = f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}'
-    return _wait(lambda: _found(prometheus, question))
+    promql = f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}'
+    return _wait(lambda: _found(prometheus, promql))
 
 
 def wait_gone(prometheus: str) -> bool:
     """Wait until Prometheus has seen that there is no run of the demo any more."""
-    question = f'absent(rl_step{{run=~"{RUNS}.+"}})'
-    return _wait(lambda: _found(prometheus, question))
+    promql = f'absent(rl_step{{run=~"{RUNS}.+"}})'
+    return _wait(lambda: _found(prometheus, promql))
 
 
 def wait_unscraped(prometheus: str, seconds: float) -> bool:
@@ -74,12 +78,3 @@ def _wait(condition: Callable[[], bool], seconds: float = _PATIENCE) -> bool:
             return True
         time.sleep(0.5)
     return False
-
-
-def _is_ours(labels: dict[str, str], gpus: str) -> bool:
-    return labels.get("run", "").startswith(RUNS) or labels.get("instance") == gpus
-
-
-def _ended(alert: dict[str, Any]) -> dict[str, Any]:
-    now = datetime.now(timezone.utc).isoformat()
-    return {**{key: alert[key] for key in ("labels", "annotations", "startsAt")}, "endsAt": now}

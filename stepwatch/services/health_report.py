@@ -1,46 +1,184 @@
-"""What is read, who gets notifications, and what fires, as the parts themselves say."""
+"""What is read, which receivers get notifications, and what fires, as the parts themselves say."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from stepwatch.system import http_client
-from stepwatch.system.http_client import Texts
+from stepwatch.system.http_client import Texts, metric
 from stepwatch.system.terminal import Say, duration
 
-PAGE, SILENCES = "/api/v2/alerts?active=true", "/api/v2/silences"
-"""Of Alertmanager."""
+ALERTS, SILENCES = "/api/v2/alerts?active=true", "/api/v2/silences"
+"""Pages of Alertmanager."""
 
-SEVERITIES = ("critical", "warning", "info")
+_PATHS = {
+    "exporter": ("/metrics",),
+    "alertmanager": ("/api/v2/receivers", ALERTS, SILENCES, "/metrics", "/"),
+    "watchdog": ("/api/v1/findings",),
+}
+
+_SEVERITIES = ("critical", "warning", "info")
+
+# Of what config.yaml names; pages that are registered come and go.
+_DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
+_HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
+
+_REFILL = 60
+"""Seconds after which an Alertmanager that starts again has all alerts."""
+_FIRST_LOOK = 3
+"""Seconds that an exporter which has just started gets to look at its files."""
+_NEXT_LOOK = 20
+"""Seconds that the watchdog, which looks every ten, gets to look again."""
 
 
-def firing(text: str | None, silences: str | None) -> list[str]:
-    """What is said of each alert on the first of these pages, the worst first; none without an answer."""
-    alerts = [alert for alert in json.loads(text or "[]") if alert["labels"]["alertname"] != "Watchdog"]
+@dataclass(frozen=True)
+class HealthReport:
+    """A report on runs and alerts.
+
+    ``exporter``, ``alertmanager`` and ``watchdog`` are host:port, empty if there is no such part; ``shows``
+    says what the exporter reads (`the runs in FOLDER`), ``log`` where people read what it logs.
+    """
+
+    exporter: str
+    alertmanager: str
+    watchdog: str
+    shows: str
+    log: str
+
+    @property
+    def pages(self) -> list[str]:
+        """What ``show`` needs to have read."""
+        return [
+            self._url(part, path) for part, paths in _PATHS.items() if getattr(self, part) for path in paths
+        ]
+
+    def show(self, texts: Texts, say: Say) -> bool:
+        """Report runs, what cannot be read, receivers, alerts, and what keeps those from coming.
+
+        Args:
+            texts: What was read of ``pages``.
+            say: Gets each line.
+
+        Returns:
+            Whether the watchdog knows of nothing that keeps alerts from coming.
+        """
+        if self.exporter:
+            page = texts[self._url("exporter", "/metrics")]
+            say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
+            for line in self._unread(page or ""):
+                say(line)
+        if self.alertmanager:
+            self._show_alerts(
+                {path: texts[self._url("alertmanager", path)] for path in _PATHS["alertmanager"]}, say
+            )
+        return not self.watchdog or _show_findings(texts[self._url("watchdog", "/api/v1/findings")], say)
+
+    def show_after_start(self, say: Say) -> None:
+        """Report what a stack that just started cannot read, and what keeps it from alerting, if anything.
+
+        What the watchdog found before the parts were ready does not count: its next look is waited for.
+        """
+        begun, deadline = time.time(), time.monotonic() + _FIRST_LOOK
+        while True:
+            page = http_client.read(self._url("exporter", "/metrics"), timeout=1) or ""
+            if metric(page, "stepwatch_last_poll_timestamp_seconds") or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        for line in self._unreadable(page):
+            say(line)
+        if self.alertmanager:
+            _show_lacking_page(http_client.read(self._url("alertmanager", "/")), say)
+        if not self.watchdog:
+            return
+        findings, deadline = self._url("watchdog", "/api/v1/findings"), time.monotonic() + _NEXT_LOOK
+        if waits := _stale(answer := http_client.read(findings), begun):
+            say("\nThe watchdog found a fault before the parts were ready. It looks again within 10 s.")
+        while _stale(answer, begun) and time.monotonic() < deadline:
+            time.sleep(0.2)
+            answer = http_client.read(findings)
+        if _show_findings(answer, say) and waits:
+            say("The fault is over.")
+
+    def _url(self, part: str, path: str) -> str:
+        return f"http://{getattr(self, part)}{path}"
+
+    def _unread(self, page: str) -> Iterator[str]:
+        """What the exporter does not read or judge, by its metrics page."""
+        for mount, since in re.findall(_HUNG, page, re.MULTILINE):
+            yield (
+                f"{mount} has not answered for {duration(time.time() - float(since))}: the runs below it are "
+                "not watched until it does. Fix: repair the file server, or unmount the folder."
+            )
+        if files := metric(page, 'stepwatch_files{kind="left_out"}'):
+            yield (
+                f"{files:.0f} files are not read: the exporter reads the newest 5000 without a record. "
+                "Fix: name the folder or glob that holds the logs only."
+            )
+        if runs := metric(page, 'stepwatch_left_out_runs{state="running"}'):
+            yield (
+                f"{runs:.0f} live runs are not watched: the exporter watches 400. "
+                "Fix: start another Stepwatch for some of the folders."
+            )
+        if runs := metric(page, 'stepwatch_left_out_runs{state="ended"}'):
+            yield f"{runs:.0f} ended runs are not shown: the exporter shows 400 runs, live ones first."
+        yield from self._unreadable(page)
+        for name in re.findall(_DOWN, page, re.MULTILINE):
+            yield f"{name} gives no answer that can be read; {self.log} says why."
+        if count := metric(page, "stepwatch_unjudged_runs"):
+            yield (
+                f"Runs without a key that rules know: {count:.0f}. {self.log} names them; "
+                "say below signals in config.yaml what their keys mean."
+            )
+
+    def _unreadable(self, page: str) -> Iterator[str]:
+        if count := metric(page, 'stepwatch_files{kind="unreadable"}'):
+            yield (
+                f"The exporter may not read everything there: {count:.0f} files or folders, counted as "
+                f"unreadable. {self.log} names them, with the fix of each: `chmod g+r` or `o+r` for a file, "
+                "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
+            )
+
+    def _show_alerts(self, pages: Texts, say: Say) -> None:
+        say(f"Receivers: {_receivers(pages['/api/v2/receivers'])}.")
+        _show_lacking_page(pages["/"], say)
+        if pages[ALERTS] is None:
+            say("Firing: not known, as Alertmanager does not answer. Prometheus and the light page show it.")
+        started = metric(pages["/metrics"] or "", "process_start_time_seconds") or 0
+        if (age := time.time() - started) < _REFILL:
+            say(
+                f"Alertmanager started {duration(age)} ago. Prometheus sends it all alerts again within a "
+                "minute: until then some that fire are missing here."
+            )
+        if alerts := firing(pages[ALERTS], pages[SILENCES]):
+            say("\n  ".join(["\nFiring:", *alerts]))
+
+
+def firing(alerts: str | None, silences: str | None) -> list[str]:
+    """A text for each alert on these two pages, the worst first; none without an answer."""
+    found = [alert for alert in json.loads(alerts or "[]") if alert["labels"]["alertname"] != "Watchdog"]
     ends = {silence["id"]: _time(silence["endsAt"]) for silence in json.loads(silences or "[]")}
-    names = {alert["fingerprint"]: alert["labels"]["alertname"] for alert in alerts}
-    return [_line(alert, names, ends) for alert in sorted(alerts, key=_order)]
+    names = {alert["fingerprint"]: alert["labels"]["alertname"] for alert in found}
 
+    def order(alert: dict[str, Any]) -> tuple[bool, int, str]:
+        severity = alert["labels"].get("severity", "info")
+        rank = _SEVERITIES.index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
+        return bool(alert["status"]["inhibitedBy"]), rank, alert["startsAt"]
 
-def _order(alert: dict[str, Any]) -> tuple[bool, int, str]:
-    severity = alert["labels"].get("severity", "info")
-    worst = SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
-    return bool(alert["status"]["inhibitedBy"]), worst, alert["startsAt"]
-
-
-def _line(alert: dict[str, Any], names: Mapping[str, str], ends: Mapping[str, datetime]) -> str:
-    labels, since = alert["labels"], _time(alert["startsAt"])
-    words = [labels.get("severity", ""), labels["alertname"], labels.get("run", ""), f"since {since:%H:%M}"]
-    muted = _muted(alert["status"], names, ends)
-    notes = alert["annotations"]
-    action = f"\n    First: {notes['action']}." if "action" in notes else ""
-    return f"{'  '.join(filter(None, words))}{muted}: {notes.get('description', '')}{action}"
+    texts = []
+    for alert in sorted(found, key=order):
+        labels, notes = alert["labels"], alert["annotations"]
+        since = f"since {_time(alert['startsAt']):%H:%M}"
+        words = (labels.get("severity", ""), labels["alertname"], labels.get("run", ""), since)
+        muted = _muted(alert["status"], names, ends)
+        action = f"\n    First: {notes['action']}." if "action" in notes else ""
+        texts.append(f"{'  '.join(filter(None, words))}{muted}: {notes.get('description', '')}{action}")
+    return texts
 
 
 def _muted(status: dict[str, Any], names: Mapping[str, str], ends: Mapping[str, datetime]) -> str:
@@ -60,197 +198,6 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone()
 
 
-_DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
-"""Of what config.yaml names; pages that are registered come and go."""
-
-_HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
-
-_REFILL = 60
-"""Seconds after which an Alertmanager that starts again has all alerts."""
-_FIRST_LOOK = 3
-"""Seconds that an exporter which has just started gets to look at its files."""
-_NEXT_LOOK = 20
-"""Seconds that the watchdog, which looks every ten, gets to look again."""
-
-
-@dataclass(frozen=True)
-class News:
-    """Whom to ask, and how to put it.
-
-    ``exporter``, ``alertmanager`` and ``watchdog`` are host:port, empty if there is no such part; ``shows``
-    says what the exporter reads (`the runs in FOLDER`), ``log`` where people read what it logs.
-    """
-
-    exporter: str
-    alertmanager: str
-    watchdog: str
-    shows: str
-    log: str
-
-    @property
-    def pages(self) -> list[str]:
-        """What `tell` needs to have read."""
-        wanted = [self._metrics] if self.exporter else []
-        if self.alertmanager:
-            wanted += [self._receivers, self._alerts, self._silences, self._own_metrics, self._web]
-        return [*wanted, *([self._findings] if self.watchdog else [])]
-
-    def tell(self, texts: Texts, say: Say) -> bool:
-        """Report runs, what cannot be read, receivers, alerts, and what keeps those from coming.
-
-        Args:
-            texts: What was read of ``pages``.
-            say: Gets each line.
-
-        Returns:
-            Whether nothing does, as far as the watchdog knows.
-        """
-        if self.exporter:
-            page = texts[self._metrics]
-            say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
-            self._tell_hung(page, say)
-            self._tell_left_out(page, say)
-            self._tell_unreadable(page, say)
-            self._tell_silent(page, say)
-            self._tell_unjudged(page, say)
-        if self.alertmanager:
-            say(f"Receivers: {_receivers(texts[self._receivers])}.")
-            self._tell_lacking_page(texts[self._web], say)
-            self._tell_firing(texts, say)
-        return not self.watchdog or self._tell_faults(texts[self._findings], say)
-
-    def tell_after_up(self, say: Say) -> None:
-        """Tell what a stack that just started cannot read, and what keeps it from alerting, if anything.
-
-        What the watchdog found before the parts were ready does not count: its next look is waited for.
-        """
-        begun, deadline = time.time(), time.monotonic() + _FIRST_LOOK
-        while not _looked(page := http_client.read(self._metrics, timeout=1)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        self._tell_unreadable(page, say)
-        if self.alertmanager:
-            self._tell_lacking_page(http_client.read(self._web), say)
-        if not self.watchdog:
-            return
-        deadline = time.monotonic() + _NEXT_LOOK
-        if waits := _stale(page := http_client.read(self._findings), begun):
-            say("\nThe watchdog found a fault before the parts were ready. It looks again within 10 s.")
-        while _stale(page, begun) and time.monotonic() < deadline:
-            time.sleep(0.2)
-            page = http_client.read(self._findings)
-        if self._tell_faults(page, say) and waits:
-            say("The fault is over.")
-
-    def _tell_firing(self, texts: Texts, say: Say) -> None:
-        if texts[self._alerts] is None:
-            say("Firing: not known, as Alertmanager does not answer. Prometheus and the light page show it.")
-        started = http_client.metric(texts[self._own_metrics] or "", "process_start_time_seconds") or 0
-        if (age := time.time() - started) < _REFILL:
-            say(
-                f"Alertmanager started {duration(age)} ago. Prometheus sends it all alerts again within a "
-                "minute: until then some that fire are missing here."
-            )
-        if alerts := firing(texts[self._alerts], texts[self._silences]):
-            say("\n  ".join(["\nFiring:", *alerts]))
-
-    def _tell_faults(self, page: str | None, say: Say) -> bool:
-        if page is None:
-            say("\nThe watchdog does not answer: what keeps the stack from alerting is not known.")
-            return False
-        found = json.loads(page)
-        if faults := [f"{each['summary']}. {each['description']}" for each in found["findings"]]:
-            age = duration(time.time() - found["looked"])
-            say("\n  ".join([f"\nAlerting is broken (the watchdog looked {age} ago):", *faults]))
-        return not faults
-
-    def _tell_lacking_page(self, page: str | None, say: Say) -> None:
-        if http_client.lacks_web_page(page):
-            say(
-                "This Alertmanager was built without its web page, as Debian's package is: links to silences "
-                "in messages and on dashboards open no form. Use `make silence RUN=name` instead. "
-                "Fix: put the official release of Alertmanager on PATH."
-            )
-
-    def _tell_hung(self, page: str | None, say: Say) -> None:
-        for mount, since in re.findall(_HUNG, page or "", re.MULTILINE):
-            say(
-                f"{mount} has not answered for {duration(time.time() - float(since))}: the runs below it are "
-                "not watched until it does. Fix: repair the file server, or unmount the folder."
-            )
-
-    def _tell_left_out(self, page: str | None, say: Say) -> None:
-        if files := http_client.metric(page or "", 'stepwatch_files{kind="left_out"}'):
-            say(
-                f"{files:.0f} files are not read: the exporter reads the newest 5000 without a record. "
-                "Fix: name the folder or glob that holds the logs only."
-            )
-        if runs := http_client.metric(page or "", 'stepwatch_left_out_runs{state="running"}'):
-            say(
-                f"{runs:.0f} live runs are not watched: the exporter watches 400. "
-                "Fix: start another Stepwatch for some of the folders."
-            )
-        if runs := http_client.metric(page or "", 'stepwatch_left_out_runs{state="ended"}'):
-            say(f"{runs:.0f} ended runs are not shown: the exporter shows 400 runs, live ones first.")
-
-    def _tell_unreadable(self, page: str | None, say: Say) -> None:
-        count = http_client.metric(page or "", 'stepwatch_files{kind="unreadable"}')
-        if count:
-            say(
-                f"The exporter may not read everything there: {count:.0f} files or folders, counted as "
-                f"unreadable. {self.log} names them, with the fix of each: `chmod g+r` or `o+r` for a file, "
-                "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
-            )
-
-    def _tell_silent(self, page: str | None, say: Say) -> None:
-        for name in re.findall(_DOWN, page or "", re.MULTILINE):
-            say(f"{name} gives no answer that can be read; {self.log} says why.")
-
-    def _tell_unjudged(self, page: str | None, say: Say) -> None:
-        if count := http_client.metric(page or "", "stepwatch_unjudged_runs"):
-            say(
-                f"Runs without a key that rules know: {count:.0f}. {self.log} names them; "
-                "say below signals in config.yaml what their keys mean."
-            )
-
-    @property
-    def _metrics(self) -> str:
-        return f"http://{self.exporter}/metrics"
-
-    @property
-    def _receivers(self) -> str:
-        return f"http://{self.alertmanager}/api/v2/receivers"
-
-    @property
-    def _alerts(self) -> str:
-        return f"http://{self.alertmanager}{PAGE}"
-
-    @property
-    def _silences(self) -> str:
-        return f"http://{self.alertmanager}{SILENCES}"
-
-    @property
-    def _own_metrics(self) -> str:
-        return f"http://{self.alertmanager}/metrics"
-
-    @property
-    def _web(self) -> str:
-        return f"http://{self.alertmanager}/"
-
-    @property
-    def _findings(self) -> str:
-        return f"http://{self.watchdog}/api/v1/findings"
-
-
-def _looked(page: str | None) -> bool:
-    return bool(http_client.metric(page or "", "stepwatch_last_poll_timestamp_seconds"))
-
-
-def _stale(findings: str | None, begun: float) -> bool:
-    """Whether a page of findings has some that were found before this Unix time."""
-    known = json.loads(findings or "{}")
-    return bool(known.get("findings")) and known["looked"] < begun
-
-
 def _runs(page: str | None) -> str:
     """How many runs there are, by their states."""
     if page is None:
@@ -265,3 +212,30 @@ def _receivers(page: str | None) -> str:
     # Those in brackets are made by us, for no one and for tests.
     names = [receiver["name"] for receiver in json.loads(page) if not receiver["name"].startswith("(")]
     return ", ".join(names) or "none, so alerts are sent to no one"
+
+
+def _show_lacking_page(page: str | None, say: Say) -> None:
+    if http_client.lacks_web_page(page):
+        say(
+            "This Alertmanager was built without its web page, as Debian's package is: links to silences "
+            "in messages and on dashboards open no form. Use `make silence RUN=name` instead. "
+            "Fix: put the official release of Alertmanager on PATH."
+        )
+
+
+def _show_findings(page: str | None, say: Say) -> bool:
+    """Show what the watchdog found; return whether it answered and found nothing."""
+    if page is None:
+        say("\nThe watchdog does not answer: what keeps the stack from alerting is not known.")
+        return False
+    found = json.loads(page)
+    if faults := [f"{each['summary']}. {each['description']}" for each in found["findings"]]:
+        age = duration(time.time() - found["looked"])
+        say("\n  ".join([f"\nAlerting is broken (the watchdog looked {age} ago):", *faults]))
+    return not faults
+
+
+def _stale(findings: str | None, begun: float) -> bool:
+    """Whether a page of findings has some that were found before this Unix time."""
+    known = json.loads(findings or "{}")
+    return bool(known.get("findings")) and known["looked"] < begun

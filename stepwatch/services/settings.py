@@ -1,12 +1,14 @@
-"""Whether a part runs the settings that were rendered for it."""
+"""Whether a part runs the settings that were rendered for it, and how Alertmanager reads them again."""
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client
 from stepwatch.system.http_client import Page
 
@@ -36,14 +38,13 @@ class Settings:
 
     def changed(self) -> float:
         """When the last of the files was written or removed, in Unix seconds."""
-        paths = {path for pattern in self.files for path in _dated(Path(self.folder), pattern)}
+        paths = set()
+        for pattern in self.files:
+            files = list(Path(self.folder).glob(pattern))
+            paths.update(files)
+            if "*" in pattern:  # a removal changes the folder
+                paths.update(file.parent for file in files)
         return max((path.stat().st_mtime for path in paths), default=0.0)
-
-
-def _dated(folder: Path, pattern: str) -> list[Path]:
-    """The files; with all of a folder the folder itself, which a removal changes."""
-    files = list(folder.glob(pattern))
-    return [*files, *(file.parent for file in files)] if "*" in pattern else files
 
 
 def by_part(rendered: Path) -> dict[str, Settings]:
@@ -98,3 +99,39 @@ def wait_loaded(settings: Settings, metrics: str | Page, *, after: float, patien
             return True
         time.sleep(0.1)
     return False
+
+
+class ReloadError(Refused):
+    """Raised when Alertmanager refuses its new settings; it runs on with the old ones."""
+
+
+def reload(alertmanager: str, settings: Path) -> str:
+    """Have it read its settings again; returns how that went, in words.
+
+    Args:
+        alertmanager: Its base URL.
+        settings: The file that it should run now.
+
+    Raises:
+        ReloadError: It refuses them.
+    """
+    answer = http_client.order(f"{alertmanager}/-/reload")
+    if answer is None:
+        return f"No Alertmanager answers at {alertmanager}; it reads its settings when it starts."
+    if answer:
+        raise ReloadError(
+            f"Alertmanager refuses the new settings and runs on with the old ones. It says: {answer} "
+            "Fix: correct what it names in config.yaml and generate again."
+        )
+    if not alertmanager_runs(http_client.read(f"{alertmanager}/metrics"), settings.read_bytes()):
+        return (
+            f"The Alertmanager at {alertmanager} reads other files than these: `make up` applies config.yaml."
+        )
+    return "Alertmanager runs the new settings; Prometheus takes its own over within seconds."
+
+
+def alertmanager_runs(page: str | None, settings: bytes) -> bool:
+    """Whether Alertmanager, by its metrics page, runs these settings: it tells 6 bytes of their MD5."""
+    digest = hashlib.md5(settings, usedforsecurity=False).digest()[:6]
+    running = http_client.metric(page or "", "alertmanager_config_hash")
+    return running == float(int.from_bytes(digest, "little"))

@@ -7,11 +7,10 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
 
 from stepwatch.system import processes
-
-_LISTENING = "0A"
 
 _SETTLE_SECONDS = 2
 """A part that starts itself again, as the exporter does with new settings, has no socket for less."""
@@ -66,30 +65,7 @@ def conflict(part: str, listen: str, port: int, ours: Callable[[Owner | None], b
 
 def owner(port: int) -> Owner | None:
     """The process that listens on a port, if /proc shows it to us."""
-    sockets = {f"socket:[{inode}]" for inode in _listening_sockets(port)}
-    for folder in Path("/proc").glob("[0-9]*"):
-        if sockets & set(_open_files(folder)):
-            return Owner(int(folder.name), processes.command(int(folder.name)))
+    for connection in psutil.net_connections("tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+            return Owner(connection.pid, processes.command(connection.pid))
     return None
-
-
-def _listening_sockets(port: int) -> list[str]:
-    rows: list[list[str]] = []
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        if table.exists():
-            rows += [line.split() for line in table.read_text().splitlines()[1:]]
-    return [row[9] for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port]
-
-
-def _open_files(process: Path) -> list[str]:
-    try:
-        return [_target(link) for link in (process / "fd").iterdir()]
-    except OSError:
-        return []
-
-
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except OSError:
-        return ""

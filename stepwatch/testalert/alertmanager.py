@@ -1,24 +1,62 @@
-"""What a test asks of a running Alertmanager."""
+"""The alert that a test sends, and what the test asks of a running Alertmanager."""
 
 from __future__ import annotations
 
 import json
 import re
+import time
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from stepwatch.schema.errors import Refused
-from stepwatch.services import reload
+from stepwatch.services.settings import alertmanager_runs
 from stepwatch.system import http_client
-from stepwatch.testalert.probe import Probe
 
 _SAMPLE = re.compile(r"^alertmanager_(notification\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
+_LIFE = timedelta(minutes=3)
+"""It ends by itself after that, should no one be there any more to end it."""
+
+
 class UnreachableError(Refused):
     """Raised when Alertmanager does not answer, or not to this."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A test of one receiver; its mark sets it apart from every other test, so that it is always sent."""
+
+    receiver: str
+    mark: str = field(default_factory=lambda: str(time.time_ns()))
+    born: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+
+    @property
+    def route(self) -> str:
+        """The receiver of Alertmanager's settings that gets it: it alone, and by the same way."""
+        return f"(test) {self.receiver}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """No run and no topic: nothing inhibits it."""
+        return {"alertname": "TestAlert", "receiver": self.receiver, "severity": "info", "test": self.mark}
+
+    def alert(self, *, over: bool = False) -> dict[str, Any]:
+        """The alert as Alertmanager takes it, firing or ended."""
+        end = datetime.now(timezone.utc) if over else self.born + _LIFE
+        return {
+            "labels": self.labels,
+            "annotations": {
+                "summary": f"This is a test of the receiver {self.receiver}. Nothing is wrong.",
+                "description": f"Someone ran `test-alert {self.receiver}` to see that messages arrive here. "
+                "A real one looks like this one. Nothing is wrong, and there is nothing to do.",
+            },
+            "startsAt": self.born.isoformat(),
+            "endsAt": end.isoformat(),
+        }
 
 
 @dataclass(frozen=True)
@@ -43,14 +81,9 @@ class Sent:
 
     def since(self, before: Sent) -> Sent:
         """What came on top."""
-        return Sent(
-            max(0, self.messages - before.messages),
-            max(0, self.failed - before.failed),
-            max(0, self.attempts - before.attempts),
-            max(0, self.failed_attempts - before.failed_attempts),
-            max(0, self.seconds - before.seconds),
-            self.exact,
-        )
+        numbers = [each.name for each in fields(Sent) if each.name != "exact"]
+        more = {name: max(0, getattr(self, name) - getattr(before, name)) for name in numbers}
+        return Sent(**more, exact=self.exact)
 
 
 @dataclass(frozen=True)
@@ -65,11 +98,10 @@ class Alertmanager:
         Raises:
             UnreachableError: It does not answer.
         """
-        text = self._page("/metrics")
-        return http_client.metric(text, "alertmanager_config_hash") == reload.fingerprint(settings)
+        return alertmanager_runs(self._page("/metrics"), settings)
 
-    def tell(self, alert: dict[str, Any]) -> None:
-        """Hand it an alert, as Prometheus does.
+    def post(self, alert: dict[str, Any]) -> None:
+        """Post an alert, as Prometheus does.
 
         Raises:
             UnreachableError: It does not take it.

@@ -1,48 +1,44 @@
-"""The command: which receiver, whether it can be tested now, and how the test went."""
+"""The command: sends one marked message to a receiver, and watches until it is known what became of it."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from stepwatch.config import Config, load
-from stepwatch.config.deployment import Deployment
+from stepwatch.config import load
 from stepwatch.config.receivers import Receiver
 from stepwatch.render.generator import rendered
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
 from stepwatch.system.terminal import Say
-from stepwatch.testalert.alertmanager import Alertmanager
-from stepwatch.testalert.journal import Journal
-from stepwatch.testalert.probe import Probe
-from stepwatch.testalert.watch import Watch
+from stepwatch.testalert import verdict
+from stepwatch.testalert.alertmanager import Alertmanager, Probe, Sent
+from stepwatch.testalert.journal import Story, story
+from stepwatch.testalert.verdict import Verdict, redacted
 
-
-class Site(Protocol):
-    """A running stack, of containers or of plain processes."""
-
-    def deployment(self, config: Config) -> Deployment:
-        """What its files are rendered for."""
-
-    def journal(self, part: str) -> Journal:
-        """What a part logs from now on."""
-
-    def log(self, part: str) -> str:
-        """Where people read that."""
-
-
-DELIVERED, NOT_DELIVERED = 0, 1
+if TYPE_CHECKING:
+    from stepwatch.deploy.backend import Stack
 
 _SETTINGS = PurePosixPath("alertmanager/generated/alertmanager.yml")
 
+_BETWEEN_LOOKS = 0.2
+_BETWEEN_NEWS = 5.0
+_SILENT = 2.0
+"""Seconds until a message that was not even tried is held back by something."""
+_ROUND = 12.0
+"""Seconds until Alertmanager has either delivered a message or logged that it gave up: 10, and some."""
 
-def send_test(config: Path, name: str, site: Site, say: Say, *, patience: float = 60) -> int:
-    """Send one marked message to a receiver through the running Alertmanager; tell what came back.
+
+def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: float = 60) -> int:
+    """Send one marked message to a receiver through the running Alertmanager, and report what became of it.
 
     Args:
         config: The configuration file.
         name: The receiver.
-        site: How the stack runs.
+        stack: The running stack, of containers or of plain processes.
         say: Gets each line.
         patience: Seconds until it is given up.
 
@@ -53,32 +49,106 @@ def send_test(config: Path, name: str, site: Site, say: Say, *, patience: float 
         Refused: There is no such receiver, or Alertmanager does not run what config.yaml says.
     """
     settings = load(config)
-    receiver = _receiver(settings, name, config)
-    alertmanager = Alertmanager(f"http://{settings.address('alertmanager')}")
-    _require_current(alertmanager, config, site)
-    say(f"Sending a test message to {name} ...")
-    journal, where = site.journal("alertmanager"), site.log("alertmanager")
-    watch = Watch(receiver, Probe(name), alertmanager, journal, where, patience)
-    verdict = watch.run(say)
-    say(verdict.words)
-    return DELIVERED if verdict.delivered else NOT_DELIVERED
-
-
-def _receiver(config: Config, name: str, file: Path) -> Receiver:
-    known = {receiver.name: receiver for receiver in config.receivers}
-    if name in known:
-        return known[name]
+    known = {receiver.name: receiver for receiver in settings.receivers}
     if not known:
-        raise Refused(f"{file}: receivers: there are none. Fix: add one there, then `make up`.")
-    raise Refused(
-        f"{name} is no receiver of {file}. Expected: {' or '.join(known)}. "
-        f"Fix: name one of these, or add it there and `make up`."
-    )
-
-
-def _require_current(alertmanager: Alertmanager, config: Path, site: Site) -> None:
-    if not alertmanager.runs(rendered(config, RESOURCES, site.deployment)[_SETTINGS]):
+        raise Refused(f"{config}: receivers: there are none. Fix: add one there, then `make up`.")
+    if name not in known:
+        raise Refused(
+            f"{name} is no receiver of {config}. Expected: {' or '.join(known)}. "
+            f"Fix: name one of these, or add it there and `make up`."
+        )
+    alertmanager = Alertmanager(f"http://{settings.address('alertmanager')}")
+    if not alertmanager.runs(rendered(config, RESOURCES, stack.deployment)[_SETTINGS]):
         raise Refused(
             f"The Alertmanager at {alertmanager.url} runs other settings than {config} says, and the test "
             "would be of those. Fix: `make up` (for another file `make up CONFIG=file`), then test again."
         )
+    say(f"Sending a test message to {name} ...")
+    journal, where = stack.journal("alertmanager"), stack.log("alertmanager")
+    ended = Watch(known[name], Probe(name), alertmanager, journal, where, patience).run(say)
+    say(ended.words)
+    return 0 if ended.delivered else 1
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is known so many seconds after the test began: by the counters, and by the log."""
+
+    seconds: float
+    sent: Sent
+    story: Story
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the test arrived. The log is silent about a first attempt that succeeds."""
+        if self.story.delivered or self.story.error or not self.sent.arrived:
+            return self.story.delivered
+        # What arrived may be another receiver's message; but the test's failure would be in the log by then.
+        logged = self.story.failures or not self.sent.failed
+        return self.sent.exact or (self.seconds > _ROUND and logged)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """One test: of whom, by which Alertmanager; ``journal`` reads its log, called ``where`` in words."""
+
+    receiver: Receiver
+    probe: Probe
+    alertmanager: Alertmanager
+    journal: Callable[[], str]
+    where: str
+    patience: float
+
+    def run(self, say: Say) -> Verdict:
+        """Send the test, wait until its end is known or patience is, and take the test back.
+
+        Raises:
+            UnreachableError: Alertmanager does not answer.
+        """
+        integration = self.receiver.way.integration
+        before, begun = self.alertmanager.sent(integration, self.probe), time.monotonic()
+        news, fires = _BETWEEN_NEWS, True
+        self.alertmanager.post(self.probe.alert())
+        try:
+            while True:
+                sent = self.alertmanager.sent(integration, self.probe).since(before)
+                look = Look(time.monotonic() - begun, sent, story(self.journal(), self.probe))
+                if ended := self._ended(look):
+                    return ended
+                if fires and look.story.error:
+                    # The attempts go on; but once given up, they do not begin anew.
+                    self.alertmanager.post(self.probe.alert(over=True))
+                    fires = False
+                if look.seconds > news:
+                    say(f"  {self._news(look)} ({news:.0f} s)")
+                    news += _BETWEEN_NEWS
+                time.sleep(_BETWEEN_LOOKS)
+        finally:
+            if fires:
+                self.alertmanager.post(self.probe.alert(over=True))
+
+    def _ended(self, look: Look) -> Verdict | None:
+        if look.story.gave_up:
+            return verdict.refused(self.receiver, look.story, where=self.where)
+        if look.delivered:
+            return verdict.delivered(self.receiver, look.sent)
+        if look.seconds > _SILENT:
+            if look.sent.exact and look.sent.failed:  # the failure of this very message
+                return verdict.failed(self.receiver, where=self.where)
+            if not look.sent.messages and (ids := self.alertmanager.silences(self.probe)):
+                return verdict.muted(self.receiver, ids, self.alertmanager.url)
+        if look.seconds <= self.patience:
+            return None
+        return (
+            verdict.refused(self.receiver, look.story, where=self.where)
+            if look.story.error
+            else verdict.unknown(self.receiver, look.sent, patience=self.patience, where=self.where)
+        )
+
+    def _news(self, look: Look) -> str:
+        if look.story.error:
+            error = redacted(look.story.error, self.receiver.way.secrets)
+            return f"an attempt failed ({error}); Alertmanager tries again"
+        if look.sent.arrived:
+            return "messages arrive; waiting for Alertmanager's log"
+        return "waiting for Alertmanager"

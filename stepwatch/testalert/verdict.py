@@ -1,14 +1,23 @@
-"""How a test ended, in words."""
+"""How a test ended, in words without the secrets that receivers repeat in their answers."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
 
+from exporter import secret_shapes
 from stepwatch.config.receivers import Mail, Receiver, Slack, Way, Webhook
+from stepwatch.schema.path_types import read_secret
 from stepwatch.testalert.alertmanager import Sent
 from stepwatch.testalert.journal import Story
-from stepwatch.testalert.redacted import redacted
+
+_SHOWN = 400
+_LEAST = 6
+"""A shorter part of a URL is a common word, no secret."""
 
 _ANY = (Webhook, Mail, Slack)
 _HTTP = (Webhook, Slack)
@@ -80,22 +89,22 @@ def delivered(receiver: Receiver, sent: Sent) -> Verdict:
     took = f" in {max(sent.seconds, 0.01):.2f} s" if sent.attempts == 1 else ""
     lines = [f"{receiver.name}: Alertmanager delivered the test message by {receiver.way.spoken}{took}."]
     if isinstance(receiver.way, Mail):
-        lines += [f"The mail server took it: see that {_all(receiver.way.to)} got it, and not as spam."]
+        *others, last = receiver.way.to
+        names = f"{', '.join(others)} and {last}" if others else last
+        lines += [f"The mail server took it: see that {names} got it, and not as spam."]
     return Verdict(delivered=True, words="\n  ".join(lines))
 
 
 def refused(receiver: Receiver, story: Story, *, where: str) -> Verdict:
     """The receiver did not take it, as the log tells."""
-    what = fix(story.error, receiver.way) or f"look into {where}"
-    return _undelivered(receiver, redacted(story.error, receiver.way.secrets), _again(story), what)
-
-
-def _again(story: Story) -> str:
     if story.final:
-        return "Alertmanager takes that for final and tried once; a real alert is tried again at intervals."
-    if story.gave_up:
-        return "Alertmanager tried several times; with a real alert it goes on as long as the alert lasts."
-    return "Alertmanager is still trying."
+        again = "Alertmanager takes that for final and tried once; a real alert is tried again at intervals."
+    elif story.gave_up:
+        again = "Alertmanager tried several times; with a real alert it goes on as long as the alert lasts."
+    else:
+        again = "Alertmanager is still trying."
+    what = fix(story.error, receiver.way) or f"look into {where}"
+    return _undelivered(receiver, redacted(story.error, receiver.way.secrets), again, what)
 
 
 def failed(receiver: Receiver, *, where: str) -> Verdict:
@@ -128,5 +137,20 @@ def _undelivered(receiver: Receiver, why: str, more: str, what: str) -> Verdict:
     return Verdict(delivered=False, words="\n  ".join((first, more, f"Fix: {what}.")))
 
 
-def _all(names: tuple[str, ...]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+def redacted(error: str, files: Iterable[Path]) -> str:
+    """An error as a message may print it: one line, not too long, without what the files hold."""
+    for part in sorted(_parts(files), key=len, reverse=True):
+        error = error.replace(part, secret_shapes.MASK)
+    printable = "".join(sign if sign.isprintable() else " " for sign in secret_shapes.masked(error))
+    return printable.strip(". ")[:_SHOWN] or "no reason given"
+
+
+def _parts(files: Iterable[Path]) -> set[str]:
+    """What the files hold, and of URLs the path and its segments as well."""
+    contents = set()
+    for path in files:
+        with suppress(OSError, UnicodeDecodeError):
+            contents.add(read_secret(path))
+    paths = {urlsplit(each).path for each in contents if "://" in each}
+    segments = {segment for path in paths for segment in path.split("/")}
+    return contents - {""} | {part for part in paths | segments if len(part) >= _LEAST}

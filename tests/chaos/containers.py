@@ -13,9 +13,8 @@ from typing import Any
 from typing_extensions import Self
 
 from stepwatch.system import http_client
-from stepwatch.system.processes import Process
 from tests.chaos.runs import Runs
-from tests.chaos.stack import LOCAL, WEBHOOK, Stack
+from tests.chaos.stack import LOCAL, WEBHOOK, Process, Stack
 from tests.compose.checkout import Checkout
 
 KINDS = ("kill", "freeze", "cut")
@@ -61,7 +60,7 @@ class Containers(Stack):
 
     def processes(self) -> dict[str, Process]:
         containers = self._checkout.containers()
-        return {name: Process(each["State"]["Pid"], 0) for name, each in containers.items()}
+        return {name: Process(each["State"]["Pid"]) for name, each in containers.items()}
 
     @property
     def listed(self) -> set[str]:
@@ -75,7 +74,7 @@ class Containers(Stack):
         return (["nsenter", f"--target={process.pid}", "--net"], []) if process else None
 
     def _webhook(self) -> Process:
-        return Process(int(self._checkout.docker.docker("inspect", "--format={{.State.Pid}}", _SINK)), 0)
+        return Process(int(self._checkout.docker.docker("inspect", "--format={{.State.Pid}}", _SINK)))
 
     def signal(self, process: Process, number: signal.Signals) -> bool:
         if process not in self.processes().values():

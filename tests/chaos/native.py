@@ -14,14 +14,13 @@ from typing import Any
 
 from typing_extensions import Self
 
-from stepwatch.deploy.native import part as parts
-from stepwatch.deploy.native.part import Part
+from stepwatch.deploy.native import stack as parts
+from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import State
 from stepwatch.system import http_client, processes
-from stepwatch.system.log_tail import last_lines
-from stepwatch.system.processes import Process
+from stepwatch.system.files import last_lines
 from tests.chaos.runs import Runs
-from tests.chaos.stack import LOCAL, REMOTE, WEBHOOK, Stack, run
+from tests.chaos.stack import LOCAL, REMOTE, WEBHOOK, Process, Stack, run
 from tests.native.installation import made
 from tests.real import WebhookSink
 from tests.real.hung_mount import mounted
@@ -104,7 +103,8 @@ class Native(Stack):
 
     def processes(self) -> dict[str, Process]:
         names = {_program(part.command): part.name for part in self.parts}
-        programs = {process: _program(_command(process.pid)) for process in processes.marked(self.place.mark)}
+        running = [Process(each.pid, each.create_time()) for each in processes.marked(self.place.mark)]
+        programs = {process: _program(_command(process.pid)) for process in running}
         return {names.get(program, program): process for process, program in programs.items()}
 
     def servers(self) -> list[str]:
@@ -122,7 +122,7 @@ class Native(Stack):
         return self.installation.url(part)
 
     def signal(self, process: Process, number: signal.Signals) -> bool:
-        if process not in processes.marked(self.place.mark):
+        if process not in self.processes().values():
             return False
         try:
             os.kill(process.pid, number)

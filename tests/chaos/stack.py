@@ -9,10 +9,9 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwatch.system import http_client
-from stepwatch.system.processes import Process
 from tests.chaos.runs import Runs
 
 SICK = "sick"
@@ -25,6 +24,13 @@ WEBHOOK = "webhook"
 
 Samples = dict[str, set[tuple[float, str]]]
 """Time and value of each sample that Prometheus holds, by run."""
+
+
+class Process(NamedTuple):
+    """A process that cannot be mistaken for a later one: its id, and when it started (0 in a container)."""
+
+    pid: int
+    started: float = 0
 
 
 class Stack(ABC):

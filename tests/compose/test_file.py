@@ -144,6 +144,13 @@ def test_defaults_are_those_of_config_yaml(docker, rendered, tmp_path):
     assert given == _config(docker, {"TZ": ""})
 
 
+def test_the_demo_logs_as_config_yaml_says(docker, tmp_path):
+    (tmp_path / "config.yaml").write_text("log: {level: debug, format: json}")
+    given = _config(docker, {**of_config(load(tmp_path / "config.yaml")), "COMPOSE_PROFILES": "demo"})
+    for name in ("demo", "demo-gpu"):
+        assert given["services"][name]["command"][-2:] == ["--log.level=debug", "--log.format=json"]
+
+
 def _config(docker, env) -> dict[str, Any]:
     done = subprocess.run(
         ["docker", "compose", "--env-file=/dev/null", "config", "--format=json"],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.deploy.compose import gpus
+from stepwatch.deploy.compose import engine
 
 RUNTIME = {"Runtimes": {"runc": {}, "nvidia": {"path": "nvidia-container-runtime"}}}
 
@@ -31,7 +31,7 @@ class Host:
         self._docker.chmod(0o755)
 
     def files(self, *, processes: bool = False) -> tuple[str, ...]:
-        return gpus.files(processes=processes, device=self.device)
+        return engine.gpu_files(processes=processes, device=self.device)
 
 
 @pytest.fixture(name="host")

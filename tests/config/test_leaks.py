@@ -11,7 +11,7 @@ from exporter import secret_shapes
 from stepwatch.config import load, loading
 from stepwatch.schema.errors import ConfigError
 from stepwatch.system.environment import CHECKOUT
-from stepwatch.testalert.redacted import redacted
+from stepwatch.testalert.verdict import redacted
 
 # Of the shapes that their issuers document; none of them opens anything. In two parts, so that no scanner
 # takes this file for a leak.

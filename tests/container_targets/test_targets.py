@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepwatch.deploy.container_targets.container import Container, containers
-from stepwatch.deploy.container_targets.targets import FromMachine, found
+from stepwatch.deploy.container_targets.targets import Container, FromMachine, containers, found
 
 ANYWHERE = FromMachine({"bridge"})
 

@@ -19,7 +19,7 @@ from typing_extensions import Self
 from stepwatch.config import Config, load
 from stepwatch.config.models import Ports
 from stepwatch.deploy.native import stack as native
-from stepwatch.deploy.native.part import Part
+from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import State
 from stepwatch.programs.programs import Program
 from stepwatch.render.generator import generate
@@ -57,7 +57,7 @@ class Stack:
         self.state = State(folder / "state")
         self.state.make_password()
         self.config = self._configure(settings)
-        stack = native.Stack(self.config, folder, self.state, self.runs)
+        stack = native.Stack(self.config, self.state, self.runs)
         self.parts = {part.name: part for part in stack.parts(*_programs(*versions))}
         self.exporter, self.prometheus, self.alertmanager, self.door = (
             server(self.parts[name]) for name in PARTS
@@ -73,7 +73,7 @@ class Stack:
         config = {**ours, "discovery": {"ray": None}, **settings}  # no Ray of this machine
         path = self.folder / "config.yaml"
         path.write_text(yaml.safe_dump(config))
-        generate(path, self.folder, place=partial(self.state.deployment, parts=frozenset(self.names)))
+        generate(path, self.state.rendered, place=partial(self.state.deployment, parts=frozenset(self.names)))
         return load(path)
 
     def query(self, promql: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from stepwatch.operate.mark import mark
+from stepwatch.operate.orders import mark
 from tests.e2e.stack import PAIRS, Stack
 from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from stepwatch.services.health_report import PAGE, firing
+from stepwatch.services.health_report import ALERTS, firing
 from stepwatch.system import http_client
 from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.writer import writing
@@ -51,7 +51,7 @@ def test_a_sick_run_delivers_its_critical_alert_with_its_name_step_and_values(st
     page = f"http://{stack.config.address('exporter')}/run/{run.replace('/', '%2F')}"
     assert alert["annotations"]["dashboard_url"] == page
     named = f"critical  {alert['labels']['alertname']}  {run}  since "
-    alerts = http_client.read(f"http://{stack.config.address('alertmanager')}{PAGE}")
+    alerts = http_client.read(f"http://{stack.config.address('alertmanager')}{ALERTS}")
     assert any(line.startswith(named) for line in firing(alerts, silences=None))
 
 

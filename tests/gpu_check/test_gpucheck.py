@@ -14,10 +14,9 @@ import pytest
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.exporter import ROOT
 from tools.gpu_check import smi
-from tools.gpu_check.findings import findings
 from tools.gpu_check.rows import ROWS
 from tools.gpu_check.served import Page
-from tools.gpu_check.verdicts import Round, verdicts
+from tools.gpu_check.verdicts import Round, findings, verdicts
 
 PAGE = "# GPUs\n\n<!-- made by `make gpu-check` -->\nno card so far\n<!-- end -->\n\n## Next\n"
 

@@ -10,6 +10,8 @@ import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from stepwatch.config.models import Ports
 from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
@@ -85,7 +87,7 @@ class User:
         with self.config.open("a") as file:
             file.write("".join(["ports:\n", *(f"  {name}: {port}\n" for name, port in self.ports.items())]))
 
-    def processes(self) -> list[processes.Process]:
+    def processes(self) -> list[psutil.Process]:
         """Those of this user's stack."""
         return processes.marked(str(self.state))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stepwatch.deploy.native import supervision
-from stepwatch.deploy.native.commands import down
-from stepwatch.deploy.native.part import Part, Web
+from stepwatch.deploy.native.commands import Processes
+from stepwatch.deploy.native.stack import Part, Web, guardian
 from stepwatch.deploy.native.state import State
 from stepwatch.deploy.native.status import status
 from stepwatch.services import startup
@@ -42,8 +42,9 @@ class StandInStack:
     def up(self, *parts: Part) -> int:
         self.said.clear()
         self.place.create()
-        fresh = supervision.start(parts, self.place, self.said.append)
-        return supervision.settle(parts, fresh, self.place, self.said.append)
+        watched = [*parts, guardian(self.place)]
+        fresh = supervision.start(watched, self.place, self.said.append)
+        return supervision.settle(watched, fresh, self.place, self.said.append)
 
     def status(self) -> int:
         self.said.clear()
@@ -51,7 +52,7 @@ class StandInStack:
 
     def down(self) -> int:
         self.said.clear()
-        return down(self.place, self.said.append)
+        return Processes(Path("no config"), self.place, self.said.append).down()
 
     @property
     def words(self) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from stepwatch.config.models import Ports
@@ -19,6 +21,14 @@ VERSIONS = {"oldest": ("2.42", "0.25"), "newest": ("3.13", "0.31")}
 MAINLY_NEWEST = [pytest.param("oldest", marks=pytest.mark.world), "newest"]
 """For what depends little on the versions: `make test-world` tests the oldest ones."""
 PORTS = tuple(Ports.model_fields)
+
+
+def python_module(pid: int) -> str:
+    """The name of the module that a Python process runs, empty for another process."""
+    with suppress(psutil.Error):
+        words = psutil.Process(pid).cmdline()
+        return words[2] if words[1:2] == ["-m"] else ""
+    return ""
 
 
 @dataclass

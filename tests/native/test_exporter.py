@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.deploy.native.part import Part, Web
+from stepwatch.deploy.native.stack import Part, Web
 from stepwatch.services import settings
 from stepwatch.system.environment import CHECKOUT
 from tests.native.conftest import StandInStack

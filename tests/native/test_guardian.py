@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from stepwatch.deploy.native import guardian, supervisord
-from stepwatch.deploy.native.part import Part
+from stepwatch.deploy.native.stack import Part
 from stepwatch.system import http_client, processes
 from tests.native.conftest import StandInStack
+from tests.native.installation import python_module
 from tests.real.disk import fill, small_disk
 from tests.real.waiting import eventually, in_time
 
@@ -143,7 +144,7 @@ def test_up_and_the_guardian_end_with_one_supervisor_between_them(stack: StandIn
     assert stack.up(part) == 0
 
     time.sleep(3)
-    running = [processes.module(process.pid) for process in processes.marked(stack.place.mark)]
+    running = [python_module(process.pid) for process in processes.marked(stack.place.mark)]
     assert running.count("supervisor.supervisord") == 1
     assert running.count("stepwatch.deploy.native.guardian") == 1
     assert stack.status() == 0

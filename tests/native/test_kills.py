@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.system import http_client, processes
-from tests.native.installation import MAINLY_NEWEST, Installation, made
+from tests.native.installation import MAINLY_NEWEST, Installation, made, python_module
 from tests.real.waiting import eventually, in_time
 
 pytestmark = pytest.mark.e2e
@@ -36,7 +36,7 @@ def running(installation: Installation) -> dict[str, int]:
     for process in processes.marked(str(installation.state)):
         with suppress(FileNotFoundError):  # it ended just now
             program = Path(f"/proc/{process.pid}/exe").readlink().name
-            named[processes.module(process.pid) or program] = process.pid
+            named[python_module(process.pid) or program] = process.pid
     return named
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.config import Config
-from stepwatch.deploy.native import up
+from stepwatch.deploy.native.commands import node_exporter, serves_already
 from stepwatch.deploy.native.state import State
 from stepwatch.system import processes
 from tests.real import Server, free_port
@@ -44,23 +44,23 @@ def test_it_is_found_on_path_under_both_its_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert up.find() is None
+    assert node_exporter() is None
 
     (tmp_path / name).touch(mode=0o755)
-    assert up.find() == tmp_path / name
+    assert node_exporter() == tmp_path / name
 
 
 def test_one_that_runs_as_a_service_is_used(config: Config, tmp_path: Path) -> None:
-    assert not up.serves_already(config, State(tmp_path))
+    assert not serves_already(config, State(tmp_path))
     for _ in serving(config, OF_NODE_EXPORTER):
-        assert up.serves_already(config, State(tmp_path))
+        assert serves_already(config, State(tmp_path))
 
 
 def test_another_program_on_its_port_is_not_taken_for_it(config: Config, tmp_path: Path) -> None:
     for _ in serving(config, "# about node_exporter_build_info{}\n"):
-        assert not up.serves_already(config, State(tmp_path))
+        assert not serves_already(config, State(tmp_path))
 
 
 def test_our_own_is_not_taken_for_someone_else_s(config: Config, tmp_path: Path) -> None:
     for _ in serving(config, OF_NODE_EXPORTER, mark=State(tmp_path).mark):
-        assert not up.serves_already(config, State(tmp_path))
+        assert not serves_already(config, State(tmp_path))

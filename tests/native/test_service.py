@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
-from tests.native.installation import Installation, made
+from tests.native.installation import Installation, made, python_module
 from tests.real.systemd import Machine
 from tests.real.waiting import eventually, in_time
 
@@ -85,7 +84,7 @@ def test_the_service_survives_kills_and_reboots_and_stays_down_when_taken_down(i
 
 
 def _kill_supervisor(inside: Inside) -> None:
-    supervisors = [pid for pid in inside.pids() if processes.module(pid) == "supervisor.supervisord"]
+    supervisors = [pid for pid in inside.pids() if python_module(pid) == "supervisor.supervisord"]
     before = inside.pids()
     os.kill(supervisors[0], signal.SIGKILL)
     begun = time.monotonic()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.deploy.native import part as parts
+from stepwatch.deploy.native import stack as parts
 from stepwatch.deploy.native import supervisord
 from stepwatch.deploy.native.state import StackError, State
 from stepwatch.services import startup

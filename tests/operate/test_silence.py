@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.services.health_report import PAGE, SILENCES, News, firing
+from stepwatch.services.health_report import ALERTS, SILENCES, HealthReport, firing
 from stepwatch.system import http_client
 from tests.operate.conftest import Site
 from tests.real import AlertmanagerServer, eventually, free_port
@@ -70,7 +70,7 @@ def test_status_lists_a_silenced_alert_with_the_end_of_its_silence(
     assert site.run("silence", "ppo/gsm8k", "--for", "1h") == 0
     eventually(lambda: muted(alertmanager) == {"ppo/gsm8k"})
 
-    texts = [http_client.read(f"{alertmanager.url}{page}") for page in (PAGE, SILENCES)]
+    texts = [http_client.read(f"{alertmanager.url}{page}") for page in (ALERTS, SILENCES)]
     said = {alert.partition("  since")[0]: alert for alert in firing(*texts)}
 
     end = datetime.now().astimezone() + 25 * HOUR
@@ -83,9 +83,9 @@ def test_status_says_once_that_an_alertmanager_has_no_web_page_and_names_the_com
 ) -> None:
     address, said, started = alertmanager.url.removeprefix("http://"), [""], [""]
 
-    report = News("", address, "", "", "")
-    report.tell(http_client.read_all(report.pages), said.append)
-    News(f"127.0.0.1:{free_port()}", address, "", "", "").tell_after_up(started.append)
+    report = HealthReport("", address, "", "", "")
+    report.show(http_client.read_all(report.pages), said.append)
+    HealthReport(f"127.0.0.1:{free_port()}", address, "", "", "").show_after_start(started.append)
 
     lacking = [line for line in said + started if "built without its web page" in line]
     assert len(lacking) == (2 if alertmanager.tool.version.startswith("0.25") else 0)

@@ -141,9 +141,16 @@ def test_an_old_program_and_no_packages_are_named_with_the_fix(machine: Path) ->
     )
 
 
+def unpacked(machine: Path, version: str, *, candidate: str | None = None) -> Path:
+    """A package that was unpacked before, on a machine whose apt would install the candidate version."""
+    apt = program(machine / "bin", "apt-cache", "")
+    apt.write_text(f"#!/bin/sh\necho 'prometheus:\n  Candidate: {candidate or f'{version}+ds'}'\n")
+    folder = packages.tools_folder() / f"prometheus-{version}+ds" / "usr/bin"
+    return program(folder, "prometheus", f"prometheus, version {version} (x)")
+
+
 def test_a_package_that_is_too_old_is_refused(machine: Path) -> None:
-    unpacked = packages.tools_folder() / "prometheus-2.31.2+ds1" / "usr/bin"
-    program(unpacked, "prometheus", "prometheus, version 2.31.2 (x)")
+    unpacked(machine, "2.31.2")
 
     with pytest.raises(ProgramError, match=r"Found: .*2\.31\.2; the distribution packages 2\.31\.2\. Fix: "):
         obtained("prometheus")
@@ -266,13 +273,23 @@ def test_a_release_that_is_not_what_was_published_is_not_used_and_not_kept(
 def test_a_silent_release_host_is_not_asked_again_once_the_package_is_here(
     machine: Path, mirror: Mirror
 ) -> None:
-    unpacked = packages.tools_folder() / "prometheus-2.42.0+ds" / "usr/bin"
-    program(unpacked, "prometheus", "prometheus, version 2.42.0 (x)")
+    server = unpacked(machine, "2.42.0")
 
     assert obtained("prometheus")[1] == [
-        f"Prometheus 2.42.0: {unpacked}/prometheus, the distribution's package (on PATH: none)"
+        f"Prometheus 2.42.0: {server}, the distribution's package (on PATH: none)"
     ]
     assert mirror.asked == []
+
+
+def test_another_distribution_s_package_in_the_cache_is_not_taken(machine: Path, mirror: Mirror) -> None:
+    ours = unpacked(machine, "2.42.0")
+    unpacked(machine, "2.53.3", candidate="2.42.0+ds")  # a shared home folder, and unpacked last
+
+    assert obtained("prometheus")[0] == programs.Program(
+        ours, (2, 42, 0), (f"--web.local-assets={ours.parents[2]}/usr/share/prometheus/web/",)
+    )
+    unpacked(machine, "2.53.3", candidate="2.45.0+ds")
+    assert programs.find("prometheus") is None
 
 
 @pytest.fixture(name="real")
@@ -349,7 +366,7 @@ def test_files_that_only_root_may_place_are_named_with_the_command(
     [(file, place)] = packages.missing_files(tmp_path)
     assert (file, place) == (template, Path("/usr/share/prometheus/alertmanager/nowhere-else.tmpl"))
     with pytest.raises(packages.PackageError) as problem:
-        packages._place([(file, place)])
+        packages.place_files([(file, place)])
 
     assert str(problem.value) == (
         f"its package reads {place}, which only root may write. "

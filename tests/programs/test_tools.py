@@ -164,7 +164,10 @@ def test_without_a_release_and_without_go_tests_skip_with_the_reason_and_fail_in
 
 
 def packaged(version: str) -> Path:
-    """A package that was unpacked before."""
+    """A package that was unpacked before, in the version that apt would install."""
+    apt = Path(os.environ["PATH"]) / "apt-cache"
+    apt.write_text(f"#!/bin/sh\necho '  Candidate: {version}+ds'\n")
+    apt.chmod(0o755)
     folder = tools_folder() / f"prometheus-{version}+ds" / "usr/bin"
     folder.mkdir(parents=True)
     for name in PROGRAMS:

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from stepwatch.system.log_tail import last_lines
+from stepwatch.system.files import last_lines
 from tests.real import images
 from tests.real.build import BuildError, version
 from tests.real.images import ImageError, StandIn

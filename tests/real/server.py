@@ -17,7 +17,7 @@ from typing import Any
 from typing_extensions import Self
 
 from stepwatch.system import http_client, ports
-from stepwatch.system.log_tail import last_lines
+from stepwatch.system.files import last_lines
 
 _given: set[int] = set()
 

@@ -16,8 +16,9 @@ import pytest
 
 from stepwatch.deploy.compose import engine, status
 from stepwatch.schema.errors import Refused
-from stepwatch.services import health_report, run_folder
-from stepwatch.services.health_report import News, firing
+from stepwatch.services import health_report
+from stepwatch.services.health_report import HealthReport, firing
+from stepwatch.services.runs import folder_remark, make_folder
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.real import free_port
@@ -79,17 +80,17 @@ def alertmanager(serve: Serve, *receivers: str, uptime: float = 3600) -> str:
 
 def lines(exporter: str = "", alertmanager: str = "", watchdog: str = "") -> list[str]:
     said: list[str] = []
-    well(News(exporter, alertmanager, watchdog, "the runs in /x", "/logs/exporter.log"), said.append)
+    well(HealthReport(exporter, alertmanager, watchdog, "the runs in /x", "/logs/exporter.log"), said.append)
     return said
 
 
-def well(report: News, say: Callable[[str], object] = print) -> bool:
-    return report.tell(http_client.read_all(report.pages), say)
+def well(report: HealthReport, say: Callable[[str], object] = print) -> bool:
+    return report.show(http_client.read_all(report.pages), say)
 
 
 def reported(exporter: str, watchdog: str = "") -> str:
     said: list[str] = []
-    News(exporter, "", watchdog, "the runs in /x", "/logs/exporter.log").tell_after_up(said.append)
+    HealthReport(exporter, "", watchdog, "the runs in /x", "/logs/exporter.log").show_after_start(said.append)
     return "\n".join(said)
 
 
@@ -156,8 +157,8 @@ def test_what_keeps_the_stack_from_alerting_is_reported_and_is_not_well(serve: S
         "\nAlerting is broken (the watchdog looked 4s ago):\n  State disk is full. /data: 0 B free."
     ]
     assert lines(watchdog=fine) == []
-    assert well(News("", "", fine, "", ""))
-    assert not well(News("", "", sick, "", ""))
+    assert well(HealthReport("", "", fine, "", ""))
+    assert not well(HealthReport("", "", sick, "", ""))
 
 
 def findings(age: float, *found: dict[str, str]) -> str:
@@ -182,7 +183,7 @@ def test_a_watchdog_that_does_not_answer_is_reported_and_is_not_well() -> None:
 
     (line,) = lines(watchdog=nobody)
     assert "The watchdog does not answer" in line
-    assert not well(News("", "", nobody, "", ""))
+    assert not well(HealthReport("", "", nobody, "", ""))
 
 
 def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_fix(serve: Serve) -> None:
@@ -200,7 +201,7 @@ def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
     registered = sample.format("http://10.0.0.9:9092/metrics", "rl_insight", 0.0)
     exporter = serve({"/metrics": [RUNS + up + down + registered]})
     lines: list[str] = []
-    well(News(exporter, "", "", "the runs in runs", "exporter.log"), lines.append)
+    well(HealthReport(exporter, "", "", "the runs in runs", "exporter.log"), lines.append)
 
     assert lines[-1] == "http://10.0.0.8:5000 gives no answer that can be read; exporter.log says why."
     assert not any("10.0.0.7" in line or "10.0.0.9" in line for line in lines)
@@ -276,7 +277,7 @@ def test_simulated_runs_in_containers_are_said_to_be_in_their_volume(serve: Serv
     exporter = {"exporter": serve({"/metrics": [RUNS]})}
     said = {demo: list[str]() for demo in (True, False)}
     for demo, lines in said.items():
-        well(status.news(exporter, "/data/runs", demo=demo), lines.append)
+        well(status.health(exporter, "/data/runs", demo=demo), lines.append)
 
     assert said[True][0] == "\nThe runs in /data/runs and the Docker volume demo-runs: 2 running."
     assert said[False][0] == "\nThe runs in /data/runs: 2 running."
@@ -284,21 +285,21 @@ def test_simulated_runs_in_containers_are_said_to_be_in_their_volume(serve: Serv
 
 def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     folder = tmp_path / "a/b"
-    assert run_folder.make(folder)
+    assert make_folder(folder)
     assert folder.is_dir()
-    assert not run_folder.make(folder)
-    assert not run_folder.make(tmp_path / "*/logs")
+    assert not make_folder(folder)
+    assert not make_folder(tmp_path / "*/logs")
 
-    assert run_folder.remark(made=True, remembered=True) == (
+    assert folder_remark(made=True, remembered=True) == (
         ", which did not exist, so it was made; it is empty. "
         "If that is a slip, `make up RUNS=folder` names another"
     )
-    assert "which `make up RUNS=folder` named last" in run_folder.remark(made=False, remembered=True)
-    assert run_folder.remark(made=False, remembered=False) == ""
+    assert "which `make up RUNS=folder` named last" in folder_remark(made=False, remembered=True)
+    assert folder_remark(made=False, remembered=False) == ""
 
 
 def test_a_run_folder_that_cannot_be_made_is_refused_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(Refused, match=r"runs\.path: .*/file/runs: Not a directory\. .*make up RUNS=folder"):
-        run_folder.make(tmp_path / "file/runs")
+        make_folder(tmp_path / "file/runs")

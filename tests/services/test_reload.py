@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from exporter.door.__main__ import HEALTHY
-from stepwatch.services.reload import ReloadError, reload, runs
+from stepwatch.services.settings import ReloadError, alertmanager_runs, reload
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.real import AlertmanagerServer, free_port
@@ -32,11 +32,11 @@ def metrics(server):
 
 
 def test_it_reports_by_the_file_itself_whether_it_runs_it(server):
-    assert runs(metrics(server), server.settings)
+    assert alertmanager_runs(metrics(server), server.settings.read_bytes())
     server.settings.write_text(server.settings.read_text() + "# changed\n")
-    assert not runs(metrics(server), server.settings)
+    assert not alertmanager_runs(metrics(server), server.settings.read_bytes())
     assert "runs the new settings" in reload(server.url, server.settings)
-    assert runs(metrics(server), server.settings)
+    assert alertmanager_runs(metrics(server), server.settings.read_bytes())
 
 
 def test_one_that_reads_other_files_is_not_taken_for_ours(server):
@@ -50,7 +50,7 @@ def test_refused_settings_leave_the_old_ones_in_force(server):
     with pytest.raises(ReloadError, match=r"runs on with the old ones\. It says: .*yaml"):
         reload(server.url, server.settings)
     server.settings.write_bytes(good)
-    assert runs(metrics(server), server.settings)
+    assert alertmanager_runs(metrics(server), server.settings.read_bytes())
 
 
 def test_one_that_does_not_answer_reads_them_at_its_start():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,8 @@ import pytest
 from stepwatch.config import Config
 from stepwatch.config.deployment import Deployment, OnThisMachine
 from stepwatch.render.generator import generate
-from stepwatch.testalert import journal
+from stepwatch.system.files import from_now_on
 from stepwatch.testalert.command import send_test
-from stepwatch.testalert.journal import Journal
 from tests.real import AlertmanagerServer, free_port
 from tests.real.answering import Answering
 from tests.real.mailbox import Certificate, Mailbox
@@ -44,8 +43,8 @@ class Bench:
     def deployment(self, config: Config) -> Deployment:
         return OnThisMachine(config)
 
-    def journal(self, _: str) -> Journal:
-        return journal.opened(self.server.log)
+    def journal(self, _: str) -> Callable[[], str]:
+        return from_now_on(self.server.log)
 
     def log(self, part: str) -> str:
         return f"the log of {part}"

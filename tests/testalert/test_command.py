@@ -14,9 +14,8 @@ import pytest
 from stepwatch.config import load
 from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.system import http_client
-from stepwatch.testalert.alertmanager import Alertmanager, UnreachableError
-from stepwatch.testalert.probe import Probe
-from stepwatch.testalert.watch import Watch
+from stepwatch.testalert.alertmanager import Alertmanager, Probe, UnreachableError
+from stepwatch.testalert.command import Watch
 from tests.real import free_port
 from tests.testalert.conftest import LOGIN, Bench
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwatch.testalert.journal import Story, opened, story, unquoted
-from stepwatch.testalert.probe import Probe
+from stepwatch.system.files import from_now_on
+from stepwatch.testalert.alertmanager import Probe
+from stepwatch.testalert.journal import Story, story, unquoted
 
 PROBE = Probe("ops", mark="17")
 
@@ -85,10 +86,10 @@ def test_what_go_escapes_and_json_does_not_know_is_shown_as_it_stands() -> None:
     assert unquoted(r'"bell \a and \x1b[0m"') == r"bell \a and \x1b[0m"
 
 
-def test_a_journal_gives_what_came_since_it_was_opened(tmp_path) -> None:
+def test_a_journal_gives_what_came_since_it_was_from_now_on(tmp_path) -> None:
     log = tmp_path / "log"
     log.write_text("before\n")
-    news = opened(log)
+    news = from_now_on(log)
     assert news() == ""
 
     log.write_text("before\nafter\n")
@@ -102,7 +103,7 @@ def test_a_journal_gives_what_came_since_it_was_opened(tmp_path) -> None:
 
 
 def test_a_log_may_begin_after_its_journal(tmp_path) -> None:
-    news = opened(tmp_path / "log")
+    news = from_now_on(tmp_path / "log")
     assert news() == ""
 
     (tmp_path / "log").write_text("first\n")

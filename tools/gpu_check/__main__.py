@@ -12,9 +12,8 @@ from pathlib import Path
 
 from stepwatch.system.terminal import Say, table
 from tools.gpu_check import nvml, served, smi
-from tools.gpu_check.findings import findings
 from tools.gpu_check.smi import NoGpuError
-from tools.gpu_check.verdicts import DIFFERS, LACKS, Round, Verdict, verdicts
+from tools.gpu_check.verdicts import DIFFERS, LACKS, Round, Verdict, findings, verdicts
 
 USUAL_PAGE = Path(__file__).resolve().parents[2] / "docs/gpu.md"
 ROUNDS = 5

@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
+import os
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepwatch.config import Config, load
-from stepwatch.config.deployment import Deployment
-from stepwatch.deploy.compose import demo, status, up
-from stepwatch.deploy.compose.demo import SIMULATIONS
-from stepwatch.deploy.compose.engine import Engine, addresses
+from stepwatch.config.deployment import CONTAINER_PORTS, Deployment
+from stepwatch.deploy.compose import status
+from stepwatch.deploy.compose.engine import Engine, EngineError, addresses, gpu_files
 from stepwatch.deploy.native.state import State
-from stepwatch.render.generator import containers
-from stepwatch.services.demo import wait_unscraped
+from stepwatch.render import output, variables
+from stepwatch.render.generator import containers, generate
+from stepwatch.render.variables import PUBLISHED, of_config, of_machine
+from stepwatch.services import damage, startup
+from stepwatch.services import demo as demo_alerts
+from stepwatch.services.runs import folder_remark, make_folder
+from stepwatch.services.settings import reload
+from stepwatch.services.startup import Look, Startup
+from stepwatch.system import ports
 from stepwatch.system.environment import CHECKOUT
-from stepwatch.system.terminal import Say
-from stepwatch.testalert.journal import Journal
+from stepwatch.system.terminal import Say, table
+
+ALL = ("demo", "tools")
+SIMULATIONS = ("demo", "demo-gpu")
 
 _UNSCRAPED_SECONDS = 50
 """The name of a stopped container is unknown to DNS: after its refresh, 15 s at most, Prometheus waits for
 two intervals of the GPUs' scrape before it ends the series of a target that is gone."""
 
-
-def down(project: Engine, say: Say) -> int:
-    """Remove every container of the stack; volumes, with data, silences and the password, stay.
-
-    Returns:
-        0 when nothing of it runs any more, else what Compose ended with.
-    """
-    services = project.services()
-    if not services:
-        say("Stepwatch is not running.")
-        return 0
-    running = {service.name for service in services if service.state == "running"}
-    if running.issuperset(SIMULATIONS) and (prometheus := addresses(services).get("prometheus")):
-        project.tell("stop", "exporter", "demo-gpu")
-        say(f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s.")
-        wait_unscraped(f"http://{prometheus}", _UNSCRAPED_SECONDS)
-    if code := project.show("down", "--remove-orphans"):
-        return code
-    say("Stepwatch is down. Its data stays in Docker's volumes (`docker volume ls`).")
-    return 0
-
-
-ALL = ("demo", "tools")
+_SHOWS = {
+    "exporter": "how runs are, their curves",
+    "gpu": "what is read from the GPUs",
+    "watchdog": "what keeps the stack from alerting",
+    "prometheus": "queries, targets and every alert that fires",
+    "alertmanager": "alerts in groups, silences",
+    "grafana": "dashboards; user admin, password below",
+}
+_PAGES = {"exporter": "/", "gpu": "/metrics", "watchdog": "/api/v1/findings"}
 
 
 @dataclass(frozen=True)
@@ -56,28 +52,126 @@ class Containers:
     say: Say
 
     def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Bring it up, or up to date."""
-        return up.up(self.config, runs, self.place, self.say, demo=demo, repair=repair)
+        """Render the configuration and have containers run it.
+
+        Args:
+            runs: The folder to read runs from, in place of the file's `runs.path`.
+            demo: Whether the simulated trainers and GPUs are to run.
+            repair: Whether to move damaged files aside that keep a container from starting.
+
+        Returns:
+            0 when every container is healthy, 1 when some are not.
+
+        Raises:
+            Refused: The configuration is wrong or a port is in use; what was running runs on as it was.
+        """
+        self.place.create()
+        with self.place.lock("`make up`", self.say):  # to its end: Compose starts one after the other
+            return self._up(runs, demo=demo, repair=repair)
+
+    def _up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
+        out, say = self.rendered, self.say
+        output.recover(out)
+        config = load(self.config)
+        last = self.place.runs(config.runs.path, say)
+        named = runs or Path(os.environ.get("STEPWATCH_PATH") or "")
+        given = named != Path()
+        folder = _require_folder((named if given else last or config.runs.path).absolute())
+        _require_ports(config)
+        made = make_folder(folder)
+        outcome = generate(self.config, out)
+        self.place.remember(self.config, runs, config.runs.path, say)
+        say(
+            f"Reading runs from {folder}{folder_remark(made=made, remembered=not given and last is not None)}"
+        )
+        if demo:
+            say("Reading simulated runs from the Docker volume demo-runs")
+        if outcome.warning:
+            say(outcome.warning)
+        environment = {**of_config(config), **of_machine(CHECKOUT, folder, out)}
+        if out == CHECKOUT:
+            variables.update(CHECKOUT / ".env", environment)
+        files = ("compose.yaml", *gpu_files(processes=config.gpus.processes > 0))
+        project = Engine(CHECKOUT, environment, files, ("demo",))
+        left = not demo and _remove_demo(project)
+        wanted = project if demo else replace(project, profiles=())
+        moved = False
+        while (verdict := _start(wanted, say)) and repair and status.repair(wanted, say):
+            moved = True
+        if repair and not moved:
+            say(damage.NOTHING)
+        if verdict:
+            say(verdict)
+            return 1
+        settings = out / "alertmanager/generated/alertmanager.yml"
+        say(reload(f"http://{config.address('alertmanager')}", settings))
+        if left:
+            say(f"The demo is gone; {_end_alerts(project, config)} alerts of it are over.")
+        say("")
+        for line in table(
+            [(part, config.link(part) + _PAGES.get(part, ""), _SHOWS[part]) for part in PUBLISHED]
+        ):
+            say(f"  {line}")
+        say("\nGrafana's password: docker compose exec grafana cat /run/stepwatch/grafana-password")
+        say("Logs: docker compose logs. `make status` shows its state, `make down` stops it.")
+        published = {part: config.address(part) for part in PUBLISHED}
+        status.health(published, folder, demo=demo).show_after_start(say)
+        return 0
 
     def down(self) -> int:
-        """Take it down; volumes stay."""
-        return down(self._project, self.say)
+        """Remove every container of the stack; volumes, with data, silences and the password, stay.
+
+        Returns:
+            0 when nothing of it runs any more, else what Compose ended with.
+        """
+        services = self._project.services()
+        if not services:
+            self.say("Stepwatch is not running.")
+            return 0
+        running = {service.name for service in services if service.state == "running"}
+        if running.issuperset(SIMULATIONS) and (prometheus := addresses(services).get("prometheus")):
+            self._project.run("stop", "exporter", "demo-gpu")
+            self.say(
+                f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s."
+            )
+            demo_alerts.wait_unscraped(f"http://{prometheus}", _UNSCRAPED_SECONDS)
+        if code := self._project.show("down", "--remove-orphans"):
+            return code
+        self.say("Stepwatch is down. Its data stays in Docker's volumes (`docker volume ls`).")
+        return 0
 
     def status(self) -> int:
         """Show how each container is."""
         return status.status(self._project, self.rendered, self.say)
 
     def demo_reset(self) -> int:
-        """Have the demo start over."""
-        return demo.demo_reset(self._project, load(self.config), self.say)
+        """Start the simulated runs and GPUs over, and end the alerts that they raised.
 
-    def journal(self, part: str) -> Journal:
-        """What a part says from now on."""
+        Prometheus starts again as well, keeping its history: it would hold on to those alerts.
+
+        Returns:
+            0 when the demo runs anew, 1 when it does not run.
+        """
+        config = load(self.config)
+        running = {service.name for service in self._project.services() if service.state == "running"}
+        if not running.issuperset(SIMULATIONS):
+            self.say("The demo is not running. `make up DEMO=1` starts it.")
+            return 1
+        begun = time.time()
+        self._project.run("restart", *SIMULATIONS)
+        self.say("The simulated runs and GPUs start over.")
+        demo_alerts.wait_started(f"http://{config.address('prometheus')}", begun)
+        count = _end_alerts(self._project, config)
+        self.say(f"{count} alerts of the demo are over. They come again within three minutes.")
+        return 0
+
+    def journal(self, part: str) -> Callable[[], str]:
+        """Return a function that reads what a part logs from now on."""
         since = time.time()
-        return lambda: self._project.tell("logs", "--no-log-prefix", f"--since={since:.3f}", part)
+        return lambda: self._project.run("logs", "--no-log-prefix", f"--since={since:.3f}", part)
 
     def log(self, part: str) -> str:
-        """Where people read what a part says."""
+        """Where people read what a part logs."""
         return f"`docker compose logs {part}`"
 
     def deployment(self, config: Config) -> Deployment:
@@ -86,8 +180,9 @@ class Containers:
 
     @property
     def rendered(self) -> Path:
-        """The folder that holds ``<service>/generated``."""
-        return up.rendered(self.config, self.place)
+        """The folder that holds ``<service>/generated``; the checkout's own belong to its config.yaml."""
+        ours = self.config.resolve() == CHECKOUT / "config.yaml"
+        return CHECKOUT if ours else self.place.folder / "containers"
 
     @property
     def exists(self) -> bool:
@@ -97,3 +192,88 @@ class Containers:
     @property
     def _project(self) -> Engine:
         return Engine(CHECKOUT, profiles=ALL)
+
+
+def _require_folder(folder: Path) -> Path:
+    """A container sees a folder, not a pattern."""
+    if any(sign in str(folder) for sign in "*?[") or (folder.exists() and not folder.is_dir()):
+        raise EngineError(
+            f"runs.path: {folder} is not a folder. Expected: a folder, which containers can mount. "
+            "Fix: name the folder above, or run plain processes: `make up NATIVE=1`."
+        )
+    return folder
+
+
+def _require_ports(config: Config) -> None:
+    def may_be_docker(owner: ports.Owner | None) -> bool:
+        """Docker's own processes are root's: to other users they are not shown."""
+        return owner is None or "docker" in owner.command
+
+    problems = [
+        ports.conflict(part, config.listen, getattr(config.ports, part), may_be_docker) for part in PUBLISHED
+    ]
+    if found := list(filter(None, problems)):
+        raise EngineError("\n".join(found))
+
+
+def _start(project: Engine, say: Say) -> str:
+    """Build and start the containers; say why some do not work, and return which; empty if all work."""
+    # With an image of one's own named, nothing is built: that machine may reach no package index.
+    if not os.environ.get("STEPWATCH_EXPORTER_IMAGE"):
+        say("Building our image (a minute the first time).")
+        project.run("build", "exporter")
+    # Compose's own --wait may not end for a container that dies again and again, and fails for a Prometheus
+    # that replays its log for longer than the health check waits.
+    code = project.show("up", "--detach", "--remove-orphans", "--no-build")
+    services = {service.name: service for service in project.services()}
+
+    def looks(names: Iterable[str]) -> dict[str, Look]:
+        now = {service.name: service for service in project.services()}
+        return {
+            name: Look(
+                ready=now[name].standing == "up" or now[name].done,
+                ends=now[name].restarts,
+                busy=startup.replay(project.log(name, 50)) if name == "prometheus" else "",
+            )
+            if name in now
+            else Look(ready=False, gone=True)
+            for name in names
+        }
+
+    if code:
+        waited = [name for name, service in services.items() if service.standing != "up" and not service.done]
+        failed = dict.fromkeys(waited, "did not start")
+    else:
+        ends = {name: service.restarts for name, service in services.items()}
+        failed = Startup(looks, say, ends, pause=1).wait(services)
+    for name, reason in failed.items():
+        whole = f"{reason} ({services[name].summary or services[name].state})"
+        where, fix = f"`docker compose logs {name}`", status.fix(project, name)
+        for line in startup.failure(name, whole, where, project.log(name, 5), fix):
+            say(line)
+    if code and not failed:
+        return "docker compose up failed; its message is above"
+    return startup.verdict(failed, len(services)) if failed else ""
+
+
+def _remove_demo(project: Engine) -> bool:
+    """Remove the demo's containers and logs; returns whether there were any."""
+    services = project.services()
+    names = [service.name for service in services if service.name.startswith("demo")]
+    if names:
+        project.run("rm", "--stop", "--force", *names)
+        # One that was killed has left its logs; and the exporter would show runs whose logs go as silent.
+        project.run("run", "--rm", "--no-deps", "-T", "demo", "rm", "-rf", "/demo/demo")
+        project.run("restart", "exporter")
+        # A Prometheus that is replaced before it saw them go would go on with them for five minutes.
+        if prometheus := addresses(services).get("prometheus"):
+            demo_alerts.wait_gone(f"http://{prometheus}")
+    return bool(names)
+
+
+def _end_alerts(project: Engine, config: Config) -> int:
+    """End the alerts that the demo raised; returns how many there were."""
+    project.run("restart", "prometheus")
+    demo_alerts.wait_ready(f"http://{config.address('prometheus')}")
+    alertmanager = f"http://{config.address('alertmanager')}"
+    return demo_alerts.end_alerts(alertmanager, f"demo-gpu:{CONTAINER_PORTS['gpu']}")

@@ -1,4 +1,4 @@
-"""Docker and its Compose plugin on this machine."""
+"""Docker and its Compose plugin on this machine, and how they give containers its NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +22,11 @@ LEAST_COMPOSE = (2, 20)
 """The first that knows `start_interval`."""
 
 _ANSWER_SECONDS = 15
+
+CDI_KIND = "nvidia.com/gpu"
+"""What NVIDIA calls its devices in CDI."""
+
+_NVIDIA = Path("/dev/nvidiactl")
 
 
 class EngineError(Refused):
@@ -60,7 +66,13 @@ class Service:
             return self.state
         if self.health in ("starting", "unhealthy"):
             return self.health
-        return "up" if self._probed else "starting"
+        if not self.known.get("Config", {}).get("Healthcheck"):
+            return "up"
+        # For a moment after each start, that of a container which dies again and again included, Docker
+        # still reports the health from before, or Compose reports none at all.
+        probes = (self.known.get("State", {}).get("Health") or {}).get("Log") or []
+        probed = self.started and probes and _time(probes[-1]["Start"]) > self.started
+        return "up" if probed else "starting"
 
     @property
     def restarts(self) -> int:
@@ -72,18 +84,6 @@ class Service:
         """When its present process began."""
         started = self.known.get("State", {}).get("StartedAt")
         return _time(started) if started else None
-
-    @property
-    def _probed(self) -> bool:
-        """Whether its health is that of the present process, or there is no health check.
-
-        For a moment after each start, that of a container which dies again and again included, Docker
-        still reports the health from before, or Compose reports none at all.
-        """
-        if not self.known.get("Config", {}).get("Healthcheck"):
-            return True
-        probes = (self.known.get("State", {}).get("Health") or {}).get("Log") or []
-        return bool(self.started and probes and _time(probes[-1]["Start"]) > self.started)
 
 
 @dataclass(frozen=True)
@@ -100,51 +100,52 @@ class Engine:
 
     def show(self, *words: str) -> int:
         """Run a command that talks to the user; return its exit status."""
-        return subprocess.run(self._command(words), env=self._environment(), check=False).returncode
+        return self._compose(words).returncode
 
-    def tell(self, *words: str) -> str:
+    def run(self, *words: str) -> str:
         """Run a command; return what it prints.
 
         Raises:
             EngineError: it failed.
         """
-        done = subprocess.run(
-            self._command(words), env=self._environment(), capture_output=True, text=True, check=False
-        )
+        done = self._compose(words, capture_output=True)
         if done.returncode:
             raise EngineError(f"docker compose {words[0]} failed. It says: {done.stderr.strip()}")
         return done.stdout
 
     def services(self) -> list[Service]:
         """The containers of the stack, ended ones included."""
-        listed = self.tell("ps", "--all", "--format=json").strip()
+        listed = self.run("ps", "--all", "--format=json").strip()
         # One object a line; versions before 2.21 print one list.
         found = json.loads(listed) if listed.startswith("[") else list(map(json.loads, listed.splitlines()))
-        known = {each["Id"]: each for each in _inspect(each["ID"] for each in found)}
-        return [_service(each, known) for each in found]
+        # Those that are gone by now are left out, and the command fails.
+        inspected = _output("docker", "inspect", *(each["ID"] for each in found), failing=True)
+        known = {each["Id"]: each for each in json.loads(inspected or "[]")}
+        return [
+            Service(
+                name=each["Service"],
+                container=each["ID"],
+                state=each["State"],
+                health=each["Health"],
+                exit_code=each["ExitCode"],
+                summary=each["Status"],
+                published=dict(_published(each.get("Publishers") or [])),
+                known=next((known[name] for name in known if name.startswith(each["ID"])), {}),
+            )
+            for each in found
+        ]
 
-    def _command(self, words: tuple[str, ...]) -> list[str]:
+    def log(self, service: str, lines: int) -> list[str]:
+        """The last lines that a service logged."""
+        return self.run("logs", "--no-log-prefix", f"--tail={lines}", service).splitlines()
+
+    def _compose(self, words: tuple[str, ...], **options: Any) -> subprocess.CompletedProcess[str]:
         files = [f"--file={self.checkout / name}" for name in self.files]
         profiles = [f"--profile={name}" for name in self.profiles]
-        return ["docker", "compose", *files, *profiles, *words]
-
-    def _environment(self) -> dict[str, str]:
-        return {**os.environ, **self.variables}
-
-
-def _service(row: dict[str, Any], known: Mapping[str, dict[str, Any]]) -> Service:
-    return Service(
-        name=row["Service"],
-        container=row["ID"],
-        state=row["State"],
-        health=row["Health"],
-        exit_code=row["ExitCode"],
-        summary=row["Status"],
-        published={
-            each["TargetPort"]: address for each in row.get("Publishers") or [] if (address := _address(each))
-        },
-        known=next((each for name, each in known.items() if name.startswith(row["ID"])), {}),
-    )
+        command = ["docker", "compose", *files, *profiles, *words]
+        return subprocess.run(
+            command, env={**os.environ, **self.variables}, text=True, check=False, **options
+        )
 
 
 def _time(text: str) -> datetime:
@@ -158,13 +159,13 @@ def addresses(services: Iterable[Service]) -> dict[str, str]:
     return {part: published[port] for part, port in CONTAINER_PORTS.items() if port in published}
 
 
-def _address(publisher: dict[str, Any]) -> str:
-    """host:port of a published port as this machine reaches it."""
-    host, port = publisher["URL"], publisher["PublishedPort"]
-    if not port:
-        return ""
-    here = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  a name for it
-    return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
+def _published(publishers: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
+    """Ports of a container, and host:port at which this machine reaches each."""
+    for each in publishers:
+        host, port = each["URL"], each["PublishedPort"]
+        host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  a name for it
+        if port:
+            yield each["TargetPort"], f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def require() -> None:
@@ -189,17 +190,35 @@ def require() -> None:
         )
 
 
-def info() -> dict[str, Any]:
-    """What Docker knows of itself; empty if it does not answer."""
-    known: dict[str, Any] = json.loads(_output("docker", "info", "--format={{json .}}") or "{}")
-    return known
+def gpu_files(*, processes: bool, device: Path = _NVIDIA) -> tuple[str, ...]:
+    """The files that belong beside compose.yaml; none without a GPU, since a reservation would be fatal.
+
+    NVIDIA's runtime comes first: a CDI specification is of the driver that was there when it was made, and
+    after an upgrade the whole stack would not start.
+
+    Args:
+        processes: Whether processes on the GPUs are to be named.
+        device: What is there if a driver is.
+    """
+    known: dict[str, Any] = {}
+    if device.exists():
+        known = json.loads(_output("docker", "info", "--format={{json .}}") or "{}")
+    if "nvidia" in (known.get("Runtimes") or {}):
+        access = ["compose.gpu.yaml"]
+    else:
+        access = ["compose.gpu.cdi.yaml"] if any(CDI_KIND in name for name in _cdi(known)) else []
+    return (*access, *(["compose.processes.yaml"] if access and processes else []))
 
 
-def _inspect(containers: Iterable[str]) -> list[dict[str, Any]]:
-    """What Docker knows of containers; those that are gone are left out."""
-    listed = _output("docker", "inspect", *containers, failing=True)
-    found: list[dict[str, Any]] = json.loads(listed or "[]")
-    return found
+def _cdi(info: Mapping[str, Any]) -> Iterator[str]:
+    """What speaks of CDI devices: since Docker 28.3 their names, before that the files that define them."""
+    if info.get("DiscoveredDevices"):
+        yield from (device["Name"] for device in info["DiscoveredDevices"])
+        return
+    for folder in info.get("CDISpecDirs") or []:
+        for file in sorted(Path(folder).glob("*.[jy]*")):
+            with suppress(OSError):  # what we may not read, Docker may: without it we only do not know
+                yield file.read_text(encoding="utf-8", errors="replace")
 
 
 def _output(*command: str, failing: bool = False) -> str | None:

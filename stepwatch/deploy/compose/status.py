@@ -1,21 +1,28 @@
-"""Tells how each container of the stack is."""
+"""How each container of the stack is; damaged files in volumes are named, and moved aside."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from stepwatch.deploy.compose import engine, repairing
+from stepwatch.deploy.compose import engine
 from stepwatch.deploy.compose.engine import Engine, Service
 from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING, UP
-from stepwatch.services import reload, settings
-from stepwatch.services.health_report import News
+from stepwatch.services import damage, settings
+from stepwatch.services.damage import Damage
+from stepwatch.services.health_report import HealthReport
 from stepwatch.services.settings import Standing
 from stepwatch.system.http_client import read_all
 from stepwatch.system.terminal import Say, duration, table
 
 _HEADINGS = ("service", "state", "up for", "restarts", "settings", "page")
+
+FOLDERS = {"prometheus": "/prometheus", "alertmanager": "/alertmanager"}
+"""Where compose.yaml mounts their volumes."""
+
+_MOVE = 'mkdir -p "$1" && mv "$2" "$1/"'
+_VOLUME = "the volume {0}-data: {1}"
 
 _RUNS = "/runs"
 """Where the exporter's container sees the run folder."""
@@ -37,85 +44,96 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
         say("Stepwatch is not running. `make up` starts it.")
         return NOT_RUNNING
     addresses = engine.addresses(services)
-    demo = any(each.name == "demo" for each in services)
-    report = news(addresses, _run_folder(services), demo=demo)
-    metrics = [f"http://{addresses.get(part, '')}/metrics" for part in ("prometheus", "gpu", "alertmanager")]
-    texts = read_all([*metrics, *report.pages])
-    standings = _standings(rendered, *(texts[page] for page in metrics))
+    containers = (each.known for each in services if each.name == "exporter")
+    mounts = (mount for container in containers for mount in container.get("Mounts", []))
+    runs = next((mount["Source"] for mount in mounts if mount["Destination"] == _RUNS), "its folder")
+    report = health(addresses, runs, demo=any(each.name == "demo" for each in services))
+    metrics = {
+        part: f"http://{addresses.get(part, '')}/metrics" for part in ("prometheus", "gpu", "alertmanager")
+    }
+    texts = read_all([*metrics.values(), *report.pages])
+    standings = _standings(rendered, {part: texts[page] for part, page in metrics.items()})
     for line in table([_HEADINGS, *(_row(each, standings, addresses) for each in services)]):
         say(line)
-    _tell_settings(standings, say)
+    for name, standing in standings.items():
+        if standing is Standing.CHANGED:
+            say(f"\nThe settings of {name} were rendered again since it read them: `make up`.")
+        if standing is Standing.REFUSED:
+            say(f"\n{name} refused its settings; `docker compose logs {name}` says why.")
     for each in services:
-        if each.standing != "up" and (fix := repairing.fix(project, each.name)):
-            say(f"\n{fix}")
-    sound = report.tell(texts, say)
+        if each.standing != "up" and (text := fix(project, each.name)):
+            say(f"\n{text}")
+    sound = report.show(texts, say)
     well = sound and all(each.standing == "up" for each in services)
     return UP if well and set(standings.values()) <= {Standing.CURRENT} else DEGRADED
 
 
-def news(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False) -> News:
-    """Who can be asked for news, by service.
+def health(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False) -> HealthReport:
+    """The report on runs and alerts, asked of the parts at these addresses.
 
     ``runs`` is the folder that containers see as /runs; ``demo``: whether there are simulated runs besides.
     """
     log = f"`docker compose logs exporter` (where {_RUNS} stands for {runs})"
     parts = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
     simulated = " and the Docker volume demo-runs" if demo else ""
-    return News(**parts, shows=f"the runs in {runs}{simulated}", log=log)
+    return HealthReport(**parts, shows=f"the runs in {runs}{simulated}", log=log)
 
 
-def _run_folder(services: Sequence[Service]) -> str:
-    containers = (each.known for each in services if each.name == "exporter")
-    mounts = (mount for container in containers for mount in container.get("Mounts", []))
-    return next((mount["Source"] for mount in mounts if mount["Destination"] == _RUNS), "its folder")
-
-
-def _standings(
-    rendered: Path, prometheus: str | None, gpu: str | None, alertmanager: str | None
-) -> dict[str, Standing]:
+def _standings(rendered: Path, pages: Mapping[str, str | None]) -> dict[str, Standing]:
     """How the settings of each part, by its metrics page, relate to the files."""
     files = settings.by_part(rendered)
-    return {
-        "prometheus": settings.standing(files["prometheus"], prometheus),
-        "gpu": settings.standing(files["gpu"], gpu),
-        "alertmanager": _alertmanager(alertmanager, rendered),
-    }
-
-
-def _alertmanager(page: str | None, rendered: Path) -> Standing:
-    """It tells a fingerprint of what it runs, so that times need not be believed."""
-    present = settings.loaded(settings.by_part(rendered)["alertmanager"], page)
-    if present is None:
-        return Standing.UNKNOWN
-    if not present.successful:
-        return Standing.REFUSED
-    same = reload.runs(page, rendered / "alertmanager/generated/alertmanager.yml")
-    return Standing.CURRENT if same else Standing.CHANGED
+    standings = {part: settings.standing(files[part], page) for part, page in pages.items()}
+    if standings["alertmanager"] in (Standing.CURRENT, Standing.CHANGED):
+        # It tells a fingerprint of what it runs, so that times need not be believed.
+        file = rendered / "alertmanager/generated/alertmanager.yml"
+        same = settings.alertmanager_runs(pages["alertmanager"], file.read_bytes())
+        standings["alertmanager"] = Standing.CURRENT if same else Standing.CHANGED
+    return standings
 
 
 def _row(
     service: Service, standings: Mapping[str, Standing], addresses: Mapping[str, str]
 ) -> tuple[str, ...]:
-    standing = standings.get(service.name)
+    standing, up = standings.get(service.name), "-"
+    if service.state == "running" and service.started:
+        up = duration(time.time() - service.started.timestamp())
     return (
         service.name,
         service.standing,
-        _uptime(service),
+        up,
         str(service.restarts),
         standing.value if standing else "-",
         f"http://{addresses[service.name]}" if service.name in addresses else "-",
     )
 
 
-def _uptime(service: Service) -> str:
-    if service.state != "running" or not service.started:
-        return "-"
-    return duration(time.time() - service.started.timestamp())
+def fix(project: Engine, service: str) -> str:
+    """What the user reads where a damaged file keeps a container from starting; empty where none does."""
+    found = _damaged(project, service)
+    return found.fix(_VOLUME.format(service, FOLDERS[service])) if found else ""
 
 
-def _tell_settings(standings: dict[str, Standing], say: Say) -> None:
-    for name, standing in standings.items():
-        if standing is Standing.CHANGED:
-            say(f"\nThe settings of {name} were rendered again since it read them: `make up`.")
-        if standing is Standing.REFUSED:
-            say(f"\n{name} refused its settings; `docker compose logs {name}` says why.")
+def repair(project: Engine, say: Say) -> bool:
+    """Move aside what keeps containers from starting; return whether there was anything.
+
+    Raises:
+        EngineError: It cannot be moved.
+    """
+    failing = [each.name for each in project.services() if each.name in FOLDERS and each.standing != "up"]
+    found = list(filter(None, (_damaged(project, name) for name in failing)))
+    for each in found:
+        folder = FOLDERS[each.part]
+        aside = f"{folder}/{damage.ASIDE}/{damage.stamp()}"
+        project.run("stop", each.part)
+        # In a container of the same image and user, since no other one sees the volume.
+        container = ("run", "--rm", "--no-deps", "-T", "--entrypoint", "sh", each.part)
+        project.run(*container, "-c", _MOVE, "sh", aside, f"{folder}/{each.name}")
+        place = _VOLUME.format(each.part, folder)
+        say(f"Moved {place}/{each.name} to {aside} there. Nothing was deleted.")
+    return bool(found)
+
+
+def _damaged(project: Engine, service: str) -> Damage | None:
+    if service not in FOLDERS:
+        return None
+    return damage.find(service, project.log(service, damage.LOG_LINES))

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from stepwatch.config import deployment
 from stepwatch.config.deployment import DISCOVERED, TARGETS
-from stepwatch.deploy.container_targets.container import Container, containers
-from stepwatch.deploy.container_targets.targets import Found, FromContainer, FromMachine, Reach, found
+from stepwatch.deploy.container_targets.targets import (
+    Container,
+    Found,
+    FromContainer,
+    FromMachine,
+    Reach,
+    containers,
+    found,
+)
 from stepwatch.deploy.native.state import State
 from stepwatch.render import output
 from stepwatch.schema.errors import Refused
@@ -34,6 +39,7 @@ _FIXES: dict[type[BaseException], str] = {
     FileNotFoundError: _NOT_THERE,
     ConnectionRefusedError: _NOT_THERE,
 }
+FILE = "docker.json"
 
 
 @dataclass(frozen=True)
@@ -42,90 +48,6 @@ class Answer:
 
     containers: tuple[Container, ...]
     networks: frozenset[str]
-
-
-def ask() -> Answer:
-    """Ask which containers run.
-
-    Raises:
-        Refused: No daemon answers, or none that is this machine's.
-    """
-    docker = _sdk()
-    try:
-        with closing(_client(docker)) as client:
-            _require_local(client.api.base_url)
-            return Answer(tuple(containers(client.api.containers())), frozenset(_direct(client.api)))
-    except (docker.errors.DockerException, OSError, ValueError) as error:
-        raise _no_answer(error) from error
-
-
-def _client(docker: Any) -> Any:
-    try:
-        return docker.from_env(timeout=_ANSWER_SECONDS)
-    except Exception as error:
-        # Over variables and a ~/.docker/config.json that are odd the SDK stumbles in any way.
-        raise _no_answer(error) from error
-
-
-def _sdk() -> Any:
-    try:
-        import docker  # noqa: PLC0415  it takes longer to import than all else of generate.py
-    except ImportError as error:
-        raise Refused(
-            "The Docker SDK for Python (package docker) is not installed. "
-            "Fix: `make discover`, which sets up .venv. Nothing was changed."
-        ) from error
-    return docker
-
-
-def _require_local(url: str) -> None:
-    if url != _UNIX:
-        raise Refused(
-            f"{_host()} is no socket of this machine, and to another one's containers no address leads. "
-            "Expected: unix:///path/to/docker.sock. Fix: run this where that daemon is. Nothing was changed."
-        )
-
-
-def _direct(api: Any) -> Iterator[str]:
-    """The bridges of this machine; a Docker in a machine or a namespace of its own has none here."""
-    info = api.info()
-    rootless = "name=rootless" in (info.get("SecurityOptions") or ())
-    if not rootless and info["OperatingSystem"] != "Docker Desktop":
-        yield from (each["Name"] for each in api.networks() if each["Driver"] == "bridge")
-
-
-def _no_answer(error: Exception) -> Refused:
-    system = next((each for each in _causes(error) if type(each) in _FIXES), None)
-    why = getattr(system, "strerror", None) or _LOGIN.sub("//", str(error)).partition("\n")[0].rstrip(".")
-    fix = _FIXES[type(system)] if system else "see whether `docker version` answers"
-    return Refused(
-        f"No Docker daemon answers at {_host()}: {why}. Expected: a Docker Engine that this user may ask. "
-        f"Fix: {fix}. Nothing was changed."
-    )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _host() -> str:
-    return _LOGIN.sub("//", os.environ.get("DOCKER_HOST") or "its usual socket")
-
-
-FILE = "docker.json"
-
-_SERVICE = "com.docker.compose.service"
-_CHECKOUT = "com.docker.compose.project.working_dir"
-
-
-@dataclass(frozen=True)
-class Site:
-    """A running Prometheus: the folder in which it looks for discovered targets, and what it reaches."""
-
-    folder: Path
-    reach: Reach
 
 
 def discover(place: State) -> tuple[Path, Found]:
@@ -138,40 +60,81 @@ def discover(place: State) -> tuple[Path, Found]:
         Refused: No daemon answers, no stack runs, or the file cannot be written; nothing was changed.
     """
     answer = ask()
-    site = _of_processes(place, answer) or _of_containers(answer)
-    if site is None:
-        raise Refused(
-            f"No Prometheus of {CHECKOUT} runs, and what it would reach depends on where it does. "
-            "Expected: a stack that is up. Fix: `make up`, then this again. Nothing was changed."
-        )
-    result = found(answer.containers, site.reach)
-    with output.locked(site.folder):
-        output.replace_file(site.folder / FILE, result.file)
-    return site.folder / FILE, result
+    folder, prometheus = _prometheus(place, answer)
+    result = found(answer.containers, prometheus)
+    with output.locked(folder):
+        output.replace_file(folder / FILE, result.file)
+    return folder / FILE, result
 
 
-def _of_processes(place: State, answer: Answer) -> Site | None:
-    if not processes.marked(place.mark):
-        return None
-    return Site(place.discovered, FromMachine(answer.networks))
-
-
-def _of_containers(answer: Answer) -> Site | None:
-    """Its networks and its mount are asked for: variables and override files of Compose may change both."""
+def _prometheus(place: State, answer: Answer) -> tuple[Path, Reach]:
+    """The folder in which the running Prometheus looks for discovered targets, and what it reaches."""
+    if processes.marked(place.mark):
+        return place.discovered, FromMachine(answer.networks)
     for container in answer.containers:
-        if _is_ours(container) and (source := container.mounts.get(TARGETS)):
-            return Site(_readable(Path(source)), FromContainer(container.addresses.keys()))
-    return None
+        checkout = container.labels.get("com.docker.compose.project.working_dir", "")
+        service = container.labels.get("com.docker.compose.service")
+        # Its networks and its mount are asked for: variables and override files of Compose may change both.
+        source = container.mounts.get(TARGETS)
+        if service == "prometheus" and source and Path(checkout).resolve() == CHECKOUT:
+            targets = Path(source)
+            folder = targets / DISCOVERED
+            deployment.require(folder if folder.is_dir() else targets, targets)
+            return folder, FromContainer(container.addresses.keys())
+    raise Refused(
+        f"No Prometheus of {CHECKOUT} runs, and what it would reach depends on where it does. "
+        "Expected: a stack that is up. Fix: `make up`, then this again. Nothing was changed."
+    )
 
 
-def _is_ours(container: Container) -> bool:
-    labels = container.labels
-    ours = Path(labels.get(_CHECKOUT, "")).resolve() == CHECKOUT
-    return ours and labels.get(_SERVICE) == "prometheus"
+def ask() -> Answer:
+    """Ask which containers run.
+
+    Raises:
+        Refused: No daemon answers, or none that is this machine's.
+    """
+    try:
+        import docker  # noqa: PLC0415  it takes longer to import than all else of generate.py
+    except ImportError as error:
+        raise Refused(
+            "The Docker SDK for Python (package docker) is not installed. "
+            "Fix: `make discover`, which sets up .venv. Nothing was changed."
+        ) from error
+    try:
+        client = docker.from_env(timeout=_ANSWER_SECONDS)
+    except Exception as error:
+        # Over variables and a ~/.docker/config.json that are odd the SDK fails in any way.
+        raise _no_answer(error) from error
+    try:
+        with closing(client):
+            if client.api.base_url != _UNIX:
+                raise Refused(
+                    f"{_host()} is no socket of this machine, and to another one's containers no address "
+                    "leads. Expected: unix:///path/to/docker.sock. Fix: run this where that daemon is. "
+                    "Nothing was changed."
+                )
+            info = client.api.info()
+            rootless = "name=rootless" in (info.get("SecurityOptions") or ())
+            bridges: list[str] = []
+            # A Docker in a machine or a namespace of its own has no bridge on this machine.
+            if not rootless and info["OperatingSystem"] != "Docker Desktop":
+                bridges = [each["Name"] for each in client.api.networks() if each["Driver"] == "bridge"]
+            return Answer(tuple(containers(client.api.containers())), frozenset(bridges))
+    except (docker.errors.DockerException, OSError, ValueError) as error:
+        raise _no_answer(error) from error
 
 
-def _readable(targets: Path) -> Path:
-    """The folder of discovered targets, or the refusal that it is closed to containers."""
-    folder = targets / DISCOVERED
-    deployment.require(folder if folder.is_dir() else targets, targets)
-    return folder
+def _no_answer(error: Exception) -> Refused:
+    system: BaseException | None = error
+    while system and type(system) not in _FIXES:
+        system = system.__cause__ or system.__context__
+    why = getattr(system, "strerror", None) or _LOGIN.sub("//", str(error)).partition("\n")[0].rstrip(".")
+    fix = _FIXES[type(system)] if system else "see whether `docker version` answers"
+    return Refused(
+        f"No Docker daemon answers at {_host()}: {why}. Expected: a Docker Engine that this user may ask. "
+        f"Fix: {fix}. Nothing was changed."
+    )
+
+
+def _host() -> str:
+    return _LOGIN.sub("//", os.environ.get("DOCKER_HOST") or "its usual socket")

@@ -1,29 +1,133 @@
-"""Targets of Prometheus (file_sd) made of containers."""
+"""Containers that ask by their labels to be scraped, as targets of Prometheus (file_sd)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Any
 
+from pydantic import PlainValidator, ValidationError
+
+from stepwatch.config import reference
 from stepwatch.config.deployment import HOST
-from stepwatch.deploy.container_targets.container import ASKS, Container, Published, Wish, wish
-from stepwatch.schema.errors import Refused
+from stepwatch.schema.errors import Fault, Problem, Refused
+from stepwatch.schema.names import JobName
+from stepwatch.schema.path_types import MetricsPath
+from stepwatch.schema.scalars import Role
+from stepwatch.schema.section import Section
 
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  as Docker calls it
-_FROM_CONTAINERS = {"0.0.0.0": HOST}  # noqa: S104  likewise; the host's name there is an IPv4 address
+PREFIX = "stepwatch."
+ASKS = f"{PREFIX}scrape"
+
+_PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 
 
-class Reach(Protocol):
-    """What is asked of the place that a Prometheus is in."""
+def _port(value: Any) -> int:
+    if _PORT.fullmatch(value) and 0 < int(value) < 65536:
+        return int(value)
+    raise Fault(
+        "is not a port",
+        expected="a port of the container, from 1 to 65535",
+        fix="start it with the number of the port alone in this label",
+    )
 
-    def address(self, container: Container, port: int) -> str:
-        """host:port at which it reaches a port of a container.
 
-        Raises:
-            Refused: It does not; says why, and the fix.
-        """
+class Labels(Section):
+    """The labels of one container: the port inside it, and what becomes of its target."""
+
+    scrape: Annotated[int, PlainValidator(_port)]
+    path: MetricsPath = "/metrics"
+    job: JobName = "docker"
+    role: Role = "other"
+
+
+def requested(labels: Mapping[str, str]) -> Labels:
+    """Return what labels ask for; those that are not ours do not matter.
+
+    Raises:
+        Refused: One of ours is wrong; all that are wrong are named, a line each.
+    """
+    ours = {name.removeprefix(PREFIX): text for name, text in labels.items() if name.startswith(PREFIX)}
+    try:
+        return Labels.model_validate(ours)
+    except ValidationError as error:
+        lines = (f"label {PREFIX}{Problem(None, fault)}" for fault in reference.faults(error, Labels))
+        raise Refused("\n".join(lines)) from error
+
+
+@dataclass(frozen=True)
+class Published:
+    """A port of a container, ``inside``, that this machine has at ``host`` and ``port``."""
+
+    inside: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container by its name; ``addresses`` are those of its own, by network, IPv6 ones in brackets.
+
+    ``state`` is Docker's word: running, paused or restarting. One that is ``on_host`` has no network of
+    its own but this machine's. ``mounts`` are folders of this machine, by where the container sees them.
+    """
+
+    name: str
+    state: str
+    labels: Mapping[str, str]
+    on_host: bool
+    addresses: Mapping[str, str]
+    ports: tuple[Published, ...]
+    mounts: Mapping[str, str]
+
+    def published(self, port: int) -> list[Published]:
+        """Where this machine has a port of the container."""
+        return [each for each in self.ports if each.inside == port]
+
+
+def containers(answer: Iterable[Mapping[str, Any]]) -> list[Container]:
+    """Every container of a list as the Engine's API gives it (`GET /containers/json`)."""
+    by_id = {each["Id"]: each for each in answer}
+    found = []
+    for item in by_id.values():
+        # One may have been started in the network of another container.
+        kind, _, other = _mode(item).partition(":")
+        network = by_id.get(other, {}) if kind == "container" else item
+        # Links give a container more names, below those of others: /web/database.
+        names = (name.removeprefix("/") for name in item["Names"] or [])
+        ports = [
+            Published(port["PrivatePort"], port.get("IP") or "0.0.0.0", port["PublicPort"])  # noqa: S104  what no address means
+            for port in network.get("Ports") or []
+            if port.get("PublicPort") and port["Type"] == "tcp"
+        ]
+        found.append(
+            Container(
+                name=next((name for name in names if "/" not in name), item["Id"][:12]),
+                state=item["State"],
+                labels=item["Labels"] or {},
+                on_host=_mode(network) == "host",
+                addresses=dict(_addresses(network)),
+                ports=tuple(sorted(ports, key=lambda port: ":" in port.host)),  # IPv4 first
+                mounts={mount["Destination"]: mount["Source"] for mount in item.get("Mounts") or []},
+            )
+        )
+    return found
+
+
+def _mode(item: Mapping[str, Any]) -> str:
+    mode: str = item.get("HostConfig", {}).get("NetworkMode", "")
+    return mode
+
+
+def _addresses(network: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    networks = network.get("NetworkSettings", {}).get("Networks") or {}
+    for name, end in sorted(networks.items()):
+        if end.get("IPAddress"):
+            yield name, end["IPAddress"]
+        elif end.get("GlobalIPv6Address"):
+            yield name, f"[{end['GlobalIPv6Address']}]"
 
 
 @dataclass(frozen=True)
@@ -39,19 +143,16 @@ class FromContainer:
             if network in self.networks:
                 return f"{own}:{port}"
         for published in container.published(port):
-            if host := _FROM_CONTAINERS.get(published.host) or _elsewhere(published):
-                return f"{host}:{published.port}"
-        raise _unreachable(container, port, self._why(container, port), self._fix(container, port))
-
-    def _why(self, container: Container, port: int) -> str:
-        shared = f"is in none of the networks of Prometheus ({', '.join(sorted(self.networks))}), and port"
-        if container.published(port):
-            return f"{shared} {port} is published for this machine itself only"
-        return f"{shared} {port} is not published"
-
-    def _fix(self, container: Container, port: int) -> str:
+            if published.host == "0.0.0.0":  # noqa: S104  as Docker calls all addresses, here of IPv4
+                return f"{HOST}:{published.port}"
+            # Other machines' way in is Prometheus's as well.
+            if published.host not in ("::", "::1") and not published.host.startswith("127."):
+                return f"{_written(published.host)}:{published.port}"
+        networks = ", ".join(sorted(self.networks))
+        missing = "published for this machine itself only" if container.published(port) else "not published"
+        why = f"is in none of the networks of Prometheus ({networks}), and port {port} is {missing}"
         join = f"`docker network connect {min(self.networks, default='bridge')} {container.name}`"
-        return f"{join}, or start it with -p {port}:{port}"
+        raise _unreachable(container, port, why, f"{join}, or start it with -p {port}:{port}")
 
 
 @dataclass(frozen=True)
@@ -65,20 +166,13 @@ class FromMachine:
             return f"127.0.0.1:{port}"
         # Before the container's own address, which is another one at each start.
         if published := container.published(port):
-            host, outside = published[0].host, published[0].port
-            return f"{_EVERYWHERE.get(host) or _written(host)}:{outside}"
+            host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(published[0].host, published[0].host)  # noqa: S104
+            return f"{_written(host)}:{published[0].port}"
         for network, own in container.addresses.items():
             if network in self.networks:
                 return f"{own}:{port}"
         why = f"has no address that leads there from this machine, and port {port} is not published"
         raise _unreachable(container, port, why, f"start it with -p 127.0.0.1:{port}:{port}")
-
-
-def _elsewhere(published: Published) -> str:
-    """The address that a port is published on, if it is one of this machine that others see."""
-    if published.host == "::" or published.host.startswith("127.") or published.host == "::1":
-        return ""
-    return _written(published.host)
 
 
 def _written(host: str) -> str:
@@ -97,23 +191,24 @@ class Target:
 
     container: str
     address: str
-    wish: Wish
+    labels: Labels
 
     @property
     def group(self) -> dict[str, object]:
         """Itself as an entry of a target file."""
         labels = {
-            "job": self.wish.job,
+            "job": self.labels.job,
             # Its address changes with each start, and with the address everything that was known of it.
-            "instance": f"{self.container}:{self.wish.scrape}",
-            "role": self.wish.role,
+            "instance": f"{self.container}:{self.labels.scrape}",
+            "role": self.labels.role,
             "container": self.container,
-            "__metrics_path__": self.wish.path,
+            "__metrics_path__": self.labels.path,
         }
         return {"targets": [self.address], "labels": labels}
 
     def __str__(self) -> str:
-        return f"{self.container}: {self.wish.job}, at {self.address}{self.wish.path}, role {self.wish.role}"
+        job, path, role = self.labels.job, self.labels.path, self.labels.role
+        return f"{self.container}: {job}, at {self.address}{path}, role {role}"
 
 
 @dataclass(frozen=True)
@@ -129,18 +224,17 @@ class Found:
         return (json.dumps([target.group for target in self.targets], indent=2) + "\n").encode()
 
 
-def found(containers: Iterable[Container], reach: Reach) -> Found:
+Reach = FromContainer | FromMachine
+
+
+def found(containers: Iterable[Container], prometheus: Reach) -> Found:
     """Make a target of each container that asks for it, in the order of their names."""
     targets, faults = [], []
     for container in sorted(containers, key=lambda each: each.name):
         if ASKS in container.labels:
             try:
-                targets.append(_target(container, reach))
+                asked = requested(container.labels)
+                targets.append(Target(container.name, prometheus.address(container, asked.scrape), asked))
             except Refused as refusal:
                 faults += [f"Container {container.name}: {line}" for line in str(refusal).splitlines()]
     return Found(tuple(targets), tuple(faults))
-
-
-def _target(container: Container, reach: Reach) -> Target:
-    asked = wish(container.labels)
-    return Target(container.name, reach.address(container, asked.scrape), asked)

@@ -2,62 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from stepwatch.config import Config
+from stepwatch.config import Config, load
 from stepwatch.config.deployment import Deployment, OnThisMachine
-from stepwatch.deploy.native import demo, grafana, part, service, status, supervisord, up
-from stepwatch.deploy.native.part import Part
-from stepwatch.deploy.native.state import DamagedStateError, State
-from stepwatch.services.demo import wait_unscraped
-from stepwatch.system import processes
-from stepwatch.system.terminal import Say
-from stepwatch.testalert import journal
-from stepwatch.testalert.journal import Journal
+from stepwatch.deploy.native import grafana, service, stack, status, supervision, supervisord
+from stepwatch.deploy.native.stack import Part, Stack
+from stepwatch.deploy.native.state import DamagedStateError, StackError, State
+from stepwatch.programs.programs import Program, obtain, written
+from stepwatch.render import output
+from stepwatch.render.generator import generate
+from stepwatch.services import demo as demo_alerts
+from stepwatch.services.runs import folder_remark, make_folder
+from stepwatch.system import files, http_client, ports, processes
+from stepwatch.system.terminal import Say, table
+
+SIMULATIONS = ("demo", "gpu")
 
 _ORPHAN_GRACE = 10
 _UNSCRAPED_SECONDS = 20
 """Longer than the interval of the slowest scrape, that of the GPUs."""
-
-
-def down(place: State, say: Say) -> int:
-    """Stop every process of the stack, supervised or orphaned; data and logs stay. The caller holds the lock.
-
-    Returns:
-        0 when nothing of it runs any more, 1 when some process could not be ended.
-    """
-    ran = bool(processes.marked(place.mark))
-    parts: list[Part] = []
-    with contextlib.suppress(DamagedStateError):
-        parts = part.load(place.parts)
-    place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts learns of this
-    left = _stop(place, parts, say)
-    place.forget()
-    if left:
-        say(f"These processes do not end: {', '.join(str(process.pid) for process in left)}.")
-        return 1
-    say(f"Stepwatch is down. Data and logs stay in {place.folder}." if ran else "Stepwatch is not running.")
-    return 0
-
-
-def _stop(place: State, parts: Iterable[Part], say: Say) -> list[processes.Process]:
-    place.give_up()
-    processes.resume(place.mark)
-    addresses = {each.name: each.address for each in parts}
-    with supervisord.connected(place) as server:
-        if server and "demo" in addresses:
-            for name in ("exporter", "gpu"):
-                server.stop(name)
-            say(f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s.")
-            wait_unscraped(f"http://{addresses['prometheus']}", _UNSCRAPED_SECONDS)
-    service.stop(place)
-    with supervisord.connected(place) as server:
-        if server:
-            server.shut_down(place.mark)
-    return processes.stop(place.mark, grace=_ORPHAN_GRACE)
 
 
 @dataclass(frozen=True)
@@ -73,35 +43,126 @@ class Processes:
     as_service: bool = False
 
     def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Bring it up, or up to date."""
-        return up.up(
-            self.config,
-            runs,
-            self.place,
-            self.say,
-            demo=demo,
-            as_service=self.as_service,
-            repair=repair,
-        )
+        """Render the configuration and have the stack run it.
+
+        Args:
+            runs: The folder or glob to read runs from, in place of the file's `runs.path`.
+            demo: Whether simulated runs and GPUs are part of it; those of an earlier time go.
+            repair: Whether to move damaged files aside that keep a part from starting.
+
+        Returns:
+            0 when every part is ready, 1 when some are not.
+
+        Raises:
+            Refused: The configuration is wrong, a program is missing, a port is in use; a stack that
+                was running runs on as it was.
+        """
+        place, say = self.place, self.say
+        place.create()
+        with place.lock("`make up`", say):
+            output.recover(place.rendered)
+            config = load(self.config)
+            remembered = None if runs else place.runs(config.runs.path, say)
+            planned = Stack(config, place, (runs or remembered or config.runs.path).absolute(), demo)
+            parts, targets = _parts(planned, say)
+            supervision.require_ports(parts, place)
+            made = make_folder(planned.runs)
+            outcome = generate(self.config, place.rendered, place=partial(place.deployment, parts=targets))
+            place.remember(self.config, runs, config.runs.path, say)
+            place.make_password()
+            remark = folder_remark(made=made, remembered=bool(remembered))
+            say(f"Reading runs from {planned.runs}{remark}")
+            if demo:
+                say(f"Reading simulated runs from {planned.simulated}/demo")
+            if outcome.warning:
+                say(outcome.warning)
+            watched = [*parts, stack.guardian(place, planned.log)]
+            fresh = supervision.start(watched, place, say, as_service=self.as_service)
+        if supervision.settle(watched, fresh, place, say, repair=repair):
+            return 1  # the last line says which parts failed
+        if not demo and planned.simulated.exists():
+            shutil.rmtree(planned.simulated, ignore_errors=True)
+            with place.lock("`make up`", say):
+                self._end_demo()
+        say("")
+        for line in table([(part.name, part.url, part.shows) for part in parts]):
+            say(f"  {line}")
+        say("")
+        if not any(part.name == "grafana" for part in parts):
+            say("Grafana 10 or later is not on PATH: the exporter's page shows the runs all the same.")
+        say(f"Logs are in {place.logs}. `make status` shows its state, `make down` stops it.")
+        status.health(parts, place).show_after_start(say)
+        return 0
 
     def down(self) -> int:
-        """Take it down; data and logs stay."""
-        code = down(self.place, self.say)
+        """Stop every process of the stack, supervised or orphaned. The caller holds the lock.
+
+        Returns:
+            0 when nothing of it runs any more, 1 when some process could not be ended.
+        """
+        place, say = self.place, self.say
+        ran = self.exists
+        parts: list[Part] = []
+        with suppress(DamagedStateError):
+            parts = stack.load(place.parts)
+        place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts learns of this
+        place.give_up()
+        processes.resume(place.mark)
+        addresses = {each.name: each.address for each in parts}
+        with supervisord.connected(place) as server:
+            if server and "demo" in addresses:
+                for name in ("exporter", "gpu"):
+                    server.stop(name)
+                say(f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s.")
+                demo_alerts.wait_unscraped(f"http://{addresses['prometheus']}", _UNSCRAPED_SECONDS)
+        service.stop(place)
+        with supervisord.connected(place) as server:
+            if server:
+                server.shut_down(place.mark)
+        left = processes.stop(place.mark, grace=_ORPHAN_GRACE)
+        place.forget()
+        if left:
+            say(f"These processes do not end: {', '.join(str(process.pid) for process in left)}.")
+        elif ran:
+            say(f"Stepwatch is down. Data and logs stay in {place.folder}.")
+        else:
+            say("Stepwatch is not running.")
         if self.as_service:
-            service.remove(self.place, self.say)
-        return code
+            service.remove(place, say)
+        return 1 if left else 0
 
     def status(self) -> int:
         """Show how each process is."""
         return status.status(self.place, self.say)
 
     def demo_reset(self) -> int:
-        """Have the demo start over."""
-        return demo.demo_reset(self.place, self.say)
+        """Start the simulated runs and GPUs over, and end their alerts. The caller holds the lock.
 
-    def journal(self, part: str) -> Journal:
-        """What a part logs from now on."""
-        return journal.opened(self.place.log(part))
+        Prometheus starts again as well, keeping its history: it would hold on to those alerts.
+
+        Returns:
+            0 when the demo runs anew, 1 when it does not run, or a part does not come up again.
+        """
+        place, say = self.place, self.say
+        parts = {each.name: each for each in stack.load(place.parts)}
+        with supervisord.connected(place) as server:
+            if not server or "demo" not in parts:
+                say("The demo is not running. `make up DEMO=1` starts it.")
+                return 1
+            begun = time.time()
+            for name in SIMULATIONS:
+                server.restart(name)
+            say("The simulated runs and GPUs start over.")
+            demo_alerts.wait_started(f"http://{parts['prometheus'].address}", begun)
+        failed = supervision.wait_ready([parts[name] for name in SIMULATIONS], place, say)
+        supervision.explain(failed, place, say)
+        count, ready = self._end_alerts(parts)
+        say(f"{count} alerts of the demo are over. They come again within three minutes.")
+        return 0 if ready and not failed else 1
+
+    def journal(self, part: str) -> Callable[[], str]:
+        """Return a function that reads what a part logs from now on."""
+        return files.from_now_on(self.place.log(part))
 
     def log(self, part: str) -> str:
         """Where people read what a part logs."""
@@ -110,15 +171,77 @@ class Processes:
     def deployment(self, config: Config) -> Deployment:
         """What files are rendered for: links lead to Grafana where there is one."""
         parts = OnThisMachine(config).parts
-        there = parts if grafana.find() else parts - {"grafana"}
-        return self.place.deployment(config, there)
+        return self.place.deployment(config, parts if grafana.find() else parts - {"grafana"})
 
     @property
     def rendered(self) -> Path:
         """The folder that holds ``<service>/generated``."""
-        return self.place.folder / "rendered"
+        return self.place.rendered
 
     @property
     def exists(self) -> bool:
         """Whether any process of it lives."""
         return bool(processes.marked(self.place.mark))
+
+    def _end_demo(self) -> None:
+        """End the alerts that the demo raised, once its processes are gone. The caller holds the lock."""
+        parts = {each.name: each for each in stack.load(self.place.parts)}
+        demo_alerts.wait_gone(f"http://{parts['prometheus'].address}")
+        count, _ = self._end_alerts(parts)
+        self.say(f"The demo is gone; {count} alerts of it are over.")
+
+    def _end_alerts(self, parts: Mapping[str, Part]) -> tuple[int, bool]:
+        """How many alerts were ended, and whether Prometheus is up again."""
+        with supervisord.connected(self.place) as server:
+            if server:
+                server.restart("prometheus")
+        failed = supervision.wait_ready([parts["prometheus"]], self.place, self.say)
+        supervision.explain(failed, self.place, self.say)
+        alertmanager = f"http://{parts['alertmanager'].address}"
+        return demo_alerts.end_alerts(alertmanager, parts["gpu"].address), not failed
+
+
+def _parts(planned: Stack, say: Say) -> tuple[list[Part], frozenset[str]]:
+    """What to run, and the names of all that Prometheus can read."""
+    prometheus, alertmanager = obtain("prometheus", say), obtain("alertmanager", say)
+    require_bare(planned.config, alertmanager)
+    served = serves_already(planned.config, planned.place)
+    if served:
+        say(f"node_exporter: the one that serves on port {planned.config.ports.node} already")
+    parts = planned.parts(prometheus, alertmanager, grafana.find(), None if served else node_exporter())
+    return parts, frozenset({part.name for part in parts} | ({"node"} if served else set()))
+
+
+def require_bare(config: Config, alertmanager: Program) -> None:
+    """Check that mail passwords have nothing around them, if this Alertmanager would send that along.
+
+    Raises:
+        StackError: names the first file that has.
+    """
+    if alertmanager.version >= (0, 27, 0):
+        return
+    for receiver in config.receivers:
+        path = receiver.mail.password_file if receiver.mail else None
+        if path and (content := path.read_bytes()) != content.strip():
+            raise StackError(
+                f"receivers: {receiver.name}: mail.password_file: {path} ends with a line end or a space, "
+                f"and Alertmanager {written(alertmanager.version)} takes that for a part of it. Expected: "
+                f"nothing but the password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
+            )
+
+
+def node_exporter() -> Path | None:
+    """node_exporter from PATH, ``None`` if there is none; it is never downloaded."""
+    names = ("node_exporter", "prometheus-node-exporter")
+    return next((Path(path) for path in map(shutil.which, names) if path), None)
+
+
+def serves_already(config: Config, place: State) -> bool:
+    """Whether a node_exporter that is not ours, as the distribution's service, answers on its port."""
+    if not ports.taken(config.listen, config.ports.node):
+        return False
+    owner = ports.owner(config.ports.node)
+    if owner and processes.belongs(owner.pid, place.mark):
+        return False
+    page = http_client.read(f"http://{config.address('node')}/metrics")
+    return "\nnode_exporter_build_info{" in (page or "")

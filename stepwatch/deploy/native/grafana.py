@@ -11,8 +11,6 @@ from pathlib import Path
 from stepwatch.config import Config
 from stepwatch.programs.programs import read_version
 
-_LEAST = (10, 0, 0)
-
 
 @dataclass(frozen=True)
 class Grafana:
@@ -25,17 +23,14 @@ class Grafana:
 def find() -> Grafana | None:
     """Grafana 10 or later from PATH, ``None`` if there is none."""
     for name, subcommand in (("grafana", ("server",)), ("grafana-server", ())):
-        program = shutil.which(name)
-        home = program and _home(Path(program))
-        if program and home and (read_version(Path(program)) or (0, 0, 0)) >= _LEAST:
-            return Grafana((program, *subcommand), home)
+        if not (program := shutil.which(name)):
+            continue
+        # An unpacked release holds bin/grafana; a package has its files below /usr/share.
+        for home in (Path(program).resolve().parent.parent, Path("/usr/share/grafana")):
+            new_enough = (read_version(Path(program)) or (0, 0, 0)) >= (10, 0, 0)
+            if (home / "conf/defaults.ini").exists() and new_enough:
+                return Grafana((program, *subcommand), home)
     return None
-
-
-def _home(program: Path) -> Path | None:
-    # An unpacked release holds bin/grafana; a package has its files below /usr/share.
-    places = (program.resolve().parent.parent, Path("/usr/share/grafana"))
-    return next((place for place in places if (place / "conf/defaults.ini").exists()), None)
 
 
 def environment(config: Config, rendered: Path, data: Path) -> dict[str, str]:

@@ -143,11 +143,7 @@ def _replaced(folder: Path, end: str) -> bool:
     """
     # Only now: these take 25 MB, which no guardian needs while all is well.
     from stepwatch.deploy.native import supervisord  # noqa: PLC0415
-    from stepwatch.deploy.native.state import (  # noqa: PLC0415
-        StackError,
-        State,
-        write,
-    )
+    from stepwatch.deploy.native.state import StackError, State, write  # noqa: PLC0415
 
     place = State(folder)
     try:

@@ -1,36 +1,129 @@
-"""The parts that make up Stepwatch on one machine."""
+"""The parts that make up Stepwatch on one machine: each a process to keep running."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from exporter.door import backend_access
 from stepwatch.config import Config
 from stepwatch.config.deployment import BEHIND_DOOR
-from stepwatch.deploy.native import grafana
+from stepwatch.deploy.native import grafana, state
 from stepwatch.deploy.native.grafana import Grafana
-from stepwatch.deploy.native.part import Part, Web
-from stepwatch.deploy.native.state import State
+from stepwatch.deploy.native.state import DamagedStateError, State
 from stepwatch.programs.programs import Program
 from stepwatch.render import exporters
 from stepwatch.render.layout import RESOURCES
 from stepwatch.services import settings
+from stepwatch.services.settings import Settings
 from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.http_client import Page
+
+_OURS = {"PYTHONPATH": str(CHECKOUT)}
+"""The environment of programs that are ours."""
+
+
+@dataclass(frozen=True)
+class Web:
+    """The pages of a part.
+
+    It listens on ``ports`` of ``listen``, by their keys below ``ports`` in config.yaml, and others reach
+    it at ``address`` (host:port). ``ready`` is the path of the page that answers once the part works,
+    ``metrics`` that of its metrics, ``url`` the page for people. A part behind the door is itself at
+    ``backend``, with the password in ``password_file``.
+    """
+
+    listen: str
+    ports: dict[str, int]
+    address: str
+    ready: str
+    url: str
+    metrics: str = "/metrics"
+    backend: str = ""
+    password_file: str = ""
+
+    def page(self, path: str) -> Page:
+        """One of the part's own pages on this machine."""
+        return Page(f"http://{self.backend or self.address}{path}", self.password_file)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A process to keep running; ``shows`` is what people see there, or what it does."""
+
+    name: str
+    command: tuple[str, ...]
+    shows: str
+    web: Web | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    settings: Settings | None = None
+
+    @property
+    def url(self) -> str:
+        """The page for people, ``-`` if it has none."""
+        return self.web.url if self.web else "-"
+
+    @property
+    def address(self) -> str:
+        """host:port at which it is reached, empty if it has no pages."""
+        return self.web.address if self.web else ""
+
+    @property
+    def ready(self) -> Page:
+        """The page that answers once it works, without an address if it has none."""
+        return self.web.page(self.web.ready) if self.web else Page("")
+
+    @property
+    def metrics(self) -> Page:
+        """The page of its own metrics, without an address if it has none."""
+        return self.web.page(self.web.metrics) if self.web else Page("")
+
+
+_PARTS = TypeAdapter(list[Part])
+
+
+def save(parts: Iterable[Part], path: Path) -> None:
+    """Write down which parts run."""
+    state.write(path, _PARTS.dump_json(list(parts), indent=1).decode())
+
+
+def load(path: Path) -> list[Part]:
+    """Read them back; none when nothing was brought up.
+
+    Raises:
+        DamagedStateError: the file does not hold what ``save`` wrote.
+    """
+    try:
+        return _PARTS.validate_python(state.read(path, list) or [])
+    except ValidationError:
+        raise DamagedStateError(path) from None
+
+
+def guardian(place: State, log: Iterable[str] = ()) -> Part:
+    """The process that starts supervisord again; ``log`` are its flags about logging."""
+    module = "stepwatch.deploy.native.guardian"
+    return Part(
+        "guardian",
+        (sys.executable, "-m", module, str(place.folder), *log),
+        "starts supervisord again, rotates logs",
+        environment=_OURS,
+    )
 
 
 @dataclass(frozen=True)
 class Stack:
     """What the parts are made from.
 
-    ``rendered`` holds the folders ``<service>/generated``, ``runs`` is the folder or glob that the exporter
-    reads. ``demo``: with simulated runs, and simulated GPUs in place of this machine's own.
+    ``runs`` is the folder or glob that the exporter reads. ``demo``: with simulated runs, and simulated
+    GPUs in place of this machine's own.
     """
 
     config: Config
-    rendered: Path
     place: State
     runs: Path
     demo: bool = False
@@ -42,7 +135,7 @@ class Stack:
         dashboards: Grafana | None = None,
         node_exporter: Path | None = None,
     ) -> list[Part]:
-        """Every process to keep running, in the order in which data flows."""
+        """Every process but the guardian, in the order in which data flows."""
         return [
             *([self.trainers()] if self.demo else []),
             self.exporter(),
@@ -55,39 +148,44 @@ class Stack:
             self.watchdog(("prometheus", "alertmanager", "exporter", *(["grafana"] if dashboards else []))),
         ]
 
+    @property
+    def log(self) -> tuple[str, ...]:
+        """The flags about logging of parts without a file of settings."""
+        return (f"--log.level={self.config.log.level}", f"--log.format={self.config.log.format}")
+
+    @property
+    def simulated(self) -> Path:
+        """The folder with the logs of the demo's runs."""
+        return self.place.data("demo-runs")
+
     def trainers(self) -> Part:
         """The demo's simulated trainers."""
-        command = (sys.executable, "-m", "demo", f"--path={self.simulated}")
-        return Part("demo", command, f"simulated runs, in {self.simulated}/demo", environment=self._ours)
+        command = (sys.executable, "-m", "demo", f"--path={self.simulated}", *self.log)
+        return Part("demo", command, f"simulated runs, in {self.simulated}/demo", environment=_OURS)
 
     def exporter(self) -> Part:
         """The run exporter, which reads the logs of training runs."""
-        flags = [
-            f"--listen={self.config.listen}",
-            f"--port={self.config.ports.exporter}",
-            f"--state-dir={self.place.data('exporter')}",
-        ]
         paths = [str(self.runs), *([str(self.simulated)] if self.demo else [])]
+        flags = (*self._listen("exporter"), f"--state-dir={self.place.data('exporter')}", "--path", *paths)
         return self._part(
             "exporter",
-            (sys.executable, "-m", "exporter.runs", self._settings("runs"), *flags, "--path", *paths),
+            self._ours("exporter.runs", "runs", *flags),
             ready="/-/healthy",
             page="/",
             shows=f"the runs in {' and '.join(paths)}",
-            environment=self._ours,
+            environment=_OURS,
         )
 
     def gpu(self) -> Part:
         """The GPU exporter, which says so where there is no GPU."""
-        flags = [f"--listen={self.config.listen}", f"--port={self.config.ports.gpu}"]
-        flags += ["--backend=demo", "--sick=5", "--expected=0"] if self.demo else []
+        simulated = ("--backend=demo", "--sick=5", "--expected=0") if self.demo else ()
         return self._part(
             "gpu",
-            (sys.executable, "-m", "exporter.gpu", self._settings("gpu"), *flags),
+            self._ours("exporter.gpu", "gpu", *self._listen("gpu"), *simulated),
             ready="/-/healthy",
             page="/metrics",
             shows="simulated GPUs" if self.demo else "the GPUs of this machine",
-            environment=self._ours,
+            environment=_OURS,
         )
 
     def node(self, program: Path) -> Part:
@@ -103,12 +201,10 @@ class Stack:
 
     def prometheus(self, program: Program) -> Part:
         """Prometheus, which stores the numbers and judges the rules."""
-        folder = self.rendered / "prometheus/generated"
-        data = self.place.data("prometheus")
         retention = self.config.retention
         options = (
-            f"--config.file={folder}/prometheus.yml",
-            f"--storage.tsdb.path={data}",
+            f"--config.file={self.place.rendered}/prometheus/generated/prometheus.yml",
+            f"--storage.tsdb.path={self.place.data('prometheus')}",
             f"--storage.tsdb.retention.time={retention.time}",
             f"--storage.tsdb.retention.size={retention.size}",
             # An Alertmanager that starts again has every alert within a minute, evaluation included; without
@@ -117,21 +213,16 @@ class Stack:
         )
         return self._part(
             "prometheus",
-            (
-                *("sh", f"{RESOURCES}/prometheus/start.sh", str(data)),
-                *(str(program.path), *program.options, *options, *self._web("prometheus")),
-            ),
+            self._behind_door("prometheus", program, options),
             ready="/-/ready",
             shows="queries, targets and every alert that fires",
         )
 
     def alertmanager(self, program: Program) -> Part:
         """Alertmanager, which groups, mutes and sends alerts."""
-        folder = self.rendered / "alertmanager/generated"
-        data = self.place.data("alertmanager")
         options = (
-            f"--config.file={folder}/alertmanager.yml",
-            f"--storage.path={data}",
+            f"--config.file={self.place.rendered}/alertmanager/generated/alertmanager.yml",
+            f"--storage.path={self.place.data('alertmanager')}",
             "--cluster.listen-address=",
             # What was sent is written down that often: after a crash it is not sent again.
             "--data.maintenance-interval=10s",
@@ -140,10 +231,7 @@ class Stack:
         )
         return self._part(
             "alertmanager",
-            (
-                *("sh", f"{RESOURCES}/alertmanager/start.sh", str(data)),
-                *(str(program.path), *program.options, *options, *self._web("alertmanager")),
-            ),
+            self._behind_door("alertmanager", program, options),
             ready="/-/ready",
             shows="alerts in groups, silences",
         )
@@ -151,14 +239,14 @@ class Stack:
     def door(self) -> Part:
         """The reverse proxy through which all but Prometheus reach the two."""
         config = self.config
-        flags = [
+        flags = (
             f"--listen={config.listen}",
             f"--prometheus-port={config.ports.prometheus}",
             f"--alertmanager-port={config.ports.alertmanager}",
             f"--prometheus={config.backend('prometheus')}",
             f"--alertmanager={config.backend('alertmanager')}",
             f"--password-file={self.place.backend_password}",
-        ]
+        )
         web = Web(
             listen=config.listen,
             ports={name: getattr(config.ports, name) for name in BEHIND_DOOR},
@@ -169,10 +257,10 @@ class Stack:
         )
         return Part(
             "door",
-            (sys.executable, "-m", "exporter.door", self._settings("door"), *flags),
+            self._ours("exporter.door", "door", *flags),
             "Prometheus and Alertmanager to all but foreign web pages",
             web,
-            environment=self._ours,
+            environment=_OURS,
         )
 
     def grafana(self, installed: Grafana) -> Part:
@@ -183,42 +271,40 @@ class Stack:
             (*installed.command, f"--homepath={installed.home}"),
             ready="/api/health",
             shows=f"dashboards; user admin, password in {grafana.password(data)}",
-            environment=grafana.environment(self.config, self.rendered, data),
+            environment=grafana.environment(self.config, self.place.rendered, data),
         )
 
     def watchdog(self, watched: tuple[str, ...]) -> Part:
         """The watchdog, which finds what keeps Prometheus from alerting; ``watched`` are parts with state."""
-        flags = [f"--listen={self.config.listen}", f"--port={self.config.ports.watchdog}"]
-        flags.append(f"--supervisor={self.place.socket.name}")  # relative to supervisord's working directory
-        folders = [f"{name}={self.place.data(name)}" for name in watched]
+        folders = (f"{name}={self.place.data(name)}" for name in watched)
+        supervisor = f"--supervisor={self.place.socket.name}"  # relative to supervisord's working directory
+        flags = (*self._listen("watchdog"), supervisor, "--state", *folders)
         return self._part(
             "watchdog",
-            (
-                sys.executable,
-                "-m",
-                "exporter.watchdog",
-                self._settings("watchdog"),
-                *flags,
-                "--state",
-                *folders,
-            ),
+            self._ours("exporter.watchdog", "watchdog", *flags),
             ready="/-/healthy",
             page="/api/v1/findings",
             shows="what keeps the stack from alerting",
-            environment=self._ours,
+            environment=_OURS,
         )
 
-    @property
-    def simulated(self) -> Path:
-        """The folder with the logs of the demo's runs."""
-        return self.place.data("demo-runs")
+    def _ours(self, module: str, settings_file: str, *flags: str) -> tuple[str, ...]:
+        file = self.place.rendered / exporters.FOLDER / f"{settings_file}.json"
+        return (sys.executable, "-m", module, f"--config.file={file}", *flags)
 
-    @property
-    def _ours(self) -> dict[str, str]:
-        return {"PYTHONPATH": str(CHECKOUT)}
+    def _listen(self, name: str) -> tuple[str, str]:
+        return (f"--listen={self.config.listen}", f"--port={getattr(self.config.ports, name)}")
 
-    def _settings(self, name: str) -> str:
-        return f"--config.file={self.rendered / exporters.FOLDER / name}.json"
+    def _behind_door(self, name: str, program: Program, options: Iterable[str]) -> tuple[str, ...]:
+        return (
+            *("sh", f"{RESOURCES}/{name}/start.sh", str(self.place.data(name))),
+            *(str(program.path), *program.options, *options),
+            f"--web.listen-address={self.config.backend(name)}",
+            f"--web.config.file={self.place.backend / backend_access.WEB}",
+            f"--web.external-url={self.config.link(name)}",
+            # A path in the link is the business of the proxy in front; here pages stay where they are.
+            "--web.route-prefix=/",
+        )
 
     def _part(
         self, name: str, command: tuple[str, ...], *, ready: str, page: str = "", **others: Any
@@ -240,14 +326,5 @@ class Stack:
                 backend=backend,
                 password_file=str(self.place.backend_password),
             )
-        read = settings.by_part(self.rendered).get(name)
+        read = settings.by_part(self.place.rendered).get(name)
         return Part(name=name, command=command, web=web, settings=read, **others)
-
-    def _web(self, name: str) -> tuple[str, ...]:
-        return (
-            f"--web.listen-address={self.config.backend(name)}",
-            f"--web.config.file={self.place.backend / backend_access.WEB}",
-            f"--web.external-url={self.config.link(name)}",
-            # A path in the link is the business of the proxy in front; here pages stay where they are.
-            "--web.route-prefix=/",
-        )

@@ -15,8 +15,10 @@ from stepwatch.config import Config
 from stepwatch.config.deployment import DISCOVERED, OnThisMachine
 from stepwatch.schema.errors import Refused
 from stepwatch.services.damage import stamp
-from stepwatch.system.locks import lock
+from stepwatch.system.files import lock
 from stepwatch.system.terminal import Say
+
+VARIABLE = "STEPWATCH_STATE"
 
 
 class StackError(Refused):
@@ -26,15 +28,40 @@ class StackError(Refused):
 class DamagedStateError(StackError):
     """Raised when a file that an earlier `make up` wrote cannot be understood."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: the file is damaged. Expected: what the last `make up` wrote. "
+            "Fix: run `make up`, which writes it again."
+        )
 
-VARIABLE = "STEPWATCH_STATE"
+
+class _Below:
+    """A path below the state folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, state: State, _: object) -> Path:
+        return state.folder / self._name
 
 
 @dataclass(frozen=True)
 class State:
-    """The state folder and the places in it; two stacks on one machine have two folders."""
+    """The state folder and the paths in it; two stacks on one machine have two folders."""
 
     folder: Path
+
+    logs = _Below("logs")
+    rendered = _Below("rendered")  # holds <service>/generated
+    discovered = _Below(DISCOVERED)  # files of targets that containers ask for
+    backend = _Below("backend")  # what opens Prometheus and Alertmanager behind the door
+    backend_password = _Below(f"backend/{backend_access.PASSWORD}")
+    supervisor_config = _Below("supervisord.conf")
+    socket = _Below("supervisor.sock")
+    environment = _Below("service.env")  # the variables that systemd gives to supervisord, mode 0600
+    restarted = _Below("restarted")  # one line of the guardian: when and why it last started all parts
+    parts = _Below("parts.json")  # for `status` and `down`, which read no config.yaml
+    _arguments = _Below("remembered.json")  # of the last `make up`
 
     @classmethod
     def chosen(cls, usual: Path) -> State:
@@ -57,68 +84,23 @@ class State:
         return str(self.folder)
 
     @property
-    def logs(self) -> Path:
-        """One rotated log file per part, and the supervisor's own."""
-        return self.folder / "logs"
-
-    def log(self, name: str) -> Path:
-        """The log file of a part."""
-        return self.logs / f"{name}.log"
-
-    def data(self, name: str) -> Path:
-        """What a part stores; it outlives `down`."""
-        return self.folder / "data" / name
-
-    @property
-    def discovered(self) -> Path:
-        """Files of targets that are found by themselves."""
-        return self.folder / DISCOVERED
-
-    def deployment(self, config: Config, parts: frozenset[str]) -> OnThisMachine:
-        """What files are rendered for: these parts, with what lies in this folder."""
-        return OnThisMachine(
-            config, parts, discovered=str(self.discovered), password_file=str(self.backend_password)
-        )
-
-    @property
-    def backend(self) -> Path:
-        """What opens Prometheus and Alertmanager behind the door."""
-        return self.folder / "backend"
-
-    @property
-    def backend_password(self) -> Path:
-        """The password of both."""
-        return self.backend / backend_access.PASSWORD
-
-    @property
-    def supervisor_config(self) -> Path:
-        """What supervisord has to keep running."""
-        return self.folder / "supervisord.conf"
-
-    @property
     def wanted(self) -> bool:
         """Whether the stack is to run: brought up, and not taken down since then, whatever dies meanwhile."""
         return self.supervisor_config.exists()
 
-    @property
-    def socket(self) -> Path:
-        """Where supervisord takes orders."""
-        return self.folder / "supervisor.sock"
+    def log(self, part: str) -> Path:
+        """The log file of a part."""
+        return self.logs / f"{part}.log"
 
-    @property
-    def environment(self) -> Path:
-        """The variables that systemd gives to supervisord; only their owner may read them."""
-        return self.folder / "service.env"
+    def data(self, part: str) -> Path:
+        """What a part stores; it outlives `down`."""
+        return self.folder / "data" / part
 
-    @property
-    def restarted(self) -> Path:
-        """One line of the guardian: when and why it last started everything again."""
-        return self.folder / "restarted"
-
-    @property
-    def parts(self) -> Path:
-        """The parts that were brought up, for `status` and `down`, which read no config.yaml."""
-        return self.folder / "parts.json"
+    def deployment(self, config: Config, parts: frozenset[str]) -> OnThisMachine:
+        """What files are rendered for: these parts, with what is in this folder."""
+        return OnThisMachine(
+            config, parts, discovered=str(self.discovered), password_file=str(self.backend_password)
+        )
 
     def config(self, say: Say) -> Path | None:
         """The configuration file of the last `make up`; ``say`` gets a line if that was lost."""
@@ -135,32 +117,28 @@ class State:
         self.create()
         named = {"runs": str(runs.absolute()), "instead_of": str(configured)} if runs else {}
         known = {**self._remembered(say), **named, "config": str(config.absolute())}
-        write(self._memory, json.dumps(known))
+        write(self._arguments, json.dumps(known))
 
     def _remembered(self, say: Say) -> dict[str, str]:
         """The arguments of the last `make up`. A damaged file is moved aside: defaults replace them."""
         with suppress(DamagedStateError):
-            known: dict[str, str] = read(self._memory, dict) or {}
+            known: dict[str, str] = read(self._arguments, dict) or {}
             if all(isinstance(text, str) for text in known.values()):
                 return known
-        aside = self._memory.with_name(f"{self._memory.name}.damaged-{stamp()}")
+        aside = self._arguments.with_name(f"{self._arguments.name}.damaged-{stamp()}")
         try:
-            self._memory.replace(aside)
-            kept = f"moved to {aside.name}"
+            self._arguments.replace(aside)
+            result = f"moved to {aside.name}"
         except FileNotFoundError:  # another command has just done so
             return {}
         except OSError as problem:
-            kept = f"not moved aside: {problem.strerror}"
+            result = f"not moved aside: {problem.strerror}"
         say(
-            f"{self._memory}: the file is damaged ({kept}). It held what the last `make up` "
+            f"{self._arguments}: the file is damaged ({result}). It held what the last `make up` "
             "named in place of config.yaml and its runs.path; without it these are used. "
             "Fix: if the last `make up` named others, run `make up CONFIG=file RUNS=folder` with them."
         )
         return {}
-
-    @property
-    def _memory(self) -> Path:
-        return self.folder / "remembered.json"
 
     def create(self) -> None:
         """Make the folder, closed to other users.
@@ -179,10 +157,6 @@ class State:
                 f"Fix: set {VARIABLE} to one."
             ) from None
 
-    def give_up(self) -> None:
-        """Have nothing start the stack again: neither the guardian nor systemd, nor a reboot."""
-        self.supervisor_config.unlink(missing_ok=True)
-
     def make_password(self) -> None:
         """Make what opens the parts behind the door, unless it is there; readable by its owner only.
 
@@ -197,6 +171,10 @@ class State:
                 "Fix: make room on its disk, or give it back to the user who runs this."
             ) from None
 
+    def give_up(self) -> None:
+        """Have nothing start the stack again: neither the guardian nor systemd, nor a reboot."""
+        self.supervisor_config.unlink(missing_ok=True)
+
     def forget(self) -> None:
         """Remove what only a running stack needs; data and logs stay."""
         self.give_up()
@@ -206,7 +184,7 @@ class State:
 
     @contextmanager
     def lock(self, command: str, say: Say) -> Iterator[None]:
-        """Keep other commands that change the stack waiting until this one has done so; they tell for whom.
+        """Have other commands that change the stack wait, and say for which one.
 
         Without a state folder there is nothing to lock.
         """
@@ -220,9 +198,7 @@ class State:
                 other = holder.read_text(encoding="utf-8") if holder.exists() else "another command"
                 say(f"Waiting for {other}, which is changing the stack.")
                 lock(handle)
-            with suppress(
-                OSError
-            ):  # on a full disk those who wait learn no name; the lock holds all the same
+            with suppress(OSError):  # on a full disk the holder's name is missing; the lock holds
                 write(holder, f"{command} (pid {os.getpid()})")
             try:
                 yield
@@ -264,13 +240,5 @@ def read(path: Path, kind: type) -> Any:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, kind):
-        raise damaged(path)
+        raise DamagedStateError(path)
     return value
-
-
-def damaged(path: Path) -> DamagedStateError:
-    """The error about a file that does not hold what `make up` wrote."""
-    return DamagedStateError(
-        f"{path}: the file is damaged. Expected: what the last `make up` wrote. "
-        "Fix: run `make up`, which writes it again."
-    )

@@ -1,23 +1,22 @@
-"""Tells how each part of the stack is."""
+"""How each part of the stack is."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from stepwatch.deploy.native import part, service, supervisord
-from stepwatch.deploy.native.part import Part
-from stepwatch.deploy.native.readiness import damaged
+from stepwatch.deploy.native import service, stack, supervisord
+from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import DamagedStateError, State
-from stepwatch.deploy.native.supervisord import Report
+from stepwatch.deploy.native.supervision import damaged
 from stepwatch.services import settings
-from stepwatch.services.health_report import News
+from stepwatch.services.health_report import HealthReport
 from stepwatch.services.settings import Standing
 from stepwatch.system import processes
+from stepwatch.system.files import last_lines
 from stepwatch.system.http_client import Texts, read_all
-from stepwatch.system.log_tail import last_lines
-from stepwatch.system.processes import Process
 from stepwatch.system.terminal import Say, duration, table
 
 UP, DEGRADED, NOT_RUNNING = 0, 1, 3
@@ -50,17 +49,36 @@ class Line:
         """Whether it works and runs the settings that were rendered."""
         return self.state == "up" and self.standing in (None, Standing.CURRENT)
 
-    @property
-    def restless(self) -> bool:
-        """Whether its log is worth a look."""
-        if self.state == _UNSUPERVISED:
-            return False
-        return self.state != "up" or self.restarted
+    def row(self, place: State) -> tuple[str, ...]:
+        """Its cells, in the order of the headings."""
+        return (
+            self.part.name,
+            self.state,
+            str(self.pid or "-"),
+            duration(self.uptime) if self.pid else "-",
+            str(len(self.ends)),
+            self.standing.value if self.standing else "-",
+            self.part.url,
+            str(place.log(self.part.name)),
+        )
 
-    @property
-    def restarted(self) -> bool:
-        """Whether it died, and runs again for a short time at most."""
-        return bool(self.ends) and self.uptime < _YOUNG
+    def remarks(self, place: State) -> Iterator[str]:
+        """What is wrong with it, and the fix."""
+        name = self.part.name
+        restarted = bool(self.ends) and self.uptime < _YOUNG
+        if restarted or (self.ends and not self.pid):
+            yield f"\n{name} died: {self.ends[-1]}."
+        if self.state != _UNSUPERVISED and (self.state != "up" or restarted):
+            if log := last_lines(place.log(name), 5):
+                yield "\n  ".join([f"\nThe log of {name} ends with:", *log])
+            if found := damaged(name, place):
+                yield f"\n{found.fix(str(place.data(name)))}"
+        if self.state == "suspended":
+            yield f"\nA signal suspended {name}. Fix: kill -CONT {self.pid}"
+        if self.standing is Standing.CHANGED:
+            yield f"\nThe settings of {name} were rendered again since it read them: `make up`."
+        if self.standing is Standing.REFUSED:
+            yield f"\n{name} refused its settings; its log says why."
 
 
 def status(place: State, say: Say) -> int:
@@ -73,12 +91,12 @@ def status(place: State, say: Say) -> int:
     if not running:
         say("Stepwatch is not running. `make up` starts it.")
         if service.installed(place):
-            _tell_service(place, say)
+            say("\n" + "\n".join(service.standing(place)))
         return NOT_RUNNING
     try:
-        parts = part.load(place.parts)
-    except DamagedStateError as damaged:
-        say(f"{damaged}")
+        parts = stack.load(place.parts)
+    except DamagedStateError as damage:
+        say(str(damage))
         parts = []
     if not parts:
         say(f"These processes of the stack run, but {place.folder} no longer describes them:")
@@ -86,104 +104,62 @@ def status(place: State, say: Say) -> int:
             say(f"  {process.pid}  {processes.command(process.pid)}")
         say("Fix: run `make down` to stop them, or `make up` to replace them.")
         return DEGRADED
-    report = news(parts, place)
+    report = health(parts, place)
     own = [each.ready for each in parts if each.web] + [each.metrics for each in parts if each.settings]
     texts = read_all([*own, *report.pages])
-    lines = _lines(parts, texts, place, say)
-    for row in table([_HEADINGS, *(_row(line, place) for line in lines)]):
+    lines = list(_lines(parts, texts, place, say))
+    for row in table([_HEADINGS, *(line.row(place) for line in lines)]):
         say(row)
-    _tell_trouble(lines, place, say)
-    if restart := _last_restart(place):
-        say(f"\n{restart}")
-    _tell_service(place, say)
-    sound = report.tell(texts, say)
+    for line in lines:
+        for remark in line.remarks(place):
+            say(remark)
+    with suppress(OSError):  # there is no such file unless the guardian started all parts again
+        say(f"\n{place.restarted.read_text(encoding='utf-8', errors='replace').strip()}")
+    say("\n" + "\n".join(service.standing(place)))
+    sound = report.show(texts, say)
     return UP if sound and all(line.well for line in lines) else DEGRADED
 
 
-def _lines(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> list[Line]:
+def health(parts: Sequence[Part], place: State) -> HealthReport:
+    """The report on runs and alerts, asked of these parts."""
+    by_name = {part.name: part for part in parts}
+    asked = ("exporter", "alertmanager", "watchdog")
+    return HealthReport(
+        **{name: by_name[name].address if name in by_name else "" for name in asked},
+        shows=by_name["exporter"].shows if "exporter" in by_name else "",
+        log=str(place.log("exporter")),
+    )
+
+
+def _lines(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> Iterator[Line]:
     with supervisord.connected(place) as server:
         reports = server.reports() if server else None
     living, ends = processes.named(place.mark), supervisord.exits(place)
     if reports is None:
         say(_WITHOUT_GUARDIAN if "guardian" not in living else _WITHOUT_SUPERVISOR)
-    return [
-        _line(each, texts, (reports or {}).get(each.name), living.get(each.name), ends.get(each.name, []))
-        for each in parts
-    ]
-
-
-def _line(
-    wanted: Part, texts: Texts, report: Report | None, process: Process | None, ends: Sequence[str]
-) -> Line:
-    answers = not wanted.web or texts[wanted.ready] is not None
-    standing = settings.standing(wanted.settings, texts[wanted.metrics]) if wanted.settings else None
-    if report:
-        pid, uptime = report.pid, time.time() - report.since if report.pid else 0
-    else:  # its mark is all that is known
-        pid, uptime = (process.pid, process.uptime) if process else (0, 0)
-    return Line(wanted, _state(report, pid, answers=answers), pid, uptime, ends, standing)
-
-
-def _state(report: Report | None, pid: int, *, answers: bool) -> str:
-    if processes.suspended(pid):
-        return "suspended"
-    if report is None:
-        return "gone" if not pid else _UNSUPERVISED if answers else "not ready"
-    if answers and report.state in ("RUNNING", "STARTING"):
-        return "up"
-    return _WORDS.get(report.state, report.state.lower())
-
-
-def _last_restart(place: State) -> str:
-    """When and why the guardian last started everything again, in its words."""
-    try:
-        return place.restarted.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def _row(line: Line, place: State) -> tuple[str, ...]:
-    return (
-        line.part.name,
-        line.state,
-        str(line.pid or "-"),
-        duration(line.uptime) if line.pid else "-",
-        str(len(line.ends)),
-        line.standing.value if line.standing else "-",
-        line.part.url,
-        str(place.log(line.part.name)),
-    )
-
-
-def _tell_trouble(lines: Sequence[Line], place: State, say: Say) -> None:
-    for line in lines:
-        if line.restarted or (line.ends and not line.pid):
-            say(f"\n{line.part.name} died: {line.ends[-1]}.")
-        log = last_lines(place.log(line.part.name), 5) if line.restless else []
-        if log:
-            say("\n  ".join([f"\nThe log of {line.part.name} ends with:", *log]))
-        if line.restless and (found := damaged(line.part.name, place)):
-            say(f"\n{found.fix(str(place.data(line.part.name)))}")
-        if line.state == "suspended":
-            say(f"\nA signal suspended {line.part.name}. Fix: kill -CONT {line.pid}")
-        if line.standing is Standing.CHANGED:
-            say(f"\nThe settings of {line.part.name} were rendered again since it read them: `make up`.")
-        if line.standing is Standing.REFUSED:
-            say(f"\n{line.part.name} refused its settings; its log says why.")
-
-
-def _tell_service(place: State, say: Say) -> None:
-    say("\n" + "\n".join(service.standing(place)))
-
-
-def news(parts: Sequence[Part], place: State) -> News:
-    """Who can be asked for news among the parts."""
-    by_name = {part.name: part for part in parts}
-    addresses = {name: part.address for name, part in by_name.items()}
-    return News(
-        exporter=addresses.get("exporter", ""),
-        alertmanager=addresses.get("alertmanager", ""),
-        watchdog=addresses.get("watchdog", ""),
-        shows=by_name["exporter"].shows if "exporter" in by_name else "",
-        log=str(place.log("exporter")),
-    )
+    for part in parts:
+        answers = not part.web or texts[part.ready] is not None
+        report = (reports or {}).get(part.name)
+        pid, since = 0, 0.0
+        if report:
+            pid, since = report.pid, report.since
+        elif process := living.get(part.name):  # its mark is all that is known
+            pid, since = process.pid, process.create_time()
+        if processes.suspended(pid):
+            state = "suspended"
+        elif report is None and not pid:
+            state = "gone"
+        elif report is None:
+            state = _UNSUPERVISED if answers else "not ready"
+        elif answers and report.state in ("RUNNING", "STARTING"):
+            state = "up"
+        else:
+            state = _WORDS.get(report.state, report.state.lower())
+        yield Line(
+            part,
+            state,
+            pid,
+            time.time() - since if pid else 0,
+            ends.get(part.name, []),
+            settings.standing(part.settings, texts[part.metrics]) if part.settings else None,
+        )

@@ -1,43 +1,52 @@
-"""Has parts supervised: starts them, or brings running ones up to date."""
+"""Has parts supervised: starts them, brings running ones up to date, and waits until they answer."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from stepwatch.deploy.native import part, service, supervisord
-from stepwatch.deploy.native.part import Part
-from stepwatch.deploy.native.readiness import damaged, explain, wait_ready
+from stepwatch.deploy.native import service, stack, supervisord
+from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import StackError, State
 from stepwatch.services import damage, startup
+from stepwatch.services.damage import Damage
 from stepwatch.services.settings import Settings, loaded, wait_loaded
+from stepwatch.services.startup import Look, Startup
 from stepwatch.system import http_client, ports, processes
-from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.files import last_lines
 from stepwatch.system.terminal import Say
 
 _RELOAD_SECONDS = 15
+_REPLAY_LINES = 50
 
 
 def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> set[str]:
     """Start what does not run and restart what changed; return those names. The caller holds the lock.
 
-    Args:
-        parts: What is to run; the guardian is added.
-        place: Where the stack keeps what it writes.
-        say: Gets each line of progress.
-        as_service: Whether systemd is to start the stack from now on.
+    ``as_service``: whether systemd is to start the stack from now on.
 
     Raises:
         StackError: a port is in use, systemd does not answer, or supervisord does not start; nothing was
             touched.
     """
-    parts = [*parts, _guardian(place)]
     require_ports(parts, place)
     if as_service:
         service.install(place, say)
     supervisord.configure(place, parts)
-    part.save(parts, place.parts)
-    return _supervise(parts, place, say, as_service=as_service)
+    stack.save(parts, place.parts)
+    with supervisord.connected(place) as server:
+        if server and as_service and not service.runs(place):
+            say("Stepwatch moves below systemd: every part starts anew.")
+            server.shut_down(place.mark)
+        elif server:
+            fresh = server.apply() | server.revive()
+            say(f"Stepwatch is running; started anew: {', '.join(sorted(fresh)) or 'nothing'}.")
+            return fresh
+    processes.stop(place.mark, grace=10)  # orphans of a supervisord that was killed
+    if service.installed(place):
+        service.start(place)
+    else:
+        supervisord.start(place)
+    return {part.name for part in parts}
 
 
 def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, repair: bool = False) -> int:
@@ -49,19 +58,86 @@ def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, re
     Returns:
         0 when every part is ready and runs its present settings, 1 when some are not.
     """
-    watched = [*parts, _guardian(place)]
-    failed = wait_ready(watched, place, say)
+    failed = wait_ready(parts, place, say)
     if repair:
-        failed = _repair(watched, failed, place, say)
+        failed = _repair(parts, failed, place, say)
     if not place.parts.exists():
         say("`make down` took the stack down meanwhile.")
         return 1
-    kept = [old for old in parts if old.name not in fresh | failed.keys()]
-    refused = [old.name for old in kept if old.settings and not _reload(old, old.settings, place, say)]
+    refused = [
+        part.name
+        for part in parts
+        if part.settings and part.name not in fresh | failed.keys()
+        if not _reload(part, part.settings, place, say)
+    ]
     explain(failed, place, say)
     if failed or refused:
-        say(startup.verdict([*failed, *refused], len(watched)))
+        say(startup.verdict([*failed, *refused], len(parts)))
     return 1 if failed or refused else 0
+
+
+def require_ports(parts: Iterable[Part], place: State) -> None:
+    """Check that no stranger holds a port of the stack.
+
+    Raises:
+        StackError: names each such port and its owner.
+    """
+
+    def ours(owner: ports.Owner | None) -> bool:
+        return owner is not None and processes.belongs(owner.pid, place.mark)
+
+    webs = [part.web for part in parts if part.web]
+    problems = [
+        ports.conflict(key, web.listen, port, ours) for web in webs for key, port in web.ports.items()
+    ]
+    if found := list(filter(None, problems)):
+        raise StackError("\n".join(found))
+
+
+def damaged(name: str, place: State) -> Damage | None:
+    """The damaged file that keeps a part from starting, if it is one."""
+    return damage.find(name, last_lines(place.log(name), damage.LOG_LINES), place.data(name))
+
+
+def wait_ready(parts: Sequence[Part], place: State, say: Say) -> dict[str, str]:
+    """Wait until all parts answer or are given up; return why, by name, for those that are given up."""
+    by_name = {part.name: part for part in parts}
+
+    def looks(names: Iterable[str]) -> dict[str, Look]:
+        with supervisord.connected(place) as server:
+            reports = server.reports() if server else {}
+        ends = supervisord.exits(place)
+        alive = place.parts.exists() and processes.marked(place.mark)
+
+        def ready(name: str) -> bool:
+            if by_name[name].web:
+                return http_client.read(by_name[name].ready) is not None
+            return name in reports and reports[name].state == "RUNNING"
+
+        return {
+            name: Look(
+                ready=ready(name),
+                ends=len(ends.get(name, [])),
+                busy=startup.replay(last_lines(place.log(name), _REPLAY_LINES)),
+                gone=not alive,
+            )
+            for name in names
+        }
+
+    ended = {name: len(each) for name, each in supervisord.exits(place).items()}
+    return Startup(looks, say, ended).wait(by_name)
+
+
+def explain(failed: Mapping[str, str], place: State, say: Say) -> None:
+    """Say of each part that was given up why, how its log ends, and what to do."""
+    for name, reason in failed.items():
+        ends = supervisord.exits(place).get(name, [])
+        whole = f"{reason} (last: {ends[-1]})" if ends else reason
+        log = place.log(name)
+        found = damaged(name, place)
+        fix = found.fix(str(place.data(name))) if found else ""
+        for line in startup.failure(name, whole, str(log), last_lines(log, 5), fix):
+            say(line)
 
 
 def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Say) -> dict[str, str]:
@@ -76,13 +152,13 @@ def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Sa
                 server.stop(each.part)
                 data = place.data(each.part)
                 try:
-                    kept = damage.move_aside(each, data)
+                    aside = damage.move_aside(each, data)
                 except OSError as problem:
                     raise StackError(
-                        f"{data / each.name}: cannot be moved to {data / damage.KEPT}: {problem.strerror}. "
+                        f"{data / each.name}: cannot be moved to {data / damage.ASIDE}: {problem.strerror}. "
                         "Fix: check permissions and space, or move it by hand, then run `make up`."
                     ) from None
-                say(f"Moved {data / each.name} to {kept}. Nothing was deleted.")
+                say(f"Moved {data / each.name} to {aside}. Nothing was deleted.")
                 moved = True
             server.revive()
         failed = wait_ready([part for part in parts if part.name in failed], place, say)
@@ -91,69 +167,17 @@ def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Sa
     return failed
 
 
-def require_ports(parts: Iterable[Part], place: State) -> None:
-    """Check that no stranger holds a port of the stack.
-
-    Raises:
-        StackError: names each such port and its owner.
-    """
-
-    def ours(owner: ports.Owner | None) -> bool:
-        return owner is not None and processes.belongs(owner.pid, place.mark)
-
-    webs = [wanted.web for wanted in parts if wanted.web]
-    problems = [
-        ports.conflict(key, web.listen, port, ours) for web in webs for key, port in web.ports.items()
-    ]
-    if found := list(filter(None, problems)):
-        raise StackError("\n".join(found))
-
-
-def _guardian(place: State) -> Part:
-    """What starts supervisord again."""
-    return Part(
-        "guardian",
-        (sys.executable, "-m", "stepwatch.deploy.native.guardian", str(place.folder)),
-        "starts supervisord again, rotates logs",
-        environment={"PYTHONPATH": str(CHECKOUT)},
-    )
-
-
-def _supervise(parts: Sequence[Part], place: State, say: Say, *, as_service: bool) -> set[str]:
-    """Return the names of the parts that were started anew."""
-    with supervisord.connected(place) as server:
-        if server and as_service and not service.runs(place):
-            say("Stepwatch moves below systemd: every part starts anew.")
-            server.shut_down(place.mark)
-        elif server:
-            fresh = server.apply() | server.revive()
-            say(f"Stepwatch is running; started anew: {', '.join(sorted(fresh)) or 'nothing'}.")
-            return fresh
-    processes.stop(place.mark, grace=10)  # orphans of a supervisord that was killed
-    if service.installed(place):
-        service.start(place)
-    else:
-        supervisord.start(place)
-    return {wanted.name for wanted in parts}
-
-
-def _reload(kept: Part, settings: Settings, place: State, say: Say) -> bool:
-    done = wait_loaded(settings, kept.metrics, after=_due(kept, settings, place), patience=_RELOAD_SECONDS)
-    log = place.log(kept.name)
-    say(
-        f"  {kept.name} runs its present settings"
-        if done
-        else f"  {kept.name} refused its settings: see {log}"
-    )
-    return done
-
-
-def _due(kept: Part, settings: Settings, place: State) -> float:
-    """Have a part read its settings again; returns the time before which it had not read them."""
+def _reload(part: Part, settings: Settings, place: State, say: Say) -> bool:
+    """Have a part read its settings again; return whether it took them."""
     if settings.itself:  # SIGHUP would end it
-        return settings.changed()
-    before = loaded(settings, http_client.read(kept.metrics))
-    with supervisord.connected(place) as server:
-        if server:
-            server.hang_up(kept.name)
-    return before.at if before else 0
+        due = settings.changed()
+    else:
+        before = loaded(settings, http_client.read(part.metrics))
+        due = before.at if before else 0
+        with supervisord.connected(place) as server:
+            if server:
+                server.hang_up(part.name)
+    done = wait_loaded(settings, part.metrics, after=due, patience=_RELOAD_SECONDS)
+    refusal = f"refused its settings: see {place.log(part.name)}"
+    say(f"  {part.name} {'runs its present settings' if done else refusal}")
+    return done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import os
 import re
@@ -13,11 +12,12 @@ import subprocess
 import sys
 import xmlrpc.client
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from stepwatch.deploy.native import state
-from stepwatch.deploy.native.part import Part
+from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import StackError, State
 from stepwatch.system import processes
 
@@ -61,8 +61,9 @@ stdout_logfile = NONE
 """
 _LOGGED = """exec "$@" </dev/null >>logs/{name}.log 2>&1"""
 
-
-_KILLED = re.compile(r"^terminated by (SIG[A-Z]+)")
+_DIED = re.compile(
+    r"^(\S+ [\d:]+)\S* \w+ exited: (\S+) \((?:terminated by (SIG[A-Z]+)|([^;)]*))", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,30 @@ class Report:
     since: float
 
 
-def render(parts: Iterable[Part]) -> str:
-    """The configuration that keeps these parts running."""
-    programs = [
-        _PROGRAM.format(name=part.name, command=_command(part), kill_seconds=_KILL_SECONDS) for part in parts
-    ]
+def configure(place: State, parts: Iterable[Part]) -> None:
+    """Write the configuration for supervisord, now or at its next start.
+
+    Raises:
+        StackError: A command cannot be written in it.
+    """
     # As root it warns unless this is set.
-    return _HEAD.format(user="user = 0\n" if os.geteuid() == 0 else "") + "".join(programs)
+    text = _HEAD.format(user="user = 0\n" if os.geteuid() == 0 else "")
+    for part in parts:
+        words = ["/bin/sh", "-c", _LOGGED.format(name=part.name), part.name]
+        if part.environment:
+            words += ["/usr/bin/env", *(f"{name}={value}" for name, value in part.environment.items())]
+        # Behind a space ; and # begin a comment of the INI file, even inside quotes: part the two.
+        quoted = (re.sub(r"(?<=\s)([;#])", r"''\1", shlex.quote(word)) for word in [*words, *part.command])
+        line = " ".join(quoted)
+        if "\n" in line or "\t" in line:
+            raise StackError(f"{line!r} holds a line break or a tab. Fix: rename that folder.")
+        text += _PROGRAM.format(name=part.name, command=line.replace("%", "%%"), kill_seconds=_KILL_SECONDS)
+    state.write(place.supervisor_config, text)
+
+
+def command(place: State) -> list[str]:
+    """The command that starts supervisord in the background, in the state folder, with the stack's mark."""
+    return [sys.executable, "-m", "supervisor.supervisord", "-c", str(place.supervisor_config)]
 
 
 def start(place: State) -> None:
@@ -104,17 +122,7 @@ def start(place: State) -> None:
         raise StackError(f"supervisord did not start: {(done.stderr or done.stdout).strip()}")
 
 
-def command(place: State) -> list[str]:
-    """The command that starts supervisord in the background, in the state folder, with the stack's mark."""
-    return [sys.executable, "-m", "supervisor.supervisord", "-c", str(place.supervisor_config)]
-
-
-def configure(place: State, parts: Iterable[Part]) -> None:
-    """Write the configuration for supervisord, now or at its next start."""
-    state.write(place.supervisor_config, render(parts))
-
-
-@contextlib.contextmanager
+@contextmanager
 def connected(place: State) -> Iterator[Supervisord | None]:
     """The running supervisord of a state folder, ``None`` when there is none that answers."""
     if not place.socket.exists():
@@ -141,7 +149,12 @@ class Supervisord:
     def reports(self) -> dict[str, Report]:
         """What runs, by name of the part; nothing once `make down` has begun."""
         try:
-            return {info["name"]: _report(info) for info in self._call("getAllProcessInfo")}
+            return {
+                info["name"]: Report(
+                    info["name"], info["statename"], info["pid"], info["start"] if info["pid"] else 0
+                )
+                for info in self._call("getAllProcessInfo")
+            }
         except (xmlrpc.client.Fault, OSError, http.client.HTTPException):
             return {}
 
@@ -149,7 +162,7 @@ class Supervisord:
         """Read the configuration again; restart only what it changed, and return those names."""
         [[added, changed, removed]] = self._call("reloadConfig")
         for name in [*changed, *removed]:
-            self._call("stopProcessGroup", name)
+            self.stop(name)
             self._call("removeProcessGroup", name)
         for name in [*added, *changed]:
             self._call("addProcessGroup", name)
@@ -157,13 +170,10 @@ class Supervisord:
 
     def revive(self) -> set[str]:
         """Start at once what waits for its next try or was given up; return those names."""
-        down = {
-            name for name, report in self.reports().items() if report.state not in ("RUNNING", "STARTING")
-        }
+        reports = self.reports().items()
+        down = {name for name, report in reports if report.state not in ("RUNNING", "STARTING")}
         for name in down:
-            self._call("stopProcessGroup", name)
-            with contextlib.suppress(xmlrpc.client.Fault):  # then its state says so
-                self._call("startProcess", name, False)  # noqa: FBT003 - XML-RPC has no keywords: do not wait
+            self.restart(name)
         return down
 
     def stop(self, name: str) -> None:
@@ -172,13 +182,13 @@ class Supervisord:
 
     def restart(self, name: str) -> None:
         """Stop a part and start it again; returns before it is up."""
-        self._call("stopProcess", name)
-        with contextlib.suppress(xmlrpc.client.Fault):  # then its state says so
+        self.stop(name)
+        with suppress(xmlrpc.client.Fault):  # then its state says so
             self._call("startProcess", name, False)  # noqa: FBT003 - XML-RPC has no keywords: do not wait
 
     def hang_up(self, name: str) -> None:
         """Have a part read its settings again; one that just died reads them when it starts."""
-        with contextlib.suppress(xmlrpc.client.Fault):
+        with suppress(xmlrpc.client.Fault):
             self._call("signalProcess", name, "HUP")
 
     def shut_down(self, mark: str) -> None:
@@ -195,40 +205,13 @@ class Supervisord:
 def exits(place: State) -> dict[str, list[str]]:
     """How and when each part died, each time since supervisord started, by its own log."""
     log = place.log("supervisord")
-    text = "".join(
-        file.read_text(errors="replace") for file in (log.with_suffix(".log.1"), log) if file.exists()
-    )
-    now = text.rpartition("supervisord started with pid")[2]
+    files = (file for file in (log.with_suffix(".log.1"), log) if file.exists())
+    text = "".join(file.read_text(errors="replace") for file in files)
     ends: dict[str, list[str]] = {}
-    for at, name, reason in re.findall(r"^(\S+ [\d:]+)\S* \w+ exited: (\S+) \(([^;)]*)", now, re.MULTILINE):
-        ends.setdefault(name, []).append(f"{_KILLED.sub(_killed, reason)} at {at}")
+    for at, name, killed, reason in _DIED.findall(text.rpartition("supervisord started with pid")[2]):
+        end = f"killed by signal {signal.Signals[killed].value} ({killed})" if killed else reason
+        ends.setdefault(name, []).append(f"{end} at {at}")
     return ends
-
-
-def _killed(found: re.Match[str]) -> str:
-    return f"killed by signal {signal.Signals[found[1]].value} ({found[1]})"
-
-
-def _report(info: dict[str, Any]) -> Report:
-    return Report(info["name"], info["statename"], info["pid"], info["start"] if info["pid"] else 0)
-
-
-def _command(part: Part) -> str:
-    environment = [f"{name}={value}" for name, value in part.environment.items()]
-    words = ["/bin/sh", "-c", _LOGGED.format(name=part.name), part.name]
-    words += ["/usr/bin/env", *environment] if environment else []
-    return _ini(" ".join(_word(word) for word in [*words, *part.command]))
-
-
-def _word(word: str) -> str:
-    # Behind a space ; and # begin a comment of the INI file, even inside quotes: part the two.
-    return re.sub(r"(?<=\s)([;#])", r"''\1", shlex.quote(word))
-
-
-def _ini(value: str) -> str:
-    if "\n" in value or "\t" in value:
-        raise StackError(f"{value!r} holds a line break or a tab. Fix: rename that folder.")
-    return value.replace("%", "%%")
 
 
 def _answers(path: str) -> bool:
@@ -241,28 +224,18 @@ def _answers(path: str) -> bool:
 
 
 def _server(path: str, timeout: float) -> xmlrpc.client.ServerProxy:
-    return xmlrpc.client.ServerProxy("http://supervisord/RPC2", transport=_Transport(path, timeout))
-
-
-class _Transport(xmlrpc.client.Transport):
     """XML-RPC over a socket in the file system."""
 
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__()
-        self._path, self._timeout = path, timeout
+    class Connection(http.client.HTTPConnection):
+        def connect(self) -> None:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(timeout)
+            self.sock.connect(path)
 
-    def make_connection(self, host: Any) -> http.client.HTTPConnection:
-        connection = self._connection[1] or _Connection(str(host), self._path, self._timeout)
-        self._connection = (host, connection)  # which the base class closes at the end
-        return connection
+    class Transport(xmlrpc.client.Transport):
+        def make_connection(self, host: Any) -> http.client.HTTPConnection:
+            connection = self._connection[1] or Connection(str(host))
+            self._connection = (host, connection)  # which the base class closes at the end
+            return connection
 
-
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, host: str, path: str, timeout: float) -> None:
-        super().__init__(host, timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+    return xmlrpc.client.ServerProxy("http://supervisord/RPC2", transport=Transport())

@@ -1,0 +1,109 @@
+"""Orders to parts of the running stack: mark a run, silence a run, release the GPUs.
+
+Each takes the configuration file, which has the addresses, and returns 0. Each raises ``Refused`` for an
+unknown run, a wrong argument, or a part that does not answer or refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from exporter.gpu.contract import LONGEST_RELEASE_SECONDS
+from exporter.runs.serve.marking import unknown
+from stepwatch.config import load
+from stepwatch.schema.errors import Refused
+from stepwatch.schema.quantities import Duration
+from stepwatch.services import runs
+from stepwatch.system import http_client
+from stepwatch.system.terminal import Say
+
+LONGEST_SILENCE = Duration.parse("365d")
+"""For longer, `overrides` in config.yaml switches the alerts off."""
+_LONGEST_RELEASE = Duration.parse(f"{LONGEST_RELEASE_SECONDS}s")
+_RELEASE_ANSWER_SECONDS = 15
+"""A driver that hangs may hold the devices for a while."""
+
+
+def mark(config: Path, run: str, note: str | None, say: Say) -> int:
+    """Have the run exporter measure a run anew from its next step on, after an intended change of level."""
+    settings = load(config)
+    exporter = f"http://{settings.address('exporter')}"
+    answer = http_client.order(f"{exporter}/-/mark", {"run": run, "note": note})
+    if answer is None:
+        raise Refused(http_client.unanswered("The run exporter", exporter))
+    if answer:
+        raise Refused(f"Nothing was marked. {answer}")
+    say(f"Marked {run}: from its next step on, start, best, peak, noise and windows begin anew.")
+    say(f"What fires by the old level ends {settings.notify.keep_firing_for} later (notify.keep_firing_for).")
+    return 0
+
+
+def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> int:
+    """Mute all alerts of a run in Alertmanager for a span such as `2h`; ``note`` says why."""
+    settings, duration = load(config), _duration(span, "30m, 2h or 1d")
+    if not duration.milliseconds or duration > LONGEST_SILENCE:
+        raise Refused(
+            f"{span} is no time for a silence. Expected: more than nothing, at most {LONGEST_SILENCE}."
+        )
+    known = runs.known(settings.address("exporter"))
+    if known is None:
+        say(f"The run exporter does not answer, so it is not known whether there is a run named {run}.")
+    elif run not in known:  # such a silence would mute nothing
+        raise Refused(f"Nothing was silenced. {unknown(run, known)}")
+    alertmanager = f"http://{settings.address('alertmanager')}"
+    begin = datetime.now(timezone.utc)
+    end = begin + timedelta(seconds=duration.seconds)
+    wanted = {
+        "matchers": [{"name": "run", "value": run, "isRegex": False, "isEqual": True}],
+        "startsAt": begin.isoformat(),
+        "endsAt": end.isoformat(),
+        "createdBy": "stepwatch",
+        "comment": note or "stepwatch silence",
+    }
+    answer = http_client.post(f"{alertmanager}/api/v2/silences", wanted)
+    if answer is None:
+        raise Refused(http_client.unanswered("Alertmanager", alertmanager))
+    if not answer.done:
+        raise Refused(f"Alertmanager refuses the silence. It says: {answer.text}")
+    made = json.loads(answer.text)["silenceID"]
+    say(
+        f"{run} is silenced for {duration}, until {end.astimezone():%H:%M %Z, %d %b}: "
+        "no notification is sent about it."
+    )
+    if not http_client.lacks_web_page(http_client.read(f"{alertmanager}/")):
+        say(f"The silence: {settings.link('alertmanager')}/#/silences/{made}")
+    say(f"To end it: curl -X DELETE {alertmanager}/api/v2/silence/{made}")
+    return 0
+
+
+def gpu_release(config: Path, span: str, say: Say) -> int:
+    """Have the GPU exporter close the devices for seconds or a span such as `5m`; 0 takes them back."""
+    settings = load(config)
+    duration = _duration(f"{span}s" if span.isdecimal() else span, "60s or 5m")
+    if duration > _LONGEST_RELEASE:
+        raise Refused(
+            f"{span} is too long. Expected: at most {_LONGEST_RELEASE}. Fix: ask again when it is over."
+        )
+    exporter = f"http://{settings.address('gpu')}"
+    seconds = duration.milliseconds // 1000
+    answer = http_client.post(f"{exporter}/-/release?seconds={seconds}", timeout=_RELEASE_ANSWER_SECONDS)
+    if answer is None:
+        raise Refused(http_client.unanswered("The GPU exporter", exporter))
+    if not answer.done:
+        raise Refused(answer.text)
+    if seconds:
+        say(f"Stepwatch has closed the GPUs for {duration}; no new alert reports them meanwhile.")
+        say("Now, as root: `nvidia-smi -r -i N`. Who else has them open: `fuser -v /dev/nvidia*`.")
+        say("Sooner back: `make gpu-release FOR=0`.")
+    else:
+        say("The GPUs are read again.")
+    return 0
+
+
+def _duration(span: str, examples: str) -> Duration:
+    try:
+        return Duration.parse(span)
+    except ValueError as error:
+        raise Refused(f"{span} {error}. Expected: a time such as {examples}. Fix: write it so.") from error
