@@ -61,7 +61,7 @@ def _read(path: Path) -> int:
         while data := os.pread(file.fileno(), frames.LIMIT, offset):
             block = frames.split(data)
             offset += block.used
-            found += sum(len(record.values) for payload in block.payloads for record in source.read(payload))
+            found += sum(len(record.values) for payload in block.lines for record in source.read(payload))
     return found + sum(len(record.values) for record in source.rest())
 
 

@@ -47,7 +47,7 @@ def records(payloads: Iterable[bytes], source: TensorBoard | None = None) -> lis
 
 
 def read(path: Path) -> list[Record]:
-    return records(frames.split(path.read_bytes()).payloads)
+    return records(frames.split(path.read_bytes()).lines)
 
 
 def scalars(found: Iterable[Record]) -> list[tuple[int, str, float]]:

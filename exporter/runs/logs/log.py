@@ -188,7 +188,7 @@ class Log:
             self.unread_since = None
             return
         file = self.file
-        block = self._reader.read(wall) if self._reader else None
+        block = self._reader.poll(wall) if self._reader else None
         size = self._reader.size if self._reader and self._source is None else 0.0
         if self.caught_up and self.file != file:
             self.writer = None  # another start has another writer

@@ -108,7 +108,7 @@ def test_examples_and_torn_lines_are_no_steps_and_the_end_is_reported() -> None:
 )
 def test_any_numbers_come_back_as_they_were_logged(values: dict[str, float], step: int) -> None:
     values.pop("system/global_step", None)
-    found = read(tracked(step, {**values, "x": 1}))
+    found = read(tracked(step, {**values, "a longer key than any": 1}))
 
     assert [event.step for event in found if isinstance(event, Record)] == [step]
     (record,) = (event for event in found if isinstance(event, Record))

@@ -192,7 +192,7 @@ def test_a_record_larger_than_what_is_read_at_a_time_is_passed_over(tmp_path: Pa
     path = tmp_path / "run.swanlab"
     path.write_bytes(store.data)
     follower, rows, too_long = Follower(path, LevelDbRecords()), [], 0
-    while block := follower.read(0.0):
+    while block := follower.poll(0.0):
         rows += block.lines
         too_long += block.too_long
 

@@ -79,7 +79,7 @@ def test_a_record_of_megabytes_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "run.wandb"
     path.write_bytes(framed(printed("before"), printed("x" * 2 * LONGEST), printed("after")))
     follower, lines, too_long = Follower(path, LevelDbRecords()), list[bytes](), 0
-    while block := follower.read(0.0):
+    while block := follower.poll(0.0):
         lines += block.lines
         too_long += block.too_long
 
@@ -196,7 +196,7 @@ REAL = Path(__file__).parents[2] / "logs" / "wandb" / "run-0.31.wandb"
 
 def test_the_real_w_b_s_file_is_read_exactly() -> None:
     follower, source = Follower(REAL, LevelDbRecords()), WandbFile()
-    block = follower.read(0.0)
+    block = follower.poll(0.0)
     assert block is not None
     found = [event for line in block.lines for event in source.read(line)]
     logged = [event for event in found if isinstance(event, Record) and "train/reward" in event.values]
@@ -270,7 +270,7 @@ def test_a_run_s_folder_is_one_run(folder: Path, watched: Watching) -> None:
 def test_a_file_that_w_b_has_only_begun_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "run.wandb"
     path.write_bytes(HEADER)
-    block = Follower(path, LevelDbRecords()).read(0.0)
+    block = Follower(path, LevelDbRecords()).poll(0.0)
 
     assert content(path) == "wandb"
     assert block is not None
