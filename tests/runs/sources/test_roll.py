@@ -52,7 +52,7 @@ def plain(values: dict[str, Any]) -> str:
 
 def read(*lines: str) -> list[Event]:
     source = Roll()
-    return [event for line in lines for event in source.read(line.encode())]
+    return [event for line in lines for event in source.parse(line.encode())]
 
 
 def steps(*lines: str) -> list[int]:
@@ -118,7 +118,7 @@ def test_any_numbers_come_back_as_they_were_logged(values: dict[str, float], ste
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_no_steps(line: bytes) -> None:
-    assert not [event for event in Roll().read(line) if isinstance(event, Record)]
+    assert not [event for event in Roll().parse(line) if isinstance(event, Record)]
 
 
 def test_a_growing_log_is_on_the_page_with_its_signals(folder: Path, watched: Watching) -> None:

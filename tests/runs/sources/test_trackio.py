@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from exporter.runs.readers import reader_of
 from exporter.runs.readers.content import content
 from exporter.runs.signals.record import Event, Record, TotalSteps
-from exporter.runs.sources.trackio import Trackio
+from exporter.runs.sources.trackers import Trackio
 from tests.runs.conftest import Watched
 
 Watching = Callable[..., Watched]
@@ -71,7 +71,7 @@ def lines(path: Path) -> list[bytes]:
 
 def read(*rows: bytes) -> list[Event]:
     source = Trackio()
-    return [event for row in rows for event in source.read(row)]
+    return [event for row in rows for event in source.parse(row)]
 
 
 def records(*rows: bytes) -> list[Record]:
