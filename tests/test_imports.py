@@ -63,8 +63,8 @@ def test_the_table_of_alerts_imports_no_configuration() -> None:
 
 PACKAGES = ("exporter", "stepwatch", "demo", "tools")
 MOST_MODULES = 16
-REGISTRIES = {"exporter.runs.sources", "exporter.gpu.nvml", "stepwatch.alerts"}
-"""Folders with a module for each format, each value or each topic: one looks for a name, and reads one."""
+REGISTRIES = {"exporter.runs.sources", "stepwatch.alerts"}
+"""Folders with a module for each format or each topic: one looks for a name, and reads one."""
 
 
 def modules() -> dict[str, Path]:
