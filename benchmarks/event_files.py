@@ -61,8 +61,8 @@ def _read(path: Path) -> int:
         while data := os.pread(file.fileno(), frames.LIMIT, offset):
             block = frames.split(data)
             offset += block.used
-            found += sum(len(record.values) for payload in block.payloads for record in source.read(payload))
-    return found + sum(len(record.values) for record in source.rest())
+            found += sum(len(record.values) for payload in block.lines for record in source.parse(payload))
+    return found + sum(len(record.values) for record in source.flush())
 
 
 def _load(path: Path) -> int:

@@ -63,8 +63,8 @@ def test_the_table_of_alerts_imports_no_configuration() -> None:
 
 PACKAGES = ("exporter", "stepwatch", "demo", "tools")
 MOST_MODULES = 16
-REGISTRIES = {"exporter.runs.sources", "exporter.gpu.nvml"}
-"""Folders with a module for each format or each value: one looks for a name, and reads one."""
+REGISTRIES = {"exporter.runs.sources"}
+"""Folders with a module for each format: one looks for a name, and reads one."""
 
 
 def modules() -> dict[str, Path]:

@@ -2,6 +2,6 @@
 
 Two processes. The worker (``worker``) owns NVML, reads each GPU in a thread of its own (``backend`` ->
 ``reader``) and sends what it read through a pipe. The front (``__main__``) starts, watches and replaces
-workers (``supervisor``, ``worker_process``), keeps what must outlive one (``state``) and answers
+workers (``supervisor``), stores what must outlive one (``state``) and answers
 (``pages``). So a driver call that hangs or crashes never holds up a page.
 """

@@ -12,17 +12,16 @@ import logging
 import signal
 import time
 from collections.abc import Sequence
+from functools import partial
 from threading import Event
 
 from exporter import logging_setup
 from exporter.gpu.backend import Extras
 from exporter.gpu.contract import FRESH, RELEASE_SECONDS
-from exporter.gpu.journal import Journal
 from exporter.gpu.options import command_line
 from exporter.gpu.pages import Pages
-from exporter.gpu.state import State
-from exporter.gpu.supervisor import Interval, Limits, RestartPolicy, Supervisor
-from exporter.gpu.worker_process import WorkerProcess
+from exporter.gpu.state import ChangeLog, State
+from exporter.gpu.supervisor import Interval, Limits, RestartPolicy, Supervisor, WorkerProcess
 from exporter.http.host_check import HostCheck
 from exporter.http.server import Server
 from exporter.options import log_cannot_listen, stopped_by_signal
@@ -49,10 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     while not (stop.is_set() or front.hopeless()):
         server.serve(TICK_SECONDS)
         if settings.changed():
-            front.take(settings.renewed())
+            front.apply(settings.renewed())
         front.tick()
     server.close()
-    front.keeper.stop()
+    front.supervisor.stop()
     return 0 if stop.is_set() else FRESH
 
 
@@ -61,25 +60,26 @@ class Front:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.release = Event()
-        self.box = State(options.interval, options.expected)
-        self.pace = Interval(options.interval, options.idle, time.monotonic())
-        self.outage = RestartPolicy(options.restart_after)
-        self.keeper = Supervisor(lambda: _child(options), self.box, self.pace, _limits(options))
-        self.pages = HostCheck(Pages(self.box, self.pace, self.keeper), (*options.hosts, options.listen))
-        self.box.settled = time.time()
-        self.journal = Journal(self.box, time.monotonic())
+        self.state = State(options.interval, options.expected)
+        self.interval = Interval(options.interval, options.idle, time.monotonic())
+        self.restart_policy = RestartPolicy(options.restart_after)
+        self.supervisor = Supervisor(partial(_start, options), self.state, self.interval, _limits(options))
+        pages = Pages(self.state, self.interval, self.supervisor)
+        self.pages = HostCheck(pages, (*options.hosts, options.listen))
+        self.state.settled = time.time()
+        self.changes = ChangeLog(self.state, time.monotonic())
 
-    def take(self, options: argparse.Namespace | None) -> None:
-        """Go on with other options; ``None``: those that there were cannot be used."""
-        self.box.usable = options is not None
+    def apply(self, options: argparse.Namespace | None) -> None:
+        """Go on with other options; ``None``: the new ones cannot be used."""
+        self.state.usable = options is not None
         if options is None:
             return
         logging_setup.configure(options.log_level, options.log_format)
-        self.box.expected, self.box.settled = options.expected, time.time()
-        self.pace.usual, self.pace.patience = options.interval, options.idle
-        self.outage.patience = options.restart_after
+        self.state.expected, self.state.settled = options.expected, time.time()
+        self.interval.usual, self.interval.patience = options.interval, options.idle
+        self.restart_policy.patience = options.restart_after
         self.pages.hosts = (*options.hosts, options.listen)
-        self.keeper.renew(lambda: _child(options), _limits(options), time.monotonic())
+        self.supervisor.renew(partial(_start, options), _limits(options), time.monotonic())
         logger.info("New settings: reading goes on with them.")
 
     def tick(self) -> None:
@@ -87,21 +87,21 @@ class Front:
         now = time.monotonic()
         if self.release.is_set():
             self.release.clear()
-            self.keeper.release(RELEASE_SECONDS, now)
-        self.keeper.tick(now, time.time())
-        self.journal.look(now)
+            self.supervisor.release(RELEASE_SECONDS, now)
+        self.supervisor.tick(now, time.time())
+        self.changes.tick(now)
 
     def hopeless(self) -> bool:
         """Return whether only a restart helps, and log why."""
         now = time.monotonic()
-        reason = self.box.trouble(now)
-        over = self.outage.lasts(reason, now)
+        reason = self.state.trouble(now)
+        over = self.restart_policy.lasts(reason, now)
         if over:
             logger.error(
                 "No GPU could be read for %s s (%s), though they could before. Ending, to be started again: "
                 "a container then gets its devices, and the library of the present driver. "
                 "Fix if that does not help: make the container anew.",
-                self.outage.patience,
+                self.restart_policy.patience,
                 reason,
             )
         return over
@@ -111,7 +111,7 @@ def _limits(options: argparse.Namespace) -> Limits:
     return Limits(options.retry, options.hang)
 
 
-def _child(options: argparse.Namespace) -> WorkerProcess:
+def _start(options: argparse.Namespace) -> WorkerProcess:
     extras = Extras(*(getattr(options, name) for name in Extras._fields))
     return WorkerProcess(options.backend, extras, options.interval, (options.log_level, options.log_format))
 

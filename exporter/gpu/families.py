@@ -130,7 +130,7 @@ SETTINGS_AT = Family(
     "gpu_exporter_config_last_reload_success_timestamp_seconds", "gauge", "When settings were last taken up."
 )
 
-BOX_FAMILIES = (
+FRONT_FAMILIES = (
     *(DEVICES, EXPECTED, UP, XIDS, XID_TIME, BUILD, NVML_UP, COLLECTED, RESTARTS, REINITS),
     *(SETTINGS, SETTINGS_AT),
 )

@@ -19,21 +19,6 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
         arguments,
         _sick_exists,
     )
-    _add_service(flags)
-    _add_extras(flags)
-    return flags
-
-
-def _sick_exists(options: argparse.Namespace) -> None:
-    there = PROFILES[options.profile]
-    if options.sick is not None and options.sick >= there:
-        raise argparse.ArgumentTypeError(
-            f"--sick {options.sick}: there is no such GPU. "
-            f"Expected a number from 0 to {there - 1}: --profile {options.profile} has {there} GPUs."
-        )
-
-
-def _add_service(flags: CommandLine) -> None:
     flags.add_address(9411)
     flags.add(
         "backend",
@@ -63,12 +48,9 @@ def _add_service(flags: CommandLine) -> None:
         "seconds in which no GPU can be read any more, for a reason that a new container may fix, until "
         "it ends to be started again; 0 for never",
     )
-
-
-def _add_extras(flags: CommandLine) -> None:
     flags.add("processes", number, _USUAL.processes, "most processes of a GPU that are named; 0 for none")
     flags.add("proc", text, _USUAL.proc, "the /proc that knows the processes' names, of the host's")
-    flags.add("serial", switch, _USUAL.serial, "tell the serial numbers of the boards: true or false")
+    flags.add("serial", switch, _USUAL.serial, "serve the serial numbers of the boards: true or false")
     flags.add("links", switch, _USUAL.links, "count bytes and errors of each NVLink: true or false")
     flags.add("pcie", switch, _USUAL.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")
     flags.add(
@@ -84,3 +66,13 @@ def _add_extras(flags: CommandLine) -> None:
         f"what the simulated GPUs are: {', '.join(PROFILES)}",
     )
     flags.add("sick", number, _USUAL.sick, "the number of the simulated GPU that fails")
+    return flags
+
+
+def _sick_exists(options: argparse.Namespace) -> None:
+    there = PROFILES[options.profile]
+    if options.sick is not None and options.sick >= there:
+        raise argparse.ArgumentTypeError(
+            f"--sick {options.sick}: there is no such GPU. "
+            f"Expected a number from 0 to {there - 1}: --profile {options.profile} has {there} GPUs."
+        )

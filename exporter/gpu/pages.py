@@ -26,10 +26,10 @@ FREE = (
 class Pages:
     """Gives the answer to each request."""
 
-    def __init__(self, box: State, pace: Interval, keeper: Supervisor) -> None:
-        self._box = box
-        self._pace = pace
-        self._keeper = keeper
+    def __init__(self, state: State, interval: Interval, supervisor: Supervisor) -> None:
+        self._state = state
+        self._interval = interval
+        self._supervisor = supervisor
         self._routes = Routes(
             {
                 "/metrics": {"GET": self._metrics},
@@ -46,30 +46,30 @@ class Pages:
 
     def _metrics(self, _: Request) -> Answer:
         now = time.monotonic()
-        self._pace.look(now)
-        return Answer("200 OK", CONTENT_TYPE, self._box.page(now))
+        self._interval.scraped(now)
+        return Answer("200 OK", CONTENT_TYPE, self._state.page(now))
 
     def _ready(self, _: Request) -> Answer:
-        if self._box.ready:
+        if self._state.ready:
             return text("200 OK", "ok\n")
         return text("503 Service Unavailable", "not read yet\n")
 
     def _release(self, request: Request) -> Answer | Later:
         """Release the devices; the answer waits until that is done."""
-        if "origin" in request.headers:  # any site that someone visits can have a browser send this
-            return text("403 Forbidden", "no page of a browser may ask for this\n")
+        if "origin" in request.headers:  # any site can have its visitor's browser send this
+            return text("403 Forbidden", "requests from browsers are refused\n")
         seconds = _seconds(request.query)
         if seconds is None:
             return text("400 Bad Request", SPAN)
-        self._keeper.release(seconds, time.monotonic())
+        self._supervisor.release(seconds, time.monotonic())
         return lambda: self._released(seconds)
 
     def _released(self, seconds: int) -> Answer | None:
         if not seconds:
             return text("200 OK", "The GPUs are read again.\n")
-        if self._keeper.stuck(time.monotonic()):
+        if self._supervisor.stuck(time.monotonic()):
             return text("503 Service Unavailable", STUCK)
-        return text("200 OK", FREE.format(seconds)) if self._keeper.free else None
+        return text("200 OK", FREE.format(seconds)) if self._supervisor.free else None
 
 
 def _seconds(query: str) -> int | None:

@@ -36,7 +36,7 @@ CYCLE_INTERVALS = STALE_INTERVALS + 1
 
 
 class Reader:
-    """Keeps the newest ``Report`` of a GPU. ``interval`` in seconds.
+    """Holds the newest ``Report`` of a GPU. ``interval`` in seconds.
 
     Only the reader's thread calls ``read``; others look at ``idle``, ``report`` and ``down``, the
     reason why the whole backend is gone.
@@ -58,7 +58,7 @@ class Reader:
         self._forget()
 
     def _forget(self) -> None:
-        """Whatever was read is no longer so."""
+        """Forget all that was read."""
         self._due: dict[str, float] = {}
         self._readings: dict[str, list[Reading]] = {}
         self._missing: dict[str, str] = {}
@@ -97,7 +97,11 @@ class Reader:
         try:
             reason = self._read_all(now)
         except CardError as problem:
-            reason = self._lose(problem.code, now)
+            reason = problem.code
+            self._forget()
+            self._lost = True
+            if now >= self._find_at:
+                self._find_at = now + FIND_INTERVALS * self._interval
         except BackendError as problem:
             self.down = reason = problem.code
         self.report = Report(
@@ -125,20 +129,10 @@ class Reader:
                 took[quantity.tier.value] += self._ask(quantity, now)
         self._seconds |= {tier: seconds for tier, seconds in took.items() if seconds}
         if not any(self._readings.values()):
-            raise CardError(self._why_nothing())
+            # a GPU of which every call fails is down, whatever its driver calls the error
+            reasons = Counter([*self._failed, *self._missing.values()])
+            raise CardError(reasons.most_common(1)[0][0] if reasons else "unknown")
         return OK
-
-    def _why_nothing(self) -> str:
-        """A GPU of which every call fails is down, whatever its driver calls the error."""
-        reasons = Counter([*self._failed, *self._missing.values()])
-        return reasons.most_common(1)[0][0] if reasons else "unknown"
-
-    def _lose(self, reason: str, now: float) -> str:
-        self._forget()
-        self._lost = True
-        if now >= self._find_at:
-            self._find_at = now + FIND_INTERVALS * self._interval
-        return reason
 
     def _ask(self, quantity: Quantity, now: float) -> float:
         """Read one quantity. Returns the seconds it took."""
@@ -146,7 +140,10 @@ class Reader:
         self._readings.pop(call, None)
         self._missing.pop(call, None)
         try:
-            self._keep(call, list(quantity.read()))
+            found = list(quantity.read())
+            self._readings[call] = [each for each in found if isinstance(each, Reading)]
+            self._parts[call] = dict(each for each in found if isinstance(each, Missing))
+            self._errors.update(each for each in found if isinstance(each, Failure))
             self._due[call] = now + self._pause(quantity.tier)
         except UnsupportedError as problem:
             self._missing[call] = problem.code
@@ -159,7 +156,13 @@ class Reader:
             self._fail(quantity, type(surprise).__name__, now)
         took = time.monotonic() - started
         if quantity.tier is not Tier.STATIC:
-            self._judge(call, now, slow=took > SLOW_CALL_SECONDS)
+            # do without a call that was slow twice in a row, for longer each time
+            self._slow[call] = self._slow[call] + 1 if took > SLOW_CALL_SECONDS else 0
+            if self._slow[call] >= 2:
+                penalty = PROBE_INTERVALS * self._interval * 2 ** (self._slow[call] - 2)
+                self._readings.pop(call, None)
+                self._missing[call] = "slow"
+                self._due[call] = now + min(penalty, LONGEST_PENALTY_SECONDS)
         return took
 
     def _fail(self, quantity: Quantity, code: str, now: float) -> None:
@@ -167,19 +170,5 @@ class Reader:
         self._failed.append(code)
         self._due[quantity.call] = now + min(self._pause(quantity.tier), SLOW_INTERVALS * self._interval)
 
-    def _keep(self, call: str, found: list[Reading | Missing | Failure]) -> None:
-        self._readings[call] = [each for each in found if isinstance(each, Reading)]
-        self._parts[call] = dict(each for each in found if isinstance(each, Missing))
-        self._errors.update(each for each in found if isinstance(each, Failure))
-
     def _pause(self, tier: Tier) -> float:
         return {Tier.STATIC: float("inf"), Tier.FAST: 0.0, Tier.SLOW: SLOW_INTERVALS * self._interval}[tier]
-
-    def _judge(self, call: str, now: float, *, slow: bool) -> None:
-        """Do without a call that was slow twice in a row, for longer each time."""
-        self._slow[call] = self._slow[call] + 1 if slow else 0
-        if self._slow[call] >= 2:
-            penalty = PROBE_INTERVALS * self._interval * 2 ** (self._slow[call] - 2)
-            self._readings.pop(call, None)
-            self._missing[call] = "slow"
-            self._due[call] = now + min(penalty, LONGEST_PENALTY_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,15 +13,17 @@ from exporter.gpu.backend import OK
 from exporter.http import process
 from exporter.http.exposition import Family, Sample, header, lines
 
+logger = logging.getLogger(__name__)
+
 Gpu = tuple[int, str]
 """Number and UUID."""
 
 
 class State:
-    """Takes the workers' messages and gives the page.
+    """Learns from the workers' messages and gives the page.
 
     ``interval`` is seconds from one message to the next, ``expected`` how many GPUs there should be, 0 for
-    the most that were seen. ``silence`` says why no worker speaks, where that is known. ``usable`` says
+    the most that were seen. ``silence`` is why no worker sends messages, where that is known. ``usable`` says
     whether the last settings were, and ``settled`` when some were taken up, in seconds since 1970.
     """
 
@@ -44,7 +47,7 @@ class State:
         self._xid_times: dict[tuple[str, int], float] = {}
         self._dcgm: dict[str, dict[str, str]] = {}
 
-    def take(self, message: dict[str, Any], now: float, wall: float) -> None:
+    def update(self, message: dict[str, Any], now: float, wall: float) -> None:
         """Learn what a worker read. ``now`` of the steady clock, ``wall`` since 1970."""
         self._nvml, self._text, self._heard = message["nvml"], message["text"], now
         self._until = now + contract.STALE_INTERVALS * self._interval
@@ -58,7 +61,7 @@ class State:
     def await_each(self, interval: float, now: float) -> None:
         """A message is due each so many seconds from now on; ``now`` of the steady clock.
 
-        What is known stays for as long as the slower of the two paces allows, but not once the next
+        What is known stays for as long as the slower of the two intervals allows, but not once the next
         message is overdue.
         """
         if self._heard is not None and now <= self._until:
@@ -67,17 +70,17 @@ class State:
         self._interval = interval
 
     def release(self) -> None:
-        """No one is to speak until ``resume``, and nothing is known meanwhile."""
+        """No worker sends messages until ``resume``, and nothing is known meanwhile."""
         self._nvml, self._text, self.silence = contract.RELEASED, "", None
 
     def resume(self) -> None:
-        """Someone will speak again."""
+        """A worker will send messages again."""
         self._nvml = "starting"
         self.reinits += 1
 
     @property
     def released(self) -> bool:
-        """Are the devices released?"""
+        """Whether the devices are released."""
         return self._nvml == contract.RELEASED
 
     def count(self, events: Iterable[tuple[str, int, float]]) -> None:
@@ -88,7 +91,7 @@ class State:
 
     @property
     def ready(self) -> bool:
-        """Did a worker ever speak?"""
+        """Whether a worker ever sent a message."""
         return self._heard is not None
 
     @property
@@ -98,12 +101,12 @@ class State:
 
     @property
     def split_anew(self) -> bool:
-        """Is there a GPU that only has to be read by a new worker? As last heard."""
+        """Whether a GPU only has to be read by a new worker, as last heard."""
         return contract.MIG_CHANGED in self._cards.values()
 
     @property
     def well(self) -> bool:
-        """Could every GPU be read that was ever seen, and was there one? As last heard."""
+        """Whether every GPU that was ever seen could be read, and there was one, as last heard."""
         return self._nvml == OK and self.working >= max(self._most, self.expected, 1)
 
     def _named(self, cards: Iterable[tuple[int, str, str]]) -> dict[Gpu, str]:
@@ -144,11 +147,20 @@ class State:
         tried = reason != contract.RELEASED
         yield families.DEVICES, [({}, len(self._cards) if reason == OK else 0)] if tried else []
         yield families.EXPECTED, [({}, self.expected or self._most)]
-        yield families.UP, list(self._up(reason)) if tried else []
-        yield families.XIDS, [(self._xid(*key), count) for key, count in self._counts()]
+        up: list[Sample] = []
+        for (number, uuid), why in self.gpus.items():
+            now = why if reason == OK else reason
+            up.append(({"gpu": str(number), "uuid": uuid, "reason": now}, now == OK))
+        yield families.UP, up if tried else []
+        counts = Counter({(uuid, xid): 0 for uuid in self._numbers for xid in contract.CRITICAL_XIDS})
+        counts.update(self._xids)
+        yield families.XIDS, [(self._xid(*key), count) for key, count in counts.items()]
         yield families.XID_TIME, [(self._xid(*key), at) for key, at in self._xid_times.items()]
+        last: dict[str, int] = {}
+        for uuid, xid in sorted(self._xid_times, key=self._xid_times.__getitem__, reverse=True):
+            last.setdefault(uuid, xid)
         for family in dcgm.families(dcgm.XID):
-            yield family, [(labels, self._last_xid(uuid)) for uuid, labels in self._dcgm.items()]
+            yield family, [(labels, last.get(uuid, 0)) for uuid, labels in self._dcgm.items()]
         yield families.BUILD, [({"version": __version__}, 1)]
         yield families.NVML_UP, [({"reason": reason}, reason == OK)]
         yield families.COLLECTED, [({}, self._collected)] if self._collected else []
@@ -164,22 +176,39 @@ class State:
         lost = {(number, uuid): "lost" for uuid, number in self._numbers.items() if uuid not in present}
         return {**self._cards, **lost}
 
-    def _up(self, reason: str) -> Iterator[Sample]:
-        for (number, uuid), why in self.gpus.items():
-            now = why if reason == OK else reason
-            yield {"gpu": str(number), "uuid": uuid, "reason": now}, now == OK
-
-    def _counts(self) -> Iterator[tuple[tuple[str, int], int]]:
-        """The critical errors of every GPU, and whatever else came."""
-        zeros = Counter({(uuid, xid): 0 for uuid in self._numbers for xid in contract.CRITICAL_XIDS})
-        zeros.update(self._xids)
-        yield from zeros.items()
-
-    def _last_xid(self, uuid: str) -> int:
-        """0 if none came."""
-        times = {xid: at for (owner, xid), at in self._xid_times.items() if owner == uuid}
-        return max(times, key=lambda xid: times[xid], default=0)
-
     def _xid(self, uuid: str, xid: int) -> dict[str, str]:
         number = self._numbers.get(uuid)
         return {"gpu": "" if number is None else str(number), "uuid": uuid, "xid": str(xid)}
+
+
+_CALM = {
+    OK: logging.INFO,
+    "starting": logging.INFO,
+    contract.RELEASED: logging.INFO,
+    "library_not_found": logging.WARNING,  # a machine without GPUs
+}
+
+
+class ChangeLog:
+    """Logs when the driver or a GPU comes or goes; all GPUs count as working at first."""
+
+    def __init__(self, state: State, now: float) -> None:
+        self._state = state
+        self._nvml = state.reason(now)
+        self._gpus: dict[Gpu, str] = {}
+
+    def tick(self, now: float) -> None:
+        """Log what is new. ``now`` in seconds of the steady clock."""
+        reason = self._state.reason(now)
+        if reason != self._nvml:
+            level = _CALM.get(reason, logging.ERROR)
+            logger.log(
+                level, "NVML %s: %s", reason, contract.NVML_REASONS.get(reason, "an error of the driver.")
+            )
+            self._nvml = reason
+        for gpu, why in (self._state.gpus if reason == OK else {}).items():
+            if why != self._gpus.get(gpu, OK):
+                number, uuid = gpu
+                level = logging.INFO if why == OK else logging.ERROR
+                logger.log(level, "GPU %s (%s): %s", number, uuid or "of unknown UUID", why)
+                self._gpus[gpu] = why

@@ -1,16 +1,19 @@
-"""Keeps a worker at work: starts it, ends one that is silent, replaces one that misses a GPU."""
+"""Workers as the front sees them: started, ended when silent, replaced when they miss a GPU."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from exporter.gpu.backend import OK
+from exporter.gpu.backend import OK, Extras
 from exporter.gpu.contract import FRESH, STALE_INTERVALS, UNKNOWN
 from exporter.gpu.state import State
-from exporter.gpu.worker_process import WorkerProcess
 
 REASONS = ("version_mismatch", UNKNOWN, "lost")
 """The old driver's library is mounted still, or the devices were taken from the container."""
@@ -19,8 +22,8 @@ REASONS = ("version_mismatch", UNKNOWN, "lost")
 class RestartPolicy:
     """``patience`` in seconds; 0 for never.
 
-    What could not be read from the start is no reason: then a restart was no fix, and the next would be
-    none either.
+    What could not be read from the start is no reason: then a restart did not fix it, and the next would
+    not either.
     """
 
     def __init__(self, patience: float) -> None:
@@ -29,7 +32,7 @@ class RestartPolicy:
         self._since: float | None = None
 
     def lasts(self, reason: str, now: float) -> bool:
-        """Is it time for a restart? ``reason`` why no GPU can be read, ``now`` of the steady clock."""
+        """Whether to restart. ``reason`` why no GPU can be read, ``now`` of the steady clock."""
         self._well = self._well or reason == OK
         if not self._well or reason not in REASONS:
             self._since = None
@@ -42,20 +45,20 @@ IDLE_INTERVAL_SECONDS = 15.0
 
 
 class Interval:
-    """In seconds: ``usual`` between two readings, ``patience`` without a look until they are seldom."""
+    """In seconds: ``usual`` between two readings, ``patience`` without a scrape until they are rare."""
 
     def __init__(self, usual: float, patience: float, now: float) -> None:
         self.usual = usual
         self.patience = patience
-        self._looked = now
+        self._last = now
 
-    def look(self, now: float) -> None:
-        """Someone asks for the page. ``now`` of the steady clock."""
-        self._looked = now
+    def scraped(self, now: float) -> None:
+        """The page was requested. ``now`` of the steady clock."""
+        self._last = now
 
-    def interval(self, now: float) -> float:
+    def seconds(self, now: float) -> float:
         """From one reading to the next. ``now`` of the steady clock."""
-        idle = now - self._looked > self.patience
+        idle = now - self._last > self.patience
         return max(self.usual, IDLE_INTERVAL_SECONDS) if idle else self.usual
 
 
@@ -78,210 +81,258 @@ class Limits(NamedTuple):
     hang: float
 
 
+READ_BYTES = 65536
+
+
+class WorkerProcess:
+    """Starts a worker at once. ``interval`` in seconds; ``log`` is the level and the format of its log."""
+
+    def __init__(self, backend: str, extras: Extras, interval: float, log: tuple[str, str]) -> None:
+        self._pipe, output = os.pipe()
+        orders, self._orders = os.pipe()
+        os.set_blocking(self._pipe, False)
+        for theirs in (output, orders):
+            os.set_inheritable(theirs, True)  # noqa: FBT003  (it takes no keywords)
+        command = [sys.executable, "-m", "exporter.gpu.worker"]
+        words = [*command, backend, json.dumps(extras), str(interval), str(output), str(orders), *log]
+        # In a process group of its own: Ctrl-C is the front's to answer.
+        self.pid = os.posix_spawn(sys.executable, words, os.environ, setpgroup=0)
+        for theirs in (output, orders):
+            os.close(theirs)
+        self._rest = b""
+        self.exit: int | None = None
+
+    def messages(self) -> list[dict[str, Any]]:
+        """What it sent since the last call; ``exit`` is its exit code, once it has ended."""
+        with suppress(BlockingIOError):
+            while block := os.read(self._pipe, READ_BYTES):
+                self._rest += block
+        *lines, self._rest = self._rest.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def order(self, interval: float) -> None:
+        """Have it read at this interval (seconds) from now on."""
+        with suppress(BrokenPipeError):
+            os.write(self._orders, f"{interval}\n".encode())
+
+    def ended(self) -> bool:
+        """Whether the process is gone. One that the driver holds stays, even killed."""
+        if self.exit is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.exit = os.waitstatus_to_exitcode(status) if pid else None
+        return self.exit is not None
+
+    def end(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if not self.ended():
+            os.kill(self.pid, number)
+
+    def close(self) -> None:
+        """Close both pipes, which ends it."""
+        os.close(self._pipe)
+        os.close(self._orders)
+
+    def held(self) -> bool:
+        """Whether the driver holds one of its threads so that not even SIGKILL would end it."""
+        folder = f"/proc/{self.pid}/task"
+        with suppress(OSError):  # it ended just now, or this is not Linux
+            for task in os.listdir(folder):  # noqa: PTH208
+                with open(f"{folder}/{task}/stat") as stat:  # noqa: PTH123  (pathlib weighs 1 MB)
+                    if stat.read().rpartition(")")[2].split()[0] == "D":
+                        return True
+        return False
+
+
 class Supervisor:
     """Call ``tick`` often. ``start`` makes a worker."""
 
     def __init__(
-        self, start: Callable[[], WorkerProcess], box: State, pace: Interval, limits: Limits
+        self, start: Callable[[], WorkerProcess], state: State, interval: Interval, limits: Limits
     ) -> None:
         self._start = start
-        self._box = box
-        self._pace = pace
+        self._state = state
+        self._interval = interval
         self._limits = limits
-        self._interval = pace.usual
-        self._worker: _Post | None = None
-        self._heir: _Post | None = None
-        self._leaving: list[_Post] = []
+        self._seconds = interval.usual
+        self._worker: _Worker | None = None
+        self._successor: _Worker | None = None
+        self._leaving: list[_Worker] = []
         self._pause = limits.retry
         self._next = 0.0
         self._outdated = False
-        self._hastened = False
+        self._mig_changed = False
 
     def tick(self, now: float, wall: float) -> None:
-        """Hear the worker and do what is due. ``now`` of the steady clock, ``wall`` since 1970."""
-        self._leaving = [post for post in self._leaving if not post.gone(now)]
-        if self._worker is not None and self._worker.heard is not None and self._box.well:
+        """Read what the workers sent and do what is due. ``now`` of the steady clock, ``wall`` since 1970."""
+        self._leaving = [worker for worker in self._leaving if not worker.gone(now)]
+        if self._worker is not None and self._worker.heard is not None and self._state.well:
             self._pause = self._limits.retry
             self._next = self._next if self._outdated else now + self._pause
-        self._keep_pace(now)
-        self._hasten(now)
+        seconds = self._interval.seconds(now)
+        if seconds != self._seconds:
+            self._seconds = seconds
+            self._state.await_each(seconds, now)
+            for worker in filter(None, (self._worker, self._successor)):
+                worker.order(seconds, now)
+        # to open NVML anew helps a GPU that was split, however often it did not help another
+        if self._state.split_anew and not self._mig_changed:
+            self._next = now
+        self._mig_changed = self._state.split_anew
         if self._worker is None:
             self._fill(now)
         else:
             self._attend(self._worker, now, wall)
-        if self._heir is not None:
-            self._try(self._heir, now, wall)
+        if self._successor is not None:
+            self._try(self._successor, now, wall)
 
     def renew(self, start: Callable[[], WorkerProcess], limits: Limits, now: float) -> None:
-        """Have workers started like this from now on, and the present one replaced once another has read."""
+        """Start workers like this from now on, and replace the present one once another has read."""
         self._start, self._limits = start, limits
-        self._dismiss(self._heir, signal.SIGTERM, now)
-        self._heir = None
+        self._end(self._successor, signal.SIGTERM, now)
+        self._successor = None
         if self._worker is not None:
             self._outdated, self._next = True, now
 
     def release(self, seconds: float, now: float) -> None:
         """Release the devices at once, and start no worker for so long; 0 takes them back."""
         if seconds:
-            self._box.release()
-            for post in (self._worker, self._heir):
-                self._dismiss(post, signal.SIGTERM, now)
-            self._worker = self._heir = None
-        if self._box.released:
+            self._state.release()
+            for worker in (self._worker, self._successor):
+                self._end(worker, signal.SIGTERM, now)
+            self._worker = self._successor = None
+        if self._state.released:
             self._pause, self._next = self._limits.retry, now + seconds
 
     def stop(self) -> None:
         """End all workers, within a second or so."""
-        for post in (self._worker, self._heir):
-            self._dismiss(post, signal.SIGTERM, time.monotonic())
+        for worker in (self._worker, self._successor):
+            self._end(worker, signal.SIGTERM, time.monotonic())
         give_up = time.monotonic() + 2 * END_SECONDS
         while self._leaving and time.monotonic() < give_up:
             time.sleep(0.02)
-            self._leaving = [post for post in self._leaving if not post.gone(time.monotonic())]
+            self._leaving = [worker for worker in self._leaving if not worker.gone(time.monotonic())]
 
     def stuck(self, now: float) -> bool:
-        """Does the driver hold a worker that was killed, and its devices with it?"""
+        """Whether the driver holds a worker that was killed, and its devices with it."""
         return bool(self._leaving) and self._leaving[0].age(now) > STUCK_SECONDS
 
     @property
     def free(self) -> bool:
-        """Is there no worker that might have a device open?"""
+        """Whether there is no worker that might have a device open."""
         return self._worker is None and not self._leaving
-
-    def _keep_pace(self, now: float) -> None:
-        interval = self._pace.interval(now)
-        if interval != self._interval:
-            self._interval = interval
-            self._box.await_each(interval, now)
-            for post in (self._worker, self._heir):
-                if post is not None:
-                    post.order(interval, now)
-
-    def _hasten(self, now: float) -> None:
-        """To open NVML anew helps a GPU that was split, however often it did not help another."""
-        if self._box.split_anew and not self._hastened:
-            self._next = now
-        self._hastened = self._box.split_anew
 
     def _fill(self, now: float) -> None:
         """Start a worker, unless the driver holds one that was killed: it would hold the next one too."""
         stuck = self.stuck(now)
-        if stuck or self._box.silence == "stuck":
-            self._box.silence = "stuck" if stuck else None
+        if stuck or self._state.silence == "stuck":
+            self._state.silence = "stuck" if stuck else None
         if not self._leaving and now >= self._next:
-            if self._box.released:
-                self._box.resume()
+            if self._state.released:
+                self._state.resume()
             self._outdated, self._next = False, now + self._pause
             self._worker = self._begin(now)
 
-    def _attend(self, worker: _Post, now: float, wall: float) -> None:
-        ended = worker.child.ended()
-        for message in worker.hear(now):
-            self._box.take(message, now, wall)
-            self._box.count(message["events"])
+    def _attend(self, worker: _Worker, now: float, wall: float) -> None:
+        ended = worker.process.ended()
+        for message in worker.messages(now):
+            self._state.update(message, now, wall)
+            self._state.count(message["events"])
         if ended:
-            self._ended(worker, now)
-        elif worker.silent(now, self._patience):
-            self._box.restarts["hung"] += 1
-            self._box.silence = "timeout"
+            worker.process.close()
             self._worker = None
-            self._dismiss(worker, signal.SIGKILL, now)
-            self._later(now)
-        elif self._heir is None and now >= self._next and (self._outdated or not self._box.well):
-            self._replace(worker, now)
+            if worker.process.exit == FRESH:
+                self._state.reinits += 1
+            else:
+                self._state.restarts["died"] += 1
+                self._state.silence = "crashed"
+            self._postpone(now)
+        elif worker.silent(now, self._longest_silence):
+            self._state.restarts["hung"] += 1
+            self._state.silence = "timeout"
+            self._worker = None
+            self._end(worker, signal.SIGKILL, now)
+            self._postpone(now)
+        elif (self._outdated or not self._state.well) and self._may_have_successor(worker, now):
+            # another worker opens NVML anew, while this one goes on with the GPUs that work
+            self._successor = self._begin(now)
+
+    def _may_have_successor(self, worker: _Worker, now: float) -> bool:
+        due = self._successor is None and now >= self._next
+        return due and worker.heard is not None and not self._leaving and not worker.process.held()
 
     @property
-    def _patience(self) -> float:
-        return max(self._limits.hang, STALE_INTERVALS * self._interval)
+    def _longest_silence(self) -> float:
+        return max(self._limits.hang, STALE_INTERVALS * self._seconds)
 
-    def _ended(self, worker: _Post, now: float) -> None:
-        worker.child.close()
-        self._worker = None
-        if worker.child.exit == FRESH:
-            self._box.reinits += 1
-        else:
-            self._box.restarts["died"] += 1
-            self._box.silence = "crashed"
-        self._later(now)
+    def _begin(self, now: float) -> _Worker:
+        worker = _Worker(self._start(), now)
+        if self._seconds != self._interval.usual:
+            worker.order(self._seconds, now)
+        return worker
 
-    def _replace(self, worker: _Post, now: float) -> None:
-        """Have another worker open NVML anew, while this one goes on with the GPUs that work."""
-        if worker.heard is None or self._leaving or worker.child.held():
+    def _try(self, successor: _Worker, now: float, wall: float) -> None:
+        """Let the successor take over if it can read more GPUs, or has newer settings."""
+        ended = successor.process.ended()
+        messages = successor.messages(now)
+        if not (messages or ended or successor.silent(now, self._longest_silence)):
             return
-        self._heir = self._begin(now)
+        self._successor = None
+        self._postpone(now)
+        if messages:
+            working = sum(reason == OK for _, _, reason in messages[-1]["cards"])
+            if working > self._state.working or (self._outdated and messages[-1]["nvml"] == OK):
+                self._end(self._worker, signal.SIGTERM, now)
+                self._worker, self._outdated = successor, False
+                self._state.reinits += 1
+                self._state.update(messages[-1], now, wall)
+                return
+        self._end(successor, signal.SIGTERM, now)
 
-    def _begin(self, now: float) -> _Post:
-        post = _Post(self._start(), now)
-        if self._interval != self._pace.usual:
-            post.order(self._interval, now)
-        return post
-
-    def _try(self, heir: _Post, now: float, wall: float) -> None:
-        """Let the heir take over if it can read more GPUs, or has newer settings."""
-        ended = heir.child.ended()
-        messages = heir.hear(now)
-        if not (messages or ended or heir.silent(now, self._patience)):
-            return
-        self._heir = None
-        self._later(now)
-        if not messages or not self._better(messages[-1]):
-            self._dismiss(heir, signal.SIGTERM, now)
-            return
-        self._dismiss(self._worker, signal.SIGTERM, now)
-        self._worker, self._outdated = heir, False
-        self._box.reinits += 1
-        self._box.take(messages[-1], now, wall)
-
-    def _better(self, message: dict[str, Any]) -> bool:
-        working = sum(reason == OK for _, _, reason in message["cards"])
-        return working > self._box.working or (self._outdated and message["nvml"] == OK)
-
-    def _later(self, now: float) -> None:
+    def _postpone(self, now: float) -> None:
         self._next = now + self._pause
         self._pause = min(2 * self._pause, MOST_RETRIES * self._limits.retry)
 
-    def _dismiss(self, post: _Post | None, number: signal.Signals, now: float) -> None:
-        if post is not None:
-            post.leave(number, now)
-            self._leaving.append(post)
+    def _end(self, worker: _Worker | None, number: signal.Signals, now: float) -> None:
+        if worker is not None:
+            worker.end(number, now)
+            self._leaving.append(worker)
 
 
-class _Post:
-    """A worker, and since when: all times of the steady clock."""
+class _Worker:
+    """A worker's process and its times, all of the steady clock."""
 
-    def __init__(self, child: WorkerProcess, now: float) -> None:
-        self.child = child
+    def __init__(self, process: WorkerProcess, now: float) -> None:
+        self.process = process
         self.heard: float | None = None
         self._ordered = self._since = now
         self._killed = False
 
     def age(self, now: float) -> float:
-        """Seconds since it was started, or asked to leave."""
+        """Seconds since it was started, or asked to end."""
         return now - self._since
 
-    def hear(self, now: float) -> list[dict[str, Any]]:
-        found = self.child.messages()
+    def messages(self, now: float) -> list[dict[str, Any]]:
+        found = self.process.messages()
         self.heard = now if found else self.heard
         return found
 
-    def silent(self, now: float, hang: float) -> bool:
+    def silent(self, now: float, longest: float) -> bool:
         if self.heard is None:
             return self.age(now) > OPENING_SECONDS
-        return now - max(self.heard, self._ordered) > hang
+        return now - max(self.heard, self._ordered) > longest
 
     def order(self, interval: float, now: float) -> None:
-        """Have it read each so many seconds."""
-        self.child.order(interval)
+        self.process.order(interval)
         self._ordered = now
 
-    def leave(self, number: signal.Signals, now: float) -> None:
-        self.child.end(number)
-        self.child.close()
+    def end(self, number: signal.Signals, now: float) -> None:
+        self.process.end(number)
+        self.process.close()
         self._killed = number is signal.SIGKILL
         self._since = now
 
     def gone(self, now: float) -> bool:
         if not self._killed and self.age(now) > END_SECONDS:
-            self.child.end(signal.SIGKILL)
+            self.process.end(signal.SIGKILL)
             self._killed = True
-        return self.child.ended()
+        return self.process.ended()

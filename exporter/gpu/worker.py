@@ -43,7 +43,7 @@ def message(
     events: Iterable[Event] = (),
     twins: Twins | None = None,
 ) -> bytes:
-    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``; ``twins`` tell it once more."""
+    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``; ``twins`` add DCGM's names."""
     known = list(reports)
     plain = {
         "nvml": nvml,
@@ -61,28 +61,23 @@ def text(system: Iterable[Reading], reports: Iterable[tuple[Card, Report]]) -> s
     errors: Counter[tuple[str, str]] = Counter()
     seconds: dict[str, float] = {}
     for card, report in reports:
-        _add_card(chunks, card, report)
+        label = f'gpu="{card.number}",uuid="{escape(card.uuid)}"'
+        for reading in report.readings:
+            _add(chunks, label, reading)
+        for call, reason in report.missing.items():
+            _add(chunks, label, Reading("gpu_exporter_unsupported", 1, {"call": call, "reason": reason}))
         errors.update(report.errors)
         seconds.update({tier: max(took, seconds.get(tier, 0)) for tier, took in report.seconds.items()})
-    own = [Reading("gpu_exporter_collect_errors_total", n, _named(key)) for key, n in errors.items()]
+    own = [
+        Reading("gpu_exporter_collect_errors_total", count, {"call": call, "code": code})
+        for (call, code), count in errors.items()
+    ]
     own += [Reading("gpu_exporter_collect_duration_seconds", s, {"tier": t}) for t, s in seconds.items()]
     for reading in (*system, *own):
         _add(chunks, "", reading)
     return "".join(
         header(family) + "".join(chunks[family.name]) for family in GPU_FAMILIES if chunks[family.name]
     )
-
-
-def _named(key: tuple[str, str]) -> dict[str, str]:
-    return {"call": key[0], "code": key[1]}
-
-
-def _add_card(chunks: Chunks, card: Card, report: Report) -> None:
-    label = f'gpu="{card.number}",uuid="{escape(card.uuid)}"'
-    for reading in report.readings:
-        _add(chunks, label, reading)
-    for call, reason in report.missing.items():
-        _add(chunks, label, Reading("gpu_exporter_unsupported", 1, {"call": call, "reason": reason}))
 
 
 def _add(chunks: Chunks, label: str, reading: Reading) -> None:
@@ -109,7 +104,7 @@ class Worker:
     """Reads all GPUs each interval and sends what it read.
 
     ``interval`` in seconds; ``orders`` is the pipe by which the front changes that, and which closes when
-    the front goes. ``twins``, if any, tell it under other names as well.
+    the front goes. ``twins``, if any, serve it under other names as well.
     """
 
     def __init__(
@@ -121,15 +116,15 @@ class Worker:
         self._usual = self._interval = interval
         self._twins = twins
         self._stop = Flag()
-        self._news = Flag()
+        self._wake = Flag()
         self._changed = Condition()
         self._events: deque[Event] = deque()
         self._readers: list[Reader] = []
-        self._ear = Thread(target=self._listen, name="events", daemon=True)
+        self._listener = Thread(target=self._listen, name="events", daemon=True)
 
     def run(self) -> int:
         """Read until asked to stop, or until only a new worker helps. Returns the exit code."""
-        Thread(target=self._obey, name="orders", daemon=True).start()
+        Thread(target=self._follow_orders, name="orders", daemon=True).start()
         try:
             self._backend.open()
             system = self._backend.system()
@@ -139,7 +134,7 @@ class Worker:
         self._readers = [Reader(card, self._usual, self._changed) for card in self._backend.cards()]
         for reader in self._readers:
             reader.start()
-        self._ear.start()
+        self._listener.start()
         gc.freeze()  # what is there now stays: the collector need not look at it each time
         reason = self._cycle(system)
         self._close()
@@ -148,10 +143,10 @@ class Worker:
     def stop(self) -> None:
         """End after this cycle."""
         self._stop.set()
-        self._news.set()
+        self._wake.set()
 
     def _cycle(self, system: list[source.Reading]) -> str:
-        """Read and tell again and again. Returns why it ended, ``ok`` if it was asked to."""
+        """Read and report again and again. Returns why it ended, ``ok`` if it was asked to."""
         last = 0.0
         while True:
             began, interval = time.monotonic(), self._interval
@@ -159,8 +154,8 @@ class Worker:
             self._read((PATIENCE if interval == last else STALE_INTERVALS) * self._usual)
             last = interval
             reason = next((reader.down for reader in self._readers if reader.down), source.OK)
-            self._tell(reason, system, interval)
-            if reason != source.OK or self._rest(began + interval):
+            self._report(reason, system, interval)
+            if reason != source.OK or self._pause(began + interval):
                 return reason
 
     def _read(self, patience: float) -> None:
@@ -177,7 +172,7 @@ class Worker:
         with self._changed:
             return self._changed.wait_for(lambda: all(reader.idle for reader in readers), seconds)
 
-    def _tell(self, reason: str, system: list[source.Reading], interval: float) -> None:
+    def _report(self, reason: str, system: list[source.Reading], interval: float) -> None:
         now = time.monotonic()
         events = [self._events.popleft() for _ in range(len(self._events))]
         if reason == source.OK:
@@ -186,11 +181,11 @@ class Worker:
         else:
             self._send(message(reason, events=events))
 
-    def _rest(self, until: float) -> bool:
+    def _pause(self, until: float) -> bool:
         """Wait for the next cycle, which an Xid error brings forward. True if it is the end."""
         self._stop.wait(STORM_SECONDS)
-        self._news.wait(max(0.0, until - time.monotonic()))
-        self._news.clear()
+        self._wake.wait(max(0.0, until - time.monotonic()))
+        self._wake.clear()
         return self._stop.is_set()
 
     def _send(self, message: bytes) -> None:
@@ -201,11 +196,11 @@ class Worker:
         except BrokenPipeError:
             self.stop()
 
-    def _obey(self) -> None:
+    def _follow_orders(self) -> None:
         with os.fdopen(self._orders) as orders:
             for order in orders:
                 self._interval = float(order)
-                self._news.set()
+                self._wake.set()
         self.stop()  # the front is gone
 
     def _listen(self) -> None:
@@ -217,13 +212,13 @@ class Worker:
                 continue
             if found:
                 self._events.extend(found)
-                self._news.set()
+                self._wake.set()
 
     def _close(self) -> None:
         """Release the devices, unless the driver still holds a thread: it might hold this one too."""
         self._stop.set()
-        self._ear.join(1.1 * EVENT_SECONDS)  # it hears of the end when its wait is over
-        if self._await(self._readers, END_SECONDS) and not self._ear.is_alive():
+        self._listener.join(1.1 * EVENT_SECONDS)  # it ends when its wait is over
+        if self._await(self._readers, END_SECONDS) and not self._listener.is_alive():
             self._backend.close()
 
 

@@ -46,7 +46,7 @@ def events(log: Path) -> Iterator[Event]:
     lines = log.read_bytes().splitlines()
     source = next(found for line in lines if (found := recognise(line)))
     for line in lines:
-        yield from source.read(line)
+        yield from source.parse(line)
 
 
 def records(log: Path) -> list[Record]:

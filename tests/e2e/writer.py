@@ -47,7 +47,7 @@ def lines(source: Path, target: Path, *, jsonl: bool) -> Iterator[tuple[bytes, b
     for logged in source.read_bytes().splitlines(keepends=True):
         line = distinguished(target, logged)
         record = next(
-            (event for event in console.read(line.rstrip(b"\n")) if isinstance(event, Record)), None
+            (event for event in console.parse(line.rstrip(b"\n")) if isinstance(event, Record)), None
         )
         if not jsonl:
             yield line, record is not None

@@ -88,7 +88,7 @@ class Exporter:
         """Exit code, and what it logged: information on GPUs included, and what went wrong."""
         out, log = self.process.communicate(timeout=HANG_SECONDS)
         assert out == ""
-        return self.process.returncode, *split(log, "exporter.gpu.journal")
+        return self.process.returncode, *split(log, "exporter.gpu.state")
 
 
 @contextmanager

@@ -62,7 +62,7 @@ class Reported:
 
 def main(cycles: int) -> None:
     """Run so many cycles."""
-    reported, box, clock = Reported(), State(interval=1.0), Clock()
+    reported, state, clock = Reported(), State(interval=1.0), Clock()
     reader_module.time = worker_module.time = clock
     reported.change()
     backend = Nvml(Extras(processes=4, serial=True, links=True))
@@ -80,22 +80,22 @@ def main(cycles: int) -> None:
             reported.change()
         worker._read(PATIENCE_SECONDS)
         worker._tell(OK, system, 1.0)
-        _take(box, says, cycle)
+        _take(state, says, cycle)
         if cycle % (cycles // 10) == 0:
-            print(json.dumps(_figures(cycle, box)), flush=True)
+            print(json.dumps(_figures(cycle, state)), flush=True)
     os._exit(0)
 
 
-def _take(box: State, says: int, cycle: int) -> None:
+def _take(state: State, says: int, cycle: int) -> None:
     size = os.lseek(says, 0, os.SEEK_CUR)
     message = json.loads(os.pread(says, size, 0))
     os.lseek(says, 0, os.SEEK_SET)
-    box.take(message, cycle, cycle)
-    box.count(message["events"])
-    box.page(cycle)
+    state.update(message, cycle, cycle)
+    state.count(message["events"])
+    state.page(cycle)
 
 
-def _figures(cycle: int, box: State) -> dict[str, float]:
+def _figures(cycle: int, state: State) -> dict[str, float]:
     gc.collect()
     status = Path("/proc/self/status").read_text()
     return {
@@ -104,8 +104,8 @@ def _figures(cycle: int, box: State) -> dict[str, float]:
         "objects": len(gc.get_objects()),
         "threads": active_count(),
         "files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
-        "samples": sum(not line.startswith(b"#") for line in box.page(cycle).splitlines()),
-        "errors": sum(box._xids.values()),
+        "samples": sum(not line.startswith(b"#") for line in state.page(cycle).splitlines()),
+        "errors": sum(state._xids.values()),
     }
 
 

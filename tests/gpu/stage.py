@@ -45,15 +45,15 @@ class Actor:
 
 
 class Stage:
-    """A keeper, its workers in the order in which they were started, and the time."""
+    """A supervisor, its workers in the order in which they were started, and the time."""
 
     def __init__(self) -> None:
         self.now = 1000.0
         self.workers: list[Actor] = []
-        self.box = State(interval=1.0)
-        self.pace = Interval(usual=1.0, patience=1e6, now=self.now)
+        self.state = State(interval=1.0)
+        self.interval = Interval(usual=1.0, patience=1e6, now=self.now)
         self.limits = Limits(retry=2.0, hang=10.0)
-        self.keeper = Supervisor(self.start, self.box, self.pace, self.limits)  # type: ignore[arg-type]
+        self.supervisor = Supervisor(self.start, self.state, self.interval, self.limits)  # type: ignore[arg-type]
         self.pass_time(0)
 
     def start(self) -> Actor:
@@ -63,7 +63,7 @@ class Stage:
     def pass_time(self, seconds: float) -> None:
         """In steps of a tenth of a second."""
         for _ in range(round(seconds * 10) + 1):
-            self.keeper.tick(self.now, 1e9)
+            self.supervisor.tick(self.now, 1e9)
             self.now += 0.1
 
     def live(self, worker: Actor, seconds: int, *cards: str) -> None:
@@ -76,7 +76,7 @@ class Stage:
         return self.now
 
     def reason(self) -> str:
-        return self.box.reason(self.now)
+        return self.state.reason(self.now)
 
     def starts(self, seconds: float) -> int:
         """How many workers are started in that time."""

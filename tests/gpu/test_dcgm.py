@@ -126,15 +126,15 @@ def test_a_link_by_itself_and_a_part_of_a_card_have_no_name_there() -> None:
 
 
 def test_the_last_xid_error_stays_also_when_the_card_is_gone() -> None:
-    box, twins, card = State(1.0), Twins(), cards()[0]
+    state, twins, card = State(1.0), Twins(), cards()[0]
     info = Reading("gpu_info", 1, {"name": "H200", "pci_bus_id": "0"})
     for now, report in ((0.0, Report(0.0, "ok", (info,))), (1.0, Report(1.0, "lost"))):
-        box.take(json.loads(message("ok", (), [(card, report)], (), twins)), now, 1e9)
-        found = [Scrape(box.page(now)).value(name) for name in XID.names]
+        state.update(json.loads(message("ok", (), [(card, report)], (), twins)), now, 1e9)
+        found = [Scrape(state.page(now)).value(name) for name in XID.names]
         assert found == [79 if now else 0] * 2
-        box.count([(card.uuid, 13, 5.0), (card.uuid, 79, 7.0)])
+        state.count([(card.uuid, 13, 5.0), (card.uuid, 79, 7.0)])
 
-    assert Scrape(box.page(1.0)).all(XID.names[0], modelName="H200", device="nvidia0")
+    assert Scrape(state.page(1.0)).all(XID.names[0], modelName="H200", device="nvidia0")
 
 
 def test_without_the_flag_no_name_of_nvidia_s_is_reported(start: Callable[..., Exporter]) -> None:

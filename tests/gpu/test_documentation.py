@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from exporter.gpu.contract import NVML_REASONS
-from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
+from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from tests.gpu.driver import Driver
 from tests.gpu.expected import CARDS
 from tests.gpu.exporter import ROOT, running
@@ -48,7 +48,7 @@ def test_every_metric_is_documented_with_type_and_labels(tmp_path: Path) -> None
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, _, _, labels in ROW.findall(PAGE)}
 
     assert documented == served
-    types = {family.name: family.type for family in (*GPU_FAMILIES, *BOX_FAMILIES)}
+    types = {family.name: family.type for family in (*GPU_FAMILIES, *FRONT_FAMILIES)}
     assert {name: kind for name, kind, _, _ in ROW.findall(PAGE)} == types
 
 

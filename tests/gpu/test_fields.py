@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.gpu.nvml.batch import value
+from exporter.gpu.nvml.fields import decode
 from tests.gpu.driver import Driver
 from tests.gpu.expected import H200, lacking, of
 from tests.gpu.exporter import QUICK, Exporter, all_ok, reasons, shown
@@ -29,8 +29,8 @@ def test_a_value_is_read_by_its_type(driver: Driver, start: Starting, kind: int)
 
 
 def test_signed_values_keep_their_sign() -> None:
-    assert value(5, struct.pack("i", -8) + b"\xaa" * 4) == -8
-    assert value(4, struct.pack("q", -8)) == -8
+    assert decode(5, struct.pack("i", -8) + b"\xaa" * 4) == -8
+    assert decode(4, struct.pack("q", -8)) == -8
 
 
 def test_a_type_that_no_one_knows_is_no_value_and_listed(driver: Driver, start: Starting) -> None:

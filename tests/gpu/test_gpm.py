@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pynvml
 import pytest
 
-from exporter.gpu.nvml import gpm
+from exporter.gpu.nvml.windows import _Answer, _Question
 from tests.gpu.driver import Driver
 from tests.gpu.expected import lacking
 from tests.gpu.exporter import Exporter, all_ok, reasons, shown
@@ -151,9 +151,9 @@ def test_another_call_that_always_fails_does_not_interrupt_it(driver: Driver, st
 
 
 def test_structures_are_those_of_the_wheel() -> None:
-    theirs, ours = pynvml.c_nvmlGpmMetricsGet_t, gpm._Question
+    theirs, ours = pynvml.c_nvmlGpmMetricsGet_t, _Question
     for (name, _), (own, _) in zip(theirs._fields_, ours._fields_, strict=True):
         assert getattr(theirs, name).offset == getattr(ours, own).offset, name
-    assert ctypes.sizeof(pynvml.c_nvmlGpmMetric_t) == ctypes.sizeof(gpm._Answer)
+    assert ctypes.sizeof(pynvml.c_nvmlGpmMetric_t) == ctypes.sizeof(_Answer)
     for name, own in (("metricId", "number"), ("nvmlReturn", "code"), ("value", "value")):
-        assert getattr(pynvml.c_nvmlGpmMetric_t, name).offset == getattr(gpm._Answer, own).offset, name
+        assert getattr(pynvml.c_nvmlGpmMetric_t, name).offset == getattr(_Answer, own).offset, name

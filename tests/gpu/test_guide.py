@@ -7,7 +7,7 @@ import re
 from exporter.gpu.backend import PROFILES
 from exporter.gpu.contract import NVML_REASONS
 from exporter.gpu.dcgm import LINKS, TWINS, XID
-from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
+from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from exporter.gpu.options import command_line
 from tests.gpu.exporter import ROOT
 from tools.gpu_check.__main__ import BEGIN, END
@@ -43,7 +43,7 @@ def plain(default: object) -> str:
 
 
 def test_every_metric_that_is_named_exists() -> None:
-    known = {family.name for family in (*GPU_FAMILIES, *BOX_FAMILIES)}
+    known = {family.name for family in (*GPU_FAMILIES, *FRONT_FAMILIES)}
     known |= {name for twin in (*TWINS, LINKS, XID) for name in twin.names}
     named = set(re.findall(r"`(gpu_[a-z_]+|DCGM_\w+)\b(?!\*)", PAGE)) - {"gpu_mig_memory_"}
 

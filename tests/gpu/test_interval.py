@@ -18,14 +18,14 @@ READ = ("GetUtilizationRates", 3)
 
 
 def test_seldom_after_a_minute_without_a_look_and_often_after_the_next() -> None:
-    pace = Interval(usual=1.0, patience=60.0, now=0.0)
-    assert [pace.interval(now) for now in (0, 60, 60.1, 1e6)] == [1, 1, 15, 15]
-    pace.look(1e6)
-    assert pace.interval(1e6 + 60) == 1
+    interval = Interval(usual=1.0, patience=60.0, now=0.0)
+    assert [interval.seconds(now) for now in (0, 60, 60.1, 1e6)] == [1, 1, 15, 15]
+    interval.scraped(1e6)
+    assert interval.seconds(1e6 + 60) == 1
 
 
 def test_who_wants_it_slower_gets_it_no_faster() -> None:
-    assert Interval(usual=30.0, patience=60.0, now=0.0).interval(100) == 30
+    assert Interval(usual=30.0, patience=60.0, now=0.0).seconds(100) == 30
 
 
 def idle(start: Starting, driver: Driver) -> Exporter:

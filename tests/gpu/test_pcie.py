@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 
 from exporter.gpu.backend import Reading
-from exporter.gpu.nvml import pcie
+from exporter.gpu.nvml import links
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import QUICK, Exporter, all_ok, reasons, shown
 from tests.real.waiting import in_time
@@ -64,9 +64,9 @@ def test_while_it_hangs_it_is_missing_counted_and_alone_in_that(driver: Driver, 
 
 def test_of_a_gpu_that_was_away_nothing_old_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU comes back with another handle. The handles here say what is measured of them."""
-    monkeypatch.setattr(pcie, "_DIRECTIONS", {SENT: lambda handle: handle[0]})
+    monkeypatch.setattr(links, "_DIRECTIONS", {SENT: lambda handle: handle[0]})
     before, after = [1.0], [2.0]
-    call = pcie.Throughput().call()
+    call = links.Throughput().call()
     reported = []
     for handle in (before, before, after, after):
         reported.append(list(call.read(handle)))
@@ -94,8 +94,8 @@ def test_the_exporter_ends_at_once_in_the_midst_of_it(driver: Driver, start: Sta
 def test_it_is_closed_once_what_it_measures_has_ended(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
     """A driver must not be shut down while it is asked; the caller learns whether it still is."""
     answered = Event()
-    monkeypatch.setattr(pcie, "_DIRECTIONS", {SENT: lambda _: float(answered.wait(60))})
-    call = pcie.Throughput().call()
+    monkeypatch.setattr(links, "_DIRECTIONS", {SENT: lambda _: float(answered.wait(60))})
+    call = links.Throughput().call()
     call.read([])
     if ends:
         answered.set()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.gpu.nvml.processes import Identity, Proc
-from exporter.gpu.nvml.samples import Mark
+from exporter.gpu.nvml.windows import Mark
 from exporter.pid_namespace import pid_namespace
 from tests.gpu.driver import Driver
 from tests.gpu.expected import lacking
@@ -273,7 +273,7 @@ def test_what_runs_in_no_container_has_none(host: Host, cgroup: str) -> None:
 
 def test_samples_are_those_since_the_last_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("exporter.gpu.nvml.samples.time.time", lambda: now)
+    monkeypatch.setattr("exporter.gpu.nvml.windows.time.time", lambda: now)
     samples = {at * 10**6: float(at) for at in (980, 990, 1000)}
     asked: list[int] = []
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.gpu import worker
 from exporter.gpu.backend import Event, Reading, Report
-from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
+from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from tests.runs.scrape import Scrape
 
 
@@ -79,6 +79,6 @@ def test_the_longest_time_of_each_tier_is_shown() -> None:
 
 
 def test_worker_and_front_write_no_metric_twice() -> None:
-    names = [family.name for family in (*GPU_FAMILIES, *BOX_FAMILIES)]
+    names = [family.name for family in (*GPU_FAMILIES, *FRONT_FAMILIES)]
 
     assert len(names) == len(set(names))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.gpu.contract import CRITICAL_XIDS
-from exporter.gpu.families import BOX_FAMILIES
+from exporter.gpu.families import FRONT_FAMILIES
 from exporter.gpu.state import State
 from tests.gpu.exporter import nvml, reasons
 from tests.runs.scrape import Scrape
@@ -20,30 +20,30 @@ def message(*cards: tuple[int, str, str], reason: str = "ok") -> dict[str, Any]:
     return {"nvml": reason, "cards": [list(card) for card in cards], "events": [], "text": ""}
 
 
-def scrape(box: State, now: float = 100.0) -> Scrape:
-    return Scrape(box.page(now))
+def scrape(state: State, now: float = 100.0) -> Scrape:
+    return Scrape(state.page(now))
 
 
 def box_with(*cards: tuple[int, str, str], reason: str = "ok") -> State:
-    box = State(interval=1.0)
-    box.take(message(*cards, reason=reason), 100.0, 1e9)
-    return box
+    state = State(interval=1.0)
+    state.update(message(*cards, reason=reason), 100.0, 1e9)
+    return state
 
 
 def test_before_the_first_word_it_is_starting_and_not_ready() -> None:
-    box = State(interval=1.0)
+    state = State(interval=1.0)
 
-    assert nvml(scrape(box, 1e6)) == "starting"
-    assert not box.ready
-    assert scrape(box).value("gpu_exporter_last_collect_timestamp_seconds") is None
+    assert nvml(scrape(state, 1e6)) == "starting"
+    assert not state.ready
+    assert scrape(state).value("gpu_exporter_last_collect_timestamp_seconds") is None
 
 
 @pytest.mark.parametrize(("age", "expected"), [(0, "ok"), (3, "ok"), (3.01, "timeout"), (1e6, "timeout")])
 def test_nothing_older_than_three_intervals_is_shown(age: float, expected: str) -> None:
-    box = State(interval=1.0)
+    state = State(interval=1.0)
     text = "# TYPE gpu_power_watts gauge\ngpu_power_watts 3\n"
-    box.take({**message((0, "a", "ok")), "text": text}, 100.0, 1e9)
-    found = scrape(box, 100.0 + age)
+    state.update({**message((0, "a", "ok")), "text": text}, 100.0, 1e9)
+    found = scrape(state, 100.0 + age)
 
     assert nvml(found) == expected
     assert reasons(found) == {0: expected}
@@ -55,32 +55,32 @@ def test_a_missing_driver_does_not_grow_old() -> None:
 
 
 def test_why_no_one_speaks_is_said_until_someone_does() -> None:
-    box = box_with((0, "a", "ok"))
-    box.silence = "crashed"
+    state = box_with((0, "a", "ok"))
+    state.silence = "crashed"
 
-    assert nvml(scrape(box, 103.0)) == "ok"
-    assert nvml(scrape(box, 104.0)) == "crashed"
-    box.take(message((0, "a", "ok")), 105.0, 1e9)
-    assert nvml(scrape(box, 110.0)) == "timeout"
+    assert nvml(scrape(state, 103.0)) == "ok"
+    assert nvml(scrape(state, 104.0)) == "crashed"
+    state.update(message((0, "a", "ok")), 105.0, 1e9)
+    assert nvml(scrape(state, 110.0)) == "timeout"
 
 
 def test_a_gpu_without_a_name_is_the_one_that_had_its_number() -> None:
-    box = box_with((0, "a", "ok"), (1, "b", "ok"))
-    box.take(message((0, "a", "ok"), (1, "", "lost")), 100.0, 1e9)
+    state = box_with((0, "a", "ok"), (1, "b", "ok"))
+    state.update(message((0, "a", "ok"), (1, "", "lost")), 100.0, 1e9)
 
-    assert scrape(box).value("gpu_up", gpu="1", uuid="b", reason="lost") == 0
-    assert len(scrape(box).all("gpu_up")) == 2
+    assert scrape(state).value("gpu_up", gpu="1", uuid="b", reason="lost") == 0
+    assert len(scrape(state).all("gpu_up")) == 2
 
 
 def test_a_gpu_that_is_no_longer_listed_is_lost_though_another_took_its_number() -> None:
-    box = box_with((0, "a", "ok"), (1, "b", "ok"), (2, "c", "ok"))
-    box.take(message((0, "a", "ok"), (1, "c", "ok")), 100.0, 1e9)
-    found = scrape(box)
+    state = box_with((0, "a", "ok"), (1, "b", "ok"), (2, "c", "ok"))
+    state.update(message((0, "a", "ok"), (1, "c", "ok")), 100.0, 1e9)
+    found = scrape(state)
 
     assert found.value("gpu_up", uuid="b", reason="lost") == 0
     assert found.value("gpu_up", uuid="c", gpu="1") == 1
     assert (found.value("gpu_devices"), found.value("gpu_devices_expected")) == (2, 3)
-    assert not box.well
+    assert not state.well
 
 
 def test_the_critical_xid_errors_of_each_gpu_stand_at_zero() -> None:
@@ -91,11 +91,11 @@ def test_the_critical_xid_errors_of_each_gpu_stand_at_zero() -> None:
 
 
 def test_errors_are_counted_over_workers() -> None:
-    box = box_with((0, "a", "ok"))
-    box.count([["a", 79, 5.0], ["a", 79, 7.0]])
-    box.take(message((0, "a", "lost")), 101.0, 1e9)
-    box.count([["a", 13, 9.0]])
-    found = scrape(box)
+    state = box_with((0, "a", "ok"))
+    state.count([["a", 79, 5.0], ["a", 79, 7.0]])
+    state.update(message((0, "a", "lost")), 101.0, 1e9)
+    state.count([["a", 13, 9.0]])
+    found = scrape(state)
 
     assert found.value("gpu_xid_errors_total", gpu="0", uuid="a", xid="79") == 2
     assert found.value("gpu_xid_last_timestamp_seconds", gpu="0", uuid="a", xid="79") == 7
@@ -110,15 +110,15 @@ CARDS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["ok", "lost"
 def test_every_gpu_ever_seen_has_one_state_and_no_value_is_made_up(
     said: list[dict[str, str] | None], age: int
 ) -> None:
-    box, seen, most = State(interval=1.0), set[str](), 0
+    state, seen, most = State(interval=1.0), set[str](), 0
     for cards in said:
         if cards is None:
-            box.take(message(reason="driver_not_loaded"), 100.0, 1e9)
+            state.update(message(reason="driver_not_loaded"), 100.0, 1e9)
             continue
         reported = [(number, uuid, cards[uuid]) for number, uuid in enumerate(sorted(cards))]
-        box.take(message(*reported), 100.0, 1e9)
+        state.update(message(*reported), 100.0, 1e9)
         seen, most = seen | set(cards), max(most, len(cards))
-    found = scrape(box, 100.0 + age)
+    found = scrape(state, 100.0 + age)
     fresh = age <= 3 and said[-1] is not None
     up = {dict(labels)["uuid"]: value for labels, value in found.all("gpu_up").items()}
 
@@ -133,5 +133,5 @@ def test_every_gpu_ever_seen_has_one_state_and_no_value_is_made_up(
 
 
 def test_every_family_has_a_name_of_its_own() -> None:
-    names = [family.name for family in BOX_FAMILIES]
+    names = [family.name for family in FRONT_FAMILIES]
     assert len(names) == len(set(names))

@@ -34,7 +34,7 @@ def test_one_that_finds_no_driver_is_followed_by_others_ever_less_often(stage: S
 
     assert gaps == [2, 4, 8, 16, 32, 64, 64, 64, 64]
     assert stage.reason() == "driver_not_loaded"
-    assert stage.box.reinits == 9
+    assert stage.state.reinits == 9
 
 
 def test_after_good_times_the_first_retry_is_quick_again(stage: Stage) -> None:
@@ -56,7 +56,7 @@ def test_a_silent_worker_is_killed_and_replaced(stage: Stage) -> None:
 
     assert worker.signals == [signal.SIGKILL]
     assert stage.reason() == "timeout"
-    assert stage.box.restarts["hung"] == 1
+    assert stage.state.restarts["hung"] == 1
     worker.exit = -9
     assert stage.starts(3) == 1
 
@@ -90,10 +90,10 @@ def test_a_missing_gpu_has_an_heir_look_for_it_who_takes_over_if_it_finds_it(sta
     heir.say("ok", "ok")
     stage.pass_time(0)
 
-    assert stage.box.well
+    assert stage.state.well
     assert first.signals == [signal.SIGTERM]
     assert first.closed
-    assert stage.box.reinits == 1
+    assert stage.state.reinits == 1
     stage.pass_time(1.5)
     assert first.signals == [signal.SIGTERM, signal.SIGKILL]
 
@@ -109,7 +109,7 @@ def test_an_heir_that_finds_no_more_is_sent_away_and_the_next_comes_later(stage:
 
     assert first.signals == []
     assert 4 <= len(stage.workers) - 1 <= 6
-    assert stage.box.working == 1
+    assert stage.state.working == 1
 
 
 def test_while_the_driver_holds_the_worker_there_is_no_heir(stage: Stage) -> None:
@@ -139,15 +139,15 @@ def test_the_last_words_of_a_dying_worker_are_heard(stage: Stage) -> None:
     worker.exit = -11
     stage.pass_time(0)
 
-    assert b'xid="79"} 1.0' in stage.box.page(stage.now)
-    assert stage.box.restarts["died"] == 1
+    assert b'xid="79"} 1.0' in stage.state.page(stage.now)
+    assert stage.state.restarts["died"] == 1
 
 
 def test_to_stop_ends_worker_and_heir(stage: Stage) -> None:
     stage.live(stage.workers[0], 5, "ok", "lost")
     for worker in stage.workers:
         worker.exit = 0
-    stage.keeper.stop()
+    stage.supervisor.stop()
 
     assert [worker.signals for worker in stage.workers] == [[signal.SIGTERM], [signal.SIGTERM]]
 
@@ -156,26 +156,26 @@ def test_while_the_devices_are_released_no_one_is_started_and_then_at_once(stage
     first = stage.workers[0]
     stage.live(first, 5, "ok", "lost")
     heir = stage.workers[1]
-    stage.keeper.release(20, stage.now)
+    stage.supervisor.release(20, stage.now)
 
     assert (first.signals, heir.signals) == ([signal.SIGTERM], [signal.SIGTERM])
     assert first.closed
-    assert not stage.keeper.free
+    assert not stage.supervisor.free
     assert stage.reason() == "released"
     first.exit = heir.exit = 0
     assert stage.starts(19) == 0
-    assert stage.keeper.free
+    assert stage.supervisor.free
     assert stage.starts(2) == 1
     assert stage.reason() == "starting"
-    assert stage.box.reinits == 1
-    assert stage.box.restarts == {"died": 0, "hung": 0}
+    assert stage.state.reinits == 1
+    assert stage.state.restarts == {"died": 0, "hung": 0}
 
 
 def test_a_killed_worker_that_does_not_go_is_reported_to_anyone_who_waits_for_the_devices(
     stage: Stage,
 ) -> None:
     stage.live(stage.workers[0], 1, "ok")
-    pages = Pages(stage.box, stage.pace, stage.keeper)
+    pages = Pages(stage.state, stage.interval, stage.supervisor)
     request = Request("POST", "/-/release", "seconds=60")
     with patch("exporter.gpu.pages.time", stage):
         later = pages(request)
@@ -196,7 +196,7 @@ def test_a_killed_worker_that_does_not_go_is_reported_to_anyone_who_waits_for_th
 
 
 def test_no_one_looks_so_they_are_read_less_often_and_silence_is_judged_by_that(stage: Stage) -> None:
-    stage.pace.patience = 60
+    stage.interval.patience = 60
     (worker,) = stage.workers
     stage.live(worker, 62, "ok")
     assert worker.orders == [15.0]
@@ -205,7 +205,7 @@ def test_no_one_looks_so_they_are_read_less_often_and_silence_is_judged_by_that(
         stage.pass_time(15)
         assert stage.reason() == "ok"
     assert worker.signals == []
-    stage.pace.look(stage.now)
+    stage.interval.scraped(stage.now)
     stage.pass_time(0)
     assert worker.orders == [15.0, 1.0]
     assert stage.reason() == "ok"
@@ -219,7 +219,7 @@ def test_no_one_looks_so_they_are_read_less_often_and_silence_is_judged_by_that(
 
 
 def test_a_worker_that_is_started_while_no_one_looks_is_reported(stage: Stage) -> None:
-    stage.pace.patience = 60
+    stage.interval.patience = 60
     stage.live(stage.workers[0], 70, "ok")
     stage.workers[0].exit = 1
     stage.pass_time(3)
@@ -230,7 +230,7 @@ def test_a_worker_that_is_started_while_no_one_looks_is_reported(stage: Stage) -
 def test_new_settings_come_with_a_new_worker_and_without_a_gap(stage: Stage) -> None:
     first = stage.workers[0]
     stage.live(first, 3, "ok", "ok")
-    stage.keeper.renew(stage.start, stage.limits, stage.now)
+    stage.supervisor.renew(stage.start, stage.limits, stage.now)
     stage.live(first, 2, "ok", "ok")
     heir = stage.workers[1]
     assert first.signals == []
@@ -246,7 +246,7 @@ def test_new_settings_come_with_a_new_worker_and_without_a_gap(stage: Stage) -> 
 def test_a_worker_that_fails_with_new_settings_is_tried_again_and_the_old_one_goes_on(stage: Stage) -> None:
     first = stage.workers[0]
     stage.live(first, 3, "ok")
-    stage.keeper.renew(stage.start, stage.limits, stage.now)
+    stage.supervisor.renew(stage.start, stage.limits, stage.now)
     for _ in range(20):
         stage.workers[-1].exit = 1 if len(stage.workers) > 1 else None
         stage.live(first, 1, "ok")
@@ -259,7 +259,7 @@ def test_a_worker_that_fails_with_new_settings_is_tried_again_and_the_old_one_go
 def test_new_settings_also_reach_who_is_started_after_a_death(stage: Stage) -> None:
     stage.live(stage.workers[0], 3, "ok")
     stage.workers[0].exit = 1
-    stage.keeper.renew(stage.start, stage.limits, stage.now)
+    stage.supervisor.renew(stage.start, stage.limits, stage.now)
     stage.pass_time(3)
     stage.live(stage.workers[1], 10, "ok")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpu.nvml import errors, library
+from exporter.gpu.nvml import library
 from tests.gpu.branches import BRANCHES, GONE_WITH_CUDA_14, Branch
 from tests.gpu.driver import Driver
 from tests.gpu.expected import of
@@ -66,7 +66,7 @@ def test_what_a_wheel_lacks_is_an_error_of_the_driver_s() -> None:
     with pytest.raises(library.Error) as raised:
         library.call("DeviceGetWhatComesWithTheNextDriver", None)
 
-    assert raised.value.value == errors.FUNCTION_NOT_FOUND
+    assert raised.value.value == library.FUNCTION_NOT_FOUND
 
 
 def loaded(path: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import promql_parser
 import pytest
 
-from exporter.gpu.families import BOX_FAMILIES, GPU_FAMILIES
+from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
 from stepwatch.alerts.gpu_health import XIDS
@@ -26,7 +26,7 @@ STATISTIC_SERIES = {(each.metric, tuple(sorted(each.labels.items()))) for each i
 OTHER_METRICS = {
     *("ALERTS", "ALERTS_FOR_STATE", "up"),
     *("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"),
-    *(family.name for family in (*GPU_FAMILIES, *BOX_FAMILIES)),
+    *(family.name for family in (*GPU_FAMILIES, *FRONT_FAMILIES)),
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Record, TotalSteps
-from exporter.runs.sources.flat_jsonl import FlatJsonl
+from exporter.runs.sources.json_lines import FlatJsonl
 from stepwatch.__main__ import main
 from tests import formats
 from tests.own_logs import TRL
@@ -320,11 +320,11 @@ def test_each_name_of_the_page_of_formats_is_read_as_its_signal(signal: str) -> 
 
 def test_each_name_of_a_step_or_time_is_read_as_that() -> None:
     for key in reported_keys("the step"):
-        (record,) = FlatJsonl().read(json.dumps({key: 7, "reward": 0.5, "kl": 0.1}).encode())
+        (record,) = FlatJsonl().parse(json.dumps({key: 7, "reward": 0.5, "kl": 0.1}).encode())
         assert isinstance(record, Record)
         assert record.step == 7, key
     for key in reported_keys("the time"):
-        (record,) = FlatJsonl().read(json.dumps({key: 1.7e9, "reward": 0.5, "kl": 0.1}).encode())
+        (record,) = FlatJsonl().parse(json.dumps({key: 1.7e9, "reward": 0.5, "kl": 0.1}).encode())
         assert isinstance(record, Record)
         assert record.time == 1.7e9, key
 
@@ -334,7 +334,7 @@ def test_the_record_that_the_page_of_formats_shows_reports_the_end() -> None:
     assert example
     assert FlatJsonl.recognises(example[1].encode())
 
-    record, total = FlatJsonl().read(example[1].encode())
+    record, total = FlatJsonl().parse(example[1].encode())
 
     assert isinstance(record, Record)
     assert Reading("").signals(record.values) == {"reward": 0.71}

@@ -42,12 +42,12 @@ def reported(path: Path) -> Iterator[Scalar]:
 def records(payloads: Iterable[bytes], source: TensorBoard | None = None) -> list[Record]:
     """What our source makes of them, up to the log's pause."""
     source = source or TensorBoard()
-    found = [event for payload in payloads for event in source.read(payload)]
-    return [record for record in (*found, *source.rest()) if isinstance(record, Record)]
+    found = [event for payload in payloads for event in source.parse(payload)]
+    return [record for record in (*found, *source.flush()) if isinstance(record, Record)]
 
 
 def read(path: Path) -> list[Record]:
-    return records(frames.split(path.read_bytes()).payloads)
+    return records(frames.split(path.read_bytes()).lines)
 
 
 def scalars(found: Iterable[Record]) -> list[tuple[int, str, float]]:

@@ -20,7 +20,7 @@ class Instance(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """A kind of card, ``gpus`` of them in a box.
+    """A kind of card, ``gpus`` of them in a machine.
 
     Memory in bytes, power in watts, clocks in hertz, thresholds in degrees Celsius; ``margin_to`` is the
     threshold to which the margin is reported. ``nvlink`` is the links' speed as a share of the fastest ones';

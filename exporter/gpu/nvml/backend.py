@@ -2,18 +2,68 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Sequence
 from threading import Thread
-from typing import Protocol
+from typing import Any, Protocol
 
 from exporter.gpu.backend import BackendError, Card, CardError, Event, Extras, Quantity, Reading
-from exporter.gpu.nvml import errors, library, throttling
+from exporter.gpu.nvml import library, thermal
 from exporter.gpu.nvml.card import LostCard, NvmlCard, down
-from exporter.gpu.nvml.xids import XidEvents
 
 PATIENCE_SECONDS = 2.0
 """What opens in this time is there from the first page on."""
+
+_CRITICAL = 8
+"""NVML's number of the event of a critical Xid error."""
+
+
+class XidEvents:
+    """Listens for the critical Xid errors of all GPUs that were registered."""
+
+    def __init__(self) -> None:
+        self._set: Any = None
+        self._uuids: dict[int, str] = {}
+
+    def register(self, handle: Any, uuid: str) -> None:
+        """Listen for this GPU's errors from now on; earlier ones are lost.
+
+        Raises:
+            library.Error: the GPU or its driver reports none.
+        """
+        if self._set is None:
+            self._set = library.call("EventSetCreate")
+        library.ask(handle, "RegisterEvents", _CRITICAL, self._set)
+        self._uuids[_address(handle)] = uuid
+
+    def wait(self, seconds: float) -> list[Event]:
+        """The next error, its UUID empty if unknown; nothing if none came in time.
+
+        Raises:
+            ReadError: the driver does not answer.
+        """
+        if self._set is None:
+            time.sleep(seconds)
+            return []
+        try:
+            found = library.call("EventSetWait_v2", self._set, int(seconds * 1000))
+        except library.Error as error:
+            if error.value == library.TIMEOUT:
+                return []
+            raise library.problem(error.value) from error
+        # Of a GPU that fell off the bus only the handle is left: it cannot be asked for its UUID.
+        uuid = self._uuids.get(_address(found.device), "")
+        return [Event(uuid, int(found.eventData), time.time())]
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._set is not None:
+            library.call("EventSetFree", self._set)
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
 class Closable(Card, Protocol):
@@ -88,12 +138,13 @@ class Nvml:
             self._driver = str(library.call("SystemGetDriverVersion"))
             self._cards = open_all(library.call("DeviceGetCount"), self._card)
         except library.Error as error:
-            raise BackendError(errors.name(error.value)) from error
+            raise BackendError(library.error_name(error.value)) from error
 
     def _card(self, number: int) -> Closable:
         try:
             handle = library.call("DeviceGetHandleByIndex", number)
-            return NvmlCard(number, handle, self._xids, self._extras, throttling.version(self._driver))
+            version = thermal.version(self._driver)
+            return NvmlCard(number, handle, self._xids.register, self._extras, version)
         except library.Error as error:
             problem = down(error)
             if isinstance(problem, BackendError):
@@ -109,15 +160,14 @@ class Nvml:
                 "nvml_version": str(library.call("SystemGetNVMLVersion")),
             }
         except library.Error as error:
-            raise BackendError(errors.name(error.value)) from error
+            raise BackendError(library.error_name(error.value)) from error
         return [Reading("gpu_driver_info", 1, labels)]
 
     def cards(self) -> Sequence[Card]:
         return self._cards
 
     def events(self, seconds: float) -> list[Event]:
-        found = self._xids.wait(seconds)
-        return [] if found is None else [Event(*found, time.time())]
+        return self._xids.wait(seconds)
 
     def close(self) -> None:
         """Release the devices, unless the driver still holds a thread."""

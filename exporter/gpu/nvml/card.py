@@ -1,45 +1,69 @@
-"""One GPU as NVML knows it."""
+"""One GPU as NVML knows it, and every call that is made for it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from exporter.gpu.backend import CardError, Extras, Quantity, ReadError, Tier
-from exporter.gpu.nvml import errors, library
-from exporter.gpu.nvml.calls import calls
-from exporter.gpu.nvml.identity import bus_id
-from exporter.gpu.nvml.probes import Found, Read
-from exporter.gpu.nvml.throttling import Version
-from exporter.gpu.nvml.xids import XidEvents
+from exporter.gpu.backend import BackendError, CardError, Extras, Quantity, ReadError, Reading, Tier
+from exporter.gpu.nvml import board, library, links, mig, processes, thermal, windows
+from exporter.gpu.nvml.fields import Fields
+from exporter.gpu.nvml.probes import Call, Found, Read
+
+
+def calls(handle: Any, extras: Extras, driver: thermal.Version) -> Iterator[Call]:
+    """All calls for one GPU; some remember what they saw last. Raises ``library.Error``."""
+    yield from mig.calls()
+    yield board.identity(serial=extras.serial)
+    yield from (*board.CLOCKS, *thermal.CALLS, *board.POWER, *board.ACTIVITY)
+    yield from windows.calls()
+    yield from (*board.MEMORY, *board.MODES, *board.FABRIC)
+    yield from links.Links().calls(each=extras.links)
+    yield from links.PCIE
+    yield from processes.calls(extras, driver)
+    # since Hopper PCIe's throughput comes with the other means over the interval, without a wait
+    if extras.pcie and board.architecture(handle) < board.HOPPER:
+        yield links.Throughput().call()
+    # what has a number is read in one go for each tier; links that are counted one by one have their own
+    traffic, mistakes = ((), ()) if extras.links else (links.traffic(), links.mistakes())
+    fast = Fields((*board.FAST_FIELDS, *thermal.fields(driver), *traffic))
+    slow = Fields((*board.SLOW_FIELDS, *mistakes))
+
+    def read_fast(handle: Any) -> list[Found]:
+        found = fast.read(handle)
+        return [*found, Reading("gpu_exporter_driver_latency_seconds", fast.latency)]
+
+    yield Call("GetFieldValues", Tier.FAST, read_fast)
+    yield Call("GetFieldValues(slow)", Tier.SLOW, slow.read)
 
 
 class NvmlCard:
-    """A GPU that NVML gave a handle for."""
+    """A GPU that NVML gave a handle for. ``register`` has its Xid errors reported, by handle and UUID."""
 
-    def __init__(self, number: int, handle: Any, xids: XidEvents, extras: Extras, driver: Version) -> None:
+    def __init__(
+        self,
+        number: int,
+        handle: Any,
+        register: Callable[[Any, str], None],
+        extras: Extras,
+        driver: thermal.Version,
+    ) -> None:
         self.number = number
         self.uuid = str(library.ask(handle, "GetUUID"))
-        self._calls = calls(handle, extras, driver)
+        self._calls = tuple(calls(handle, extras, driver))
         self.quantities: Sequence[Quantity] = [
             Quantity("RegisterEvents", Tier.STATIC, partial(self._read, self._listen)),
             *(Quantity(call.name, call.tier, partial(self._read, call.read)) for call in self._calls),
         ]
         self._handle = handle
-        self._bus_id = bus_id(handle)
-        self._xids = xids
+        self._bus_id = board.bus_id(handle)
+        self._register = register
 
     def find(self) -> None:
         """Look again for the GPU. Its number is no help: a lost GPU changes those of the others."""
         self._forget()
         self._look_up()
-
-    def _look_up(self) -> None:
-        try:
-            self._handle = library.call("DeviceGetHandleByPciBusId", self._bus_id.encode())
-        except library.Error as error:
-            raise down(error) from error
 
     def close(self) -> bool:
         """End what goes on beside the readings. False while the driver holds a thread of it."""
@@ -48,40 +72,43 @@ class NvmlCard:
         return all(closed)
 
     def _forget(self) -> None:
-        """What the calls keep is of a GPU that was lost, or is no longer read."""
+        """Forget what is of a GPU that was lost, or is no longer read."""
         for call in self._calls:
             call.forget()
 
+    def _look_up(self) -> None:
+        try:
+            self._handle = library.call("DeviceGetHandleByPciBusId", self._bus_id.encode())
+        except library.Error as error:
+            raise down(error) from error
+
     def _listen(self, handle: Any) -> list[Found]:
-        self._xids.register(handle, self.uuid)
+        self._register(handle, self.uuid)
         return []
 
     def _read(self, read: Read) -> list[Found]:
         try:
             return list(read(self._handle))
         except library.Error as error:
-            raise self._meaning(error) from error
+            problem = library.problem(error.value)
+            if error.value == library.UNKNOWN:  # this call's, or a lost GPU's
+                try:
+                    self._look_up()
+                except ReadError as lost:
+                    problem = lost
+            raise problem from error
         except ValueError as error:  # a name that is not a string, say
             raise ReadError("garbage") from error
-
-    def _meaning(self, error: library.Error) -> ReadError:
-        """An unknown error may be this call's, or a lost GPU's."""
-        if error.value == errors.UNKNOWN:
-            try:
-                self._look_up()
-            except ReadError as problem:
-                return problem
-        return errors.meaning(error.value)
 
 
 class LostCard:
     """A GPU that NVML counts and gives no handle for. Only opening NVML anew can bring it back."""
 
+    uuid = ""
     quantities: Sequence[Quantity] = ()
 
     def __init__(self, number: int, reason: str) -> None:
         self.number = number
-        self.uuid = ""
         self._reason = reason
 
     def find(self) -> None:
@@ -94,5 +121,5 @@ class LostCard:
 
 def down(error: library.Error) -> ReadError:
     """What it means that a GPU cannot be found."""
-    meaning = errors.meaning(error.value)
-    return meaning if errors.is_fatal(meaning) else CardError(meaning.code)
+    problem = library.problem(error.value)
+    return problem if isinstance(problem, (CardError, BackendError)) else CardError(problem.code)

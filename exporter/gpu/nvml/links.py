@@ -1,18 +1,18 @@
-"""NVLink: which links are up, what they carried, and what went wrong on them.
+"""What connects a GPU: NVLink and PCIe, what they carry, and what goes wrong on them.
 
-Either all links together or, on request, each by itself: never both, so that a sum is a sum.
+Of NVLink either all links together or, on request, each by itself: never both, so that a sum is a sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from threading import Event, Semaphore, Thread
 from typing import Any
 
-from exporter.gpu.backend import NO_LABELS, Reading, Tier
-from exporter.gpu.nvml import errors, library
-from exporter.gpu.nvml.batch import ALL, Batch, Way
-from exporter.gpu.nvml.fields import Field, Fields
-from exporter.gpu.nvml.probes import Call, Found, number
+from exporter.gpu.backend import NO_LABELS, ReadError, Reading, Tier
+from exporter.gpu.nvml import library
+from exporter.gpu.nvml.fields import ALL, Batch, Field, FieldId, Fields
+from exporter.gpu.nvml.probes import Call, Found, asked, number, one
 
 _COUNT = 91
 _BYTES = {
@@ -35,8 +35,7 @@ _FIFTH = {
     "link_recovery": 215,
     "symbol": 221,
 }
-"""Errors that NVLink 5 counts. Those that it corrects on the way are as usual as the weather: left out."""
-
+"""Errors that NVLink 5 counts. Those that it corrects itself are usual: left out."""
 
 _MOST = 64
 """No GPU has more."""
@@ -46,17 +45,17 @@ def traffic(link: int | None = None) -> Iterator[Field]:
     """Bytes over a link, or over all."""
     scope = ALL if link is None else link
     for metric, (fifth, older) in _BYTES.items():
-        ways = (Way(fifth, 1, scope), Way(older, 1 / 1024, scope))
-        yield Field("nvlink", metric, ways, _labels(link), wide=True)
+        ids = (FieldId(fifth, 1, scope), FieldId(older, 1 / 1024, scope))
+        yield Field("nvlink", metric, ids, _labels(link), wide=True)
 
 
 def mistakes(link: int | None = None) -> Iterator[Field]:
     """Errors of a link, or of all. No GPU counts all kinds: what it lacks is not worth a line."""
     scope = ALL if link is None else link
     kinds = {**(_SUMS if link is None else _EACH), **_FIFTH}
-    for kind, which in kinds.items():
+    for kind, field in kinds.items():
         labels = {"type": kind, **_labels(link)}
-        yield Field("", "gpu_nvlink_errors_total", (Way(which, 1, scope),), labels)
+        yield Field("", "gpu_nvlink_errors_total", (FieldId(field, 1, scope),), labels)
 
 
 def _labels(link: int | None) -> Mapping[str, str]:
@@ -64,29 +63,33 @@ def _labels(link: int | None) -> Mapping[str, str]:
 
 
 class Links:
-    """The links of one GPU. For one thread."""
+    """The NVLinks of one GPU. For one thread."""
 
     def __init__(self) -> None:
-        self._ask_count = Batch([Way(_COUNT)])
-        self._learn(0)
+        self._number = Batch([FieldId(_COUNT)])
+        self._resize(0)
 
-    def _learn(self, count: int) -> None:
+    def _resize(self, count: int) -> None:
         self._links = range(count)
         self._traffic, self._mistakes = (
             Fields(field for link in self._links for field in fields(link)) for fields in (traffic, mistakes)
         )
 
     def _count(self, handle: Any) -> list[Found]:
-        (answer,) = self._ask_count.ask(handle)
+        (answer,) = self._number.ask(handle)
         if answer.code:
             raise library.Error(answer.code)
-        self._learn(int(number(answer.value, _MOST)))
+        self._resize(int(number(answer.value, _MOST)))
         return []
 
     def _states(self, handle: Any) -> Iterator[Reading]:
-        found = [state for link in self._links for state in _state(handle, link)]
-        for state in ("active", "inactive") if found else ():
-            yield Reading("gpu_nvlink_links", found.count(state), {"state": state})
+        found = []
+        for link in self._links:
+            with library.ignored(library.NOT_HERE):  # this GPU does not have all links
+                found.append(bool(library.ask(handle, "GetNvLinkState", link)))
+        if found:
+            yield Reading("gpu_nvlink_links", found.count(True), {"state": "active"})
+            yield Reading("gpu_nvlink_links", found.count(False), {"state": "inactive"})
 
     def _bytes(self, handle: Any) -> list[Found]:
         return self._traffic.read(handle)
@@ -103,10 +106,65 @@ class Links:
             yield Call("GetFieldValues(errors of links)", Tier.SLOW, self._errors)
 
 
-def _state(handle: Any, link: int) -> Iterator[str]:
-    """Whether a link is up; nothing for one that this GPU does not have."""
-    try:
-        yield "active" if library.ask(handle, "GetNvLinkState", link) else "inactive"
-    except library.Error as error:
-        if error.value not in errors.NOT_HERE:
-            raise
+def _link(call: str, tier: Tier, metric: str, kind: str) -> Call:
+    return one(call, tier, metric, {"kind": kind})
+
+
+PCIE = (
+    _link("GetMaxPcieLinkGeneration", Tier.STATIC, "gpu_pcie_link_generation", "max"),
+    _link("GetMaxPcieLinkWidth", Tier.STATIC, "gpu_pcie_link_width", "max"),
+    _link("GetCurrPcieLinkGeneration", Tier.SLOW, "gpu_pcie_link_generation", "current"),
+    _link("GetCurrPcieLinkWidth", Tier.SLOW, "gpu_pcie_link_width", "current"),
+)
+
+_KB = 1000
+"""What NVML counts in; whether its KB are of 1000 bytes or of 1024 it does not say."""
+_DIRECTIONS = {
+    "gpu_pcie_transmit_bytes_per_second": asked("GetPcieThroughput", 0),
+    "gpu_pcie_receive_bytes_per_second": asked("GetPcieThroughput", 1),
+}
+_END_SECONDS = 0.4
+
+
+class Throughput:
+    """What PCIe carries, measured in a thread of its own: NVML takes 20 ms for each direction.
+
+    A reading gives what was measured since the one before, and has it measured again.
+    """
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._found: list[Reading] | Exception = []
+        self._wanted = Semaphore(0)
+        self._idle = Event()
+        self._idle.set()
+        self._thread: Thread | None = None
+
+    def call(self) -> Call:
+        """The reading."""
+        return Call("GetPcieThroughput", Tier.FAST, self._read, lambda: self._idle.wait(_END_SECONDS))
+
+    def _read(self, handle: Any) -> list[Reading]:
+        if not self._idle.is_set():
+            raise ReadError("timeout")
+        # A GPU that was away comes back with another handle; what was measured before is old.
+        found = self._found if handle is self._handle else []
+        self._found = []
+        if isinstance(found, Exception):
+            raise found
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="pcie", daemon=True)
+            self._thread.start()
+        self._handle = handle
+        self._idle.clear()
+        self._wanted.release()
+        return found
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.acquire()
+            try:
+                self._found = [Reading(name, ask(self._handle) * _KB) for name, ask in _DIRECTIONS.items()]
+            except (library.Error, ReadError) as error:
+                self._found = error
+            self._idle.set()

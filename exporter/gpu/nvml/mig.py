@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from exporter.gpu.backend import CardError, Reading, Tier
 from exporter.gpu.contract import MIG_CHANGED
-from exporter.gpu.nvml import errors, library, memory
-from exporter.gpu.nvml.gpm import SHARES, Window
+from exporter.gpu.nvml import board, library
 from exporter.gpu.nvml.probes import Call, Found, either
+from exporter.gpu.nvml.windows import SHARES, Window
 
-_GONE = (errors.INVALID_ARGUMENT, errors.NOT_FOUND)
-"""What is said of an instance that is not there, or no longer."""
+_GONE = (library.INVALID_ARGUMENT, library.NOT_FOUND)
+"""The errors of an instance that is not there, or no longer."""
 
-T = TypeVar("T")
+_mode = either(lambda handle: library.ask(handle, "GetMigMode")[0], lambda _: 0)
+_name = either(lambda mig: str(library.ask(mig, "GetName")), lambda _: "")
 
 
 class Instance(NamedTuple):
@@ -41,7 +42,7 @@ class Mig:
         self._windows: dict[int, Window] = {}
 
     def forget(self) -> None:
-        """Keep no handle; how the GPU was split is kept, to see that it changed."""
+        """Forget all handles; how the GPU was split is remembered, to see that it changed."""
         self._handles = {}
         for window in self._windows.values():
             window.forget()
@@ -49,90 +50,67 @@ class Mig:
     def walk(self, handle: Any) -> list[Reading]:
         """What each instance is. Raises ``CardError`` if they are others than they were."""
         mode = _mode(handle)
-        found = dict(_instances(handle)) if mode else {}
+        found = _instances(handle) if mode else {}
         split = mode, frozenset(found)
         self._split = self._split or split
         if self._split != split:
             raise CardError(MIG_CHANGED)
         self._handles = {each.gpu_instance: mig for each, mig in found.items()}
-        return [_info(each) for each in found]
+        names = ("gpu_instance_id", "compute_instance_id", "profile", "mig_uuid")
+        return [Reading("gpu_mig_info", 1, dict(zip(names, map(str, each), strict=True))) for each in found]
 
     def memory(self, _handle: Any) -> list[Found]:
         """Memory is that of a GPU instance: its compute instances share it."""
-        return self._each(lambda _, mig: memory.read(mig))
+        return self._each(lambda _, mig: board.memory(mig))
 
     def activity(self, handle: Any) -> list[Found]:
         """Means since the last reading, of what GPUs since Hopper count."""
         return self._each(lambda number, _: self._window(number)(handle))
 
     def _each(self, read: Callable[[int, Any], Iterable[Found]]) -> list[Found]:
-        return [
-            _of(number, found)
-            for number, mig in self._handles.items()
-            for found in _unless_gone(partial(read, number, mig))
-        ]
+        """What is read of each instance that is still there, as a value of the instance."""
+        listed: list[Found] = []
+        for number, mig in self._handles.items():
+            of_instance: list[Found] = []
+            with library.ignored(_GONE):
+                of_instance = list(read(number, mig))
+            for found in of_instance:
+                if isinstance(found, Reading):
+                    name = found.metric.replace("gpu_", "gpu_mig_", 1)
+                    labels = {"gpu_instance_id": str(number), **found.labels}
+                    listed.append(Reading(name, found.value, labels))
+                else:
+                    listed.append(found)
+        return listed
 
     def _window(self, number: int) -> Window:
         if number not in self._windows:
-            self._windows[number] = Window("GpmMigSampleGet", partial(_take, number), SHARES)
+            self._windows[number] = Window("GpmMigSampleGet", partial(_sample, number), SHARES)
         return self._windows[number]
 
 
-_mode = either(lambda handle: library.ask(handle, "GetMigMode")[0], lambda _: 0)
-_name = either(lambda mig: str(library.ask(mig, "GetName")), lambda _: "")
-
-
-def _unless_gone(ask: Callable[[], Iterable[T]]) -> list[T]:
-    try:
-        return list(ask())
-    except library.Error as error:
-        if error.value in _GONE:
-            return []
-        raise
-
-
-def _instances(handle: Any) -> Iterator[tuple[Instance, Any]]:
+def _instances(handle: Any) -> dict[Instance, Any]:
     """Instances and their handles. There may be holes in the numbers."""
+    found = {}
     for number in range(library.ask(handle, "GetMaxMigDeviceCount")):
-        yield from _unless_gone(partial(_instance, handle, number))
+        with library.ignored(_GONE):
+            mig = library.ask(handle, "GetMigDeviceHandleByIndex", number)
+            instance = Instance(
+                gpu_instance=library.ask(mig, "GetGpuInstanceId"),
+                compute_instance=library.ask(mig, "GetComputeInstanceId"),
+                profile=_name(mig).partition(" MIG ")[2],  # NVML's name ends in it: NVIDIA H200 MIG 1g.18gb
+                uuid=str(library.ask(mig, "GetUUID")),
+            )
+            found[instance] = mig
+    return found
 
 
-def _instance(handle: Any, number: int) -> Iterator[tuple[Instance, Any]]:
-    """NVML's name of it ends in the profile: NVIDIA H200 MIG 1g.18gb."""
-    mig = library.ask(handle, "GetMigDeviceHandleByIndex", number)
-    instance = Instance(
-        gpu_instance=library.ask(mig, "GetGpuInstanceId"),
-        compute_instance=library.ask(mig, "GetComputeInstanceId"),
-        profile=_name(mig).partition(" MIG ")[2],
-        uuid=str(library.ask(mig, "GetUUID")),
-    )
-    yield instance, mig
-
-
-def _info(instance: Instance) -> Reading:
-    labels = {
-        "gpu_instance_id": str(instance.gpu_instance),
-        "compute_instance_id": str(instance.compute_instance),
-        "profile": instance.profile,
-        "mig_uuid": instance.uuid,
-    }
-    return Reading("gpu_mig_info", 1, labels)
-
-
-def _of(number: int, found: Found) -> Found:
-    """The same of an instance."""
-    if not isinstance(found, Reading):
-        return found
-    labels = {"gpu_instance_id": str(number), **found.labels}
-    return Reading(found.metric.replace("gpu_", "gpu_mig_", 1), found.value, labels)
-
-
-def _take(number: int, handle: Any, sample: Any) -> None:
+def _sample(number: int, handle: Any, sample: Any) -> None:
     library.call("GpmMigSampleGet", handle, number, sample)
 
 
 def calls() -> tuple[Call, ...]:
-    """They remember the instances. First comes what tells whether they are still the same."""
+    """They remember the instances. First comes what shows whether they are still the same."""
     mig = Mig()
     return (
         Call("GetMigDeviceHandleByIndex", Tier.SLOW, mig.walk, forget=mig.forget),

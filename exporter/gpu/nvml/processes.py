@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from exporter.gpu.backend import Extras, Failure, Reading, Tier
-from exporter.gpu.nvml import errors, library
+from exporter.gpu.nvml import library
 from exporter.gpu.nvml.probes import Call, Found, either, parts
-from exporter.gpu.nvml.samples import Mark
-from exporter.gpu.nvml.throttling import Version
+from exporter.gpu.nvml.thermal import Version
+from exporter.gpu.nvml.windows import Mark
 from exporter.pid_namespace import pid_namespace
 
 _CONTAINER = re.compile(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", re.MULTILINE)
@@ -56,7 +56,6 @@ def _target(link: str) -> str:
 
 
 def _text(path: str) -> str:
-    """What a file says, as far as it is text."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             return file.read().decode(errors="replace")
@@ -65,7 +64,7 @@ def _text(path: str) -> str:
 
 
 _TYPES = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
-"""NVML's words for the ways to use a GPU."""
+"""NVML's words for how a process uses a GPU."""
 
 _WIDE = ((535,), (535, 104))
 """The drivers from and to which the newest call fills structures that no wheel knows."""
@@ -95,29 +94,37 @@ class Processes:
         self._mark.forget()
 
     def read(self, handle: Any) -> Iterator[Found]:
-        """How many there are, and what they hold, as far as the driver says."""
+        """How many there are, and the memory they hold, as far as the driver reports it."""
         self._pids, self._memory = set(), Counter()
-        ways = {("type", word): partial(self._count, name) for word, name in _TYPES.items()}
-        yield from parts(handle, "GetRunningProcesses", "gpu_processes", ways)
-        self._name()
+        probes = {word: partial(self._count, name) for word, name in _TYPES.items()}
+        yield from parts(handle, "GetRunningProcesses", "gpu_processes", "type", probes)
+        ranked = sorted(self._pids, key=lambda pid: (-self._memory[pid], pid))
+        self._named = {
+            pid: {
+                "pid": str(pid),
+                "pid_namespace": self._namespace,
+                **self._proc.identity(pid)._asdict(),
+            }
+            for pid in ranked[: self._most]
+        }
         yield from self._readings("gpu_process_memory_bytes", self._memory)
 
     def _count(self, name: str, handle: Any) -> int:
         """A process may use several instances of a GPU, and one in several ways; some are listed twice."""
         found = _listed(handle, f"Get{name}RunningProcesses{self._version}")
-        for pid, memory in _held(found).items():
+        instances = {
+            (each.pid, each.gpuInstanceId, each.computeInstanceId): each.usedGpuMemory
+            for each in found
+            if each.usedGpuMemory is not None
+        }
+        held: Counter[int] = Counter()
+        for (pid, *_), memory in instances.items():
+            held[pid] += memory
+        for pid, memory in held.items():
             self._memory[pid] = max(memory, self._memory[pid])
         pids = {process.pid for process in found}
         self._pids |= pids
         return len(pids)
-
-    def _name(self) -> None:
-        ranked = sorted(self._pids, key=lambda pid: (-self._memory[pid], pid))
-        self._named = {pid: self._labels(pid) for pid in ranked[: self._most]}
-
-    def _labels(self, pid: int) -> Mapping[str, str]:
-        named = self._proc.identity(pid)._asdict()
-        return {"pid": str(pid), "pid_namespace": self._namespace, **named}
 
     def utilization(self, handle: Any) -> Iterator[Found]:
         """What those did that were listed last: each by its newest sample since the last reading."""
@@ -139,33 +146,20 @@ class Processes:
             yield Reading(metric, sum(others), _OTHER)
 
 
-def _held(found: Iterable[Any]) -> Counter[int]:
-    """Bytes by process, of those that the driver knows them of."""
-    parts = {
-        (each.pid, each.gpuInstanceId, each.computeInstanceId): each.usedGpuMemory
-        for each in found
-        if each.usedGpuMemory is not None
-    }
-    held: Counter[int] = Counter()
-    for (pid, *_), memory in parts.items():
-        held[pid] += memory
-    return held
-
-
 def _listed(handle: Any, call: str, *arguments: Any, tries: int = _TRIES) -> list[Any]:
     """What a call lists, which may be nothing. Raises ``library.Error``."""
     try:
         return list(library.ask(handle, call, *arguments))
     except library.Error as error:
-        if error.value in (errors.OK, errors.NOT_FOUND):  # wheels take a length of 0 for an error
+        if error.value in (library.OK, library.NOT_FOUND):  # wheels take a length of 0 for an error
             return []
-        if error.value != errors.INSUFFICIENT_SIZE or tries == 1:
+        if error.value != library.INSUFFICIENT_SIZE or tries == 1:
             raise
     return _listed(handle, call, *arguments, tries=tries - 1)
 
 
 def _samples(handle: Any, since: int) -> list[tuple[int, Any]]:
-    """Blackwell only has the first way, drivers before 550 only the second."""
+    """Blackwell only has the first call, drivers before 550 only the second."""
     found = either(
         lambda handle: _listed(handle, "GetProcessesUtilizationInfo", since),
         lambda handle: _listed(handle, "GetProcessUtilization", since),
@@ -174,7 +168,7 @@ def _samples(handle: Any, since: int) -> list[tuple[int, Any]]:
 
 
 def calls(extras: Extras, driver: Version) -> tuple[Call, ...]:
-    """They remember who was there."""
+    """They remember which processes were there."""
     version = "_v2" if _WIDE[0] <= driver < _WIDE[1] else ""
     processes = Processes(extras.processes, Proc(extras.proc), version)
     count = Call("GetRunningProcesses", Tier.SLOW, processes.read)

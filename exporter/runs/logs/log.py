@@ -22,7 +22,7 @@ from exporter.runs.readers.block import Block
 from exporter.runs.readers.content import content
 from exporter.runs.signals.record import Servers
 from exporter.runs.sources import Source, recognise_first
-from exporter.runs.sources.preamble import preamble
+from exporter.runs.sources.console import preamble
 
 IDLE_SECONDS = 2.0
 """Files without a record are looked at less often: a run folder may hold thousands."""
@@ -188,7 +188,7 @@ class Log:
             self.unread_since = None
             return
         file = self.file
-        block = self._reader.read(wall) if self._reader else None
+        block = self._reader.poll(wall) if self._reader else None
         size = self._reader.size if self._reader and self._source is None else 0.0
         if self.caught_up and self.file != file:
             self.writer = None  # another start has another writer
@@ -278,15 +278,15 @@ class Log:
         source, roster = self._source, self.roster
         if source is None or roster is None:
             return
-        read, take = source.read, roster.take
+        parse, take = source.parse, roster.take
         for line in block.lines:
             try:
-                for event in read(line):
+                for event in parse(line):
                     take(event, clock)
             except ValueError:  # noqa: PERF203  (one bad line must not end the block)
                 self._health.dropped["malformed"] += bool(line.strip())
         if not block.more:
-            for event in source.rest():
+            for event in source.flush():
                 take(event, clock)
 
     def _recognised(self, block: Block, clock: Clock, size: float) -> bool:

@@ -1,23 +1,19 @@
-"""Readers: each follows one way in which logs are kept in files, and hands on what is new."""
+"""Readers: each follows one way in which logs lie in files and returns what is new."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Protocol
 
-from exporter.runs.readers.archive import Archive
-from exporter.runs.readers.block import Block
-from exporter.runs.readers.chain import Chain
+from exporter.runs.readers.block import Block, Parts
 from exporter.runs.readers.database import Database
-from exporter.runs.readers.document import Document
-from exporter.runs.readers.events import EventFrames
-from exporter.runs.readers.follow import Follower
+from exporter.runs.readers.follow import Archive, Chain, Document, Follower
+from exporter.runs.readers.frames import EventFrames
 from exporter.runs.readers.leveldb import LevelDbRecords
-from exporter.runs.readers.parts import Parts
 
 
 class Reader(Protocol):
-    """Hands on what was written since the last call.
+    """Returns what was written since the last poll.
 
     ``path`` is the file that is read now, ``head`` the start of the log, ``offset`` where the next
     line starts, ``unread`` and ``size`` the bytes behind it and in all.
@@ -34,7 +30,7 @@ class Reader(Protocol):
     @property
     def size(self) -> float: ...
 
-    def read(self, now: float) -> Block | None:
+    def poll(self, now: float) -> Block | None:
         """What is new, or ``None``; ``now`` in seconds since the epoch.
 
         Raises:

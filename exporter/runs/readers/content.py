@@ -8,22 +8,25 @@ from pathlib import Path
 import orjson
 
 from exporter.runs.readers import database
-from exporter.runs.readers.follow import status_of
+from exporter.runs.readers.block import status_of
 
 SAMPLE = 4096
 CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 """Bytes that text does not hold; NUL, tabs, line ends and the escape of colour codes it does."""
 
-_GZIP = b"\x1f\x8b"
-_EVENTS = re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL)
-"""The first record of an event file, behind the twelve bytes of its frame."""
-_WANDB = b":W&B"
-_SWANLAB = b":SWL"
+_STARTS = {
+    "compressed": re.compile(rb"\x1f\x8b"),
+    "wandb": re.compile(rb":W&B"),
+    "swanlab": re.compile(rb":SWL"),
+    "events": re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL),  # behind the 12 bytes of a frame
+}
 _HISTORY = b'"log_history"'
 """What a Hugging Face trainer's state holds, be it written in one line."""
 _METRIC_TABLE = re.compile(rb'\{\s*"[^"]{1,300}"\s*:\s*\{\s*"\d{1,15}"\s*:')
 """A table of metric, step and value, which may be written in one line as well."""
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')
+_DATABASES = {True: "database", False: "binary", None: "empty"}
+"""By whether the table of a tracker is in them."""
 
 
 def content(path: Path) -> str:
@@ -41,29 +44,17 @@ def content(path: Path) -> str:
         sample = file.read(SAMPLE)
     if sample.startswith(database.MAGIC):
         return _DATABASES[database.holds_metrics(path)]
-    return "binary" if database.is_beside(path) else _by_sample(sample)
-
-
-_DATABASES = {True: "database", False: "binary", None: "empty"}
-"""By whether the table of a tracker is in them."""
-
-
-def _by_sample(sample: bytes) -> str:
-    if sample.startswith(_GZIP):
-        return "compressed"
-    if sample.startswith(_WANDB):
-        return "wandb"
-    if sample.startswith(_SWANLAB):
-        return "swanlab"
-    if _EVENTS.match(sample):
-        return "events"
+    if database.is_companion(path):
+        return "binary"
+    if kind := next((kind for kind, start in _STARTS.items() if start.match(sample)), ""):
+        return kind
     if len(sample.translate(None, CONTROL)) < 0.95 * len(sample):
         return "binary"
     return "document" if _is_document(sample) else "text"
 
 
 def _is_document(sample: bytes) -> bool:
-    """Is it one JSON value over many lines, and not one a line?"""
+    """Whether it is one JSON value over many lines, and not one a line."""
     if not _JSON.match(sample):
         return False
     first, line_end, rest = sample.lstrip().partition(b"\n")
@@ -71,12 +62,8 @@ def _is_document(sample: bytes) -> bool:
         return True
     if _METRIC_TABLE.match(first) and not rest.strip():
         return True
-    return bool(line_end and not _is_json(first))
-
-
-def _is_json(line: bytes) -> bool:
     try:
-        orjson.loads(line)
+        orjson.loads(first)
     except orjson.JSONDecodeError:
-        return b"NaN" in line or b"Infinity" in line
-    return True
+        return bool(line_end) and b"NaN" not in first and b"Infinity" not in first
+    return False

@@ -11,15 +11,13 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from exporter.runs.readers.block import Block
-from exporter.runs.readers.follow import status_of, version
+from exporter.runs.readers.block import Block, status_of, version
 
 MAGIC = b"SQLite format 3\0"
 ROWS = 1000
@@ -35,8 +33,8 @@ _CONFIG = "SELECT config FROM configs WHERE run_name = ?"
 _NEEDED = frozenset({"id", "run_name", "step", "metrics", "timestamp"})
 
 
-def is_beside(path: Path) -> bool:
-    """Is this one of the files that SQLite keeps beside a database?"""
+def is_companion(path: Path) -> bool:
+    """Whether this is one of the files that SQLite keeps beside a database."""
     name, _, end = path.name.rpartition("-")
     return bool(name) and end in ("wal", "shm", "journal") and path.with_name(name).exists()
 
@@ -46,7 +44,7 @@ class _BusyError(Exception):
 
 
 def holds_metrics(path: Path) -> bool | None:
-    """Does the database have the table of a tracker? ``None`` if there is no table in it yet.
+    """Whether the database has the table of a tracker; ``None`` if there is no table in it yet.
 
     Raises:
         OSError: the file is gone or cannot be read.
@@ -56,15 +54,14 @@ def holds_metrics(path: Path) -> bool | None:
             columns = {row[1] for row in database.execute("PRAGMA table_info(metrics)")}
             if columns >= _NEEDED:
                 return True
-            return (
-                None if database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,) else False
-            )
+            empty = database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+            return None if empty else False
     except _BusyError:
         return None
     except sqlite3.Error as error:
         if "not a database" in str(error):
             return False
-        _pass_over(error, path)
+        _raise_unless_passing(error, path)
         return None
 
 
@@ -98,7 +95,7 @@ class Database:
         self.offset, self._seen = 0, ()
         self._configured.clear()
 
-    def read(self, _now: float) -> Block | None:
+    def poll(self, _now: float) -> Block | None:
         """The next rows, or ``None`` if there are none, or they cannot be read without a lock now.
 
         Raises:
@@ -110,40 +107,38 @@ class Database:
         restarted = self._inode is not None and self._inode != status.st_ino
         try:
             with closing(_connection(self.path)) as database:
-                restarted = restarted or self._newest(database) < self.offset
+                newest = database.execute(_NEWEST).fetchone()  # deleted rows included
+                restarted = restarted or (int(newest[0]) if newest else 0) < self.offset
                 rows, more = self._rows(database, 0 if restarted else self.offset)
         except _BusyError:
             return None
         except sqlite3.Error as error:
-            _pass_over(error, self.path)
+            _raise_unless_passing(error, self.path)
             return None
-        if not _in_wal(self.path) and seen != _versions(self.path):
+        log = _companion(self.path, "-wal")
+        if not log and seen != _versions(self.path):
             return None  # it changed while it was read without a lock
-        return self._block(rows, seen, restarted=restarted, more=more)
-
-    def _block(
-        self, rows: list[dict[str, Any]], seen: tuple[object, ...], *, restarted: bool, more: bool
-    ) -> Block | None:
         if restarted:
             self.rewind()
-        self._inode, self._seen = self.path.stat().st_ino, () if more else seen
-        start = self.offset
-        lines = [line for row in rows for line in self._lines(row)]
-        if rows:
-            self.offset = rows[-1]["id"]
+        status = self.path.stat()
+        self._inode, self._seen = status.st_ino, () if more else seen
         if not rows and not restarted:
             return None
-        size = sum(map(len, lines))
-        return Block(lines, start, size, restarted=restarted, written=_written(self.path), more=more)
-
-    @staticmethod
-    def _newest(database: sqlite3.Connection) -> int:
-        """The highest id so far, that of a deleted row included."""
-        found = database.execute(_NEWEST).fetchone()
-        return int(found[0]) if found else 0
+        start, lines = self.offset, []
+        for row in rows:
+            about = {"run": row["run_name"], "id": row.get("run_id", "")}
+            if config := row.get("config"):
+                lines.append(orjson.dumps({**about, "config": orjson.Fragment(config)}))
+            metrics = orjson.Fragment(row["metrics"])
+            lines.append(
+                orjson.dumps({**about, "step": row["step"], "time": row["timestamp"], "metrics": metrics})
+            )
+            self.offset = row["id"]
+        written = max(status.st_mtime, log.st_mtime if log else 0.0)
+        return Block(lines, start, sum(map(len, lines)), restarted=restarted, written=written, more=more)
 
     def _rows(self, database: sqlite3.Connection, after: int) -> tuple[list[dict[str, Any]], bool]:
-        """Some rows, and whether there are more."""
+        """Some rows, the first of each run with its ``config``, and whether there are more."""
         cursor = database.execute(_ROWS, (after, LONGEST, ROWS))
         names = [column[0] for column in cursor.description]
         rows: list[dict[str, Any]] = []
@@ -154,27 +149,11 @@ class Database:
             if room <= 0:
                 break
         for row in rows:
-            if row["run_name"] not in self._configured:
-                self._configured.add(row["run_name"])
-                row["config"] = _config(database, row["run_name"])
+            if (run := row["run_name"]) not in self._configured:
+                self._configured.add(run)
+                with suppress(sqlite3.OperationalError):  # older versions have no such table
+                    row["config"], *_ = database.execute(_CONFIG, (run,)).fetchone() or (None,)
         return rows, room <= 0 or len(rows) == ROWS
-
-    @staticmethod
-    def _lines(row: dict[str, Any]) -> Iterator[bytes]:
-        about = {"run": row["run_name"], "id": row.get("run_id", "")}
-        if config := row.get("config"):
-            yield orjson.dumps({**about, "config": orjson.Fragment(config)})
-        metrics = orjson.Fragment(row["metrics"])
-        yield orjson.dumps({**about, "step": row["step"], "time": row["timestamp"], "metrics": metrics})
-
-
-def _config(database: sqlite3.Connection, run: Any) -> Any:
-    """The JSON of a run's configuration, if there is one."""
-    try:
-        found = database.execute(_CONFIG, (run,)).fetchone()
-    except sqlite3.OperationalError:  # older versions have no such table
-        return None
-    return found[0] if found else None
 
 
 def _connection(path: Path) -> sqlite3.Connection:
@@ -183,51 +162,37 @@ def _connection(path: Path) -> sqlite3.Connection:
     Raises:
         _BusyError: what is in the file may be half of a transaction.
     """
-    if _size(path, "-journal"):
+    if _companion(path, "-journal"):
         raise _BusyError
-    mode = "mode=ro" if _in_wal(path) else "immutable=1"
+    mode = "mode=ro" if _companion(path, "-wal") else "immutable=1"
     database = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=0)
     database.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return database
 
 
-def _in_wal(path: Path) -> bool:
-    """Do the newest rows stand in the write-ahead log?"""
-    return _size(path, "-wal") > 0
-
-
-def _size(path: Path, end: str) -> int:
-    status = _beside(path, end)
-    return status.st_size if status else 0
-
-
-def _beside(path: Path, end: str) -> os.stat_result | None:
+def _companion(path: Path, end: str) -> os.stat_result | None:
+    """The status of a file beside the database, unless it is missing or empty."""
     try:
-        return path.with_name(path.name + end).stat()
+        status = path.with_name(path.name + end).stat()
     except FileNotFoundError:
         return None
+    return status if status.st_size else None
 
 
 def _versions(path: Path) -> tuple[object, ...]:
     """What changes when the database does."""
-    log = _beside(path, "-wal")
-    return *version(status_of(path)), *(version(log) if log and log.st_size else ())
+    log = _companion(path, "-wal")
+    return *version(status_of(path)), *(version(log) if log else ())
 
 
-def _written(path: Path) -> float:
-    """When the database was written last, in seconds since the epoch."""
-    log = _beside(path, "-wal")
-    return max(path.stat().st_mtime, log.st_mtime if log and log.st_size else 0.0)
-
-
-def _pass_over(error: sqlite3.Error, path: Path) -> None:
-    """Pass over what another look may find different.
+def _raise_unless_passing(error: sqlite3.Error, path: Path) -> None:
+    """Pass over what the next poll may find different.
 
     Raises:
         OSError: the database cannot be read.
     """
     if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return
-    if not _in_wal(path) and isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error):
-        return  # it changed while it was read without a lock
-    raise OSError(errno.EIO, str(error), str(path)) from error
+    unlocked = not _companion(path, "-wal") and isinstance(error, sqlite3.DatabaseError)
+    if not (unlocked and "malformed" in str(error)):  # else it changed while it was read without a lock
+        raise OSError(errno.EIO, str(error), str(path)) from error

@@ -1,25 +1,72 @@
-"""Follow one growing file, line by line, whatever its writer does to it.
+"""Follow files: one that grows, several that continue each other, a document, a compressed log.
 
 Files are polled, not watched with inotify: run folders lie on NFS, in bind mounts and in containers,
-where change events do not arrive. Nothing of the file is kept in memory between two polls.
+where change events do not arrive. Nothing of a growing file stays in memory between two polls.
 """
 
 from __future__ import annotations
 
-import errno
+import gzip
 import os
-import stat
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
-from exporter.runs.readers.block import BLOCK, HEAD, Block
-from exporter.runs.readers.framing import Framing, TextLines
+from exporter.runs.readers.block import BLOCK, HEAD, Block, Parts, Pieces, status_of, version
 
 LAST_LINE_SECONDS = 10.0
 """A last line without line end counts as whole when nothing was added for that long."""
 
+LONGEST_DOCUMENT = 64 * 1024 * 1024
+"""Bytes; a longer document is left alone, since it must be in memory as a whole."""
+
+
+class Framing(Protocol):
+    """Cuts the bytes of a file into lines, in order, from its start on."""
+
+    def split(self, data: bytes, *, full: bool) -> Pieces:
+        """Cut off what is whole. ``full``: a line that does not fit into ``data`` is too long."""
+
+    def unfinished(self, data: bytes) -> list[bytes]:
+        """What may be read of a last line that its writer has left unfinished."""
+
+    def reset(self) -> None:
+        """The next bytes are the start of a file."""
+
+
+class TextLines:
+    """Text; NUL bytes, which a file emptied under its writer begins with, are dropped."""
+
+    def __init__(self) -> None:
+        self._skipping = False
+
+    def split(self, data: bytes, *, full: bool) -> Pieces:
+        line_end = b"\n"
+        end = data.rfind(line_end) + 1
+        if not end and full:
+            line_end = b"\r"  # hours of a progress bar that redraws itself
+            end = data.rfind(line_end) + 1
+        if not end:
+            if not full:
+                return Pieces()
+            first, self._skipping = not self._skipping, True  # too long: dropped as it comes
+            return Pieces(used=len(data), too_long=int(first))
+        lines = data[: end - 1].replace(b"\0", b"").split(line_end)
+        if self._skipping:
+            self._skipping = False
+            lines.pop(0)
+        return Pieces(lines, end)
+
+    def unfinished(self, data: bytes) -> list[bytes]:
+        return [] if self._skipping or not data else [data.replace(b"\0", b"")]
+
+    def reset(self) -> None:
+        self._skipping = False
+
 
 class Follower:
-    """Reads what was appended to a file since the last call.
+    """Reads what was appended to a file since the last poll.
 
     ``offset`` is where the next line starts, ``unread`` how many bytes stood behind it.
     """
@@ -39,7 +86,7 @@ class Follower:
         """Bytes that there are."""
         return self.offset + self.unread
 
-    def read(self, now: float) -> Block | None:
+    def poll(self, now: float) -> Block | None:
         """The next lines, or ``None`` when nothing was appended. ``now`` in seconds since the epoch.
 
         Raises:
@@ -51,19 +98,25 @@ class Follower:
         with self.path.open("rb") as file:
             status = os.fstat(file.fileno())  # another file may have taken its place since
             head = os.pread(file.fileno(), HEAD, 0)
-            restarted = self._inode is not None and not self._continues(status, head)
+            # a fast writer may have emptied the file and be past the offset again
+            same = status.st_ino == self._inode and status.st_size >= self.offset
+            restarted = self._inode is not None and not (same and head.startswith(self.head))
             start = 0 if restarted else self.offset
-            # A buffer of a whole block costs more than a step's line.
+            # a buffer of a whole block costs more than a step's line
             data = os.pread(file.fileno(), min(BLOCK, max(0, status.st_size - start)), start)
-        self._inode, self.head, self.offset = status.st_ino, head, start
         if restarted:
             self._framing.reset()
-        block = self._block(data)
-        block.start, block.restarted, block.written = start, restarted, status.st_mtime
-        block.grown, self._end = restarted or block.end > self._end, block.end
-        self._seen = () if block.more else version(status)
+        full = len(data) == BLOCK
+        pieces = self._framing.split(data, full=full)
+        self._inode, self.head, self.offset = status.st_ino, head, start + pieces.used
         self.unread = max(0, status.st_size - self.offset)
-        return block if data or restarted else None
+        self._seen = () if full else version(status)
+        end = start + len(data)
+        grown, self._end = restarted or end > self._end, end
+        if not data and not restarted:
+            return None
+        found, counts = (pieces.lines, start, len(data), restarted), (pieces.too_long, pieces.broken)
+        return Block(*found, *counts, written=status.st_mtime, more=full, grown=grown)
 
     def _last_line(self, status: os.stat_result, now: float) -> Block | None:
         """A line that its writer may not end any more; should it, the line is read again as a whole."""
@@ -71,7 +124,7 @@ class Follower:
             return None
         with self.path.open("rb") as file:
             data = os.pread(file.fileno(), BLOCK, self.offset)
-        lines = self._framing.rest(data)
+        lines = self._framing.unfinished(data)
         if not lines:
             return None
         self.unread = 0
@@ -82,30 +135,177 @@ class Follower:
         self.offset, self._seen = 0, ()
         self._framing.reset()
 
-    def _continues(self, status: os.stat_result, head: bytes) -> bool:
-        """Is it still the file that was read so far? A fast writer may be past our offset again."""
-        same = status.st_ino == self._inode and status.st_size >= self.offset
-        return same and head.startswith(self.head)
 
-    def _block(self, data: bytes) -> Block:
-        full = len(data) == BLOCK
-        pieces = self._framing.split(data, full=full)
-        self.offset += pieces.used
-        return Block(pieces.lines, size=len(data), too_long=pieces.too_long, broken=pieces.broken, more=full)
+class Chain:
+    """The files of a folder, oldest first, as if they were one: each attempt writes an event file of its own.
 
-
-def status_of(path: Path) -> os.stat_result:
-    """The status of a file that may be opened.
-
-    Raises:
-        OSError: it is gone, or a pipe by now: to open one is to wait for its writer.
+    Only the newest grows, as TensorBoard believes as well. ``offset`` counts the bytes of all.
     """
-    status = os.stat(path)  # noqa: PTH116  (twice a second for each log: a Path's own takes a third longer)
-    if stat.S_ISFIFO(status.st_mode):
-        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), str(path))
-    return status
+
+    def __init__(self, parts: Parts, follow: Callable[[Path], Follower]) -> None:
+        self._parts = parts
+        self._follow = follow
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Read all files from their start again."""
+        self.head = b""
+        self._done: set[Path] = set()
+        self._before = 0
+        self._now = self._follow(self._parts()[0])
+
+    @property
+    def path(self) -> Path:
+        """The file that is read now."""
+        return self._now.path
+
+    @property
+    def size(self) -> float:
+        """Bytes that there are in all files."""
+        return sum(path.stat().st_size for path in self._parts() if path.exists())
+
+    @property
+    def offset(self) -> int:
+        """Where the next line starts."""
+        return self._before + self._now.offset
+
+    @property
+    def unread(self) -> int:
+        """Bytes of the file that is read now which were not read yet."""
+        return self._now.unread
+
+    def poll(self, now: float) -> Block | None:
+        """The next lines, or ``None`` when nothing was appended.
+
+        Raises:
+            OSError: the file is gone or cannot be read.
+        """
+        while True:
+            block = None
+            try:
+                block = self._now.poll(now)
+                self.head = self.head or self._now.head
+            except FileNotFoundError:
+                if self._later() is None:
+                    raise
+            later = self._later()
+            if block is not None:
+                block.start += self._before
+                block.more = block.more or later is not None
+                return block
+            if later is None:
+                return None
+            self._done.add(self._now.path)
+            self._before += self._now.offset + self._now.unread  # what is torn stays so
+            self._now = self._follow(later)
+
+    def _later(self) -> Path | None:
+        """The next file, if there is one."""
+        current = self._now.path
+        return next((path for path in self._parts() if path != current and path not in self._done), None)
 
 
-def version(status: os.stat_result) -> tuple[int, ...]:
-    """What changes when a file does, even if it is emptied and written again to the same size."""
-    return status.st_ino, status.st_size, status.st_mtime_ns
+class Document:
+    """The newest of several versions of a document, such as a trainer's state in JSON, whenever it changed.
+
+    The versions lie in files of their own where each checkpoint has one. ``offset`` never falls, so
+    that what comes later is distinguished from what was there.
+    """
+
+    head = b""
+    """A document begins otherwise each time; it holds its whole history."""
+
+    unread = 0
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.offset = 0
+        self._seen: tuple[object, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """The newest version."""
+        return self._parts()[-1]
+
+    @property
+    def size(self) -> float:
+        """Bytes that there are."""
+        return self.offset
+
+    def poll(self, _now: float) -> Block | None:
+        """The whole document as one line, or ``None`` if it did not change.
+
+        Raises:
+            OSError: the file is gone or cannot be read.
+        """
+        status = status_of(self.path)
+        seen = (self.path, *version(status))
+        if seen == self._seen:
+            return None
+        self._seen = seen
+        if status.st_size > LONGEST_DOCUMENT:
+            return Block(start=self.offset, too_long=1, written=status.st_mtime)
+        data = self.path.read_bytes()
+        start, self.offset = self.offset, max(self.offset, len(data))
+        return Block([data], start, len(data), written=status.st_mtime)
+
+    def rewind(self) -> None:
+        """Read it again."""
+        self._seen = ()
+
+
+class Archive:
+    """A text that gzip compressed, which no one appends to. ``offset`` counts the bytes of the text."""
+
+    unread = 0
+    size = float("inf")
+    """Not known before the end, and it never grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset = 0
+        self.head = b""
+        self._seen: tuple[int, ...] = ()
+        self._rewound = False
+        self._file: gzip.GzipFile | None = None
+        self._waiting = b""
+        self._framing = TextLines()
+
+    def poll(self, _now: float) -> Block | None:
+        """The next lines, or ``None`` once all were read and the file is the same.
+
+        Raises:
+            OSError: the file is gone or cannot be read.
+        """
+        status = status_of(self.path)
+        restarted = bool(self._seen) and version(status) != self._seen
+        if not self._seen or restarted or self._rewound:
+            self._seen, self._rewound, self.offset, self._waiting = version(status), False, 0, b""
+            self._framing.reset()
+            self._file = gzip.GzipFile(self.path)
+        if self._file is None:
+            return None
+        block = Block(start=self.offset, restarted=restarted, written=status.st_mtime)
+        try:
+            data = self._file.read(BLOCK)
+        except (EOFError, zlib.error, gzip.BadGzipFile):  # what stands behind the damage cannot be read
+            data, block.broken = b"", 1
+        if not self.offset and not self._waiting:
+            self.head = data[:HEAD]
+        if data:
+            data = self._waiting + data
+            pieces = self._framing.split(data, full=len(data) >= BLOCK)
+            block.lines, block.too_long, used = pieces.lines, pieces.too_long, pieces.used
+            block.size, block.more = len(data), True
+        else:
+            self._file.close()
+            self._file = None
+            data, used = self._waiting, len(self._waiting)
+            block.lines = self._framing.unfinished(data)  # the last line may have no line end
+        self._waiting = data[used:]
+        self.offset += used
+        return block
+
+    def rewind(self) -> None:
+        """Read the file from its start again."""
+        self._rewound = True

@@ -8,11 +8,13 @@ and a checksum of the payload (4). Checksums are CRC-32C, rotated right by 15 bi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 
 from google_crc32c import value as crc32c
+
+from exporter.runs.readers.block import Pieces
 
 LIMIT = 4 * 1024 * 1024
 """Frames of that many bytes and more hold images, audio or text: no one reads them."""
@@ -30,19 +32,36 @@ _MAY_BE_LENGTH = re.compile(rb"(?=(?:[^\0]..|\0[^\0].|\0\0[^\0])\0{5})", re.DOTA
 
 
 @dataclass(slots=True)
-class Frames:
-    """What the bytes of an event file hold.
+class Frames(Pieces):
+    """The payloads of whole frames, as lines.
 
-    ``payloads`` are those of whole frames, ``used`` the bytes dealt with: the next call starts behind
-    them. ``skip``: how many of the bytes that follow in the file belong to a frame of ``LIMIT`` bytes
-    or more; they need not be read. ``too_long`` counts such frames, ``broken`` damaged places.
+    ``skip``: how many of the bytes that follow in the file belong to a frame of ``LIMIT`` bytes or more;
+    they need not be read. ``too_long`` counts such frames, ``broken`` damaged places.
     """
 
-    payloads: list[bytes] = field(default_factory=list)
-    used: int = 0
     skip: int = 0
-    too_long: int = 0
-    broken: int = 0
+
+
+class EventFrames:
+    """TensorBoard's frames as a framing; nothing of a torn one is read before it is whole."""
+
+    def __init__(self) -> None:
+        self._skip = 0
+
+    def split(self, data: bytes, *, full: bool) -> Pieces:  # noqa: ARG002  (frames have their length)
+        # What is skipped may not be written yet: never beyond the end, where a shorter file would seem
+        # to have taken this one's place.
+        jump = min(self._skip, len(data))
+        found = split(data[jump:])
+        self._skip += found.skip - jump
+        found.used += jump
+        return found
+
+    def unfinished(self, _data: bytes) -> list[bytes]:
+        return []
+
+    def reset(self) -> None:
+        self._skip = 0
 
 
 def split(data: bytes) -> Frames:
@@ -54,14 +73,32 @@ def split(data: bytes) -> Frames:
     """
     frames = Frames()
     while True:
-        frames.used = _row(data, frames.used, frames.payloads)
-        if frames.used + HEADER > len(data):
-            break
-        length = _length(data[frames.used : frames.used + HEADER])
-        went_on = _search(frames, data) if length is None else _take(frames, data, length)
-        if not went_on:
-            break
-    return frames
+        frames.used = _row(data, frames.used, frames.lines)
+        start = frames.used + HEADER
+        if start > len(data):
+            return frames
+        length = _length(data[frames.used : start])
+        if length is None:  # damaged: go on at the next right length, unless it may still come
+            found = _next_length(data, frames.used + 1)
+            if found is None:
+                if len(data) - frames.used < LIMIT:
+                    return frames
+                found = len(data) - HEADER + 1
+            frames.used = found
+            frames.broken += 1
+            continue
+        end = start + length
+        behind = end + FOOTER
+        if behind - frames.used >= LIMIT:
+            frames.too_long += 1
+            frames.skip = max(0, behind - len(data))
+        elif behind <= len(data) and _checksum(payload := data[start:end]) == data[end:behind]:
+            frames.lines.append(payload)
+        elif behind < len(data):
+            frames.broken += 1
+        else:
+            return frames
+        frames.used = min(behind, len(data))
 
 
 def _row(data: bytes, place: int, payloads: list[bytes]) -> int:
@@ -83,36 +120,6 @@ def _row(data: bytes, place: int, payloads: list[bytes]) -> int:
         start = end + FOOTER + HEADER
         length = _length(header)
     return start - HEADER
-
-
-def _take(frames: Frames, data: bytes, length: int) -> bool:
-    """Go on behind a frame with that length, if all of it is there."""
-    start = frames.used + HEADER
-    end = start + length
-    behind = end + FOOTER
-    if behind - frames.used >= LIMIT:
-        frames.too_long += 1
-        frames.skip = max(0, behind - len(data))
-    elif behind <= len(data) and _checksum(payload := data[start:end]) == data[end:behind]:
-        frames.payloads.append(payload)
-    elif behind < len(data):
-        frames.broken += 1
-    else:
-        return False
-    frames.used = min(behind, len(data))
-    return True
-
-
-def _search(frames: Frames, data: bytes) -> bool:
-    """Go on behind a damaged length, at the next right one, if there is one or waiting is hopeless."""
-    found = _next_length(data, frames.used + 1)
-    if found is None:
-        if len(data) - frames.used < LIMIT:
-            return False
-        found = len(data) - HEADER + 1
-    frames.used = found
-    frames.broken += 1
-    return True
 
 
 def _next_length(data: bytes, start: int) -> int | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from zlib import crc32
 
-from exporter.runs.readers.framing import Pieces
+from exporter.runs.readers.block import Pieces
 
 BLOCK = 32 * 1024
 FILE_HEADER = 7
@@ -32,11 +32,13 @@ class LevelDbRecords:
         parts: list[bytes] = []
         place = 0 if self._at else FILE_HEADER
         while True:
-            place += self._padding(place)
+            left = BLOCK - (self._at + place) % BLOCK  # bytes to the end of the block
+            if left < _CHUNK.size:  # padding
+                place, left = place + left, BLOCK
             found = self._chunk(data, place)
             if found is None:
-                behind = place + self._left(place)
-                if behind >= len(data) or not self._is_broken(data, place):
+                behind = place + left
+                if behind >= len(data):  # the rest of the chunk may still come
                     break
                 pieces.broken += 1
                 place = pieces.used = behind
@@ -59,22 +61,9 @@ class LevelDbRecords:
         self._at += pieces.used
         return pieces
 
-    def rest(self, _data: bytes) -> list[bytes]:
-        return []
-
-    def reset(self) -> None:
-        self._at = 0
-
-    def _left(self, place: int) -> int:
-        """Bytes from a place to the end of its block."""
-        return BLOCK - (self._at + place) % BLOCK
-
-    def _padding(self, place: int) -> int:
-        left = self._left(place)
-        return left if left < _CHUNK.size else 0
-
-    def _chunk(self, data: bytes, place: int) -> tuple[int, bytes] | None:
-        """The chunk at a place, if all of it is there and it is right."""
+    @staticmethod
+    def _chunk(data: bytes, place: int) -> tuple[int, bytes] | None:
+        """Type and data of the chunk at a place, if all of it is there and its checksum is right."""
         if place + _CHUNK.size > len(data):
             return None
         checksum, length, kind = _CHUNK.unpack_from(data, place)
@@ -82,6 +71,8 @@ class LevelDbRecords:
         right = kind in _TYPES and len(chunk) == length and crc32(chunk, _TYPES[kind]) == checksum
         return (kind, chunk) if right else None
 
-    def _is_broken(self, data: bytes, place: int) -> bool:
-        """Is what stands at a place no chunk, however much of it is to come?"""
-        return place + self._left(place) <= len(data)
+    def unfinished(self, _data: bytes) -> list[bytes]:
+        return []
+
+    def reset(self) -> None:
+        self._at = 0

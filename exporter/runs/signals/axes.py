@@ -69,7 +69,7 @@ def step(raw: Any) -> int:
     """Read a step number.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     value = number(raw)
     if value is None or not value.is_integer() or not 0 <= value < STEP_LIMIT:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from exporter.runs.signals.keys.key import normal
@@ -37,7 +37,7 @@ _NO_MEAN = frozenset(
         *("time", "seconds", "ms", "count", "num", "step", "steps", "norm", "grad", "lr", "id", "version"),
     )
 )
-"""Words of keys that tell something else than the mean."""
+"""Words of keys that hold something else than the mean."""
 
 _NO_RESPONSE = frozenset({"prompt", "prompts", "query", "queries", "input", "context", "prefill", "episode"})
 _MEANS = frozenset({"mean", "avg", "average"})
@@ -59,15 +59,17 @@ def candidates(unmapped: Iterable[str], carried: Collection[str]) -> tuple[Candi
     """What keys without a signal may mean, of signals that are not ``carried`` yet."""
     found: dict[str, list[str]] = {}
     for key in unmapped:
-        signal = _resembled(key)
+        signal = _resembled(_words(key))
         if signal and signal not in carried:
             found.setdefault(signal, []).append(key)
-    ranked = ((signal, sorted(keys, key=_unlikely)[:MOST_KEYS]) for signal, keys in found.items())
-    return tuple(Candidate(signal, tuple(keys)) for signal, keys in ranked)
+    return tuple(
+        Candidate(signal, tuple(sorted(keys, key=_unlikelihood)[:MOST_KEYS]))
+        for signal, keys in found.items()
+    )
 
 
 def may_be_measured(key: str) -> bool:
-    """Does a log that no table of keys fits measure something of reinforcement learning by this key?
+    """Whether a log that no table of keys fits measures something of reinforcement learning by this key.
 
     Words of a sentence do not, nor what lies deep in a document.
     """
@@ -78,24 +80,20 @@ _RECOGNISED = _REWARD - {"score", "scores", "return", "returns"} | _KL | _ENTROP
 """Words that stand in no table but that of a training: others measure scores and lengths as well."""
 
 
-def _resembled(key: str) -> str | None:
-    """The signal whose mean this key looks like."""
-    words = _words(key)
+def _resembled(words: frozenset[str]) -> str | None:
+    """The signal whose mean a key of these words looks like."""
+    held_out = not words.isdisjoint(_VALIDATION)
     if not words.isdisjoint(_NO_MEAN):
         return None
-    return next(_signals(words), None)
-
-
-def _signals(words: frozenset[str]) -> Iterator[str]:
-    held_out = not words.isdisjoint(_VALIDATION)
     if not words.isdisjoint(_KL):
-        yield next((kind for kind, signs in _KINDS_OF_KL.items() if not words.isdisjoint(signs)), "kl")
-    elif not words.isdisjoint(_ENTROPY):
-        yield "entropy"
-    elif not words.isdisjoint(_LENGTH) and words.isdisjoint(_NO_RESPONSE):
-        yield "validation_response_length" if held_out else "response_length"
-    elif not words.isdisjoint(_REWARD):
-        yield "validation_score" if held_out else "reward"
+        return next((kind for kind, signs in _KINDS_OF_KL.items() if not words.isdisjoint(signs)), "kl")
+    if not words.isdisjoint(_ENTROPY):
+        return "entropy"
+    if not words.isdisjoint(_LENGTH) and words.isdisjoint(_NO_RESPONSE):
+        return "validation_response_length" if held_out else "response_length"
+    if not words.isdisjoint(_REWARD):
+        return "validation_score" if held_out else "reward"
+    return None
 
 
 def _words(key: str) -> frozenset[str]:
@@ -109,7 +107,7 @@ def _quoted(key: str) -> str:
     return f'"{"".join(shown)}"'
 
 
-def _unlikely(key: str) -> tuple[bool, int]:
+def _unlikelihood(key: str) -> tuple[bool, int]:
     """How far a key is from the plain mean of its signal: a mean comes first, then what has few words."""
     words = _words(key)
     return words.isdisjoint(_MEANS), len(words)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from exporter.runs.signals.axes import AXES
 from exporter.runs.signals.keys import FRAMEWORKS
-from exporter.runs.signals.keys.key import Key, normal
+from exporter.runs.signals.keys.key import normal
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.table import (
     GUESSED,
@@ -27,10 +27,6 @@ from exporter.runs.signals.table import (
 )
 from exporter.runs.stats.catalogue import ZERO_MEANS_NOT_MEASURED
 
-# What to read from the records of one set of keys.
-#
-# Trainers log the same keys again and again. Which of them carry which signal is worked out once
-# for each set; a record then costs little more than its numbers.
 Part = tuple[str, str]
 """A signal, and the name of one of its parts."""
 
@@ -64,17 +60,35 @@ Sources = tuple[Source, ...]
 class Plan:
     """Signals, parts and other keys of records that all hold the same keys.
 
+    Trainers log the same keys again and again. Which of them carry which signal is worked out once for
+    each set; a record then costs little more than its numbers.
     ``used`` are the keys that some signal is read from.
     """
 
     def __init__(self, table: Table, present: Mapping[str, str], seen: AbstractSet[str]) -> None:
-        self._sources = dict(_bound(table, present, seen))
-        plain = {signal: found[0] for signal, found in self._sources.items() if _is_plain(signal, found)}
+        self._sources: dict[str, Sources] = {}
+        for signal, candidates in table:
+            bound = ((key, needed(key, present)) for key in candidates if holds(key, seen))
+            if found := tuple(
+                Source(keys, key.formula, key.scale, bool(key.pattern)) for key, keys in bound if keys
+            ):
+                self._sources[signal] = found
+        plain = {  # one key's value, whatever that is
+            signal: found[0]
+            for signal, found in self._sources.items()
+            if found[0].formula is None and (len(found) == 1 or signal not in ZERO_MEANS_NOT_MEASURED)
+        }
         self._plain = tuple(plain)
         self._keys = tuple(source.keys[0] for source in plain.values())
         self._scales = tuple((signal, source.scale) for signal, source in plain.items() if source.scale != 1)
         self._others = {signal: found for signal, found in self._sources.items() if signal not in plain}
-        self.used = set(_used(self._sources))
+        self.used = {  # what is only averaged or summed is still worth a look of its own
+            key
+            for signal, found in self._sources.items()
+            for source in (found if signal in ZERO_MEANS_NOT_MEASURED else found[:1])
+            if not source.gathered
+            for key in source.keys
+        }
         self.parts: tuple[tuple[Part, str], ...] = ()
         self.unmapped: tuple[str, ...] = ()
 
@@ -96,7 +110,7 @@ class Plan:
             found.update(_read(self._others, values))
         return found
 
-    def taken(self, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    def keys(self, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         """Signal -> the keys that its value is read from."""
         read = self.signals(values)
         return {
@@ -118,31 +132,6 @@ def _numbered(written: list[Any]) -> list[float | None]:
     except ValueError:
         pass
     return list(map(number, written))
-
-
-def _bound(table: Table, present: Mapping[str, str], seen: AbstractSet[str]) -> Iterator[tuple[str, Sources]]:
-    for signal, keys in table:
-        found = tuple(source for key in keys if holds(key, seen) and (source := _source(key, present)))
-        if found:
-            yield signal, found
-
-
-def _source(key: Key, present: Mapping[str, str]) -> Source | None:
-    found = needed(key, present)
-    return Source(found, key.formula, key.scale, bool(key.pattern)) if found else None
-
-
-def _is_plain(signal: str, found: Sources) -> bool:
-    """Is the signal one key's value, whatever that is?"""
-    return found[0].formula is None and (len(found) == 1 or signal not in ZERO_MEANS_NOT_MEASURED)
-
-
-def _used(bound: Mapping[str, Sources]) -> Iterator[str]:
-    """Keys that a signal is read from; what is only averaged or summed is still worth a look of its own."""
-    for signal, found in bound.items():
-        for source in found if signal in ZERO_MEANS_NOT_MEASURED else found[:1]:
-            if not source.gathered:
-                yield from source.keys
 
 
 def _read(bound: Mapping[str, Sources], values: Mapping[str, Any]) -> dict[str, float]:
@@ -200,7 +189,7 @@ class Reading:
 
     @property
     def framework(self) -> str:
-        """The framework whose keys these are; ``unknown`` while nothing tells."""
+        """The framework whose keys these are; ``unknown`` while nothing shows it."""
         return self._framework or UNKNOWN
 
     @property
@@ -218,7 +207,7 @@ class Reading:
 
     def sources(self, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         """Signal -> the keys that its value in this record is read from."""
-        return self._planned_for(values).taken(values)
+        return self._planned_for(values).keys(values)
 
     def unmapped(self, values: Mapping[str, Any]) -> dict[str, float]:
         """Key -> value of what is a number and no signal, those included that were averaged into one."""
@@ -238,7 +227,16 @@ class Reading:
         self._learn(keys)
         if len(self._plans) >= MOST_PLANS or self._planned > MOST_PLANNED_KEYS:
             self._forget()
-        plan = self._plans[keys] = self._make(keys)
+        plan = Plan((), {}, frozenset())
+        if self._framework:
+            found = (
+                table(self._framework, self._additions)
+                if self._given
+                else completed(self._framework, self._additions, self._known)
+            )
+            plan = Plan(found, spellings(self._framework, keys), self._names)
+        plan.split(keys, {key: part for key in keys if key not in plan.used and (part := self._part(key))})
+        self._plans[keys] = plan
         self._planned += len(keys)
         return plan
 
@@ -262,7 +260,7 @@ class Reading:
             self._known = carried(self._framework, self._seen, self._additions)
 
     def _guess(self) -> None:
-        """The best fit; who was it before stays it unless another fits better."""
+        """The best fit; the framework so far remains unless another fits better."""
         fits = {name: len(carried(name, self._seen)) for name in GUESSED}
         best = max(fits.values())
         if best > fits.get(self._framework, 0):
@@ -271,31 +269,14 @@ class Reading:
             self._framework = HOME_MADE
         self._guessing = best < SETTLED
 
-    def _make(self, keys: tuple[str, ...]) -> Plan:
-        if not self._framework:
-            plan = Plan((), {}, frozenset())
-        else:
-            found = (
-                table(self._framework, self._additions)
-                if self._given
-                else completed(self._framework, self._additions, self._known)
-            )
-            plan = Plan(found, spellings(self._framework, keys), self._names)
-        plan.split(keys, {key: part for key in keys if key not in plan.used and (part := self._part(key))})
-        return plan
-
     def _part(self, key: str) -> Part | None:
         part = self._parts.get(key)
         if part is None and len(self._parts) < MOST_PARTS and self._framework and len(key) <= LONGEST_KEY:
-            part = _matched(self._framework, key)
-            if part:
-                self._parts[key] = part
+            for signal, pattern in FRAMEWORKS[self._framework].parts:
+                if found := pattern.fullmatch(key):
+                    part = self._parts[key] = signal, found[1]
+                    break
         return part
-
-
-def _matched(framework: str, key: str) -> Part | None:
-    parts = FRAMEWORKS[framework].parts
-    return next(((signal, found[1]) for signal, pattern in parts if (found := pattern.fullmatch(key))), None)
 
 
 def _numbers(values: Mapping[str, Any], wanted: Any) -> dict[Any, float]:

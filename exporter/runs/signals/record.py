@@ -67,7 +67,7 @@ STEP_LIMIT = 10**15
 
 
 def is_step(raw: Any) -> bool:
-    """Is this value of a JSON document a step number?"""
+    """Whether this value of a JSON document is a step number."""
     return type(raw) is int and 0 <= raw < STEP_LIMIT
 
 

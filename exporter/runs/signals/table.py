@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from exporter.runs.signals.candidates import may_be_measured
-from exporter.runs.signals.keys import FRAMEWORKS, TELLING
+from exporter.runs.signals.keys import FRAMEWORKS, SELF_DESCRIBING
 from exporter.runs.signals.keys.key import Key, Keys, joined, normal
 
 Table = tuple[tuple[str, tuple[Key, ...]], ...]
@@ -27,7 +27,7 @@ _SETTINGS = frozenset({"epoch", "learning_rate", "critic_learning_rate", "kl_coe
 LONGEST_KEY = 300
 """In characters; what is longer is text and no key."""
 
-GUESSED = tuple(name for name in FRAMEWORKS if name not in TELLING)
+GUESSED = tuple(name for name in FRAMEWORKS if name not in SELF_DESCRIBING)
 """Frameworks that a log may turn out to be of."""
 
 
@@ -35,7 +35,7 @@ GUESSED = tuple(name for name in FRAMEWORKS if name not in TELLING)
 def table(framework: str, additions: Additions = ()) -> Table:
     """The signals of one framework; additions come before its own keys."""
     keys: Keys = joined(dict(additions), FRAMEWORKS[framework].keys)
-    return tuple((signal, tuple(_normalised(key) for key in found)) for signal, found in keys.items())
+    return tuple((signal, tuple(map(_normalised, found))) for signal, found in keys.items())
 
 
 @lru_cache(maxsize=256)
@@ -94,7 +94,7 @@ def needed(key: Key, present: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def holds(key: Key, seen: AbstractSet[str]) -> bool:
-    """Does the key mean this signal in a run that logged these names?"""
+    """Whether the key means this signal in a run that logged these names."""
     return (not key.when or not seen.isdisjoint(key.when)) and seen.isdisjoint(key.unless)
 
 
@@ -113,20 +113,15 @@ def carried(framework: str, keys: Iterable[str], additions: Additions = ()) -> f
 def measurements(keys: tuple[str, ...]) -> int:
     """How many signals that are measured some framework finds among these keys.
 
-    One, if none does but a key looks like a reward, a KL divergence or an entropy: anyone who watches the
-    run learns how to name it.
+    One, if none does but a key looks like a reward, a KL divergence or an entropy: the user of the run
+    learns how to name it.
     """
-    found = 0
-    if any(_may_be_known(key) for key in keys):
+    known, found = _all_names(), 0
+    # asked for every line of text that could be the head of a table: a quick look first
+    short = (key for key in keys if len(key) <= LONGEST_KEY)
+    if any(normal(key) in known or normal(key.partition("/")[2]) in known for key in short):
         found = max(len(carried(framework, keys) - _SETTINGS) for framework in GUESSED)
     return found or int(any(map(may_be_measured, keys)))
-
-
-def _may_be_known(key: str) -> bool:
-    """A quick look: this is asked for every line of text that could be the head of a table."""
-    return len(key) <= LONGEST_KEY and not _all_names().isdisjoint(
-        (normal(key), normal(key.partition("/")[2]))
-    )
 
 
 @lru_cache(maxsize=1)

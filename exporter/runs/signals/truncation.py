@@ -43,22 +43,17 @@ class Truncation:
         if share is None or not any(name in values for name in _SPELLINGS):
             return
         longest = found.get("response_length_max")
-        self._learn(share, longest, values)
+        self._relative = self._relative or any(key in values for key in _V1_SPELLINGS)
+        if longest is not None:
+            if share > 0:
+                self._relative = self._relative or self._cut_at not in (None, longest)
+                self._cut_at = longest
+            if longest > self._longest:
+                self._longest, self._times = longest, 0
+            self._times += longest == self._longest
         if not self._relative:
             return
         if limit is None and (longest is None or (longest == self._longest and self._times < TIMES)):
             del found["truncated_ratio"]
         elif longest is not None and longest < (limit or self._longest):
             found["truncated_ratio"] = 0.0
-
-    def _learn(self, share: float, longest: float | None, values: Mapping[str, Any]) -> None:
-        if any(key in values for key in _V1_SPELLINGS):
-            self._relative = True
-        if longest is None:
-            return
-        if share > 0:
-            self._relative = self._relative or self._cut_at not in (None, longest)
-            self._cut_at = longest
-        if longest > self._longest:
-            self._longest, self._times = longest, 0
-        self._times += longest == self._longest

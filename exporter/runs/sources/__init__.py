@@ -1,57 +1,32 @@
-"""Sources: one file for each format that trainers write. Distinguished by content, not by name."""
+"""Sources: one class for each format that trainers write, distinguished by content, not by name.
+
+``base`` is what they have in common; ``console``, ``flat``, ``python_dict``, ``progress_bar`` and
+``protobuf`` are what several of them parse with.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import Protocol
+from collections.abc import Sequence
+from contextlib import suppress
 
-from exporter.runs.signals.record import Event, Record
+from exporter.runs.signals.record import Record
 from exporter.runs.sources.areal import Areal
+from exporter.runs.sources.base import Source
 from exporter.runs.sources.csv_table import CsvTable
 from exporter.runs.sources.deepspeed_chat import DeepSpeedChat
-from exporter.runs.sources.flat_jsonl import FlatJsonl
+from exporter.runs.sources.dict_consoles import OpenRlhf, SkyRl, Slime
 from exporter.runs.sources.json_document import JsonList, MetricTable, TrainerState
+from exporter.runs.sources.json_lines import FlatJsonl, ScopedJsonl, VerlJsonl
 from exporter.runs.sources.nemo_rl import NemoRl
-from exporter.runs.sources.openrlhf import OpenRlhf
 from exporter.runs.sources.prime_rl import PrimeRl
 from exporter.runs.sources.roll import Roll
-from exporter.runs.sources.scoped_jsonl import ScopedJsonl
-from exporter.runs.sources.skyrl import SkyRl
-from exporter.runs.sources.slime import Slime
-from exporter.runs.sources.swanlab import SwanLab
 from exporter.runs.sources.tensorboard import TensorBoard
-from exporter.runs.sources.trackio import Trackio
+from exporter.runs.sources.trackers import SwanLab, Trackio, WandbFile
 from exporter.runs.sources.trl_console import TrlConsole
 from exporter.runs.sources.twinkle import TwinkleEvents
 from exporter.runs.sources.verl_console import VerlConsole
-from exporter.runs.sources.verl_jsonl import VerlJsonl
-from exporter.runs.sources.wandb import WandbFile
 
-
-class Source(Protocol):
-    """Reads one format, for one log.
-
-    ``framework`` names the trainer whose keys it has; it is empty where the keys must tell.
-    """
-
-    name: str
-    framework: str
-
-    @staticmethod
-    def recognises(line: bytes) -> bool:
-        """Is this line a record of the format?"""
-
-    def read(self, line: bytes) -> Iterator[Event]:
-        """What the line says; nothing if it is about something else.
-
-        Raises:
-            ValueError: the line should be a record and is none.
-        """
-
-    def rest(self) -> Iterator[Event]:
-        """What is known of a record whose end has not come yet: nothing more is there for now."""
-
+__all__ = ["SOURCES", "Source", "recognise", "recognise_first"]
 
 TEXT: tuple[type[Source], ...] = (
     VerlJsonl,
@@ -81,7 +56,6 @@ SOURCES: dict[str, tuple[type[Source], ...]] = {
 }
 """By what a file holds; what is more particular stands first."""
 
-
 AHEAD = 50
 """Lines after the head of a table within which a row must come."""
 
@@ -97,20 +71,16 @@ def recognise_first(lines: Sequence[bytes], kind: str = "text") -> Source | None
     A list of words looks like a table's head. It is one if a row follows, or nothing yet.
     """
     for index, line in enumerate(lines):
-        if (source := recognise(line, kind)) and _goes_on(source, lines[index : index + AHEAD]):
+        if (source := recognise(line, kind)) and _continues(source, lines[index : index + AHEAD]):
             return type(source)()
     return None
 
 
-def _goes_on(source: Source, lines: Sequence[bytes]) -> bool:
+def _continues(source: Source, lines: Sequence[bytes]) -> bool:
     if not any(map(bytes.strip, lines[1:])):
         return True
-    events = chain(chain.from_iterable(_events(source, line) for line in lines), source.rest())
-    return any(isinstance(event, Record) for event in events)
-
-
-def _events(source: Source, line: bytes) -> list[Event]:
-    try:
-        return list(source.read(line))
-    except ValueError:
-        return []
+    for line in lines:
+        with suppress(ValueError):
+            if any(isinstance(event, Record) for event in list(source.parse(line))):
+                return True
+    return any(isinstance(event, Record) for event in source.flush())

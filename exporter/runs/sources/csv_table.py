@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from exporter.runs.signals import measurements
@@ -11,7 +12,7 @@ from exporter.runs.signals.axes import AXES, sensible_seconds, step, step_key, t
 from exporter.runs.signals.keys.key import normal
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Event, Record
-from exporter.runs.sources.whole import Whole
+from exporter.runs.sources.base import Source
 
 _SEPARATORS = ",;\t"
 _LONGEST_HEADER = 1024 * 1024
@@ -31,60 +32,50 @@ class Column(NamedTuple):
     key: str
 
 
-class Header:
-    """The columns of a table."""
+class Header(NamedTuple):
+    """The columns of a table; ``step`` and ``time`` are the places of these."""
 
-    def __init__(self, cells: list[str], separator: str) -> None:
-        self.separator = separator
-        self.width = len(cells)
-        columns = _columns(cells)
-        keys = [column.key for column in columns]
-        self.step_name = step_key(keys)
-        stamp = time_key(keys)
-        self.step = next((column.place for column in columns if column.key == self.step_name), None)
-        self.time = next((column.place for column in columns if column.key == stamp), None)
-        self.values = [column for column in columns if normal(column.key) not in AXES]
-
-    def is_of_a_run(self) -> bool:
-        """Does it name measurements: one beside the step, or two in single words?"""
-        keys = tuple(dict.fromkeys(column.key for column in self.values))
-        # a sentence may list measurements as well
-        if self.step_name is None and any(" " in key for key in keys):
-            return False
-        return measurements(keys) >= (2 if self.step_name is None else 1)
+    separator: str
+    width: int
+    step: int | None
+    time: int | None
+    values: list[Column]
 
 
-class CsvTable(Whole):
+class CsvTable(Source):
     """Comma, semicolon or tab between cells. A blank cell is missing, never 0.
 
     Where the columns belong to several runs, each row holds a record of every run that has cells in it.
     """
 
     name = "csv"
-    framework = ""
 
     def __init__(self) -> None:
         self._header: Header | None = None
         self._rows = 0
 
-    @staticmethod
-    def recognises(line: bytes) -> bool:
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
         return _header(line) is not None
 
-    def read(self, line: bytes) -> Iterator[Event]:
-        header = _header(line) if self._header is None or not line[:1].isdigit() else None
-        if header is not None:
-            self._header = header
-        elif self._header is not None and line.strip():
-            yield from self._row(self._header, line)
-
-    def _row(self, header: Header, line: bytes) -> Iterator[Event]:
-        cells = _cells(_text(line), header.separator)
+    def parse(self, line: bytes) -> Iterator[Event]:
+        found = _header(line) if self._header is None or not line[:1].isdigit() else None
+        if found is not None:
+            self._header = found
+            return
+        header = self._header
+        if header is None or not line.strip():
+            return
+        cells = _cells(line.decode("utf-8", "replace").rstrip("\r\n"), header.separator)
         if len(cells) != header.width:
             raise ValueError("not as many cells as columns")
         self._rows += 1
-        runs = _values(header, cells)
-        if any(runs.values()):
+        runs: dict[str, dict[str, str]] = {}
+        for place, run, key in header.values:
+            cell = cells[place].strip()
+            if cell:
+                runs.setdefault(run, {})[key] = cell.replace(",", ".") if header.separator == ";" else cell
+        if runs:
             at = self._rows if header.step is None else step(cells[header.step])
             time = None if header.time is None else sensible_seconds(cells[header.time])
             for run, values in runs.items():
@@ -92,25 +83,29 @@ class CsvTable(Whole):
 
 
 def _header(line: bytes) -> Header | None:
-    """The header that the line is, if it is one."""
+    """The header that the line is, if it is one: it names a measurement beside the step, or two."""
     if len(line) > _LONGEST_HEADER or line[:1] in b"{[" or not any(mark in line for mark in b",;\t"):
         return None
-    text = _text(line).removeprefix(_BOM)
+    text = line.decode("utf-8", "replace").rstrip("\r\n").removeprefix(_BOM)
     if not text.replace("\t", " ").isprintable() or _UNDECODED in text:
         return None
     separator = max(_SEPARATORS, key=text.count)
-    try:
+    cells = []
+    with suppress(ValueError):
         cells = [cell.strip() for cell in _cells(text, separator)]
-    except ValueError:
-        return None
     if not 2 <= len(cells) <= _MOST_COLUMNS or any(number(cell) is not None for cell in cells):
         return None
-    header = Header(cells, separator)
-    return header if header.is_of_a_run() else None
-
-
-def _text(line: bytes) -> str:
-    return line.decode("utf-8", "replace").rstrip("\r\n")
+    columns = _columns(cells)
+    names = [column.key for column in columns]
+    step_name, time_name = step_key(names), time_key(names)
+    values = [column for column in columns if normal(column.key) not in AXES]
+    keys = tuple(dict.fromkeys(column.key for column in values))
+    if step_name is None and any(" " in key for key in keys):
+        return None  # a sentence may list measurements as well
+    if measurements(keys) < (2 if step_name is None else 1):
+        return None
+    places: dict[str | None, int] = {column.key: column.place for column in reversed(columns)}
+    return Header(separator, len(cells), places.get(step_name), places.get(time_name), values)
 
 
 def _cells(text: str, separator: str) -> list[str]:
@@ -123,28 +118,14 @@ def _cells(text: str, separator: str) -> list[str]:
 
 
 def _columns(cells: list[str]) -> list[Column]:
+    """W&B's are ``Name: <run> - <key>``; elsewhere the column is the key of the only run."""
     names = set(cells)
-    shown = [(place, cell) for place, cell in enumerate(cells) if cell and not _is_range(cell, names)]
-    return [Column(place, *_run_and_key(cell, names)) for place, cell in shown]
-
-
-def _is_range(cell: str, names: set[str]) -> bool:
-    return cell.endswith(_WANDB_RANGE) and cell[: -len("__MIN")] in names
-
-
-def _run_and_key(cell: str, names: set[str]) -> tuple[str, str]:
-    """W&B's ``Name: <run> - <key>``; elsewhere the column is the key of the only run."""
-    if not cell.startswith(_WANDB_NAME) and f"{cell}__MIN" not in names:
-        return "", cell
-    run, _, key = cell.removeprefix(_WANDB_NAME).rpartition(" - ")
-    return run, key
-
-
-def _values(header: Header, cells: list[str]) -> dict[str, dict[str, str]]:
-    """Run -> key -> cell, of cells that are not blank."""
-    runs: dict[str, dict[str, str]] = {}
-    for place, run, key in header.values:
-        cell = cells[place].strip()
-        if cell:
-            runs.setdefault(run, {})[key] = cell.replace(",", ".") if header.separator == ";" else cell
-    return runs
+    columns = []
+    for place, cell in enumerate(cells):
+        if not cell or (cell.endswith(_WANDB_RANGE) and cell[: -len("__MIN")] in names):
+            continue
+        run, key = "", cell
+        if cell.startswith(_WANDB_NAME) or f"{cell}__MIN" in names:
+            run, _, key = cell.removeprefix(_WANDB_NAME).rpartition(" - ")
+        columns.append(Column(place, run, key))
+    return columns

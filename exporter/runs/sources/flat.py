@@ -13,14 +13,11 @@ from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 
 
-# Steps with digits too many.
-#
-# Logs are made of other logs, by patterns that look for a step and its numbers. Where several writers
-# mixed their digits there, 65 is read as 656: one step, far ahead, between 64 and 66.
-class StepsInARow:
-    """Hands on the records of one log. One that may have such a step waits for the next, which tells.
+class MixedDigits:
+    """Corrects steps whose digits several writers mixed: 65 read as 656, between 64 and 66.
 
-    It may where the steps came at equal distances so far, and its step begins with the digits of the
+    Logs are made of other logs, by patterns that look for a step and its numbers. A record waits for the
+    next one where the steps came at equal distances so far, and its step begins with the digits of the
     one that should come.
     """
 
@@ -29,7 +26,7 @@ class StepsInARow:
         self._waiting: Record | None = None
 
     def records(self, record: Record) -> Iterator[Record]:
-        """The records that can be handed on with this one."""
+        """The records that can be passed on with this one."""
         expected = 2 * self._last - self._before
         if waiting := self._waiting:
             self._waiting = None
@@ -51,7 +48,7 @@ _TOTALS = frozenset({"total_steps", "max_steps"})
 _DONE = "progress/done_frac"
 """Tinker's: the share of the training that is done."""
 _NOT_MEASURED = frozenset({PROGRESS, "percentage", *_TOTALS})
-"""Numbers that tell how far the training is."""
+"""Numbers that say how far the training is."""
 
 _NAMELESS = {"mean": "reward_mean", "min": "reward_min", "max": "reward_max", "std": "reward_std"}
 _BESIDE_NAMELESS = AXES | {"epoch"}
@@ -81,7 +78,7 @@ def flattened(logged: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_record(logged: Any) -> bool:
-    """Are these measurements: one with a step, or two?"""
+    """Whether these are measurements: one with a step, or two."""
     if not isinstance(logged, dict) or len(logged) > _MOST_KEYS or is_sample(logged):
         return False
     values = flattened(logged)
@@ -89,12 +86,12 @@ def is_record(logged: Any) -> bool:
         scores = [number(values[key]) for key in ("min", "mean", "max")]
         return step_key(values) is not None and all(abs(x or 0.0) <= _LARGEST_SCORE for x in scores)
     numeric = _numeric(values)
-    told_step = PROGRESS in values or step_key(numeric) is not None
-    return measurements(numeric) >= (1 if told_step else 2)
+    has_step = PROGRESS in values or step_key(numeric) is not None
+    return measurements(numeric) >= (1 if has_step else 2)
 
 
 def _is_measured(values: Mapping[str, Any]) -> bool:
-    """Is any of these a signal?"""
+    """Whether any of these is a signal."""
     return _is_nameless(values) or measurements(_numeric(values)) > 0
 
 
@@ -103,7 +100,7 @@ def _numeric(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_nameless(values: Mapping[str, Any]) -> bool:
-    """Are these mean, smallest and largest of something that has no name?
+    """Whether these are mean, smallest and largest of something that has no name.
 
     In a loop of reinforcement learning that is the score of the step's responses: all else that it
     logs has to be distinguished from that. Lengths and times, which may be logged so as well, are larger.
@@ -114,7 +111,7 @@ def _is_nameless(values: Mapping[str, Any]) -> bool:
 
 
 def is_sample(logged: Mapping[str, Any]) -> bool:
-    """Is it a prompt with its answer, or other text?"""
+    """Whether it is a prompt with its answer, or other text."""
     return any(
         (type(value) is str and len(value) > _LONGEST_TEXT)
         or (type(value) in (str, list) and key.lower() in _TEXTS)
@@ -133,7 +130,7 @@ class FlatRecords:
     def __init__(self) -> None:
         self._step = 0
         self._begun = self._has_step = self._own = False
-        self._row = StepsInARow()
+        self._digits = MixedDigits()
 
     def events(self, logged: Mapping[str, Any]) -> Iterator[Event]:
         """What one dictionary says.
@@ -150,12 +147,19 @@ class FlatRecords:
             yield TotalSteps(step(total))
             values = {**values, "step": done}
         measured = _measured(values)
-        if measured and self._advance(values):
-            yield from self._row.records(Record(self._step, measured, _time(values)))
-            yield from _about_the_end(values)
+        if not measured or not self._advance(values):
+            return
+        time = time_key(values)
+        record = Record(self._step, measured, None if time is None else sensible_seconds(values[time]))
+        yield from self._digits.records(record)
+        for key in values.keys() & _TOTALS:
+            if planned := step(values[key]):
+                yield TotalSteps(planned)
+        if (number(values.get(_DONE)) or 0.0) >= 1:
+            yield Ended("finished")
 
     def _advance(self, values: Mapping[str, Any]) -> bool:
-        """Move on to the step of these values, if they are of one."""
+        """Move on to the step of these values; whether they are of one."""
         self._begun = self._begun or _is_measured(values)
         key = step_key(values) if self._begun else None
         if key is None:
@@ -170,25 +174,10 @@ class FlatRecords:
         return True
 
 
-def _about_the_end(values: Mapping[str, Any]) -> Iterator[Event]:
-    """How many steps there will be, and whether that was the last."""
-    for key in values.keys() & _TOTALS:
-        if total := step(values[key]):
-            yield TotalSteps(total)
-    if (number(values.get(_DONE)) or 0.0) >= 1:
-        yield Ended("finished")
-
-
-def _time(values: Mapping[str, Any]) -> float | None:
-    key = time_key(values)
-    return None if key is None else sensible_seconds(values[key])
-
-
 def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
     if _is_nameless(values):
-        return {
-            name: values[key] for key, name in _NAMELESS.items() if number(values.get(key, "")) is not None
-        }
+        found = {name: values.get(key, "") for key, name in _NAMELESS.items()}
+        return {name: value for name, value in found.items() if number(value) is not None}
     return {
         key: value
         for key, value in values.items()

@@ -5,31 +5,27 @@ transformers' ``trainer_state.json``, lists of log dicts, and tables of metric, 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from exporter.runs.signals.record import STEP_LIMIT, Event, TotalSteps
+from exporter.runs.sources.base import Source, load_json
 from exporter.runs.sources.flat import FlatRecords, is_record, is_sample
-from exporter.runs.sources.json_lines import parse
 from exporter.runs.sources.tensorboard import BY_SECONDS
-from exporter.runs.sources.whole import Whole
 
 STEP_DIGITS = len(str(STEP_LIMIT - 1))
 _LOOK_AT = 100
-"""So many entries tell whether a list is a history; its first ones may hold only validation."""
+"""So many entries show whether a list is a history; its first ones may hold only validation."""
 
 
-class JsonDocument(Whole, ABC):
-    """A document that holds the whole history. ``read`` gets it anew whenever it was rewritten.
+class JsonDocument(Source):
+    """A document that holds the whole history. ``parse`` gets it anew whenever it was rewritten.
 
     Entries that were there before are passed over. Where the history was rewritten, it is passed
     on from the first entry that differs: the run sees the step go back.
     """
-
-    name: str
-    framework: str
 
     def __init__(self) -> None:
         self._history: list[Any] = []
@@ -41,28 +37,34 @@ class JsonDocument(Whole, ABC):
         """The entries of a document, or ``None`` if it holds none."""
 
     @classmethod
-    def recognises(cls, text: bytes) -> bool:
-        entries = cls.history(parse(text))
+    def recognises(cls, line: bytes) -> bool:
+        entries = cls.history(load_json(line))
         return entries is not None and any(map(is_record, entries[:_LOOK_AT]))
 
-    def read(self, text: bytes) -> Iterator[Event]:
-        document = parse(text)
+    def parse(self, line: bytes) -> Iterator[Event]:
+        document = load_json(line)
         history = self.history(document)
         if history is None:
             raise ValueError("no history")
         before, self._history = self._history, history
-        yield from self._planned(document)
-        yield from _since(_alike(before, history), history)
-
-    def _planned(self, document: Any) -> Iterator[Event]:
         match document:
             case {"max_steps": int(total)} if 0 < total < STEP_LIMIT and total != self._total:
                 self._total = total
                 yield TotalSteps(total)
+        pairs = enumerate(zip(before, history, strict=False))
+        first = next((index for index, (old, new) in pairs if old != new), min(len(before), len(history)))
+        records = FlatRecords()  # steps that are not logged are counted from the start
+        for index, entry in enumerate(history):
+            if not isinstance(entry, dict) or is_sample(entry):
+                continue
+            with suppress(ValueError):  # one bad entry must not end the document
+                events = list(records.events(entry))
+                if index >= first:
+                    yield from events
 
 
 class TrainerState(JsonDocument):
-    """The state that transformers' Trainer keeps in each checkpoint."""
+    """The state that transformers' Trainer writes to each checkpoint."""
 
     name = "trainer_state"
     framework = "trl"
@@ -79,7 +81,6 @@ class JsonList(JsonDocument):
     """A list of what was logged at each step."""
 
     name = "json_list"
-    framework = ""
 
     @staticmethod
     def history(document: Any) -> list[Any] | None:
@@ -95,7 +96,6 @@ class MetricTable(JsonDocument):
     """
 
     name = "json_metrics"
-    framework = ""
 
     @staticmethod
     def history(document: Any) -> list[Any] | None:
@@ -109,23 +109,3 @@ class MetricTable(JsonDocument):
                         rows.setdefault(int(step), {})[metric] = value
         entries = [{**row, "step": step} for step, row in sorted(rows.items())]
         return [entry for entry in entries if is_record(entry)] or None
-
-
-def _alike(before: list[Any], now: list[Any]) -> int:
-    """How many entries at the start are the same."""
-    pairs = enumerate(zip(before, now, strict=False))
-    return next((index for index, (old, new) in pairs if old != new), min(len(before), len(now)))
-
-
-def _since(first: int, history: list[Any]) -> Iterator[Event]:
-    """What the entries from the first one on say. Steps that are not logged are counted from the start."""
-    records = FlatRecords()
-    for index, entry in enumerate(history):
-        with suppress(ValueError):  # one bad entry must not end the document
-            events = list(records.events(entry)) if _is_log(entry) else []
-            if index >= first:
-                yield from events
-
-
-def _is_log(entry: Any) -> bool:
-    return isinstance(entry, dict) and not is_sample(entry)

@@ -10,45 +10,9 @@ import re
 from collections.abc import Iterator
 
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
-from exporter.runs.sources.endings import ending
+from exporter.runs.sources.base import Source
+from exporter.runs.sources.console import ending, pieces
 from exporter.runs.sources.python_dict import Dicts, Values
-from exporter.runs.sources.terminal import pieces
-
-
-class Steps:
-    """``step`` counts over all epochs and is 0 before the first; ``epochs`` is how many there will be.
-
-    ``has_results``: the step's training results were seen.
-    """
-
-    def __init__(self) -> None:
-        self.step = 0
-        self.epochs: int | None = None
-        self.has_results = False
-        self._has_header = False
-        self._epochs_done = 0
-        self._in_epoch = 0
-
-    def epoch_header(self, epoch: int, epochs: int) -> None:
-        """``Epoch 2/3``: the log tells the epochs."""
-        self._epochs_done, self.epochs = max(0, epoch - 1), epochs
-
-    def header(self, step: int, steps: int) -> None:
-        """``Step 12/500``. Where the log does not tell the epochs, 1 behind the last one is the next.
-
-        A step that is sampled again has its header twice.
-        """
-        if self.epochs is None and step == 1 and self._in_epoch == steps and self.has_results:
-            self._epochs_done += 1
-        self._in_epoch, self.has_results, self._has_header = step, False, True
-        self.step = self._epochs_done * steps + step
-
-    def results(self) -> None:
-        """Training results begin: in a log without headers, those of the next step."""
-        if self.has_results or not self._has_header:
-            self.step += 1
-        self.has_results = True
-
 
 MOST_KEYS = 5000
 """No trainer has more in a step: what comes then is not a list of results."""
@@ -79,83 +43,87 @@ _METRICS = "step_metrics="
 _STEP_BEFORE = re.compile(r"\b[Ss]tep[ =:]{1,3}(\d{1,15})\b")
 
 
-class NemoRl:
+class NemoRl(Source):
     """NeMo-RL's console output. The step counts on over the epochs, as it does in TensorBoard."""
 
     name = "nemo_rl_console"
     framework = "nemo_rl"
 
     def __init__(self) -> None:
-        self._steps = Steps()
+        self._step = 0
+        self._epochs: int | None = None
+        self._epochs_done = 0
+        self._step_of_epoch = 0
+        self._has_header = self._has_results = False
         self._dicts = Dicts()
         self._section = ""
         self._values: Values = {}
 
-    @staticmethod
-    def recognises(line: bytes) -> bool:
-        return b"Training Results:" in line and any(_is_training(piece) for piece in pieces(line))
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        if b"Training Results:" not in line:
+            return False
+        sections = map(_SECTION.match, pieces(line))
+        return any(section is not None and section[1] == "Training Results" for section in sections)
 
-    def read(self, line: bytes) -> Iterator[Event]:
+    def parse(self, line: bytes) -> Iterator[Event]:
         for piece in pieces(line):
-            yield from self._piece(piece)
+            if bullet := _BULLET.match(piece):
+                if self._section and len(self._values) < MOST_KEYS:
+                    key = self._section + bullet[1].strip().lower().replace(" ", "_")
+                    self._values[KEYS.get(key, key)] = bullet[2]
+            elif section := _SECTION.match(piece):
+                yield from self._begin_section(SECTIONS.get(section[1], ""))
+            elif "===" in piece:
+                yield from self._header(piece)
+            elif _ENDED in piece:
+                yield from self.flush()
+                yield Ended("finished")
+            else:
+                yield from self._metrics(piece)
         if ended := ending(line):
             yield ended
 
-    def rest(self) -> Iterator[Event]:
+    def flush(self) -> Iterator[Event]:
         """What is known of the step so far; more of it may come."""
         if self._values:
-            yield Record(self._steps.step, self._values)
+            yield Record(self._step, self._values)
         self._values = {}
 
-    def _piece(self, piece: str) -> Iterator[Event]:
-        if bullet := _BULLET.match(piece):
-            self._bullet(bullet[1], bullet[2])
-        elif section := _SECTION.match(piece):
-            yield from self._begin_section(section[1])
-        elif "===" in piece:
-            yield from self._header(piece)
-        elif _ENDED in piece:
-            yield from self.rest()
-            yield Ended("finished")
-        else:
-            yield from self._metrics(piece)
-
-    def _bullet(self, words: str, value: str) -> None:
-        if self._section and len(self._values) < MOST_KEYS:
-            key = self._section + words.strip().lower().replace(" ", "_")
-            self._values[KEYS.get(key, key)] = value
-
-    def _begin_section(self, words: str) -> Iterator[Event]:
-        self._section = SECTIONS.get(words, "")
-        if self._section == "train/":
-            if self._steps.has_results:
-                yield from self.rest()
-            self._steps.results()
+    def _begin_section(self, section: str) -> Iterator[Event]:
+        self._section = section
+        if section == "train/":
+            if self._has_results:
+                yield from self.flush()
+            if self._has_results or not self._has_header:  # a log without headers: those of the next step
+                self._step += 1
+            self._has_results = True
 
     def _header(self, piece: str) -> Iterator[Event]:
-        if step := _STEP.search(piece):
-            yield from self.rest()
-            self._section = ""
-            self._steps.header(int(step[1]), int(step[2]))
-            if self._steps.epochs == 1:
-                yield TotalSteps(int(step[2]))
+        """``Step 12/500`` or ``Epoch 2/3``. A step that is sampled again has its header twice.
+
+        Where the log does not hold the epochs, 1 behind the last step is the next epoch.
+        """
+        if found := _STEP.search(piece):
+            yield from self.flush()
+            step, steps = int(found[1]), int(found[2])
+            if self._epochs is None and step == 1 and self._step_of_epoch == steps and self._has_results:
+                self._epochs_done += 1
+            self._section, self._has_header, self._has_results = "", True, False
+            self._step_of_epoch, self._step = step, self._epochs_done * steps + step
+            if self._epochs == 1:
+                yield TotalSteps(steps)
         elif epoch := _EPOCH.search(piece):
-            self._steps.epoch_header(int(epoch[1]), int(epoch[2]))
+            self._epochs_done, self._epochs = max(0, int(epoch[1]) - 1), int(epoch[2])
 
     def _metrics(self, piece: str) -> Iterator[Event]:
-        """The newer controller prints a dict a step; without a step near it, it tells nothing."""
-        for before, values in self._dicts.read(piece):
+        """The newer controller prints a dict a step; without a step near it, it is left out."""
+        for before, values in self._dicts.parse(piece):
             if before.endswith(_METRICS):
                 found = _STEP_BEFORE.findall(before)
-                if found or self._steps.step:
-                    step = int(found[-1]) if found else self._steps.step
-                    yield Record(step, {_key(name): value for name, value in values.items()})
-
-
-def _is_training(piece: str) -> bool:
-    section = _SECTION.match(piece)
-    return section is not None and section[1] == "Training Results"
-
-
-def _key(name: str) -> str:
-    return name if "/" in name else f"train/{name}"
+                if found or self._step:
+                    step = int(found[-1]) if found else self._step
+                    named = {
+                        name if "/" in name else f"train/{name}": value for name, value in values.items()
+                    }
+                    yield Record(step, named)

@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator
 
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
-from exporter.runs.sources.endings import ending
-from exporter.runs.sources.terminal import pieces
-from exporter.runs.sources.whole import Whole
+from exporter.runs.sources.base import Source
+from exporter.runs.sources.console import ending, pieces
 
 _TRAINER = {
     "Loss": "loss/mean",
@@ -52,17 +51,17 @@ _TOTAL = re.compile(rb"Starting (?:training|orchestrator) loop \(max_steps=(\d{1
 _FINISHED = re.compile(rb"(?:RL trainer|Orchestrator) finished")
 
 
-class PrimeRl(Whole):
+class PrimeRl(Source):
     """prime-rl's console output and log files. Where both parts write to one log, each has its stream."""
 
     name = "prime_rl_console"
     framework = "prime_rl"
 
-    @staticmethod
-    def recognises(line: bytes) -> bool:
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
         return b" | " in line and _RECOGNISED.search(line) is not None
 
-    def read(self, line: bytes) -> Iterator[Event]:
+    def parse(self, line: bytes) -> Iterator[Event]:
         if b"Step " in line and b" | " in line:
             for piece in pieces(line):
                 if found := _STEP.search(piece):
@@ -77,14 +76,13 @@ class PrimeRl(Whole):
 
 def _record(step: int, time: str, text: str) -> Iterator[Record]:
     fields = list(filter(None, map(_FIELD.match, text.split(" | "))))
-    stream = "orchestrator" if any(field[1] == "Reward" for field in fields) else "trainer"
-    keys = _ORCHESTRATOR if stream == "orchestrator" else _TRAINER
-    values = {keys[field[1]]: _value(keys[field[1]], field) for field in fields if field[1] in keys}
+    is_orchestrator = any(field[1] == "Reward" for field in fields)
+    keys = _ORCHESTRATOR if is_orchestrator else _TRAINER
+    values: dict[str, float] = {}
+    for field in fields:
+        if key := keys.get(field[1]):
+            # shares are logged in percent; elsewhere prime-rl logs the utilisation of FLOPs in percent, too
+            values[key] = float(field[2]) / (100 if field[3] and key != "perf/mfu" else 1)
     if values:
-        seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in _TIME.findall(time))
-        yield Record(step, {**values, "time/step": seconds}, stream=stream)
-
-
-def _value(key: str, field: re.Match[str]) -> float:
-    """Shares are logged in percent; prime-rl logs the utilisation of FLOPs in percent elsewhere, too."""
-    return float(field[2]) / (100 if field[3] and key != "perf/mfu" else 1)
+        values["time/step"] = sum(float(amount) * _SECONDS[unit] for amount, unit in _TIME.findall(time))
+        yield Record(step, values, stream="orchestrator" if is_orchestrator else "trainer")

@@ -1,7 +1,7 @@
 """Steps as tqdm's bars show them.
 
 A trainer writes a record above its bar: tqdm clears its bars, prints the record, and draws the bars
-again. Bars and records reach the log by two ways (stderr at once, stdout when its buffer is full), so
+again. Bars and records reach the log on two paths (stderr at once, stdout when its buffer is full), so
 that a record may come hundreds of steps after its bar. Each time the bars were cleared marks the step
 of one record, in the order of the records.
 
@@ -29,7 +29,7 @@ _JUST_STARTED = "00:00<?"
 
 
 def is_torn(piece: str) -> bool:
-    """Is it the first part of a bar only?"""
+    """Whether it is the first part of a bar only."""
     return _TORN.fullmatch(piece) is not None and not _BAR.match(piece)
 
 
@@ -73,7 +73,7 @@ class ProgressBars:
         self._bar: Bar | None = None
         self._marks: deque[Mark] = deque(maxlen=MOST_WAITING)
         self._cleared: Mark | None = None
-        self._taken: Mark | None = None
+        self._used: Mark | None = None
         self._shown: dict[int, tuple[Bar, int]] = {}
         self._starts: dict[tuple[int, int], int] = {}
         self._last: int | None = None
@@ -85,11 +85,11 @@ class ProgressBars:
         self._restarted = False
 
     def declare(self, total: int) -> None:
-        """The log says how many steps the training will have."""
+        """Set how many steps the training will have, as the log says."""
         self._declared = total
 
     def see(self, piece: str, depth: int = 0) -> str:
-        """Take note of a bar, drawn so many lines below the first; returns what stands behind it."""
+        """Read a bar, drawn so many lines below the first; return what stands behind it."""
         self._last, self.cut_off = None, False
         if found := _BAR.match(piece):
             self._draw(depth, int(found[2]), int(found[1]), just_started=_JUST_STARTED in found[3])
@@ -97,7 +97,13 @@ class ProgressBars:
                 self._last = None
             return piece[found.end() :]
         if piece.isspace():
-            self._clear(depth)
+            self._reopen(depth)
+            if shown := self._shown.pop(depth, None):
+                mark = self._cleared
+                if mark is None or mark.after or not self._waits(mark):
+                    mark = self._cleared = Mark()
+                    self._marks.append(mark)
+                mark.before[shown[0]] = shown[1]
         return piece
 
     def end_of_line(self) -> None:
@@ -117,7 +123,10 @@ class ProgressBars:
         if mark and bar not in mark.after and step >= mark.before.get(bar, step + 1):
             mark.after[bar] = step
         else:
-            self._forget_closed()
+            # a bar that was cleared and is not drawn again has been closed: no record was written there
+            self._cleared = None
+            if mark and not mark.after and self._waits(mark):
+                self._marks.pop()
             if just_started and step == 0:
                 bar = self._begun(depth, total)
         self._reopen(depth)
@@ -128,23 +137,6 @@ class ProgressBars:
     def _reopen(self, depth: int) -> None:
         """A bar was drawn or cleared, so that neither it nor one above it has been closed."""
         self._closed = {closed for closed in self._closed if closed > depth}
-
-    def _clear(self, depth: int) -> None:
-        self._reopen(depth)
-        shown = self._shown.pop(depth, None)
-        if shown is None:
-            return
-        mark = self._cleared
-        if mark is None or mark.after or not self._waits(mark):
-            mark = self._cleared = Mark()
-            self._marks.append(mark)
-        mark.before[shown[0]] = shown[1]
-
-    def _forget_closed(self) -> None:
-        """A bar that was cleared and is not drawn again has been closed: no record was written there."""
-        mark, self._cleared = self._cleared, None
-        if mark and not mark.after and self._waits(mark):
-            self._marks.pop()
 
     def _waits(self, mark: Mark) -> bool:
         return bool(self._marks) and self._marks[-1] is mark
@@ -160,25 +152,25 @@ class ProgressBars:
         self._starts[depth, total] = before.start + 1
         if depth not in self._closed:
             self.cut_off = depth == 0
-            kept = (mark for mark in self._marks if min(mark.before).depth != depth)
-            self._marks = deque(kept, maxlen=MOST_WAITING)
+            others = (mark for mark in self._marks if min(mark.before).depth != depth)
+            self._marks = deque(others, maxlen=MOST_WAITING)
         if self._is_training(before) and self._records and not self._marks:
             self._restarted, self._records = True, False
         return before._replace(start=before.start + 1)
 
     def other_text(self) -> None:
-        """Text came that is not a record. If it stands where the bars were cleared, they were for that."""
+        """Text came that is not a record. Where it stands at cleared bars, they were cleared for it."""
         if self._marks and self.redrawing:
             self._marks.pop()
 
     @property
     def redrawing(self) -> bool:
-        """Does the text that comes now stand where the bars were cleared, and not drawn again yet?"""
+        """Whether the text that comes now stands where the bars were cleared, and not drawn again yet."""
         mark = self._cleared
         return mark is not None and not mark.after and len(self._marks) == 1 and self._waits(mark)
 
     def in_doubt(self, expected: int | None) -> bool:
-        """Must the next record wait until its bar is drawn again? It did not show the ``expected`` step."""
+        """Whether the next record must wait until its bar is drawn again, not at the ``expected`` step."""
         if not self.redrawing:
             return False
         mark = self._marks[0]
@@ -187,24 +179,24 @@ class ProgressBars:
 
     @property
     def restarted(self) -> bool:
-        """Is the next record the first of another training, as its bar shows?"""
+        """Whether the next record is the first of another training, as its bar shows."""
         return self._restarted or bool(self._bar and self._marks and self._bar not in self._marks[0].before)
 
     def begin(self) -> None:
         """Another training begins: it may have another bar."""
         if self._bar is not None and not self.restarted:
             bar = self._bar
-            kept = (mark for mark in self._marks if mark.direct or bar not in mark.before)
-            self._marks = deque(kept, maxlen=MOST_WAITING)
-        self.total = self._bar = self._taken = None
+            others = (mark for mark in self._marks if mark.direct or bar not in mark.before)
+            self._marks = deque(others, maxlen=MOST_WAITING)
+        self.total = self._bar = self._used = None
         self.position, self._restarted = 0, False
 
     def last_step(self) -> int:
-        """The step of the last record by the bar that was drawn again behind it; 0 if nothing tells."""
-        return self._taken.after.get(self._bar, 0) if self._taken and self._bar else 0
+        """The step of the last record by the bar that was drawn again behind it; 0 if unknown."""
+        return self._used.after.get(self._bar, 0) if self._used and self._bar else 0
 
     def step_of_record(self, after: int, expected: int | None) -> int | None:
-        """The step at which the next training record was written, if a bar tells; later than ``after``.
+        """The step at which the next training record was written, if a bar shows it; later than ``after``.
 
         Logs lose lines. Where steps were regular so far and the next mark lies beyond the ``expected``
         step, the mark is a later record's: unless the record stands right where the bar was cleared.
@@ -219,7 +211,7 @@ class ProgressBars:
                 break
             self._marks.popleft()
             if step > after or mark.direct:
-                self._taken = mark
+                self._used = mark
                 return step if step > after else None
         return None
 
@@ -242,7 +234,7 @@ class ProgressBars:
         self.position = max((step for bar, step in self._shown.values() if self._is_training(bar)), default=0)
 
     def _is_training(self, bar: Bar) -> bool:
-        """Does the bar count training steps, as far as is known?"""
+        """Whether the bar counts training steps, as far as is known."""
         return bar[1] == self.total and self._bar in (None, bar)
 
     def _training(self, mark: Mark) -> Bar:

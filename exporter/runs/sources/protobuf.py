@@ -11,6 +11,8 @@ from typing import Any
 VARINT, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5
 """How a field's value is written: the lowest three bits of its key."""
 
+_FIXED = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
+
 
 def key(number: int, wire: int) -> int:
     """The key of a field with that number, written in that way."""
@@ -30,12 +32,17 @@ def fields(message: bytes) -> Iterator[tuple[int, Any]]:
         if wire == VARINT:
             value, place = varint(message, place)
             yield found, value
+            continue
+        if wire == SIZED:
+            size, place = varint(message, place)
+        elif wire in _FIXED:
+            size = _FIXED[wire]
         else:
-            size, place = _size(message, place, wire)
-            if place + size > len(message):
-                raise ValueError("no message: a field is cut off")
-            yield found, message[place : place + size]
-            place += size
+            raise ValueError("no message: unknown kind of field")
+        if place + size > len(message):
+            raise ValueError("no message: a field is cut off")
+        yield found, message[place : place + size]
+        place += size
 
 
 def varint(message: bytes, place: int) -> tuple[int, int]:
@@ -57,12 +64,3 @@ def coded(number: int) -> bytes:
     places = range(0, max(number.bit_length(), 1), 7)
     *more, last = (number >> place & 0x7F for place in places)
     return bytes([*(byte | 0x80 for byte in more), last])
-
-
-def _size(message: bytes, place: int, wire: int) -> tuple[int, int]:
-    """How many bytes a value has, and where they start."""
-    if wire == SIZED:
-        return varint(message, place)
-    if wire in (EIGHT_BYTES, FOUR_BYTES):
-        return 8 if wire == EIGHT_BYTES else 4, place
-    raise ValueError("no message: unknown kind of field")

@@ -40,11 +40,15 @@ class Dicts:
         self._held = ""
         self._lines = 0
 
-    def read(self, text: str) -> Iterator[tuple[str, Values]]:
+    def parse(self, text: str) -> Iterator[tuple[str, Values]]:
         """The dicts that end in the next line of the log, each with what stands before it there."""
         if not self._held and "{" not in text:
             return
-        text, position = self._joined(text), 0
+        held, self._held = self._held, ""
+        self._lines = self._lines + 1 if held else 0
+        if held and self._lines <= MOST_LINES and len(held) + len(text) <= LONGEST:
+            text = f"{held}\n{text}"
+        position = 0
         last = text.rfind("}")
         while start := _START.search(text, position):
             before = text[max(position, start.start() - LONGEST_PREFIX) : start.start()]
@@ -58,15 +62,8 @@ class Dicts:
 
     @property
     def is_open(self) -> bool:
-        """Did the last line end within a dict?"""
+        """Whether the last line ended within a dict."""
         return bool(self._held)
-
-    def _joined(self, text: str) -> str:
-        held, self._held = self._held, ""
-        self._lines = self._lines + 1 if held else 0
-        if not held or self._lines > MOST_LINES or len(held) + len(text) > LONGEST:
-            return text
-        return f"{held}\n{text}"
 
 
 def _parse(text: str, position: int) -> tuple[Values | None, int]:
@@ -77,7 +74,12 @@ def _parse(text: str, position: int) -> tuple[Values | None, int]:
     values: Values = {}
     limit = position + LONGEST
     while pair := _PAIR.match(text, position, limit):
-        position = _take(pair, values, limit)
+        last = pair.lastindex or 0
+        if last < _FIRST_VALUE:
+            position = _skip_nested(text, pair.end(), limit)
+        else:
+            position, value = pair.end(), pair[last].replace("\n", "").strip()
+            values[(pair[1] or pair[2] or "").replace("\n", "")] = None if value == "None" else value
         separator = _SEPARATOR.match(text, position, limit)
         if separator is None:
             break
@@ -85,17 +87,6 @@ def _parse(text: str, position: int) -> tuple[Values | None, int]:
         if separator[1] == "}":
             return values, position
     return None, position
-
-
-def _take(pair: re.Match[str], values: Values, limit: int) -> int:
-    """Keep the pair; returns where it ends."""
-    last = pair.lastindex or 0
-    if last < _FIRST_VALUE:
-        return _skip_nested(pair.string, pair.end(), limit)
-    key = (pair[1] or pair[2] or "").replace("\n", "")
-    value = pair[last].replace("\n", "").strip()
-    values[key] = None if value == "None" else value
-    return pair.end()
 
 
 def _skip_nested(text: str, position: int, limit: int) -> int:

@@ -13,9 +13,8 @@ from typing import Any
 
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record, is_step
-from exporter.runs.sources.endings import ending
-from exporter.runs.sources.json_lines import parse
-from exporter.runs.sources.whole import Whole
+from exporter.runs.sources.base import Source, load_json
+from exporter.runs.sources.console import ending
 
 _TRACKED = b'metrics_tag: {"step": '
 _STEP = "system/global_step"
@@ -23,7 +22,7 @@ _PLAIN = re.compile(rb'(?:^|[\]:\s])(\{(?=")[^{}]*"system/global_step": \d.*\})\
 _DONE = b"pipeline complete!"
 
 
-class Roll(Whole):
+class Roll(Source):
     """ROLL's console output, of every pipeline."""
 
     name = "roll_console"
@@ -32,11 +31,11 @@ class Roll(Whole):
     def __init__(self) -> None:
         self._tracked = False
 
-    @staticmethod
-    def recognises(line: bytes) -> bool:
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
         return _tracked(line) is not None or _plain(line) is not None
 
-    def read(self, line: bytes) -> Iterator[Event]:
+    def parse(self, line: bytes) -> Iterator[Event]:
         if record := _tracked(line):
             self._tracked = True
             yield record
@@ -50,20 +49,18 @@ class Roll(Whole):
 
 def _tracked(line: bytes) -> Record | None:
     place = line.find(_TRACKED)
-    if place < 0:
-        return None
-    match parse(_object(line[place + len(b"metrics_tag: ") :])):
-        case {"step": step, "metrics": dict(values)} if is_step(step):
-            return _record(step, values)
+    if place >= 0:
+        match load_json(_object(line[place + len(b"metrics_tag: ") :])):
+            case {"step": step, "metrics": dict(values)} if is_step(step):
+                return _record(step, values)
     return None
 
 
 def _plain(line: bytes) -> Record | None:
-    if b'"system/global_step": ' not in line or not (found := _PLAIN.search(_object(line))):
-        return None
-    match parse(found[1]):
-        case dict(values) if is_step(values.get(_STEP)):
-            return _record(values[_STEP], values)
+    if b'"system/global_step": ' in line and (found := _PLAIN.search(_object(line))):
+        match load_json(found[1]):
+            case dict(values) if is_step(values.get(_STEP)):
+                return _record(values[_STEP], values)
     return None
 
 

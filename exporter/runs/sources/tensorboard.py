@@ -4,7 +4,8 @@ Writers of the first version (PyTorch's, tensorboardX) log floats; those of the 
 log tensors and name the plugin that shows a tag, some only the first time. Most write one scalar an
 event, so the scalars of a step are gathered until another step begins or the log pauses.
 
-Source: ``tensorflow/core/util/event.proto`` and ``tensorflow/core/framework/summary.proto``.
+Source: ``tensorflow/core/util/event.proto``, and ``summary.proto``, ``tensor.proto`` and ``types.proto`` in
+``tensorflow/core/framework``.
 """
 
 from __future__ import annotations
@@ -12,23 +13,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import Any
+from typing import NamedTuple
 
 from exporter.runs.signals.record import STEP_LIMIT, Event, Record
+from exporter.runs.sources.base import Source
 from exporter.runs.sources.protobuf import EIGHT_BYTES, FOUR_BYTES, SIZED, VARINT, coded, fields, key, varint
 
-# Numbers in TensorFlow's tensors.
-#
-# Source: ``tensorflow/core/framework/tensor.proto`` and ``types.proto``.
 TYPE = key(1, VARINT)
 MEMORY = key(4, SIZED)
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(NamedTuple):
     """How an element lies in memory, and the field that lists elements; ``exact``: as in memory."""
 
     layout: Struct
@@ -63,20 +60,11 @@ def single(tensor: bytes) -> float | None:
     kind = _KINDS.get(found.get(TYPE, 0))
     if kind is None:
         return None
-    memory = found.get(MEMORY) or _from_list(found, kind)
-    if len(memory) != kind.layout.size:
-        return None
-    return float(kind.layout.unpack(memory)[0])
-
-
-def _from_list(found: dict[int, Any], kind: _Kind) -> bytes:
-    """The memory of listed elements; of one, where each is a varint. Empty if there is none."""
-    listed: bytes = found.get(kind.listed, b"")
-    if kind.exact or not listed:
-        return listed
-    number, end = varint(listed, 0)
-    whole = number.to_bytes(8, "little")
-    return whole[: kind.layout.size] if end == len(listed) else b""
+    memory: bytes = found.get(MEMORY) or found.get(kind.listed, b"")
+    if memory and not found.get(MEMORY) and not kind.exact:  # listed elements are varints
+        integer, end = varint(memory, 0)
+        memory = integer.to_bytes(8, "little")[: kind.layout.size] if end == len(memory) else b""
+    return float(kind.layout.unpack(memory)[0]) if len(memory) == kind.layout.size else None
 
 
 TAGS = 10_000
@@ -147,11 +135,10 @@ class _Streams:
         return ""
 
 
-class TensorBoard:
+class TensorBoard(Source):
     """Scalars of an event file, whichever framework wrote them."""
 
     name = "tensorboard"
-    framework = ""
 
     def __init__(self) -> None:
         self._gathered: Record | None = None
@@ -162,8 +149,8 @@ class TensorBoard:
         self._scalars: set[str] = set()
         self._streams = _Streams()
 
-    @staticmethod
-    def recognises(line: bytes) -> bool:
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
         if b"brain.Event:" not in line[:64]:
             return False
         try:
@@ -171,7 +158,7 @@ class TensorBoard:
         except ValueError:
             return False
 
-    def read(self, line: bytes) -> Iterator[Event]:
+    def parse(self, line: bytes) -> Iterator[Event]:
         """As any source's. Most events only add a scalar to the record that is being gathered.
 
         Such an event has the record's step, and between step and number the bytes of one that was
@@ -184,45 +171,36 @@ class TensorBoard:
             if part in self._parts and self._has_room(tag):
                 self._values[tag] = _float_at(line, end)[0]
                 return _NOTHING
-        return self._read(line)
+        return self._parse(line)
 
-    def rest(self) -> Iterator[Event]:
+    def flush(self) -> Iterator[Event]:
         """The step that may not be complete yet; what comes later of it is another record."""
         gathered, self._gathered = self._gathered, None
         self._parts.clear()
         if gathered is not None:
             yield gathered
 
-    def _read(self, line: bytes) -> Iterator[Event]:
-        time, step, scalars = self._short(line) or self._event(line)
+    def _parse(self, line: bytes) -> Iterator[Event]:
+        time, step, scalars = self._short(line) or self._long(line)
         if scalars and step >= STEP_LIMIT:  # negative ones are as high: they are read unsigned
             raise ValueError("no record: no trainer made that many steps")
         for tag, value in scalars:
             if tag.startswith(BY_SECONDS):
                 continue
-            part = _part(tag)
+            part = tag.partition("/")[0]
             stream = self._streams.of(part, step)
-            if not self._continues(step, stream, tag):
-                yield from self.rest()
-                self._begin(step, time, stream)
+            record = self._gathered
+            continues = record is not None and record.step == step and record.stream == stream
+            if not (continues and self._has_room(tag)):
+                yield from self.flush()
+                self._values = {}
+                self._gathered = Record(step, self._values, time, stream)
+                self._step = bytes([_STEP]) + coded(step) if step else b""
             self._parts.add(part)
             self._values[tag] = value
 
-    def _continues(self, step: int, stream: str, tag: str) -> bool:
-        """Does a scalar belong to the record that is being gathered?"""
-        record = self._gathered
-        if record is None or record.step != step or record.stream != stream:
-            return False
-        return self._has_room(tag)
-
     def _has_room(self, tag: str) -> bool:
         return tag not in self._values and len(self._values) < TAGS
-
-    def _begin(self, step: int, time: float | None, stream: str) -> None:
-        """Gather a record."""
-        self._values = {}
-        self._gathered = Record(step, self._values, time, stream)
-        self._step = bytes([_STEP]) + coded(step) if step else b""
 
     def _short(self, payload: bytes) -> tuple[float | None, int, _Scalars] | None:
         """What the usual form of an event says; ``None`` if this one has another form."""
@@ -238,10 +216,10 @@ class TensorBoard:
         if form is _SHORT_TENSOR:
             self._known(name)
         if len(self._shapes) < TAGS and not name.startswith(BY_SECONDS):
-            self._shapes[payload[found.start(3) - 1 : found.start(7)]] = name, _part(name)
+            self._shapes[payload[found.start(3) - 1 : found.start(7)]] = name, name.partition("/")[0]
         return _seconds(time), _step(step), [(name, _float(number)[0])]
 
-    def _event(self, payload: bytes) -> tuple[float | None, int, _Scalars]:
+    def _long(self, payload: bytes) -> tuple[float | None, int, _Scalars]:
         found = dict(fields(payload))
         values = (value for kind, value in fields(found.get(_SUMMARY, b"")) if kind == _VALUE)
         scalars = [scalar for value in values if (scalar := self._scalar(value))]
@@ -249,11 +227,16 @@ class TensorBoard:
 
     def _scalar(self, value: bytes) -> tuple[str, float] | None:
         found = dict(fields(value))
-        tag = _text(found.get(_TAG, b""))
+        name: bytes = found.get(_TAG, b"")
+        if len(name) > LONGEST_TAG:
+            raise ValueError("no record: no trainer has tags that long")
+        tag = name.decode()
         if _FLOAT in found:
             return tag, _float(found[_FLOAT])[0]
-        if _METADATA in found and _is_scalar(found[_METADATA]):
-            self._known(tag)
+        if _METADATA in found:
+            plugin = dict(fields(found[_METADATA])).get(_PLUGIN, b"")
+            if dict(fields(plugin)).get(_NAME) == b"scalars":  # shown as a curve
+                self._known(tag)
         number = single(found.get(_TENSOR, b"")) if tag in self._scalars else None
         return None if number is None else (tag, number)
 
@@ -261,16 +244,6 @@ class TensorBoard:
         """That tag's tensors are scalars."""
         if len(self._scalars) < TAGS:
             self._scalars.add(tag)
-
-
-def _part(tag: str) -> str:
-    return tag.partition("/")[0]
-
-
-def _text(tag: bytes) -> str:
-    if len(tag) > LONGEST_TAG:
-        raise ValueError("no record: no trainer has tags that long")
-    return tag.decode()
 
 
 @lru_cache(maxsize=64)
@@ -282,9 +255,3 @@ def _seconds(wall_time: bytes | None) -> float | None:
     """Seconds since the epoch."""
     seconds = math.nan if wall_time is None else _double(wall_time)[0]
     return seconds if math.isfinite(seconds) else None
-
-
-def _is_scalar(metadata: bytes) -> bool:
-    """Is this the metadata of a tag that TensorBoard shows as a curve?"""
-    plugin = dict(fields(metadata)).get(_PLUGIN, b"")
-    return bool(dict(fields(plugin)).get(_NAME) == b"scalars")

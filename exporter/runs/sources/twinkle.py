@@ -1,6 +1,6 @@
 """Twinkle's events, one JSON object a line: ``{"ts": .., "event": "train_step_done", "metrics": {..}}``.
 
-Each part of the trainer tells what it did: a group of responses was generated, its advantages were
+Each part of the trainer logs what it did: a group of responses was generated, its advantages were
 computed, the policy was trained on a partition of groups. Only the last of these is a step. What was
 logged about the groups of its partition belongs to it; some of that is written after it, but before the
 partition is done. Each context (a tenant's adapter) is a run.
@@ -16,8 +16,7 @@ from typing import Any
 from exporter.runs.signals.axes import sensible_seconds
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record, is_step
-from exporter.runs.sources.json_lines import parse
-from exporter.runs.sources.whole import Whole
+from exporter.runs.sources.base import Source, load_json
 
 MOST_PARTITIONS = 256
 """In the making at a time. The oldest is given up for another."""
@@ -40,7 +39,7 @@ class Groups:
         self._largest: dict[str, float] = {}
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Take what an event reports about one or more groups."""
+        """Add what an event reports about one or more groups."""
         samples = number(metrics.get(_SAMPLES, 1)) or 1.0
         for key, raw in metrics.items():
             value = number(raw)
@@ -57,7 +56,7 @@ class Groups:
         return {key: total / weight for key, (total, weight) in self._sums.items()} | self._largest
 
 
-class TwinkleEvents(Whole):
+class TwinkleEvents(Source):
     """The events of one trainer. A run is known by its context."""
 
     name = "twinkle_events"
@@ -67,20 +66,22 @@ class TwinkleEvents(Whole):
         self._steps: dict[str, int] = {}
         self._partitions: dict[str, Groups] = {}
 
-    @staticmethod
-    def recognises(line: bytes) -> bool:
-        return line.startswith(b"{") and b'"partition_id"' in line and _is_event(parse(line))
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        return line.startswith(b"{") and b'"partition_id"' in line and _is_event(load_json(line))
 
-    def read(self, line: bytes) -> Iterator[Event]:
+    def parse(self, line: bytes) -> Iterator[Event]:
         if not line.strip():
             return
-        found = parse(line)
+        found = load_json(line)
         if not _is_event(found):
             raise ValueError("no event")
         event, partition, metrics = found["event"], str(found["partition_id"]), found["metrics"]
         run = str(found.get("context_key") or "")
         if event in _OF_A_GROUP:
-            self._gathered(partition).add(metrics)
+            if partition not in self._partitions and len(self._partitions) >= MOST_PARTITIONS:
+                del self._partitions[next(iter(self._partitions))]
+            self._partitions.setdefault(partition, Groups()).add(metrics)
         elif event == _STEP:
             logged = metrics.get("optimizer_step")
             self._steps[run] = logged if is_step(logged) else self._steps.get(run, 0) + 1
@@ -92,11 +93,6 @@ class TwinkleEvents(Whole):
         elif event in _ENDS:
             for each in self._steps:
                 yield Ended(_ENDS[event], run=each)
-
-    def _gathered(self, partition: str) -> Groups:
-        if partition not in self._partitions and len(self._partitions) >= MOST_PARTITIONS:
-            del self._partitions[next(iter(self._partitions))]
-        return self._partitions.setdefault(partition, Groups())
 
     def _record(self, run: str, values: Mapping[str, Any], event: Mapping[str, Any]) -> Record:
         measured = {key: value for key, value in values.items() if number(value) is not None}

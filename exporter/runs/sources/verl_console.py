@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps
-from exporter.runs.sources.endings import HINTS, ending
-from exporter.runs.sources.servers import servers
-from exporter.runs.sources.whole import Whole
+from exporter.runs.sources.base import Source
+from exporter.runs.sources.console import HINTS, ending, servers
 
 TERMINAL_CUT = 4096
 _FOLDED = " [repeated "
@@ -23,7 +22,7 @@ _FOLDED = " [repeated "
 _STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d{1,15}) - (?=[^\r\x1b\x00])")
 _BREAKS = b"\r\x1b\x00"
 """Bytes at which the fields end: a bar redraws itself there, or a colour changes."""
-_WORTH_A_LOOK = re.compile(
+_MAY_MATTER = re.compile(
     rb"[Tt]otal.training.steps|max_response_length|Training Progress: 100%|Final validation metrics"
     rb"|Total time for train steps|" + HINTS
 )
@@ -33,24 +32,31 @@ _FULL_BAR = re.compile(rb"Training Progress: 100%\|[^|]*\| (\d+)/\1 ")
 _FINISHED = re.compile(rb"Final validation metrics|Total time for train steps")
 
 
-class VerlConsole(Whole):
+class VerlConsole(Source):
     """verl's console output, also as W&B's ``output.log``; all versions since 0.2."""
 
     name = "verl_console"
     framework = "verl"
 
-    @staticmethod
-    def recognises(line: bytes) -> bool:
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
         found = _STEP.search(line)
         return found is not None and _record(found, _end(found)) is not None
 
-    def read(self, line: bytes) -> Iterator[Event]:
+    def parse(self, line: bytes) -> Iterator[Event]:
         found = _STEP.search(line)
         if found and (record := _record(found, end := _end(found))):
             yield record
             line = line[: found.start()] + line[end:]
-        if _WORTH_A_LOOK.search(line):
-            yield from _said(line)
+        if _MAY_MATTER.search(line):
+            if total := _TOTAL.search(line):
+                yield TotalSteps(int(total[1]))
+            if limit := _LIMIT.search(line):
+                yield ResponseLimit(int(limit[1]))
+            if _FINISHED.search(line) or _FULL_BAR.search(line):
+                yield Ended("finished")
+            elif ended := ending(line):
+                yield ended
         if mention := servers(line):
             yield mention
 
@@ -66,26 +72,10 @@ def _record(found: re.Match[bytes], end: int) -> Record | None:
     fields[-1] = fields[-1].partition(_FOLDED)[0]
     if end == TERMINAL_CUT:
         fields.pop()
-    values = _pairs(fields)
+    try:
+        values = dict([field.rsplit(":", 1) for field in fields])
+    except ValueError:  # a key with " - " in it
+        values = dict([pair for field in fields if len(pair := field.rsplit(":", 1)) == 2])
     if not any(number(value) is not None for value in values.values()):
         return None
     return Record(int(found[1]), values)
-
-
-def _pairs(fields: list[str]) -> dict[str, str]:
-    try:
-        return dict([field.rsplit(":", 1) for field in fields])
-    except ValueError:  # a key with " - " in it
-        return dict([pair for field in fields if len(pair := field.rsplit(":", 1)) == 2])
-
-
-def _said(line: bytes) -> Iterator[Event]:
-    """What the line says about the run as a whole."""
-    if total := _TOTAL.search(line):
-        yield TotalSteps(int(total[1]))
-    if limit := _LIMIT.search(line):
-        yield ResponseLimit(int(limit[1]))
-    if _FINISHED.search(line) or _FULL_BAR.search(line):
-        yield Ended("finished")
-    elif ended := ending(line):
-        yield ended

@@ -61,12 +61,12 @@ def _demo(extras: Extras) -> str:
 def _page(backend: Backend, twins: Twins | None) -> str:
     """The page after two readings: a rate needs two."""
     readers = [Reader(card, INTERVAL, Condition()) for card in backend.cards()]
-    box = State(INTERVAL)
+    state = State(INTERVAL)
     for now in (0.0, INTERVAL):
         for reader in readers:
             reader.read(now)
         reports = [(reader.card, reader.report) for reader in readers]
         reported = json.loads(message(OK, backend.system(), reports, backend.events(0), twins))
-        box.take(reported, now, 1e9)
-        box.count((uuid, xid, 1e9) for uuid, xid, _ in reported["events"])
-    return box.page(INTERVAL).decode()
+        state.update(reported, now, 1e9)
+        state.count((uuid, xid, 1e9) for uuid, xid, _ in reported["events"])
+    return state.page(INTERVAL).decode()

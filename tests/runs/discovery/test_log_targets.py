@@ -7,7 +7,7 @@ import pytest
 from exporter.runs.discovery.log_targets import LogTargets
 from exporter.runs.discovery.target_registry import Target
 from exporter.runs.signals.record import Servers
-from exporter.runs.sources.servers import servers
+from exporter.runs.sources.console import servers
 from tests.runs.conftest import Clock, Watched
 from tests.runs.lines import append, console, measured, verl_json
 

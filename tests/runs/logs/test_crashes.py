@@ -12,7 +12,7 @@ import pytest
 
 from exporter.runs.logs.writers import Writers
 from exporter.runs.signals.record import TotalSteps
-from exporter.runs.sources.preamble import preamble
+from exporter.runs.sources.console import preamble
 from tests.runs.conftest import Clock, Watched
 from tests.runs.fake_proc import pretend
 from tests.runs.lines import append, console, measured, verl_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.signals.record import Record
-from exporter.runs.sources.slime import Slime
+from exporter.runs.sources.dict_consoles import Slime
 
 
 def scoped(*records: Record) -> Run:
@@ -45,7 +45,7 @@ def test_a_zero_that_means_not_measured_gives_way_to_the_part_that_measures() ->
         rollout = {"rollout/raw_reward": 0.5, "rollout/kl": 0.0}
         update = {"train/kl_loss": 0.1 * (step + 1), "train/step": step}
         for line in (f"data.py:193 - rollout {step}: {rollout}", f"model.py:918 - step {step}: {update}"):
-            for event in source.read(line.encode()):
+            for event in source.parse(line.encode()):
                 run.take(event, Clock(float(step), float(step), live=True))
 
     assert [round(value, 1) for value in values(run, "kl")][-5:] == [0.2, 0.3, 0.4, 0.5, 0.6]

@@ -26,7 +26,7 @@ def test_real_console_logs_hold_the_records_that_a_plain_search_finds(real_logs:
     for log in console_logs(real_logs):
         content = log.read_bytes()
         source = VerlConsole()
-        events = [event for line in content.split(b"\n") for event in source.read(line)]
+        events = [event for line in content.split(b"\n") for event in source.parse(line)]
         found = [event for event in events if isinstance(event, Record)]
         expected = independent(content.decode("utf-8", "replace"))
 
@@ -71,7 +71,7 @@ def test_real_files_are_recognised_as_what_they_are_wherever_one_begins_to_read(
 
 def test_records_cut_by_a_terminal_miss_fields_and_invent_none(real_logs: Path) -> None:
     log = next(path for path in console_logs(real_logs) if "opd_ry3hgbx5" in path.name)
-    events = [event for line in log.read_bytes().split(b"\n") for event in VerlConsole().read(line)]
+    events = [event for line in log.read_bytes().split(b"\n") for event in VerlConsole().parse(line)]
     found = [event for event in events if isinstance(event, Record)]
     cut = [record for record in found if "critic/score/mean" not in record.values]
     seen = {key for record in found if record not in cut for key in record.values}

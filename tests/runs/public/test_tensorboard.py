@@ -22,7 +22,7 @@ def test_real_files_are_read_as_tensorboard_reads_them(real_logs: Path, name: st
 
     found = frames.split(path.read_bytes())
 
-    assert found.payloads == events.raw(path)
+    assert found.lines == events.raw(path)
     assert (found.used, found.broken, found.too_long, found.skip) == (path.stat().st_size, 0, 0, 0)
 
 

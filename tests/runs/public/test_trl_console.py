@@ -120,7 +120,7 @@ def test_a_real_log_as_one_line_is_read_in_time(real_logs: Path) -> None:
     for piece in text.split("\r"):
         re.search(r"\{'loss'[^{}]*\}", piece)
     plain, begun = time.process_time() - begun, time.process_time()
-    found = [event for event in TrlConsole().read(line) if isinstance(event, Record)]
+    found = [event for event in TrlConsole().parse(line) if isinstance(event, Record)]
 
     assert len(found) == 2400
     assert time.process_time() - begun < 100 * plain

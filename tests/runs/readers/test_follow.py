@@ -31,7 +31,7 @@ class Read:
         brought: list[bytes] = []
         more = True
         while more:
-            block = self.follower.read(self.follower.path.stat().st_mtime + later)
+            block = self.follower.poll(self.follower.path.stat().st_mtime + later)
             more = block is not None and block.more
             if block is not None:
                 self.blocks.append(block)
@@ -105,7 +105,7 @@ def test_nothing_new_is_none(path: Path, read: Read) -> None:
     append(path, b"one\n")
     read.all()
 
-    assert read.follower.read(0.0) is None
+    assert read.follower.poll(0.0) is None
 
 
 def test_offsets_and_sizes_add_up(path: Path, read: Read) -> None:
@@ -336,7 +336,7 @@ def test_memory_stays_bounded_over_100_mb_without_line_end(tmp_path: Path) -> No
         from resource import RUSAGE_SELF, getrusage
         from exporter.runs.readers.follow import Follower
         follower, lines, before = Follower(Path(sys.argv[1])), [], getrusage(RUSAGE_SELF).ru_maxrss
-        while (block := follower.read(0.0)) is not None and block.more:
+        while (block := follower.poll(0.0)) is not None and block.more:
             lines += block.lines
         print(len(lines + block.lines), getrusage(RUSAGE_SELF).ru_maxrss - before)
     """)
@@ -360,7 +360,7 @@ def test_a_file_that_vanished_is_file_not_found(path: Path, read: Read) -> None:
     path.unlink()
 
     with pytest.raises(FileNotFoundError):
-        read.follower.read(0.0)
+        read.follower.poll(0.0)
 
 
 def test_a_folder_in_the_place_of_a_file_is_an_os_error(path: Path, read: Read) -> None:
@@ -368,7 +368,7 @@ def test_a_folder_in_the_place_of_a_file_is_an_os_error(path: Path, read: Read) 
     path.mkdir()
 
     with pytest.raises(IsADirectoryError):
-        read.follower.read(0.0)
+        read.follower.poll(0.0)
 
 
 def test_a_rewound_file_is_read_again(path: Path, read: Read) -> None:

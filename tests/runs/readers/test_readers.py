@@ -11,18 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.readers import Reader, reader_of
-from exporter.runs.readers import archive as archive_module
-from exporter.runs.readers import document as document_module
-from exporter.runs.readers.block import Block
-from exporter.runs.readers.chain import Chain
-from exporter.runs.readers.follow import Follower
+from exporter.runs.readers import Reader, follow, reader_of
+from exporter.runs.readers.block import BLOCK, Block
+from exporter.runs.readers.follow import Chain, Follower
 
 
 def blocks(reader: Reader) -> list[Block]:
     """All that there is to read now."""
     found: list[Block] = []
-    while (block := reader.read(0.0)) is not None:
+    while (block := reader.poll(0.0)) is not None:
         found.append(block)
         if not block.more:
             break
@@ -75,7 +72,7 @@ def test_of_several_checkpoints_the_newest_document_is_read(tmp_path: Path) -> N
 def test_a_document_too_long_for_the_memory_is_counted_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(document_module, "LONGEST", 10)
+    monkeypatch.setattr(follow, "LONGEST_DOCUMENT", 10)
     path = tmp_path / "long.json"
     path.write_text("[1, 2, 3, 4, 5]")
     (block,) = blocks(reader_of("document", lambda: [path]))
@@ -97,7 +94,7 @@ def test_a_compressed_log_holds_the_lines_that_were_compressed(
     path = tmp_path / "old.log.gz"
     path.write_bytes(gzip.compress(b"\n".join(written) + (b"\n" if ended and written else b"")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive_module, "BLOCK", block)
+        patch.setattr(follow, "BLOCK", block)
         found = lines(reader_of("compressed", lambda: [path]))
 
     assert [line for line in found if line] == [line for line in written if line]
@@ -109,7 +106,7 @@ def test_a_compressed_log_is_read_once_and_again_when_it_is_replaced(tmp_path: P
     reader = reader_of("compressed", lambda: [path])
 
     assert lines(reader) == [b"one", b"two"]
-    assert reader.read(0.0) is None
+    assert reader.poll(0.0) is None
     path.write_bytes(gzip.compress(b"three\n"))
     again = blocks(reader)
     assert [block.restarted for block in again] == [True, False]
@@ -133,7 +130,7 @@ def test_a_compressed_log_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
             file.write((b"%d " % number) * 50_000 + b"\n")
     reader = reader_of("compressed", lambda: [path])
 
-    assert max(block.size for block in blocks(reader)) <= 2 * archive_module.BLOCK
+    assert max(block.size for block in blocks(reader)) <= 2 * BLOCK
 
 
 # chains
@@ -179,7 +176,7 @@ def test_a_file_that_was_deleted_is_passed_over_unless_it_is_the_last(tmp_path: 
     assert lines(chain(first, second)) == [b"b"]
     second.unlink()
     with pytest.raises(FileNotFoundError):
-        chain(first, second).read(0.0)
+        chain(first, second).poll(0.0)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals.candidates import MOST_KEYS, Candidate, candidates, may_be_measured
-from exporter.runs.sources.flat_jsonl import FlatJsonl
+from exporter.runs.sources.json_lines import FlatJsonl
 from stepwatch.config import Config
 from tests.runs.conftest import Watched
 from tests.runs.lines import append

@@ -419,8 +419,8 @@ def test_v1_without_the_longest_response_is_believed_at_a_known_limit() -> None:
 
 def test_the_response_limit_is_read_from_the_printed_configuration() -> None:
     source = VerlConsole()
-    (limit,) = source.read(b"  'max_response_length': 1024,")
-    (record,) = source.read(
+    (limit,) = source.parse(b"  'max_response_length': 1024,")
+    (record,) = source.parse(
         b"step:1 - response_length/clip_ratio:0.125 - response_length/max:700 - training/num_turns/mean:2.0"
     )
     assert isinstance(limit, ResponseLimit)

@@ -30,7 +30,7 @@ TABLE = [
 def read(*lines: str | bytes) -> list[Event]:
     source = Areal()
     encoded = [line if isinstance(line, bytes) else line.encode() for line in lines]
-    return [event for line in encoded for event in source.read(line)] + list(source.rest())
+    return [event for line in encoded for event in source.parse(line)] + list(source.flush())
 
 
 def records(*lines: str) -> list[Record]:
@@ -75,7 +75,7 @@ def test_the_steps_of_the_run_count_over_its_epochs() -> None:
 def test_a_table_ends_at_its_bottom_rule_whatever_a_collector_of_logs_puts_before_the_lines() -> None:
     source = Areal()
     lines = [f"2026-05-21T10:11:12.345678901Z {line}".encode() for line in (HEADER, *TABLE)]
-    found = [event for line in lines for event in source.read(line) if isinstance(event, Record)]
+    found = [event for line in lines for event in source.parse(line) if isinstance(event, Record)]
 
     assert [record.step for record in found] == [12]
 

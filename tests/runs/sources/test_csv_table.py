@@ -21,8 +21,8 @@ def read(*lines: str) -> list[Record]:
 
 def records(lines: list[bytes]) -> list[Record]:
     source = CsvTable()
-    found = [event for line in lines for event in source.read(line)]
-    assert not list(source.rest())
+    found = [event for line in lines for event in source.parse(line)]
+    assert not list(source.flush())
     return [event for event in found if isinstance(event, Record)]
 
 
@@ -127,10 +127,10 @@ def test_times_are_taken_where_they_make_sense(name: str, cell: str, seconds: fl
 )
 def test_a_row_that_fits_no_header_is_a_value_error(row: str) -> None:
     source = CsvTable()
-    assert not list(source.read(b"step,reward_mean"))
+    assert not list(source.parse(b"step,reward_mean"))
 
     with pytest.raises(ValueError, match=r"cells|step"):
-        list(source.read(row.encode()))
+        list(source.parse(row.encode()))
 
 
 def test_a_header_in_the_middle_starts_other_columns() -> None:
@@ -200,7 +200,7 @@ def test_random_lines_are_records_or_value_errors(lines: list[bytes]) -> None:
     for line in (b"step,reward_mean", *lines):
         CsvTable.recognises(line)
         with suppress(ValueError):
-            assert all(event.step >= 0 for event in source.read(line) if isinstance(event, Record))
+            assert all(event.step >= 0 for event in source.parse(line) if isinstance(event, Record))
 
 
 @given(st.text(st.sampled_from('step,;\t"reward_mean\r\ufeff'), max_size=60))
@@ -216,7 +216,7 @@ def test_a_count_of_updates_is_the_step_beside_one_of_samples() -> None:
         "1,256,256,4.3",
         "2,512,512,4.1",
     ]
-    found = [event for line in lines for event in source.read(line.encode())]
+    found = [event for line in lines for event in source.parse(line.encode())]
 
     assert [(event.step, event.values) for event in found if isinstance(event, Record)] == [
         (1, {"wandb_step": "256", "objective/verifiable_reward": "4.3"}),

@@ -63,7 +63,7 @@ def begin(epoch: int, epochs: int, batches: int) -> str:
 
 def read(lines: Sequence[str], source: DeepSpeedChat | None = None) -> list[Event]:
     source = source or DeepSpeedChat()
-    return [event for line in lines for event in source.read(line.encode())] + list(source.rest())
+    return [event for line in lines for event in source.parse(line.encode())] + list(source.flush())
 
 
 def records(lines: Sequence[str]) -> list[Record]:
@@ -177,5 +177,5 @@ def test_random_bytes_never_raise(lines: list[bytes]) -> None:
     source = DeepSpeedChat()
     for line in lines:
         DeepSpeedChat.recognises(line)
-        list(source.read(b"epoch: 0|step: 1|ppo_ep: 1|act_loss: " + line))
-    list(source.rest())
+        list(source.parse(b"epoch: 0|step: 1|ppo_ep: 1|act_loss: " + line))
+    list(source.flush())

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from exporter.runs.signals import Reading
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
-from exporter.runs.sources.flat_jsonl import FlatJsonl
+from exporter.runs.sources.json_lines import FlatJsonl
 
 
 def events(*lines: bytes) -> list[Event]:
     source = FlatJsonl()
-    found = [event for line in lines for event in source.read(line)]
-    assert not list(source.rest())
+    found = [event for line in lines for event in source.parse(line)]
+    assert not list(source.flush())
     return found
 
 
@@ -305,7 +305,7 @@ def test_a_home_made_log_can_say_how_many_steps_there_will_be_and_that_it_is_don
         b'{"step": 1, "reward": 0.5, "total_steps": 2, "progress/done_frac": 0.5}',
         b'{"step": 2, "reward": 0.6, "total_steps": 2, "progress/done_frac": 1.0}',
     )
-    events = [event for line in lines for event in source.read(line)]
+    events = [event for line in lines for event in source.parse(line)]
 
     assert [event for event in events if not isinstance(event, Record)] == [
         TotalSteps(2),

@@ -33,7 +33,7 @@ def followed(data: bytes, *ends: int) -> tuple[list[bytes], frames.Frames]:
     for end in (*ends, len(data)):
         found = frames.split(data[offset : max(end, offset)])
         offset += found.used + found.skip
-        payloads += found.payloads
+        payloads += found.lines
     return payloads, found
 
 
@@ -41,8 +41,8 @@ def followed(data: bytes, *ends: int) -> tuple[list[bytes], frames.Frames]:
 def test_trainers_files_are_read_as_tensorboard_reads_them(path: Path) -> None:
     found = frames.split(path.read_bytes())
 
-    assert len(found.payloads) > 10
-    assert found.payloads == events.raw(path)
+    assert len(found.lines) > 10
+    assert found.lines == events.raw(path)
     assert (found.used, found.broken, found.too_long, found.skip) == (path.stat().st_size, 0, 0, 0)
 
 
@@ -54,7 +54,7 @@ def test_a_torn_frame_waits_for_its_rest() -> None:
         found = frames.split(whole[:size])
 
         assert found.used == max(start for start in starts if start <= size)
-        assert found.payloads == SMALL[: starts.index(found.used)]
+        assert found.lines == SMALL[: starts.index(found.used)]
         assert found.broken == 0
         assert followed(whole, size)[0] == SMALL
 
@@ -80,7 +80,7 @@ def test_a_flipped_byte_costs_its_own_frame_only(flip: int) -> None:
         assert found.broken == 1
         # an empty frame behind damage is passed over: it looks like a hole
         lost = {hit, 1} if hit == 0 and place < frames.HEADER else {hit}
-        assert found.payloads == [
+        assert found.lines == [
             *(each for number, each in enumerate(SMALL) if number not in lost),
             b"behind",
         ]
@@ -95,7 +95,7 @@ def test_a_damaged_last_frame_waits_for_what_follows() -> None:
         late[place:] = bytes(len(whole) - place)
         found = frames.split(bytes(late))
 
-        assert (found.payloads, found.used, found.broken) == (SMALL[:-1], start, 0)
+        assert (found.lines, found.used, found.broken) == (SMALL[:-1], start, 0)
 
 
 def test_a_hole_of_zeros_is_passed_once_something_follows() -> None:
@@ -104,8 +104,8 @@ def test_a_hole_of_zeros_is_passed_once_something_follows() -> None:
     waiting = frames.split(hole)
     passed = frames.split(hole + framed(b"behind"))
 
-    assert (waiting.payloads, waiting.used, waiting.broken) == ([b"before"], len(framed(b"before")), 0)
-    assert (passed.payloads, passed.used, passed.broken) == ([b"before", b"behind"], len(hole) + 22, 1)
+    assert (waiting.lines, waiting.used, waiting.broken) == ([b"before"], len(framed(b"before")), 0)
+    assert (passed.lines, passed.used, passed.broken) == ([b"before", b"behind"], len(hole) + 22, 1)
 
 
 def test_endless_damage_is_given_up_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_endless_damage_is_given_up_block_by_block(monkeypatch: pytest.MonkeyPat
         while offset < len(file):
             found = frames.split(file[offset : offset + 100])
             assert found.used
-            payloads += found.payloads
+            payloads += found.lines
             offset += found.used
 
         assert payloads == [b"behind"]
@@ -131,16 +131,16 @@ def test_a_frame_that_is_too_long_is_jumped_over(more: int) -> None:
     start = frames.split(file[:100])
     behind = frames.split(file[start.used + start.skip :])
 
-    assert (whole.payloads, whole.too_long, whole.used) == ([b"before", b"behind"], 1, len(file))
-    assert (start.payloads, start.too_long, start.used) == ([b"before"], 1, 100)
-    assert (behind.payloads, behind.broken) == ([b"behind"], 0)
+    assert (whole.lines, whole.too_long, whole.used) == ([b"before", b"behind"], 1, len(file))
+    assert (start.lines, start.too_long, start.used) == ([b"before"], 1, 100)
+    assert (behind.lines, behind.broken) == ([b"behind"], 0)
 
 
 def test_the_longest_frame_is_read_and_does_not_hold_up_a_reader_if_damaged() -> None:
     longest = bytes(frames.LIMIT - frames.HEADER - frames.FOOTER - 1)
     file = bytearray(framed(longest, b"behind"))
 
-    assert frames.split(bytes(file[: frames.LIMIT])).payloads == [longest]
+    assert frames.split(bytes(file[: frames.LIMIT])).lines == [longest]
 
     file[1000] = 1
     found = frames.split(bytes(file[: frames.LIMIT]))
@@ -152,19 +152,19 @@ def test_a_frame_that_is_too_long_is_found_behind_damage() -> None:
 
     found = frames.split(file)
 
-    assert (found.payloads, found.too_long, found.broken) == ([b"behind"], 1, 1)
+    assert (found.lines, found.too_long, found.broken) == ([b"behind"], 1, 1)
 
 
 @given(st.binary(max_size=400))
 def test_arbitrary_bytes_hold_no_frame_and_are_not_skipped(data: bytes) -> None:
     found = frames.split(data)
 
-    assert (found.payloads, found.used, found.skip) == ([], 0, 0)
+    assert (found.lines, found.used, found.skip) == ([], 0, 0)
 
 
 @given(st.binary(max_size=200), st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=5))
 def test_whole_frames_behind_arbitrary_bytes_are_found(noise: bytes, payloads: list[bytes]) -> None:
     found = frames.split(noise + framed(*payloads))
 
-    assert found.payloads == payloads
+    assert found.lines == payloads
     assert found.broken == bool(noise)

@@ -31,8 +31,8 @@ def steps(events: list[Event]) -> list[int]:
 
 
 def read(source: JsonDocument, text: bytes) -> list[Event]:
-    found = list(source.read(text))
-    assert not list(source.rest())
+    found = list(source.parse(text))
+    assert not list(source.flush())
     return found
 
 

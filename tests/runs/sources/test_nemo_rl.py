@@ -16,7 +16,7 @@ RESULTS = ["📊 Training Results:", "  • Loss: -0.0021", "  • Avg Reward: {
 def read(*lines: str | bytes) -> list[Event]:
     source = NemoRl()
     encoded = [line if isinstance(line, bytes) else line.encode() for line in lines]
-    return [event for line in encoded for event in source.read(line)] + list(source.rest())
+    return [event for line in encoded for event in source.parse(line)] + list(source.flush())
 
 
 def records(*lines: str) -> list[tuple[int, dict[str, float | None]]]:
@@ -144,12 +144,12 @@ def test_validation_before_the_first_step_is_step_0() -> None:
 def test_what_is_known_comes_when_the_log_pauses_and_the_rest_later() -> None:
     source = NemoRl()
     first = [header(1, 5), *results(0.5)]
-    events = [event for line in first for event in source.read(line.encode())] + list(source.rest())
+    events = [event for line in first for event in source.parse(line.encode())] + list(source.flush())
     later = [
-        *source.read("⏱️  Timing:".encode()),
-        *source.read("  • generation: 4.95s (13.9%)".encode()),
-        *source.rest(),
-        *source.rest(),
+        *source.parse("⏱️  Timing:".encode()),
+        *source.parse("  • generation: 4.95s (13.9%)".encode()),
+        *source.flush(),
+        *source.flush(),
     ]
 
     assert events == [Record(1, {"train/loss": "-0.0021", "train/reward": "0.5"})]

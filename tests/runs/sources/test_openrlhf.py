@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record
-from exporter.runs.sources.openrlhf import OpenRlhf
+from exporter.runs.sources.dict_consoles import OpenRlhf
 
 VALUES = "{'policy_loss': -0.0021, 'reward': 0.53, 'kl': nan, 'timing/step_total': 99.5}"
 EVALUATED = "{'eval_gsm8k_pass1': 0.5}"
@@ -20,7 +20,7 @@ LOGGER = "INFO 08-13 10:11:12 ppo_trainer.py:547] "
 def read(*lines: str | bytes) -> list[Event]:
     source = OpenRlhf()
     encoded = [line if isinstance(line, bytes) else line.encode() for line in lines]
-    return [event for line in encoded for event in source.read(line)]
+    return [event for line in encoded for event in source.parse(line)]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ OLD_ORCHESTRATOR = " | ".join(
 
 def read(*lines: str) -> list[Event]:
     source = PrimeRl()
-    return [event for line in lines for event in source.read(line.encode())]
+    return [event for line in lines for event in source.parse(line.encode())]
 
 
 def signals(line: str) -> dict[str, float]:

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals.numbers import number
+from exporter.runs.sources.console import pieces
 from exporter.runs.sources.python_dict import LONGEST, MOST_LINES, Dicts, Values
-from exporter.runs.sources.terminal import pieces
 
 
 def read(*lines: str) -> list[tuple[str, Values]]:
     dicts = Dicts()
-    return [found for line in lines for found in dicts.read(line)]
+    return [found for line in lines for found in dicts.parse(line)]
 
 
 def values(*lines: str) -> dict[str, float | None]:

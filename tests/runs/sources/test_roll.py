@@ -52,7 +52,7 @@ def plain(values: dict[str, Any]) -> str:
 
 def read(*lines: str) -> list[Event]:
     source = Roll()
-    return [event for line in lines for event in source.read(line.encode())]
+    return [event for line in lines for event in source.parse(line.encode())]
 
 
 def steps(*lines: str) -> list[int]:
@@ -108,7 +108,7 @@ def test_examples_and_torn_lines_are_no_steps_and_the_end_is_reported() -> None:
 )
 def test_any_numbers_come_back_as_they_were_logged(values: dict[str, float], step: int) -> None:
     values.pop("system/global_step", None)
-    found = read(tracked(step, {**values, "x": 1}))
+    found = read(tracked(step, {**values, "a longer key than any": 1}))
 
     assert [event.step for event in found if isinstance(event, Record)] == [step]
     (record,) = (event for event in found if isinstance(event, Record))
@@ -118,7 +118,7 @@ def test_any_numbers_come_back_as_they_were_logged(values: dict[str, float], ste
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_no_steps(line: bytes) -> None:
-    assert not [event for event in Roll().read(line) if isinstance(event, Record)]
+    assert not [event for event in Roll().parse(line) if isinstance(event, Record)]
 
 
 def test_a_growing_log_is_on_the_page_with_its_signals(folder: Path, watched: Watching) -> None:

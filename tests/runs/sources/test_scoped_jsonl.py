@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Record
-from exporter.runs.sources.scoped_jsonl import ScopedJsonl
+from exporter.runs.sources.json_lines import ScopedJsonl
 
 
 def read(line: bytes) -> Record:
-    (found,) = ScopedJsonl().read(line)
+    (found,) = ScopedJsonl().parse(line)
     assert isinstance(found, Record)
     return found
 
@@ -110,7 +110,7 @@ def test_bare_nan_and_inf_are_not_finite(written: str) -> None:
 def test_what_is_no_record_is_a_value_error(line: bytes) -> None:
     assert not ScopedJsonl.recognises(line)
     with pytest.raises(ValueError, match="record"):
-        list(ScopedJsonl().read(line))
+        list(ScopedJsonl().parse(line))
 
 
 @given(st.binary(max_size=200))

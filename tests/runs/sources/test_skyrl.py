@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources import recognise, recognise_first
-from exporter.runs.sources.skyrl import SkyRl
+from exporter.runs.sources.dict_consoles import SkyRl
 from tests.runs.conftest import Watched
 from tests.runs.lines import append
 
@@ -52,7 +52,7 @@ def measured(step: int) -> dict[str, Any]:
 
 def read(*lines: str) -> list[Event]:
     source = SkyRl()
-    return [event for line in lines for event in source.read(line.encode())]
+    return [event for line in lines for event in source.parse(line.encode())]
 
 
 @pytest.mark.parametrize("form", [PLAIN, COLOURED])

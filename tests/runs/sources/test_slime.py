@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record
-from exporter.runs.sources.openrlhf import OpenRlhf
-from exporter.runs.sources.slime import Slime
+from exporter.runs.sources.dict_consoles import OpenRlhf, Slime
 
 ROLLOUT = "train_metric_utils.py:135 - rollout 11: {'rollout/rewards': 0.0, 'rollout/raw_reward': 0.53}"
 
@@ -17,7 +16,7 @@ ROLLOUT = "train_metric_utils.py:135 - rollout 11: {'rollout/rewards': 0.0, 'rol
 def read(*lines: str | bytes) -> list[Event]:
     source = Slime()
     encoded = [line if isinstance(line, bytes) else line.encode() for line in lines]
-    return [event for line in encoded for event in source.read(line)]
+    return [event for line in encoded for event in source.parse(line)]
 
 
 def steps(*lines: str) -> list[tuple[str, int]]:

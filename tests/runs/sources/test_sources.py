@@ -99,7 +99,7 @@ by_console = pytest.mark.parametrize("log", CONSOLES, ids=lambda log: log.stem)
 @by_console
 def test_verls_console_holds_the_records_that_a_plain_search_finds(log: Path) -> None:
     source = VerlConsole()
-    events = [event for line in log.read_bytes().split(b"\n") for event in source.read(line)]
+    events = [event for line in log.read_bytes().split(b"\n") for event in source.parse(line)]
     found = [event for event in events if isinstance(event, Record)]
     expected = independent(log.read_text())
 

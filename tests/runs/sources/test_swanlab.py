@@ -18,7 +18,7 @@ from exporter.runs.readers.leveldb import BLOCK, FILE_HEADER, FIRST, FULL, LAST,
 from exporter.runs.signals.record import Ended, Event, Record
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, coded, key
-from exporter.runs.sources.swanlab import SwanLab
+from exporter.runs.sources.trackers import SwanLab
 from tests.runs.conftest import Watched
 
 Watching = Callable[..., Watched]
@@ -67,7 +67,7 @@ def split(data: bytes) -> list[bytes]:
 
 def read(*rows: bytes) -> list[Event]:
     source = SwanLab()
-    return [event for row in rows for event in source.read(row)] + list(source.rest())
+    return [event for row in rows for event in source.parse(row)] + list(source.flush())
 
 
 # a log of SwanLab's own
@@ -192,7 +192,7 @@ def test_a_record_larger_than_what_is_read_at_a_time_is_passed_over(tmp_path: Pa
     path = tmp_path / "run.swanlab"
     path.write_bytes(store.data)
     follower, rows, too_long = Follower(path, LevelDbRecords()), [], 0
-    while block := follower.read(0.0):
+    while block := follower.poll(0.0):
         rows += block.lines
         too_long += block.too_long
 

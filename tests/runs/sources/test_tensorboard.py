@@ -181,14 +181,14 @@ def test_a_plugin_named_once_counts_for_all_later_events() -> None:
 def test_a_step_is_complete_when_the_next_begins_or_the_log_pauses() -> None:
     source = TensorBoard()
 
-    assert list(source.read(scalar(1, "a", 0.5))) == []
-    assert list(source.read(scalar(1, "b", 1.5))) == []
-    assert list(source.read(scalar(2, "a", 2.5))) == [Record(1, {"a": 0.5, "b": 1.5}, 1.5)]
-    assert list(source.rest()) == [Record(2, {"a": 2.5}, 1.5)]
-    assert list(source.rest()) == []
-    assert list(source.read(scalar(2, "b", 3.5))) == []
-    assert list(source.read(scalar(3, "c", 4.5))) == [Record(2, {"b": 3.5}, 1.5)]
-    assert list(source.rest()) == [Record(3, {"c": 4.5}, 1.5)]
+    assert list(source.parse(scalar(1, "a", 0.5))) == []
+    assert list(source.parse(scalar(1, "b", 1.5))) == []
+    assert list(source.parse(scalar(2, "a", 2.5))) == [Record(1, {"a": 0.5, "b": 1.5}, 1.5)]
+    assert list(source.flush()) == [Record(2, {"a": 2.5}, 1.5)]
+    assert list(source.flush()) == []
+    assert list(source.parse(scalar(2, "b", 3.5))) == []
+    assert list(source.parse(scalar(3, "c", 4.5))) == [Record(2, {"b": 3.5}, 1.5)]
+    assert list(source.flush()) == [Record(3, {"c": 4.5}, 1.5)]
 
 
 def test_a_tag_logged_twice_in_a_step_is_two_records() -> None:
@@ -286,7 +286,7 @@ def test_absurd_steps_are_a_value_error(step: int) -> None:
     source = TensorBoard()
 
     with pytest.raises(ValueError, match="no record"):
-        list(source.read(scalar(step, "a", 0.5)))
+        list(source.parse(scalar(step, "a", 0.5)))
     assert records([scalar(STEP_LIMIT - 1, "a", 0.5)], source)[0].step == STEP_LIMIT - 1
 
 
@@ -368,16 +368,16 @@ def test_events_of_the_usual_form_are_read_as_any_others(logged: list[tuple[str,
 
     for number, each in enumerate(logged):
         if each is None:
-            assert list(usual.rest()) == list(other.rest())
+            assert list(usual.flush()) == list(other.flush())
             continue
         payload = _logged(*each, number)
         if each[1] < STEP_LIMIT:
-            assert list(usual.read(payload)) == list(other.read(payload + _MORE))
+            assert list(usual.parse(payload)) == list(other.parse(payload + _MORE))
             continue
         for source, line in ((usual, payload), (other, payload + _MORE)):
             with pytest.raises(ValueError, match="no record"):
-                list(source.read(line))
-    assert list(usual.rest()) == list(other.rest())
+                list(source.parse(line))
+    assert list(usual.flush()) == list(other.flush())
 
 
 def test_an_event_whose_first_byte_is_damaged_adds_nothing() -> None:
@@ -385,10 +385,10 @@ def test_an_event_whose_first_byte_is_damaged_adds_nothing() -> None:
     found = records([scalar(1, "a/b", 0.5), scalar(1, "a/c", 1.5), scalar(2, "a/b", 2.5)], source)
     assert [record.values for record in found] == [{"a/b": 0.5, "a/c": 1.5}, {"a/b": 2.5}]
 
-    list(source.read(scalar(3, "a/b", 3.5)))
+    list(source.parse(scalar(3, "a/b", 3.5)))
     with pytest.raises(ValueError, match="no message"):
-        list(source.read(b"\xff" + scalar(3, "a/c", 4.5)[1:]))
-    assert list(source.rest()) == [Record(3, {"a/b": 3.5}, 1.5)]
+        list(source.parse(b"\xff" + scalar(3, "a/c", 4.5)[1:]))
+    assert list(source.flush()) == [Record(3, {"a/b": 3.5}, 1.5)]
 
 
 @given(st.integers(0, 2**64 - 1))

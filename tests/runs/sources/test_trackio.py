@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from exporter.runs.readers import reader_of
 from exporter.runs.readers.content import content
 from exporter.runs.signals.record import Event, Record, TotalSteps
-from exporter.runs.sources.trackio import Trackio
+from exporter.runs.sources.trackers import Trackio
 from tests.runs.conftest import Watched
 
 Watching = Callable[..., Watched]
@@ -64,14 +64,14 @@ def _writer(path: Path) -> Iterator[Writer]:
 
 def lines(path: Path) -> list[bytes]:
     reader, found = reader_of("database", lambda: [path]), list[bytes]()
-    while block := reader.read(0.0):
+    while block := reader.poll(0.0):
         found += block.lines
     return found
 
 
 def read(*rows: bytes) -> list[Event]:
     source = Trackio()
-    return [event for row in rows for event in source.read(row)]
+    return [event for row in rows for event in source.parse(row)]
 
 
 def records(*rows: bytes) -> list[Record]:
@@ -157,7 +157,7 @@ def test_a_writer_never_waits_for_the_reader(path: Path, journal: str) -> None:
         for step in range(50):
             writer.database.execute("BEGIN IMMEDIATE")
             writer.logs(step, {"reward": 0.5})
-            reader.read(0.0)  # in the middle of a transaction
+            reader.poll(0.0)  # in the middle of a transaction
             writer.database.execute("COMMIT")
         found = lines(path)
 
@@ -169,10 +169,10 @@ def test_rows_of_a_transaction_that_was_rolled_back_are_never_read(path: Path, w
     writer.logs(1, {"reward": 0.5})
     writer.database.execute("BEGIN")
     writer.logs(2, {"reward": 0.7})
-    first = reader.read(0.0)
+    first = reader.poll(0.0)
     writer.database.execute("ROLLBACK")
     writer.logs(2, {"reward": 0.6})
-    second = reader.read(0.0)
+    second = reader.poll(0.0)
 
     assert first is not None
     assert second is not None
@@ -186,11 +186,11 @@ def test_deleted_rows_are_no_start_from_scratch_but_another_database_is(path: Pa
     reader = reader_of("database", lambda: [path])
     for step in (1, 2, 3):
         writer.logs(step, {"reward": 0.5})
-    reader.read(0.0)
+    reader.poll(0.0)
     writer.database.execute("DELETE FROM metrics WHERE step > 1")
-    assert reader.read(0.0) is None
+    assert reader.poll(0.0) is None
     writer.logs(4, {"reward": 0.5})
-    block = reader.read(0.0)
+    block = reader.poll(0.0)
     assert block is not None
     assert (block.restarted, [record.step for record in records(*block.lines)]) == (False, [4])
 
@@ -198,7 +198,7 @@ def test_deleted_rows_are_no_start_from_scratch_but_another_database_is(path: Pa
     path.unlink()
     with closing(Writer(path)) as another:
         another.logs(1, {"reward": 0.25})
-        block = reader.read(0.0)
+        block = reader.poll(0.0)
     assert block is not None
     assert (block.restarted, [record.step for record in records(*block.lines)]) == (True, [1])
 
@@ -209,7 +209,7 @@ def test_many_rows_are_read_in_several_looks_each_once(path: Path, writer: Write
         writer.logs(step, {"reward": 0.5})
     writer.database.execute("COMMIT")
     reader, looks = reader_of("database", lambda: [path]), []
-    while block := reader.read(0.0):
+    while block := reader.poll(0.0):
         looks.append(block)
 
     assert [block.more for block in looks] == [True, True, False]
@@ -278,7 +278,7 @@ def test_a_database_that_is_damaged_later_is_reported_as_unreadable(path: Path, 
     path.write_bytes(b"no database at all " * (len(data) // 19))
 
     with pytest.raises(OSError, match="not a database"):
-        reader.read(0.0)
+        reader.poll(0.0)
 
 
 @given(

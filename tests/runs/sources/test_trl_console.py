@@ -45,8 +45,8 @@ def above(bar_: str, printed: str) -> str:
 
 def events(text: str) -> list[Event]:
     source = TrlConsole()
-    found = [event for line in text.split("\n") for event in source.read(line.encode())]
-    return found + list(source.rest())
+    found = [event for line in text.split("\n") for event in source.parse(line.encode())]
+    return found + list(source.flush())
 
 
 def records(text: str) -> list[Record]:
@@ -356,7 +356,7 @@ def test_an_evaluation_after_the_end_does_not_undo_it() -> None:
 def test_random_bytes_never_raise(lines: list[bytes]) -> None:
     source = TrlConsole()
     for line in lines:
-        list(source.read(line))
+        list(source.parse(line))
         TrlConsole.recognises(line)
 
 
@@ -395,17 +395,17 @@ def test_a_record_whose_bar_shows_an_old_step_waits_until_the_bar_is_drawn_again
     source = TrlConsole()
     record = f"{start(160)}{bar(101, 160)}\r{BLANK}\r{logged()}"
 
-    assert list(source.read(record.encode())) == []
-    assert list(source.read(bar(105, 160).encode()))[-1] == Record(105, as_texts(logged()))
+    assert list(source.parse(record.encode())) == []
+    assert list(source.parse(bar(105, 160).encode()))[-1] == Record(105, as_texts(logged()))
 
 
 def test_a_record_at_the_step_that_its_bar_shows_does_not_wait() -> None:
     text = start(160) + "".join(above(bar(step, 160), logged()) for step in (10, 20, 30))
     source = TrlConsole()
     for line in text.split("\n"):
-        list(source.read(line.encode()))
+        list(source.parse(line.encode()))
 
-    (found,) = source.read(f"{bar(40, 160)}\r{BLANK}\r{logged()}".encode())
+    (found,) = source.parse(f"{bar(40, 160)}\r{BLANK}\r{logged()}".encode())
     assert found == Record(40, as_texts(logged()))
 
 
@@ -447,9 +447,9 @@ def as_it_grows(text: str, pauses: Iterable[int]) -> list[Event]:
     for end in (*pauses, len(text)):
         *lines, rest = text[read:end].split("\n")
         for line in lines:
-            found += source.read(line.encode())
+            found += source.parse(line.encode())
         read = end - len(rest)
-        found += [*source.rest(), *source.read(rest.encode())]
+        found += [*source.flush(), *source.parse(rest.encode())]
     return found
 
 

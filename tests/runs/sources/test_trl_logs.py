@@ -31,7 +31,7 @@ def read_log(path: Path) -> list[Event]:
 
 def read_text(text: bytes) -> list[Event]:
     source = TrlConsole()
-    return [event for line in text.split(b"\n") for event in source.read(line)]
+    return [event for line in text.split(b"\n") for event in source.parse(line)]
 
 
 def of_log(path: Path) -> list[Record]:
@@ -122,9 +122,9 @@ def test_a_log_cut_anywhere_has_rising_steps() -> None:
 def read_in_two_parts(text: bytes, cut: int) -> list[Event]:
     """As a log is read whose writer paused there for so long that its last line was released."""
     source, part = TrlConsole(), text[:cut]
-    found = [event for line in part.split(b"\n") for event in source.read(line)] + list(source.rest())
+    found = [event for line in part.split(b"\n") for event in source.parse(line)] + list(source.flush())
     last = part.rpartition(b"\n")[2]
-    return found + [event for line in (last + text[cut:]).split(b"\n") for event in source.read(line)]
+    return found + [event for line in (last + text[cut:]).split(b"\n") for event in source.parse(line)]
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -153,7 +153,7 @@ def test_a_log_as_one_line_is_read_in_time() -> None:
     for piece in line.decode().split("\r"):
         re.search(r"\{'loss'[^{}]*\}", piece)
     plain, begun = time.process_time() - begun, time.process_time()
-    found = [event for event in TrlConsole().read(line) if isinstance(event, Record)]
+    found = [event for event in TrlConsole().parse(line) if isinstance(event, Record)]
 
     assert len(found) == 10 * len(STEPS["constant_reward"])
     assert time.process_time() - begun < 100 * plain

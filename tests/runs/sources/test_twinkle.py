@@ -56,7 +56,7 @@ def done(partition: int, context: str = CONTEXT) -> bytes:
 
 def read(*lines: bytes) -> list[Event]:
     source = TwinkleEvents()
-    return [found for line in lines for found in source.read(line)] + list(source.rest())
+    return [found for line in lines for found in source.parse(line)] + list(source.flush())
 
 
 def signals(*lines: bytes) -> dict[int, dict[str, float]]:

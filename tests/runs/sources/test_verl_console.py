@@ -17,7 +17,7 @@ RECORD = "step:12 - actor/entropy:0.41 - actor/lr:1e-06 - critic/score/mean:0.53
 
 
 def read(line: str | bytes) -> list[Event]:
-    return list(VerlConsole().read(line if isinstance(line, bytes) else line.encode()))
+    return list(VerlConsole().parse(line if isinstance(line, bytes) else line.encode()))
 
 
 def record(line: str | bytes) -> Record:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Record
-from exporter.runs.sources.verl_jsonl import VerlJsonl
+from exporter.runs.sources.json_lines import VerlJsonl
 from tests.runs.lines import verl_json
 
 
 def read(line: bytes) -> Record:
-    (found,) = VerlJsonl().read(line)
+    (found,) = VerlJsonl().parse(line)
     assert isinstance(found, Record)
     return found
 
@@ -62,7 +62,7 @@ def test_line_ends_of_other_systems_do_not_matter(end: bytes) -> None:
 def test_what_is_no_record_is_a_value_error(line: bytes) -> None:
     assert not VerlJsonl.recognises(line)
     with pytest.raises(ValueError, match="record"):
-        list(VerlJsonl().read(line))
+        list(VerlJsonl().parse(line))
 
 
 @given(st.binary(max_size=200))

@@ -19,7 +19,7 @@ from exporter.runs.readers.leveldb import LevelDbRecords
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record, Servers, TotalSteps
 from exporter.runs.sources import recognise_first
-from exporter.runs.sources.wandb import WandbFile
+from exporter.runs.sources.trackers import WandbFile
 from tests.runs.conftest import Watched
 from tests.runs.lines import append, console, measured
 from tests.runs.scrape import Scrape
@@ -79,7 +79,7 @@ def test_a_record_of_megabytes_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "run.wandb"
     path.write_bytes(framed(printed("before"), printed("x" * 2 * LONGEST), printed("after")))
     follower, lines, too_long = Follower(path, LevelDbRecords()), list[bytes](), 0
-    while block := follower.read(0.0):
+    while block := follower.poll(0.0):
         lines += block.lines
         too_long += block.too_long
 
@@ -94,7 +94,7 @@ def test_random_bytes_never_raise(data: bytes, record: bytes) -> None:
     cut(HEADER + data)
     WandbFile.recognises(record)
     with suppress(ValueError):
-        list(WandbFile().read(record))
+        list(WandbFile().parse(record))
 
 
 # what they say
@@ -103,7 +103,7 @@ def test_random_bytes_never_raise(data: bytes, record: bytes) -> None:
 def read(*messages: bytes) -> list[Event]:
     source = WandbFile()
     records, _ = cut(framed(*messages))
-    return [event for record in records for event in source.read(record)] + list(source.rest())
+    return [event for record in records for event in source.parse(record)] + list(source.flush())
 
 
 def records(*messages: bytes) -> list[Record]:
@@ -196,9 +196,9 @@ REAL = Path(__file__).parents[2] / "logs" / "wandb" / "run-0.31.wandb"
 
 def test_the_real_w_b_s_file_is_read_exactly() -> None:
     follower, source = Follower(REAL, LevelDbRecords()), WandbFile()
-    block = follower.read(0.0)
+    block = follower.poll(0.0)
     assert block is not None
-    found = [event for line in block.lines for event in source.read(line)]
+    found = [event for line in block.lines for event in source.parse(line)]
     logged = [event for event in found if isinstance(event, Record) and "train/reward" in event.values]
 
     assert content(REAL) == "wandb"
@@ -270,7 +270,7 @@ def test_a_run_s_folder_is_one_run(folder: Path, watched: Watching) -> None:
 def test_a_file_that_w_b_has_only_begun_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "run.wandb"
     path.write_bytes(HEADER)
-    block = Follower(path, LevelDbRecords()).read(0.0)
+    block = Follower(path, LevelDbRecords()).poll(0.0)
 
     assert content(path) == "wandb"
     assert block is not None

@@ -1,25 +1,11 @@
-"""Keys of each framework, one module a framework."""
+"""Keys of each framework, in a module of its own or in ``trainers``."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from exporter.runs.signals.keys import (
-    areal,
-    deepspeed_chat,
-    generic,
-    nemo_rl,
-    open_instruct,
-    openrlhf,
-    prime_rl,
-    roll,
-    scoped,
-    slime,
-    trl,
-    twinkle,
-    verl,
-)
+from exporter.runs.signals.keys import areal, generic, nemo_rl, trainers, trl, verl
 from exporter.runs.signals.keys.key import Keys
 
 
@@ -40,19 +26,19 @@ class Framework(NamedTuple):
 FRAMEWORKS: dict[str, Framework] = {
     "verl": Framework(verl.KEYS, parts=verl.PARTS),
     "trl": Framework(trl.KEYS, trl.PREFIXES, trl.PARTS),
-    "openrlhf": Framework(openrlhf.KEYS, openrlhf.PREFIXES),
+    "openrlhf": Framework(trainers.OPENRLHF, trainers.OPENRLHF_PREFIXES),
     "nemo_rl": Framework(nemo_rl.KEYS),
-    "slime": Framework(slime.KEYS),
+    "slime": Framework(trainers.SLIME),
     "areal": Framework(areal.KEYS, variants=areal.VARIANTS),
     "generic": Framework(generic.KEYS, generic.PREFIXES, generic.PARTS),
-    "roll": Framework(roll.KEYS),
-    "prime_rl": Framework(prime_rl.KEYS),
-    "open_instruct": Framework(open_instruct.KEYS),
-    "deepspeed_chat": Framework(deepspeed_chat.KEYS),
-    "twinkle": Framework(twinkle.KEYS),
-    "scoped": Framework(scoped.KEYS, generic.PREFIXES, generic.PARTS),
+    "roll": Framework(trainers.ROLL),
+    "prime_rl": Framework(trainers.PRIME_RL),
+    "open_instruct": Framework(trainers.OPEN_INSTRUCT),
+    "deepspeed_chat": Framework(trainers.DEEPSPEED_CHAT),
+    "twinkle": Framework(trainers.TWINKLE),
+    "scoped": Framework(generic.SCOPED, generic.PREFIXES, generic.PARTS),
 }
 """All frameworks by name. Among those that fit a log equally well the first one wins."""
 
-TELLING = frozenset({"deepspeed_chat", "scoped", "twinkle"})
-"""Frameworks whose logs say what they are: their tables are not tried on others' keys."""
+SELF_DESCRIBING = frozenset({"deepspeed_chat", "scoped", "twinkle"})
+"""Frameworks whose logs name them: their tables are not tried on others' keys."""

@@ -144,5 +144,7 @@ _KNOWN: Keys = {
 }
 
 KEYS: Keys = joined(_KNOWN, {name: (name,) for name in NAMES})
+SCOPED: Keys = joined(KEYS, {"truncated_ratio": ("clip_ratio",)})
+"""Of scoped JSON lines."""
 
 PARTS = (("reward_component", re.compile(r"(?:train/|env/all/)?rewards?/(?!avg_|mean_|std)([^/]+)")),)

@@ -1,0 +1,54 @@
+"""What every format offers, and JSON as trainers write it."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from exporter.runs.signals.record import Event
+
+
+class Source(ABC):
+    """Parses one format, for one log.
+
+    ``framework`` names the trainer whose keys it has; it is empty where the keys must show it.
+    """
+
+    name: str
+    framework: str = ""
+
+    @classmethod
+    @abstractmethod
+    def recognises(cls, line: bytes) -> bool:
+        """Whether this line is a record of the format."""
+
+    @abstractmethod
+    def parse(self, line: bytes) -> Iterator[Event]:
+        """What the line says; nothing if it is about something else.
+
+        Raises:
+            ValueError: the line should be a record, and is not.
+        """
+
+    def flush(self) -> Iterator[Event]:
+        """What is known of a record whose end has not come yet: nothing more is there for now."""
+        return iter(())
+
+
+def load_json(text: bytes) -> Any:
+    """A JSON value as Python writes it, or ``None``."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        pass
+    # Python's json.dumps writes bare NaN, which strict parsers refuse: null says the same
+    if b"NaN" not in text and b"Infinity" not in text:
+        return None
+    try:
+        return orjson.loads(json.dumps(json.loads(text, parse_constant=lambda _: None)))
+    except (ValueError, RecursionError):
+        return None

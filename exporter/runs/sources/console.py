@@ -1,0 +1,125 @@
+"""What the printed lines of all trainers have in common.
+
+Colours, carriage returns and Ray's prefix around them; how they report the end of a run, the steps to
+come, and where rollout servers listen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from exporter.runs.signals.record import Ended, Event, Servers, TotalSteps
+
+_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_UP = re.compile(r"\r?((?:\x1b\[A)+)")
+_RAY = re.compile(r"\s*\([^()]{1,100}\bpid=\d+[^()]{0,100}\) ?")
+
+_MAY_HAVE_FAILED = rb"Traceback \(most recent|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
+"""Caught errors and programs that a reward runs in a sandbox print that as well."""
+
+HINTS = rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit|" + _MAY_HAVE_FAILED
+"""A pattern: only lines with a match can report an end."""
+
+_MAY_REPORT_END = re.compile(HINTS)
+_FINISHED = re.compile(rb"Job 'raysubmit_\w+' succeeded")
+_FAILED = re.compile(rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit_\w+' failed")
+_MAY_BE_FAILURE = re.compile(_MAY_HAVE_FAILED)
+
+_SERVER_HINTS = (b"ServerManager: [", b"LoopManager: [", b"LoopManager Hybrid: [", b"outer launched at ")
+"""Only lines with one of these can report servers; a search for them takes a tenth of a pattern's time."""
+
+ENGINES_PATH = "/engine_metrics"
+"""Of slime's router: the metrics of all its engines. Its other port has only what the router itself does."""
+
+_BEFORE = rb"(?:^|[\s\]m)|])"
+_SERVER_LIST = re.compile(
+    _BEFORE + rb"(?:AgentLoopManager(?: Hybrid)?|\w{0,40}LLMServerManager): \[((?:'[^']{1,60}'(?:, )?)+)"
+)
+_SERVER = re.compile(r"'([^']+)'")
+_ROUTER = re.compile(_BEFORE + rb"(?:SGLang r|R)outer launched at ([0-9A-Fa-f.:\[\]]{1,60})")
+
+_PREAMBLE_HINTS = (
+    b"raceback (most recent",
+    b"otal training steps: ",
+    b"'total_training_steps': ",
+    b"otal optimization steps = ",
+    b"HYDRA_FULL_ERROR",
+    b"ChildFailedError",
+    b"'raysubmit_",
+)
+_TOTAL = re.compile(
+    rb"(?:Total training steps: |'total_training_steps': |Total optimization steps = )([1-9][\d,]{0,18})\b"
+)
+_UNCAUGHT = re.compile(
+    rb"(?:\x1b\[[0-9;]*m)*(?:\([^()]{1,100}\bpid=\d+[^()]{0,100}\)(?:\x1b\[[0-9;]*m)* ?)?"
+    rb"(?:\[rank\d+\]:\s?)?(?:[^\"']{0,300}\[[^\]\"']{0,80}(?:it/s|s/it)[^\]\"']{0,60}\])?"
+    rb"Traceback \(most recent call last\)"
+)
+"""At the start of a line, but for what Ray and PyTorch put before it, or behind a progress bar. What
+programs print that a reward runs, and what pip reports of a build, is quoted or indented."""
+
+
+def pieces(line: bytes) -> Iterator[str]:
+    """The texts that carriage returns glued into one line, without colours and Ray's prefix."""
+    return (piece for piece, _ in drawn(line))
+
+
+def drawn(line: bytes) -> Iterator[tuple[str, int]]:
+    """The same texts, each with how many lines below the first one a progress bar wrote it.
+
+    A bar below another goes down, writes, and goes up again.
+    """
+    text = line.decode("utf-8", "replace").replace("\0", "")
+    if "\x1b" in text:
+        text = _CODE.sub("", _UP.sub(lambda up: "\0" * up[1].count("A") + "\r", text))
+    for raw in text.split("\r"):
+        piece = raw.rstrip("\0")
+        if not piece:
+            continue
+        prefix = _RAY.match(piece) if "pid=" in piece else None
+        yield piece[prefix.end() :] if prefix else piece, len(raw) - len(piece)
+
+
+def ending(line: bytes) -> Ended | None:
+    """What the line says about the end of the run, if anything."""
+    if not _MAY_REPORT_END.search(line):
+        return None
+    if _FINISHED.search(line):
+        return Ended("finished")
+    if _FAILED.search(line):
+        return Ended("failed")
+    return Ended("failed", certain=False) if _MAY_BE_FAILURE.search(line) else None
+
+
+def servers(line: bytes) -> Servers | None:
+    """The rollout servers that a line reports, if any. Of a list that was cut, those that are whole.
+
+    verl: ``AgentLoopManager: ['10.0.0.7:41233', '10.0.0.8:40001']``, since 0.8 ``LLMServerManager: [...]``;
+    its fully asynchronous trainer first ``AgentLoopManager Hybrid: [...]`` of the servers that share GPUs
+    with the trainer (``fully_async_rollouter.py`` of 0.9.1), then the other line of those that do not.
+    slime: ``Router launched at 10.0.0.7:3512, Prometheus port: 4711``.
+    """
+    if not any(hint in line for hint in _SERVER_HINTS):
+        return None
+    if found := _SERVER_LIST.search(line):
+        return Servers(tuple(_SERVER.findall(found[1].decode("utf-8", "replace"))))
+    if found := _ROUTER.search(line):
+        return Servers((found[1].decode(),), ENGINES_PATH)
+    return None
+
+
+def preamble(line: bytes) -> Iterator[Event]:
+    """What a line before a trainer's first record says: its steps to come, its servers, its failure.
+
+    An ``Ended`` that is not certain is an exception that may have been caught.
+    """
+    if found := servers(line):
+        yield found
+    if not any(hint in line for hint in _PREAMBLE_HINTS):
+        return
+    if total := _TOTAL.search(line):
+        yield TotalSteps(int(total[1].replace(b",", b"")))
+    ended = ending(line)
+    if ended and (ended.certain or any(map(_UNCAUGHT.match, line.split(b"\r")))):
+        yield ended
