@@ -14,8 +14,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.runs.files.access import Refusals
 from exporter.runs.files.mounts import Mount, Mounts, Way
+from exporter.runs.files.notice import Refusals
 
 WILDCARDS = frozenset("*?[")
 ANY_DEPTH = "**"

@@ -7,11 +7,11 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from exporter.runs.files.access import Refusals
 from exporter.runs.files.mounts import Call, Mount, Mounts
+from exporter.runs.files.notice import Refusals
 from exporter.runs.logs.find import Found, Ground, Seen, Start, fixed_part, search, start_of
 from exporter.runs.logs.grouping import gathered, is_part
-from exporter.runs.logs.run_limit import LeftOut
+from exporter.runs.model.run_limit import LeftOut
 
 
 class Starts:

@@ -22,8 +22,8 @@ class Detail:
     def __init__(self) -> None:
         self.stretches = MOST_STRETCHES
 
-    def heed(self, runs: int) -> None:
-        """There are so many runs now."""
+    def set_runs(self, runs: int) -> None:
+        """Fit the curves of so many runs into memory."""
         self.stretches = MOST_STRETCHES
         while self.stretches > LEAST_STRETCHES and self.stretches * runs > ALL_STRETCHES:
             self.stretches //= 2
