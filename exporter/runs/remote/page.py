@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from exporter.runs.remote import web
-from exporter.runs.remote.web import Answer, PollError
+from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import STEP_LIMIT, Event, Record
 from exporter.secret_shapes import masked_url
 
@@ -86,7 +86,7 @@ class Found:
 
     @property
     def is_blank(self) -> bool:
-        """Was nothing set yet? A client library shows 0 until then."""
+        """Whether nothing was set yet: a client library shows 0 until then."""
         return not any(self.values.values()) and not any(count for _, count in self.totals.values())
 
 
@@ -225,19 +225,13 @@ class Page:
             )
         self.telling = frozenset(runs)
         records = [self._record(run, found) for run, found in runs.items()]
-        self._forget()
+        gone = [run for run in self._seen if run not in self.telling]
+        for run in gone[:-MOST_GONE]:  # names may change at each poll for ever
+            del self._seen[run]
         return [record for record in records if record is not None]
 
-    def _forget(self) -> None:
-        """Names may change at each poll for ever."""
-        gone = [run for run in self._seen if run not in self.telling]
-        for run in gone[:-MOST_GONE]:
-            del self._seen[run]
-
     def _read(self) -> dict[str, Found]:
-        return self._found(web.get(self._url, {"Accept": _ACCEPT}, self._timeout))
-
-    def _found(self, answer: Answer) -> dict[str, Found]:
+        answer = web.get(self._url, {"Accept": _ACCEPT}, self._timeout)
         try:
             return by_run(answer.body.decode("utf-8", "replace"), self._run)
         except ValueError as problem:
