@@ -32,21 +32,17 @@ class SignalSources:
     ) -> dict[str, float]:
         """The signals among those found that are taken from this part.
 
-        ``is_measured``: was this signal ever seen other than 0?
+        ``is_measured``: whether this signal was ever seen other than 0.
         """
-        if not self._names:
-            self._learn(stream, progress)
+        if not self._names:  # until now there was one part, which logged all that was counted
+            for other in progress.streams.values():
+                if other is not stream:
+                    self._names.update(dict.fromkeys(other.counted, other.name))
         return {
             signal: value
             for signal, value in found.items()
             if self._takes(signal, value, stream, progress, is_measured)
         }
-
-    def _learn(self, stream: Stream, progress: Progress) -> None:
-        """Until now there was one part, which logged all that was counted."""
-        for other in progress.streams.values():
-            if other is not stream:
-                self._names.update(dict.fromkeys(other.counted, other.name))
 
     def _takes(
         self, signal: str, value: float, stream: Stream, progress: Progress, is_measured: IsMeasured
