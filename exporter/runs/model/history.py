@@ -35,7 +35,7 @@ DRAWN = frozenset({
     "truncated_ratio",
     "zero_std_ratio",
 })  # fmt: skip
-"""The signals of the panels; a test demands that these are all. What no one draws takes no memory."""
+"""The signals of the panels; a test demands that these are all. What is not drawn takes no memory."""
 
 ROWS = 20
 """Steps that are shown one by one."""

@@ -146,7 +146,7 @@ class Progress:
         return stream
 
     def count(self, record: Record) -> bool:
-        """Is it the first record of its step, whichever part of the trainer it is from?"""
+        """Whether it is the first record of its step, whichever part of the trainer it is from."""
         new = record.step > self.counted
         self.counted = max(self.counted, record.step)
         if new:
@@ -176,7 +176,7 @@ _KEPT = ("first", "highest", "step", "ignore_to", "counted", "since", "seen")
 
 
 def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Are all numbers but step and time those of the last record, and are there two or more?"""
+    """Whether all numbers but step and time are those of the last record, and there are two or more."""
     for key, value in new.items():
         if old.get(key) != value and key not in STEP_KEYS and number(value) is not None:
             return False

@@ -74,7 +74,7 @@ class RawKeys:
 
     @property
     def more_than_usual(self) -> int:
-        """How many more keys may be shown than if no one had asked for it."""
+        """How many more keys may be shown than by default."""
         return max(0, self._rule.limit - USUAL_LIMIT)
 
     @property

@@ -92,7 +92,7 @@ class Times:
                 setattr(self, name, time + seconds)
 
     def excuse(self, seconds: float, now: float) -> None:
-        """For so long until now no one could see whether anything was logged."""
+        """For so long until now the log could not be read."""
         if self.last is not None:
             self.shift(min(seconds, max(0.0, now - self.last)))
 
@@ -109,7 +109,7 @@ class Times:
         self.last = time if self.last is None else min(max(time, self.last), now)
 
     def replayed(self, step_seconds: float | None) -> None:
-        """A record of the past, no one knows when; how long its step took, where it says so."""
+        """A record of the past, at an unknown time; how long its step took, where it says so."""
         self.undated = True
         if step_seconds is not None and 0 < step_seconds < float("inf"):
             self.pace.add(step_seconds)

@@ -57,7 +57,7 @@ class RunSet:
 
     @property
     def is_full(self) -> bool:
-        """Are there as many runs as one log may have?"""
+        """Whether there are as many runs as one log may have."""
         return len(self.runs) >= MOST
 
     def recall(self) -> None:

@@ -1,4 +1,4 @@
-"""A thread that polls one target, so that a server that hangs holds up no one else."""
+"""A thread that polls one target, so that a server that hangs holds up no other."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _is_loopback(host: str | None) -> bool:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a server within itself: elsewhere a token must not go, and no one asked for that page."""
+    """Follows a server within itself: elsewhere a token must not go."""
 
     def redirect_request(  # noqa: PLR0917  (the base class's)
         self,
