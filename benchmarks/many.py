@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import logs, processes
 from benchmarks.run_exporter import RunExporter
-from exporter.runs.logs.run_limit import MOST_RUNS
+from exporter.runs.model.run_limit import MOST_RUNS
 
 FILES, STEPS, ROUNDS = (20_000, 200_000), 300, 3
 RUNS = (100, 600)

@@ -16,11 +16,12 @@ from exporter.runs import signals
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowed, Allowlist
 from exporter.runs.discovery.http_sd import Discovery
-from exporter.runs.model.health import Health, Polled, Samples
+from exporter.runs.exporter_health import Health, Polled, Samples
 from exporter.runs.model.overrides import Override, Overrides
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.panelfile import USUAL, PanelFile
 from exporter.runs.overview.story import Story
+from exporter.runs.processes.gpu_processes import RunGPUs
 from exporter.runs.registrations.api import Api
 from exporter.runs.registrations.registry import Registry
 from exporter.runs.registrations.store import Store
@@ -29,7 +30,6 @@ from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, RunText, page
 from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.stats.catalogue import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
-from exporter.runs.visible.gpu_processes import RunGPUs
 from exporter.runs.visible.views import View
 from exporter.watchdog import finding
 from stepwatch.operate import logfiles
@@ -242,7 +242,7 @@ def _of_parts() -> Iterator[Samples]:
     server.close()
     yield Story(watch.views, PanelFile(USUAL), None).samples
     yield Api(registry, Allowed(), Token(None), {}).samples
-    yield from (registry.samples, watch.trainers.samples, server.samples)
+    yield from (registry.samples, watch.registered.samples, server.samples)
 
 
 class _Source:

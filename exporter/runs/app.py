@@ -57,7 +57,7 @@ class App:
         routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
         pages = HostCheck(routes, {*options.hosts, options.listen})
         server = Server((options.listen, options.port), pages, MOST_BODY)
-        parts = (server, self._story, self._discovery, api, self._registry, self._watch.trainers)
+        parts = (server, self._story, self._discovery, api, self._registry, self._watch.registered)
         self._watch.health.others += [part.samples for part in parts]
         self._serving = Serving(server)
 
@@ -105,7 +105,7 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
             overrides=options.overrides,
         ),
         targets=(*options.pages, *options.mlflow),
-        trainers=registry.trainers,
+        registered=registry.trainers,
         reached=AddressMap(options.loopback).of_prometheus,
         poll_targets=options.poll,
     )
@@ -139,5 +139,5 @@ def _discovery(options: Namespace, watch: Collector, registry: Registry) -> Disc
     way, forget_after = AddressMap(options.loopback), options.discovery_forget_after
     discovery = Discovery(sources, gate, forget_after, way, lambda: watch.caught_up)
     registry.silence = discovery.silence
-    watch.listeners.append(lambda views, _: registry.heed(watch.trainers.shown(views)))
+    watch.listeners.append(lambda views, _: registry.heed(watch.registered.shown(views)))
     return discovery

@@ -5,53 +5,48 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from urllib.parse import urlsplit
 
+from exporter.runs.exporter_health import Health
 from exporter.runs.files.mounts import HungError, Mount, Mounts
 from exporter.runs.files.state_file import StateFolder
 from exporter.runs.logs.collection import Logs
 from exporter.runs.logs.log import Log
-from exporter.runs.logs.unstarted import GROWING_SECONDS, unstarted
-from exporter.runs.logs.writers import Writers
-from exporter.runs.model.health import Health
+from exporter.runs.logs.texts import unstarted
 from exporter.runs.model.lifecycle import Silence
-from exporter.runs.model.run import Options, Run
+from exporter.runs.model.run import Options
+from exporter.runs.model.run_limit import MOST_RUNS, RunLimit
 from exporter.runs.model.run_set import RunSet
+from exporter.runs.model.run_source import Judge, Place, RunSource
+from exporter.runs.processes.gpu_processes import GPUProcesses, RunGPUs
+from exporter.runs.processes.writers import Writers
 from exporter.runs.remote import Target
-from exporter.runs.remote.feed import Feed
-from exporter.runs.remote.monitor_page import MonitorPage
-from exporter.runs.remote.trainers import Trainers
+from exporter.runs.remote.page import MonitorPage
+from exporter.runs.remote.polled import Feed, Polling, RegisteredPages
 from exporter.runs.serve.marking import UnknownRunError
 from exporter.runs.serve.metrics import RunText, page
-from exporter.runs.visible.duplicates import Place
-from exporter.runs.visible.gpu_processes import GPUProcesses, RunGPUs
-from exporter.runs.visible.polling import Polling
-from exporter.runs.visible.select import Selection
-from exporter.runs.visible.unmapped import Unmapped
-from exporter.runs.visible.views import Judge, View
+from exporter.runs.visible.duplicates import Duplicates
+from exporter.runs.visible.views import Selection, Unmapped, View, select
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
 """Gets the runs that are shown and all logs, after each look, while the lock is held."""
 
-HOLDERS_SECONDS = 1.0
 GPUS_SECONDS = 15.0
 """The GPU exporter asks the driver for processes as often."""
 SAVE_SECONDS = 10.0
 CLOCK_SECONDS = 5.0
 """A clock that is set by less than that, little by little, matters to nothing."""
-WRITER_SECONDS = 24 * 3600.0
-"""The writer of a log that has been silent for that long is not searched for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What is watched, and how. All durations in seconds.
 
-    ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``trainers``
+    ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``registered``
     gives, which may be others at each call; ``reached`` says what to write for an address. Logs are
     looked at every ``poll``.
     """
@@ -62,7 +57,7 @@ class Settings:
     silence: Silence = field(default_factory=Silence)
     options: Options = field(default_factory=Options)
     targets: tuple[Target, ...] = ()
-    trainers: Callable[[], Sequence[str]] = tuple
+    registered: Callable[[], Sequence[str]] = tuple
     reached: Callable[[str], str] = str
     poll: float = 0.5
     poll_targets: float = 5.0
@@ -79,111 +74,119 @@ class Collector:
     def __init__(
         self,
         settings: Settings,
-        holders: Writers | None = None,
+        writers: Writers | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.settings = settings
         self.health = Health()
         self.listeners: list[Listener] = []
         self.caught_up = False
-        self.holders = holders or Writers()
-        self._gpu_processes = GPUProcesses(self.holders.proc)
-        self._gpus: dict[Place, RunGPUs] = {}
-        self._lock = Lock()
+        self.writers = writers or Writers()
         self.own = Mounts()
         self.hangable: list[Mount] = []
-        states, options = StateFolder(settings.state_folder, self.own), settings.options
+        self._lock = Lock()
+        self._limit = RunLimit(MOST_RUNS)
+        states, forget_after = StateFolder(settings.state_folder, self.own), settings.forget_after
         self.logs = Logs(
             settings.paths,
             states,
             self.health,
-            options,
+            settings.options,
             mounts=Mounts(),
-            forget_after=settings.forget_after,
+            writers=self.writers,
+            limit=self._limit,
+            lock=self._lock,
+            forget_after=forget_after,
             time=time,
             stopped=stopped,
         )
-        every, lock = settings.poll_targets, self._lock
-        self.trainers = Trainers(
-            every,
-            options,
+        polling = Polling(
+            settings.poll_targets,
+            settings.options,
             states,
-            lock,
-            limit=self.logs.limit,
-            forget_after=settings.forget_after,
-            make=lambda address: MonitorPage(settings.reached(address)),
+            self._lock,
+            self._limit,
+            self.health,
+            forget_after,
         )
-        self.feeds: list[Polling] = [
-            *(
-                Feed(target, every, options, states, lock, limit=self.logs.limit)
-                for target in settings.targets
-            ),
-            self.trainers,
-        ]
-        self._named = frozenset(urlsplit(target.name).netloc for target in settings.targets)
-        judge = Judge(settings.silence, settings.forget_after)
-        self._shown = Selection(self.logs, self.feeds, self.holders, judge, time)
+        feeds = [Feed(target, polling) for target in settings.targets]
+        self._polled = frozenset(urlsplit(target.name).netloc for target in settings.targets)
+        self.registered = RegisteredPages(
+            self._registered, lambda address: MonitorPage(settings.reached(address)), polling
+        )
+        self.sources: Sequence[RunSource] = (self.logs, *feeds, self.registered)
+        self._judge = Judge(settings.silence, forget_after)
+        self._duplicates = Duplicates()
+        self._gpu_processes = GPUProcesses(self.writers.proc)
+        self._gpus: Mapping[Place, RunGPUs] = {}
+        self._shown = Selection()
         self._texts: dict[Place, RunText] = {}
-        self._views: dict[Place, View] = {}
-        self._hints = Unmapped()
+        self._unmapped = Unmapped()
         self._due: dict[str, float] = {}
         self._epoch = time.time() - time.monotonic()
 
     def start(self) -> None:
         """Begin to poll targets, in the background."""
-        for feed in self.feeds:
-            feed.start()
+        for source in self.sources:
+            source.start()
 
     def look(self) -> bool:
-        """Find new logs, read what was appended, and look at the writers.
+        """Read what is new from all sources, and select what is shown of it.
 
         Returns true if there is more to read at once.
         """
         started = time.monotonic()
-        self.trainers.heed([address for address in self.settings.trainers() if not self._is_named(address)])
-        self._heed_clock()
-        for log in self.logs.look(self._lock):
-            self.holders.forget(log.file)
-        if self._is_due("holders", HOLDERS_SECONDS):
-            self._look_at_writers()
+        self._follow_clock()
+        more = False
+        for source in self.sources:
+            more |= source.look()
         if self._is_due("gpus", GPUS_SECONDS):
-            self._gpus = self._gpu_processes.look(self._writers())
+            self._gpus = self._gpu_processes.look(self._running_logs())
         with self._lock:
-            self._views = self._shown.now()
-            for at in self._gpus.keys() & self._views.keys():
-                self._views[at] = self._views[at]._replace(gpus=self._gpus[at])
+            self._select(time.monotonic())
             for listener in self.listeners:
-                listener(self._views.values(), self.logs)
-        self._hints.log(self._views.values())
+                listener(self._shown.views.values(), self.logs)
+        self.health.unjudged = self._unmapped.log(self._shown.views.values())
         with self._lock:
-            rosters = self._rosters()
-            self._note_health(rosters)
-            self.settings.options.detail.heed(sum(len(roster.runs) for roster in rosters))
+            run_sets = self._run_sets()
+            self._note_health(run_sets)
+            self.settings.options.detail.set_runs(sum(len(run_set.runs) for run_set in run_sets))
         if self._is_due("save", SAVE_SECONDS) or any(log.must_be_saved for log in self.logs):
             self.save()
         self.health.poll_seconds = time.monotonic() - started
         self.health.polled = time.time()
-        more = any(log.more for log in self.logs) or self.logs.waits
         self.caught_up = self.caught_up or not more
         return more
 
-    def _is_named(self, address: str) -> bool:
-        """Is it a page that the settings name, and so polled anyway?"""
-        return self.settings.reached(address) in self._named
+    def _registered(self) -> list[str]:
+        """The registered pages, but for those that the settings name and that are polled anyway."""
+        settings = self.settings
+        return [address for address in settings.registered() if settings.reached(address) not in self._polled]
+
+    def _select(self, now: float) -> None:
+        """Judge all runs by now, and select those that are shown."""
+        for source in self.sources:
+            source.update(self._judge, now)
+        sightings = [sighting for source in self.sources for sighting in source.sightings]
+        logs = {path: place for source in self.sources for path, place in source.named_by_path.items()}
+        self._duplicates.update(sightings, now)
+        self._shown = select(sightings, logs, self._duplicates.first, self._gpus)
+        self._limit.duplicates = self._shown.duplicates
 
     def metrics(self) -> bytes:
         """The exposition page."""
         now = time.monotonic()
         with self._lock:
-            self._texts = {place: self._texts.get(place) or RunText() for place in self._views}
-            views = zip(self._texts.values(), self._views.values(), strict=True)
-            return page([text.chunks(view, now) for text, view in views], self.health.samples())
+            views = self._shown.views
+            self._texts = {place: self._texts.get(place) or RunText() for place in views}
+            chunks = [self._texts[place].chunks(view, now) for place, view in views.items()]
+            return page(chunks, self.health.samples())
 
     @contextmanager
     def views(self) -> Iterator[Collection[View]]:
         """The runs that are shown; nothing of them changes while they are looked at."""
         with self._lock:
-            yield self._views.values()
+            yield self._shown.views.values()
 
     def mark(self, name: str, note: str) -> None:
         """Have a run measured anew from its next step on.
@@ -192,7 +195,7 @@ class Collector:
             UnknownRunError: no run of that name is shown.
         """
         with self._lock:
-            views = {view.name: view for view in self._views.values()}
+            views = {view.name: view for view in self._shown.views.values()}
             if name not in views:
                 raise UnknownRunError(name, views)
             for run in (views[name].run, *views[name].twins):
@@ -201,77 +204,52 @@ class Collector:
 
     def save(self) -> None:
         """Write the state files of all runs that changed."""
-        try:
-            for log in self.logs:
-                log.save()
-            for feed in self.feeds:
-                feed.save(self.health)
-        except HungError:  # what was not saved is saved the next time
-            return
+        with suppress(HungError):  # what was not saved is saved the next time
+            for source in self.sources:
+                source.save()
 
     def _is_due(self, what: str, seconds: float) -> bool:
-        """Is it time to do this again?"""
+        """Whether it is time to do this again."""
         now = time.monotonic()
         if now < self._due.get(what, 0.0):
             return False
         self._due[what] = now + seconds
         return True
 
-    def _look_at_writers(self) -> None:
-        live = [log for log in self.logs if self._may_be_held(log)]
-        for log in live:
-            if not self.holders.knows(log.file):
-                self.holders.remember(log.file, time.monotonic(), writer=log.writer)
-        now = time.monotonic()
-        self.logs.on_mounts(live, lambda logs: self.holders.look([log.file for log in logs], now))
+    def _running_logs(self) -> dict[Place, frozenset[str]]:
+        """The writers of each running run of a log: that of a page or server may be anywhere."""
+        views = self._shown.views.items()
+        return {
+            at: view.writers for at, view in views if view.state == "running" and at[0] in self.logs.by_path
+        }
 
-    def _writers(self) -> dict[Place, frozenset[str]]:
-        """The writers of each run that is running, of a log: that of a page or server may be anywhere."""
-        logs = self.logs.by_path
-        going = ((at, view) for at, view in self._views.items() if view.state == "running" and at[0] in logs)
-        return {at: view.writers for at, view in going}
-
-    def _may_be_held(self, log: Log) -> bool:
-        """Is its writer worth a look? A run folder may hold thousands of old texts."""
-        if log.kind == "empty":  # a trainer may fail right behind its first words
-            return time.time() - log.changed < GROWING_SECONDS
-        quiet = self.logs.quiet(log)
-        if log.is_text:
-            return bool(log.writer) or quiet < GROWING_SECONDS
-        return log.roster is not None and quiet < WRITER_SECONDS
-
-    def _heed_clock(self) -> None:
+    def _follow_clock(self) -> None:
         """Have no run look silent for the time that the machine slept, or by which its clock was set."""
         epoch = time.time() - time.monotonic()
         jump, self._epoch = epoch - self._epoch, epoch
         if abs(jump) > CLOCK_SECONDS:
             with self._lock:
-                for run in (run for roster in self._rosters() for run in roster.runs.values()):
+                for run in (run for run_set in self._run_sets() for run in run_set.runs.values()):
                     run.times.shift(jump)
 
-    def _rosters(self) -> list[RunSet]:
-        return [log.roster for log in self.logs if log.roster] + [feed.roster for feed in self.feeds]
+    def _run_sets(self) -> list[RunSet]:
+        return [run_set for source in self.sources for run_set in source.run_sets()]
 
-    def _note_health(self, rosters: Sequence[RunSet]) -> None:
-        health, shown = self.health, self._shown
-        health.collisions, health.dormant, health.twins = shown.collisions, shown.dormant, shown.twins
-        health.unjudged = self._hints.unjudged
-        health.files = self.logs.kinds()
-        health.left_out = Counter()
-        for left in self.logs.over:
-            health.left_out["running" if left.is_live else "ended"] += left.runs
-        health.refused = sum(roster.refused for roster in rosters)
-        health.unstarted = self._unstarted(run for roster in rosters for run in roster.runs.values())
-        now = time.time()
+    def _note_health(self, run_sets: Sequence[RunSet]) -> None:
+        health, shown, wall = self.health, self._shown, time.time()
+        health.collisions, health.twins = shown.collisions, shown.twins
+        health.dormant = sum(source.dormant for source in self.sources)
+        health.left_out, health.targets = Counter(), []
+        for source in self.sources:
+            source.report(health, wall)
+        health.refused = sum(run_set.refused for run_set in run_sets)
         hung = (*self.own.hung, *(mount for mount in self.hangable if mount.hangs), *self.logs.hung)
-        health.hung = {mount.point: now - mount.silent for mount in hung}
-        health.unread_bytes = sum(log.unread for log in self.logs)
-        health.runs = Counter(view.state for view in self._views.values())
-        health.targets = [polled for feed in self.feeds for polled in feed.polled()]
-
-    def _unstarted(self, runs: Iterable[Run]) -> Mapping[str, float]:
-        """A run that is running explains the logs beside it, however long its steps take."""
-        going = (view.run for view in self._views.values() if view.state == "running")
-        if any(run.progress.first is not None for run in going):
-            return {}
-        return unstarted(self.logs, runs, time.monotonic())
+        health.hung = {mount.point: wall - mount.silent for mount in hung}
+        health.runs = Counter(view.state for view in shown.views.values())
+        # A run that is running explains the logs beside it, however long its steps take.
+        running = (view.run for view in shown.views.values() if view.state == "running")
+        if any(run.progress.first is not None for run in running):
+            health.unstarted = {}
+        else:
+            runs = (run for run_set in run_sets for run in run_set.runs.values())
+            health.unstarted = unstarted(self.logs, runs, time.monotonic())

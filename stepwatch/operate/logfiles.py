@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from exporter.runs.exporter_health import Health
 from exporter.runs.files.state_file import StateFolder
 from exporter.runs.logs import find
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.grouping import gathered
 from exporter.runs.logs.log import Log
-from exporter.runs.model.health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
@@ -84,6 +84,6 @@ def read(found: Found, options: Options, rosters: RunSets = RunSet) -> RunSet:
         log.read(time.time() + LAST_LINE_SECONDS, time.monotonic())
     except OSError as error:
         raise UnreadError(f"cannot be read: {error.strerror}") from error
-    if log.roster is None or not log.roster.runs:
+    if log.run_set is None or not log.run_set.runs:
         raise NoRunError(NOT_READ.get(log.kind, log.kind))
-    return log.roster
+    return log.run_set

@@ -37,7 +37,7 @@ class LogTargets:
     def take(self, views: Iterable[View], logs: Iterable[Log]) -> None:
         """Take what runs' logs tell, and texts that are no run's yet. Of an address, the last run counts."""
         order = sorted(views, key=lambda view: (view.state == "running", view.run.times.last or 0.0))
-        waiting = (_Mention(servers) for log in logs if log.roster is None for servers in log.servers)
+        waiting = (_Mention(servers) for log in logs if log.run_set is None for servers in log.servers)
         self._mentions = (*waiting, *(mention for view in order for mention in _of(view)))
         self.read = time.time() if self._mentions else self.read
 

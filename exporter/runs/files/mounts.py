@@ -63,7 +63,7 @@ class Call(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Is the result there?"""
+        """Whether the result is there."""
         return self._done.is_set()
 
     def result(self) -> T:
@@ -127,7 +127,7 @@ class Mount:
 
     @property
     def hangs(self) -> bool:
-        """Does it not answer?"""
+        """Whether it does not answer."""
         return self.silent >= HUNG_SECONDS
 
     def _run(self) -> None:
@@ -153,7 +153,7 @@ class Mounts:
         self.look()
 
     def look(self) -> None:
-        """Heed what was mounted and unmounted. The table itself never hangs."""
+        """Read what was mounted and unmounted. The table itself never hangs."""
         try:
             with open(self._table, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  (as fast as can be)
                 text = file.read()
@@ -185,7 +185,7 @@ class Mounts:
         return sorted((mount for mount in self if mount.hangs), key=lambda mount: mount.point)
 
     def begins_at(self, real: str) -> bool:
-        """Is something mounted right at this path, which has no links?"""
+        """Whether something is mounted right at this path, which has no links."""
         return real in self._by_point
 
     def of(self, real: str) -> Mount:
@@ -240,7 +240,7 @@ class Way:
 
     @property
     def is_over(self) -> bool:
-        """Is all of it resolved?"""
+        """Whether all of it is resolved."""
         return not self._left
 
     @property

@@ -1,4 +1,4 @@
-"""Logs once what cannot be read, and the fix."""
+"""What the system does not let the exporter read: logged once, with the fix."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from exporter.runs.files.access import Refusal
-
 logger = logging.getLogger(__name__)
 
 MOST = 5
@@ -26,11 +24,14 @@ MOST_HOURLY = 100
 
 HOUR = 3600.0
 
+_NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP})
+"""Errors of files that are gone, are folders by now, or never were: there is nothing to read."""
+
 
 class Once:
     """Warns of each text once, and of ``MOST_HOURLY`` an hour of one topic, of which there are few.
 
-    Anyone who makes up texts without end fills no log and no memory, and hushes no other topic. Of each topic
+    Anyone who makes up texts without end fills no log and no memory, and hides no other topic. Of each topic
     the last ``MOST_HOURLY`` texts are known.
     """
 
@@ -40,8 +41,16 @@ class Once:
 
     def warn(self, topic: Hashable, text: str, fault: Exception | None = None) -> None:
         """Log it, unless it was logged before; of a ``fault`` of ours with the traceback."""
-        if self._topics[topic].takes(text, time.monotonic()):
-            self._log.warning("%s", text, exc_info=fault)
+        known, now = self._topics[topic], time.monotonic()
+        if now - known.begun >= HOUR:
+            known.begun, known.count = now, 0
+        if text in known.texts or known.count >= MOST_HOURLY:
+            return
+        known.count += 1
+        known.texts[text] = None
+        if len(known.texts) > MOST_HOURLY:
+            del known.texts[next(iter(known.texts))]
+        self._log.warning("%s", text, exc_info=fault)
 
 
 @dataclass(slots=True)
@@ -52,17 +61,51 @@ class _Topic:
     count: int = 0
     texts: dict[str, None] = field(default_factory=dict)
 
-    def takes(self, text: str, now: float) -> bool:
-        """Is it new, and is there room for it?"""
-        if now - self.begun >= HOUR:
-            self.begun, self.count = now, 0
-        if text in self.texts or self.count >= MOST_HOURLY:
-            return False
-        self.count += 1
-        self.texts[text] = None
-        if len(self.texts) > MOST_HOURLY:
-            del self.texts[next(iter(self.texts))]
-        return True
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A path that cannot be read, with the number of the system's error.
+
+    ``passing``: it is a folder on the way to what was asked for.
+    """
+
+    path: Path
+    number: int
+    passing: bool = False
+
+
+@dataclass(slots=True)
+class Refusals:
+    """What was refused in one look at the watched paths; each path once."""
+
+    by_path: dict[Path, Refusal] = field(default_factory=dict)
+
+    def note(self, path: Path, error: OSError) -> None:
+        """Note an error, if it says that something is there which cannot be read."""
+        found = refusal(path, error)
+        if found:
+            self.by_path.setdefault(found.path, found)
+
+
+def refusal(path: Path, error: OSError) -> Refusal | None:
+    """What keeps the exporter from reading a path: the path, or the first folder on the way to it.
+
+    ``None`` if there is nothing to read.
+    """
+    number = error.errno or errno.EIO
+    if number in _NOTHING_THERE:
+        return None
+    folder = _closed_folder(path) if number in (errno.EACCES, errno.EPERM) else None
+    return Refusal(folder, number, passing=True) if folder else Refusal(path, number)
+
+
+def _closed_folder(path: Path) -> Path | None:
+    """The first folder on the way to a path, and to what it links to, that may not be passed."""
+    if os.access(path.parent, os.X_OK) and not os.path.islink(path):  # noqa: PTH114  (Path.is_symlink may raise)
+        return None
+    ways = (Path(os.path.abspath(path)), Path(os.path.realpath(path)))  # noqa: PTH100  (resolve may raise)
+    folders = (folder for way in ways for folder in reversed(way.parents))
+    return next((folder for folder in folders if not os.access(folder, os.X_OK)), None)
 
 
 class Notice:
@@ -101,32 +144,23 @@ def _permission(refusal: Refusal) -> str:
         status = refusal.path.stat()
     except OSError:
         return f"{us}. Fix: let it read that path; no restart is needed."
-    mode = f"{stat.S_IMODE(status.st_mode):o}"
-    which = "folder" if stat.S_ISDIR(status.st_mode) else "file"
-    owned = f"the {which} has mode {mode}, uid {status.st_uid}, gid {status.st_gid}"
-    return f"{us}; {owned}. Fix: {_fix(refusal, status, groups)}; no restart is needed."
-
-
-def _fix(refusal: Refusal, status: os.stat_result, groups: Collection[int]) -> str:
-    rights, bits = _wanted(refusal, status)
-    who, shift = _judged_as(status, groups)
-    if status.st_mode >> shift & bits == bits:
-        return "its mode allows it, so look at access lists (getfacl), SELinux or the share it lies on"
-    return f"chmod {who}+{rights} {_shown(shlex.quote(str(refusal.path)))}"
-
-
-def _wanted(refusal: Refusal, status: os.stat_result) -> tuple[str, int]:
-    """The rights that are needed, as chmod calls them and as bits."""
+    is_folder = stat.S_ISDIR(status.st_mode)
     if refusal.passing:
-        return "x", 1
-    return ("rx", 5) if stat.S_ISDIR(status.st_mode) else ("r", 4)
-
-
-def _judged_as(status: os.stat_result, groups: Collection[int]) -> tuple[str, int]:
-    """Which of the three sets of bits counts for us, and where it stands; the others do not."""
+        rights, bits = "x", 1
+    else:
+        rights, bits = ("rx", 5) if is_folder else ("r", 4)
+    # One of the three sets of bits counts for us; the others do not.
     if status.st_uid == os.geteuid():
-        return "u", 6
-    return ("g", 3) if status.st_gid in groups else ("o", 0)
+        who, shift = "u", 6
+    else:
+        who, shift = ("g", 3) if status.st_gid in groups else ("o", 0)
+    if status.st_mode >> shift & bits == bits:
+        fix = "its mode allows it, so look at access lists (getfacl), SELinux or the share it lies on"
+    else:
+        fix = f"chmod {who}+{rights} {_shown(shlex.quote(str(refusal.path)))}"
+    kind, mode = "folder" if is_folder else "file", f"{stat.S_IMODE(status.st_mode):o}"
+    owned = f"the {kind} has mode {mode}, uid {status.st_uid}, gid {status.st_gid}"
+    return f"{us}; {owned}. Fix: {fix}; no restart is needed."
 
 
 def _shown(name: object) -> str:

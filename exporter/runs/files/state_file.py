@@ -136,7 +136,7 @@ class StateFolder:
         return iter(list((self._known or {}).values()))
 
     def has_writer(self, log: str) -> bool:
-        """Was a writer there when the log's state was written?"""
+        """Whether a writer was there when the log's state was written."""
         about = self._known.get(_absolute(log)) if self._known else None
         return about is not None and about.writer
 

@@ -5,23 +5,26 @@ from __future__ import annotations
 import heapq
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
+from pathlib import Path, PurePath
 from time import monotonic
 
-from exporter.runs.files.access import Refusal, refusal
+from exporter.runs.exporter_health import Health
 from exporter.runs.files.mounts import PATIENCE_SECONDS, HungError, Mount, Mounts
-from exporter.runs.files.notice import Notice
+from exporter.runs.files.notice import Notice, Refusal, refusal
 from exporter.runs.files.state_file import About, StateFolder
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
-from exporter.runs.logs.run_limit import MOST_RUNS, LeftOut, RunLimit
 from exporter.runs.logs.searcher import DISCOVER_SECONDS, Branch, Searcher, Starts, Time
-from exporter.runs.model.health import Health
+from exporter.runs.logs.states import RunStates
 from exporter.runs.model.run import Options
+from exporter.runs.model.run_limit import Followed, LeftOut, Priority, RunLimit
+from exporter.runs.model.run_set import RunSet
+from exporter.runs.model.run_source import Judge, Sighting
+from exporter.runs.processes.writers import Writers
 
 READ_SECONDS = 1.0
 """How long one look reads at most: runs are shown, and SIGTERM takes effect, during a cold start too."""
@@ -29,16 +32,16 @@ YIELD_SECONDS = 0.0005
 """Pause between two blocks: a lock released and taken again at once is never handed over."""
 MOST_CROSSINGS = 8
 """Mounts that a way to a log may lead over at the first look; each later look goes on by one."""
-
 MOST_FILES = 5000
 """Files without a record that are followed, the newest: each weighs some 3 kB, and is looked at."""
+WRITERS_SECONDS = 1.0
 
 
 class Logs:
-    """Logs by path. No mount waits for another: what one does not answer in time is left to its thread.
+    """The source of all runs that are logged to files. No mount waits for another.
 
-    ``forget_after``: seconds of silence after which a log is old. ``stopped``: is nothing to be read any
-    more?
+    ``forget_after``: seconds of silence after which a log is old. ``lock`` is held while runs change.
+    ``stopped`` says whether to read no further.
     """
 
     def __init__(
@@ -49,57 +52,83 @@ class Logs:
         options: Options,
         *,
         mounts: Mounts,
+        writers: Writers,
+        limit: RunLimit,
+        lock: AbstractContextManager[object],
         forget_after: float,
         time: Time,
         stopped: Callable[[], bool],
     ) -> None:
         self.by_path: dict[Path, Log] = {}
+        self.sightings: Sequence[Sighting] = ()
+        self.named_by_path: Mapping[Path, PurePath] = {}
+        self.dormant = 0
         self._by_name: dict[str, Log] = {}
         self._states, self._health, self._options = states, health, options
-        self._mounts = mounts
-        self._forget_after = forget_after
-        self._time = time
-        self._stopped = stopped
+        self._mounts, self._writers, self._limit, self._lock = mounts, writers, limit, lock
+        self._forget_after, self._time, self._stopped = forget_after, time, stopped
         self._branches: dict[Mount, Branch] = {}
         self._searcher = Searcher(
             mounts, time, self._by_name, states.has_writer, forget_after=forget_after, most=MOST_FILES
         )
         self._starts = Starts(paths, mounts)
         self._notice = Notice()
-        self._next_roots = 0.0
+        self._next_roots = self._next_writers = 0.0
         self._cleaned: set[Mount] = set()
-        self.limit = RunLimit(MOST_RUNS)
+        self._run_states = RunStates(writers)
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self.by_path.values())
 
-    @property
-    def hung(self) -> list[Mount]:
-        """The mounts that do not answer, of those that lead to logs."""
-        return self._mounts.hung
+    def start(self) -> None:
+        """Nothing runs in the background."""
 
-    @property
-    def waits(self) -> bool:
-        """Is something under way that is only slow?"""
-        return any(branch.busy and not branch.mount.hangs for branch in self._branches.values())
+    def run_sets(self) -> list[RunSet]:
+        """The runs of each log that has any."""
+        return [log.run_set for log in self if log.run_set]
 
-    @property
-    def late(self) -> frozenset[Mount]:
-        """The mounts that owe an answer, so that nothing is known of the logs there now."""
-        return frozenset(mount for mount, branch in self._branches.items() if branch.busy)
+    def save(self) -> None:
+        """Write the state files of all logs that changed.
 
-    def look(self, lock: AbstractContextManager[object]) -> list[Log]:
-        """Find new logs and read what was appended; returns the logs that are followed no more."""
+        Raises:
+            HungError: the state folder does not answer.
+        """
+        for log in self:
+            log.save()
+
+    def look(self) -> bool:
+        """Find new logs, read what was appended, and look at the writers; return whether there is more."""
         gone, searched = self._search() if self._states.ready else ([], False)
-        gone += self._read_all(lock)
-        gone += self._leave_out(lock)
+        gone += self._read_all()
+        gone += self._leave_out()
         self._note_hung()
         if searched:
             self._clean_states()
-            self._notice.log(self.refused())
-        return gone
+            self._notice.log(self._refused())
+        for log in gone:
+            self._writers.forget(log.file)
+        now, wall = self._time.monotonic(), self._time.time()
+        if now >= self._next_writers:
+            self._next_writers = now + WRITERS_SECONDS
+            written = self._run_states.may_be_written(self, now, wall)
+            self._on_mounts(written, lambda logs: self._writers.look([log.file for log in logs], now))
+        return any(log.more for log in self) or any(
+            branch.busy and not branch.mount.hangs for branch in self._branches.values()
+        )
 
-    def on_mounts(self, logs: Iterable[Log], work: Callable[[list[Log]], None]) -> None:
+    # Mounts: what one does not answer in time is left to its thread.
+
+    def _late(self) -> frozenset[Mount]:
+        """The mounts that owe an answer, so that nothing is known of the logs there now."""
+        return frozenset(mount for mount, branch in self._branches.items() if branch.busy)
+
+    def _branch(self, mount: Mount) -> Branch:
+        found = self._branches.get(mount)
+        if found is None:
+            found = self._branches[mount] = Branch(mount)
+        return found
+
+    def _on_mounts(self, logs: Iterable[Log], work: Callable[[list[Log]], None]) -> None:
         """Do something to logs, in the threads of their mounts; those that owe an answer are left out."""
         shares: dict[Branch, list[Log]] = {}
         for log in logs:
@@ -109,12 +138,6 @@ class Logs:
         for branch in branches:
             branch.work = branch.mount.start(partial(work, shares[branch]))
         self._wait(branches)
-
-    def _branch(self, mount: Mount) -> Branch:
-        found = self._branches.get(mount)
-        if found is None:
-            found = self._branches[mount] = Branch(mount)
-        return found
 
     def _wait(self, branches: Iterable[Branch]) -> None:
         """Wait for what was handed over, but no longer than any disk that works needs."""
@@ -128,6 +151,16 @@ class Logs:
             if branch.work is not None and branch.work.done:
                 done, branch.work = branch.work, None
                 done.result()
+
+    def _note_hung(self) -> None:
+        """Logs on a mount that hangs keep what is known of them, and are not taken for silent."""
+        hung = {mount: mount.silent for mount in self._branches if mount.hangs}
+        wall, steady = self._time.time(), self._time.monotonic()
+        for log in self if hung else ():
+            if log.mount in hung:
+                log.hangs(wall - hung[log.mount], steady - hung[log.mount])
+
+    # Search
 
     def _search(self) -> tuple[list[Log], bool]:
         """Search each mount whose turn it is; returns the logs that are gone, and whether one was."""
@@ -179,15 +212,25 @@ class Logs:
         branch.old, branch.empty = haul.old, haul.empty
         branch.next_search = branch.begun + haul.pause
         new = [found for found in haul.found if not self._is_known(found, branch)]
-        with_runs = (log for log in self if log.roster is not None)
-        branch.over = self.limit.admit(new, branch.over, with_runs, self._time.time())
+        changed = {str(found.path): found.changed for found in new}
+        wall = self._time.time()
+        with_runs = (self._known(log, wall) for log in self if log.run_set is not None)
+        branch.over = self._limit.still_out(branch.over, changed, with_runs, wall)
         new = [found for found in new if str(found.path) not in branch.over]
         there = {found.path for found in haul.found}
-        gone = [log for log in self if log.mount is branch.mount and self._is_gone(log, there)]
+        # A log that has runs stays until its time is over, though its file is gone.
+        gone = [
+            log
+            for log in self
+            if log.mount is branch.mount
+            and log.path not in there
+            and not log.reading
+            and (log.run_set is None or log.quiet(self._time.monotonic()) > self._forget_after)
+        ]
         for log in gone:
             self._drop(log)
             log.forget()
-        followed = [log for log in self if log.roster is None and log.mount is branch.mount]
+        followed = [log for log in self if log.run_set is None and log.mount is branch.mount]
         surplus = max(0, len(followed) + len(new) - MOST_FILES)
         branch.left_out = haul.left_out + surplus
         if surplus:
@@ -197,21 +240,16 @@ class Logs:
             gone += least
         try:
             for found in new:
-                self._meet(found, branch.mount)
+                saved = self._states.load(found.path)
+                log = Log(found, self._states, self._health, self._options, saved=saved)
+                log.mount = branch.mount
+                self.by_path[found.path] = self._by_name[str(found.path)] = log
         except HungError:  # the state folder: with the next search
             branch.next_search = 0.0
         return gone
 
-    def _is_gone(self, log: Log, there: set[Path]) -> bool:
-        """May it be forgotten? One that was a run stays until its time is over, though its file is gone."""
-        return (
-            log.path not in there
-            and not log.reading
-            and (log.roster is None or self.quiet(log) > self._forget_after)
-        )
-
     def _is_known(self, found: Found, branch: Branch) -> bool:
-        """Is it followed already? If so, it is known from now on where it lies."""
+        """Whether it is followed already; if so, it is known from now on where it lies."""
         log = self.by_path.get(found.path)
         if log is None:
             return False
@@ -223,108 +261,8 @@ class Logs:
         log.found_again(found)
         return True
 
-    def _meet(self, found: Found, mount: Mount) -> None:
-        """Follow a log.
-
-        Raises:
-            HungError: nothing can be known of what was known of it.
-        """
-        saved = self._states.load(found.path)
-        log = Log(found, self._states, self._health, self._options, saved=saved)
-        log.mount = mount
-        self.by_path[found.path] = self._by_name[str(found.path)] = log
-
     def _drop(self, log: Log) -> None:
         del self.by_path[log.path], self._by_name[str(log.path)]
-
-    def lay_aside(self, log: Log) -> None:
-        """The log's runs have left the pages: look at it again only when it changes."""
-        try:
-            log.save()
-        except HungError:
-            return
-        self._drop(log)
-        if log.mount is not None:
-            branch = self._branch(log.mount)
-            branch.aside[str(log.path)] = log.written
-            branch.old += 1
-
-    def _leave_out(self, lock: AbstractContextManager[object]) -> list[Log]:
-        """Follow the logs with runs beyond the limit no more; what their runs know is saved."""
-        with_runs = [log for log in self if log.roster is not None]
-        gone: list[Log] = []
-        with lock:
-            surplus = self.limit.surplus(with_runs, self.late, self._time.time())
-        for path, left in surplus.items():
-            log = self.by_path[path]
-            try:
-                log.save()
-            except HungError:
-                break
-            self._drop(log)
-            if log.mount is not None:
-                self._branch(log.mount).over[str(path)] = left
-            gone.append(log)
-        return gone
-
-    @property
-    def over(self) -> list[LeftOut]:
-        """The logs, and the polled runs of late, that are beyond the limit."""
-        wall = self._time.time()
-        polled = [left for roster in self.limit.polled for left in roster.left_out.values()]
-        return [
-            *(left for branch in self._branches.values() for left in branch.over.values()),
-            *(left.now(left.changed, wall) for left in polled if wall - left.changed < self._forget_after),
-        ]
-
-    def quiet(self, log: Log) -> float:
-        """Seconds since a log last grew."""
-        return log.quiet(self._time.monotonic())
-
-    def _read_all(self, lock: AbstractContextManager[object]) -> list[Log]:
-        """Read what is due, each mount in its thread; returns files that are not logs, no longer followed."""
-        now = self._time.monotonic()
-        due = [log for log in self if log.is_due(now)]
-        self.on_mounts(due, partial(self._read_some, lock))
-        ignored = [log for log in due if log.ignored and not log.reading and log.path in self.by_path]
-        for log in ignored:
-            self._drop(log)
-            if log.mount is not None:
-                self._branch(log.mount).ignored.add(str(log.path), log.inode, log.length, log.kind)
-        return ignored
-
-    def _read_some(self, lock: AbstractContextManager[object], logs: list[Log]) -> None:
-        """A block of each log in turn, so that a long one does not keep the others waiting."""
-        branch = self._branch(logs[0].mount) if logs[0].mount else None
-        waiting = deque(log for log in logs if not log.more)
-        waiting += sorted((log for log in logs if log.more), key=attrgetter("looked"))
-        until: float | None = None
-        while waiting:
-            if self._stopped() or (branch and branch.work and branch.work.late):
-                return
-            log = waiting.popleft()
-            if log.more:  # its time begins here: a busy machine reads on, too, however long the others take
-                until = until or self._time.monotonic() + READ_SECONDS
-                if self._time.monotonic() > until:
-                    return
-            self._read(log, lock)
-            if branch is not None:
-                branch.mount.stir()
-            if log.more:
-                waiting.append(log)
-                self._time.sleep(YIELD_SECONDS)
-
-    def _read(self, log: Log, lock: AbstractContextManager[object]) -> None:
-        problem, log.refusal = None, None
-        try:
-            log.read(self._time.time(), self._time.monotonic(), lock)
-        except FileNotFoundError:
-            problem = "vanished"
-        except OSError as error:
-            problem, log.refusal = "unreadable", refusal(log.file, error)
-        if problem is not None and problem != log.problem:
-            self._health.file_errors[problem] += 1
-        log.problem = problem
 
     def _clean_states(self) -> None:
         """Forget, once for each mount, what is known of logs that were deleted while the exporter was down.
@@ -342,30 +280,127 @@ class Logs:
             except OSError:
                 self._cleaned.discard(mount)
 
-    def _note_hung(self) -> None:
-        """Logs on a mount that hangs keep what is known of them, and are not taken for silent."""
-        hung = {mount: mount.silent for mount in self._branches if mount.hangs}
-        wall, steady = self._time.time(), self._time.monotonic()
-        for log in self if hung else ():
-            if log.mount in hung:
-                log.hangs(wall - hung[log.mount], steady - hung[log.mount])
+    # Reading
 
-    def refused(self) -> dict[Path, Refusal]:
+    def _read_all(self) -> list[Log]:
+        """Read what is due, each mount in its thread; returns files that are not logs, no longer followed."""
+        now = self._time.monotonic()
+        due = [log for log in self if log.is_due(now)]
+        self._on_mounts(due, self._read_some)
+        ignored = [log for log in due if log.ignored and not log.reading and log.path in self.by_path]
+        for log in ignored:
+            self._drop(log)
+            if log.mount is not None:
+                self._branch(log.mount).ignored.add(str(log.path), log.inode, log.length, log.kind)
+        return ignored
+
+    def _read_some(self, logs: list[Log]) -> None:
+        """A block of each log in turn, so that a long one does not keep the others waiting."""
+        branch = self._branch(logs[0].mount) if logs[0].mount else None
+        waiting = deque(log for log in logs if not log.more)
+        waiting += sorted((log for log in logs if log.more), key=attrgetter("looked"))
+        until: float | None = None
+        while waiting:
+            if self._stopped() or (branch and branch.work and branch.work.late):
+                return
+            log = waiting.popleft()
+            if log.more:  # its time begins here: a busy machine reads on, too, however long the others take
+                until = until or self._time.monotonic() + READ_SECONDS
+                if self._time.monotonic() > until:
+                    return
+            self._read(log)
+            if branch is not None:
+                branch.mount.stir()
+            if log.more:
+                waiting.append(log)
+                self._time.sleep(YIELD_SECONDS)
+
+    def _read(self, log: Log) -> None:
+        problem, log.refusal = None, None
+        try:
+            log.read(self._time.time(), self._time.monotonic(), self._lock)
+        except FileNotFoundError:
+            problem = "vanished"
+        except OSError as error:
+            problem, log.refusal = "unreadable", refusal(log.file, error)
+        if problem is not None and problem != log.problem:
+            self._health.file_errors[problem] += 1
+        log.problem = problem
+
+    def _leave_out(self) -> list[Log]:
+        """Follow the logs with runs beyond the limit no more; what their runs know is saved."""
+        with_runs = [log for log in self if log.run_set is not None]
+        late, wall = self._late(), self._time.time()
+        surplus: dict[Path, LeftOut] = {}
+
+        def followed() -> Iterator[Followed]:
+            """The logs that may be left out: those on mounts that do not answer stay."""
+            for log in with_runs:
+                if log.unread_since is None and log.mount not in late:
+                    leave_out = partial(surplus.__setitem__, log.path)
+                    yield Followed(self._known(log, wall), log.followed, leave_out)
+
+        with self._lock:
+            self._limit.enforce(sum(len(log.runs) for log in with_runs), followed)
+        for log in with_runs:
+            log.followed = True
+        gone: list[Log] = []
+        for path, left in surplus.items():
+            log = self.by_path[path]
+            try:
+                log.save()
+            except HungError:
+                break
+            self._drop(log)
+            if log.mount is not None:
+                self._branch(log.mount).over[str(path)] = left
+            gone.append(log)
+        return gone
+
+    def _known(self, log: Log, wall: float) -> LeftOut:
+        return log.known(wall, duplicate=log.path in self._limit.duplicates)
+
+    # The state of each run
+
+    def update(self, judge: Judge, now: float) -> None:
+        """Judge all runs, under the lock; logs whose runs have all left the pages are laid aside."""
+        judged = {log.path: log.relative for log in self if log.run_set and log.caught_up}
+        for log in self._run_states.update(list(self), self._late(), judge, now):
+            with suppress(HungError):
+                log.save()
+                self._drop(log)
+                if log.mount is not None:
+                    branch = self._branch(log.mount)
+                    branch.aside[str(log.path)] = log.written
+                    branch.old += 1
+        self.named_by_path = judged
+        self.sightings, self.dormant = self._run_states.sightings, self._run_states.dormant
+
+    # What the exporter serves about its files
+
+    @property
+    def hung(self) -> list[Mount]:
+        """The mounts that do not answer, of those that lead to logs."""
+        return self._mounts.hung
+
+    def report(self, health: Health, wall: float) -> None:  # noqa: ARG002  (the interface's)
+        """Add the files by kind, the runs that are left out, and bytes that are unread."""
+        kinds = Counter(log.kind for log in self if not log.refusal)
+        for branch in self._branches.values():
+            kinds.update({**branch.ignored.counts, "empty": branch.empty, "left_out": branch.left_out})
+            for left in branch.over.values():
+                health.leave_out(left.runs, live=left.priority is Priority.LIVE)
+        health.files = +kinds
+        health.files["old"] = sum(branch.old for branch in self._branches.values())
+        health.files["unreadable"] = len(self._refused())
+        health.unread_bytes = sum(log.unread for log in self)
+
+    def _refused(self) -> dict[Path, Refusal]:
         """What cannot be read now: logs, and what the search for them met."""
         found: dict[Path, Refusal] = {}
         for branch in self._branches.values():
             found |= branch.refusals.by_path
         return found | {log.refusal.path: log.refusal for log in self if log.refusal}
-
-    def kinds(self) -> Counter[str]:
-        """How many files there are of each kind."""
-        kinds = Counter(log.kind for log in self if not log.refusal)
-        for branch in self._branches.values():
-            kinds.update({**branch.ignored.counts, "empty": branch.empty, "left_out": branch.left_out})
-        kinds = +kinds
-        kinds["old"] = sum(branch.old for branch in self._branches.values())
-        kinds["unreadable"] = len(self.refused())
-        return kinds
 
 
 def _deleted(states: Iterable[About]) -> list[Path]:

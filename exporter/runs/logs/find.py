@@ -14,13 +14,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.runs.files.access import Refusals
 from exporter.runs.files.mounts import Mount, Mounts, Way
+from exporter.runs.files.notice import Refusals
 
 WILDCARDS = frozenset("*?[")
 ANY_DEPTH = "**"
 SYSTEM = "lost+found"
-"""The folder of a file system's checker, on each mounted disk: root's, and no one's run."""
+"""The folder of a file system's checker, on each mounted disk: root's, without runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Ground:
         self._mounts, self._mount = mounts, mount
 
     def holds(self, start: Start) -> bool:
-        """Does a folder lie on this mount? If not, that is noted."""
+        """Whether a folder lies on this mount; if not, that is noted."""
         if self._mounts is None or not self._mounts.begins_at(start.real):
             return True
         if self._mounts.of(start.real) is self._mount:
@@ -206,7 +206,7 @@ class _Search:
                         yield from self._matches(found._replace(rest=rest))
 
     def _is_new(self, folder: Start, above: Start) -> bool:
-        """Was it not gone into before, by another link?"""
+        """Whether it was not searched before, by another link."""
         if folder.real == f"{above.real.rstrip('/')}/{folder.path.rpartition('/')[2]}":
             return True
         known = (folder.real, folder.rest) in self._followed or _lies_in(above.real, folder.real)
@@ -293,7 +293,7 @@ def _down(at: Start, name: str) -> Start:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Does it lead to a folder? What cannot be reached is reported with the files."""
+    """Whether it leads to a folder. What cannot be reached is reported with the files."""
     try:
         return entry.is_dir()
     except OSError:

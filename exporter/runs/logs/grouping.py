@@ -29,7 +29,7 @@ Order = tuple[int, str]
 
 
 def is_part(path: str) -> bool:
-    """May a file belong to others, so that it matters however old it is?"""
+    """Whether a file may belong to others, so that it matters however old it is."""
     name = path.rpartition("/")[2]
     return ".tfevents." in name or name == STATE_FILE or name.endswith(WANDB_FILE)
 
@@ -52,7 +52,7 @@ def gathered(found: Iterable[Found]) -> Iterator[Found]:
 
 
 def _is_of_wandb(path: Path, folders: AbstractSet[Path]) -> bool:
-    """Is it what W&B captured of the console, or a log of its own, in one of these runs' folders?"""
+    """Whether W&B captured it of the console, or it is W&B's own log, in one of these runs' folders."""
     if path.parent.name not in _WANDB_FOLDERS or path.parent.parent not in folders:
         return False
     return path.parent.name == "logs" or path.name == "output.log"

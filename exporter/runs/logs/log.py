@@ -9,18 +9,19 @@ from itertools import chain
 from pathlib import Path
 from time import monotonic
 
-from exporter.runs.files.access import Refusal
+from exporter.runs.exporter_health import Health
 from exporter.runs.files.mounts import HungError, Mount
+from exporter.runs.files.notice import Refusal
 from exporter.runs.files.state_file import Kept, Saved, StateFolder
 from exporter.runs.logs.find import Found
-from exporter.runs.logs.preamble import Preamble
-from exporter.runs.model.health import Health
+from exporter.runs.model.lifecycle import TRACEBACK_SECONDS
 from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.model.run_limit import LIVE_SECONDS, LeftOut, Priority
 from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers import Reader, reader_of
 from exporter.runs.readers.block import Block
 from exporter.runs.readers.content import content
-from exporter.runs.signals.record import Servers
+from exporter.runs.signals.record import Ended, Event, Servers
 from exporter.runs.sources import Source, recognise_first
 from exporter.runs.sources.console import preamble
 
@@ -37,6 +38,43 @@ _NOTHING = 0, False, None
 """The version of a text whose writer was never seen and that had no news while it was followed."""
 
 
+class Preamble:
+    """What a text without a record said so far, as a run without a step.
+
+    ``failed`` is when it last reported an error, in seconds of the steady clock.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.run = Run("text", "", options)
+        self.failed = 0.0
+
+    def take(self, event: Event, clock: Clock) -> None:
+        """Take one thing that the text says."""
+        self.run.take(event, clock)
+        self.run.watched = self.run.watched or clock.live
+        if isinstance(event, Ended):
+            self.failed = clock.moved(None)
+
+    def is_end(self, state: str, grew: float, *, writer: bool | None) -> bool:
+        """Whether the run has ended badly in this state.
+
+        A program that ends without an error has done what it should, unless it is known to be a trainer.
+        An error after which the text grew for long was caught. Of a writer that cannot be seen,
+        silence means nothing before the first step, and only a trainer's error is an end.
+
+        Args:
+            state: Of the run, by its words, its writer and its silence.
+            grew: When the text last grew, in seconds of the steady clock.
+            writer: Whether the writer is present; ``None`` if it cannot be seen.
+        """
+        run = self.run
+        is_trainer = run.total is not None or bool(run.servers)
+        if state == "failed" and run.ended:
+            ended_with_it = grew - self.failed <= TRACEBACK_SECONDS
+            return run.ended.certain or (ended_with_it and (is_trainer or writer is False))
+        return state in ("vanished", "stopped") and is_trainer and writer is False
+
+
 class Log:
     """A file that may be a trainer's log, or several that make up one.
 
@@ -45,11 +83,12 @@ class Log:
     seconds of the steady clock: a look that comes late dates growth by the file's time. ``written`` is
     that time and ``appeared`` when it was first looked at, in seconds since the epoch.
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
-    could not be read then; ``refusal``: what has to be made readable for that. ``writer``: is a
-    writer there, as last known; ``None`` if none was ever seen. ``preamble``: what is known of the
+    could not be read then; ``refusal``: what has to be made readable for that. ``writer``: whether a
+    writer is present, as last known; ``None`` if none was ever seen. ``preamble``: what is known of the
     trainer of a text that has no record yet. ``mount``: what it lies on; ``reading``: it is being read
     right now. ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
-    ``priority``: how much its runs matter where there are too many (see ``limit``), once they were judged.
+    ``priority``: that of its runs under the run limit, once they were judged; ``followed``: it had runs at
+    the last look.
     """
 
     def __init__(
@@ -58,13 +97,13 @@ class Log:
         states: StateFolder,
         health: Health,
         options: Options,
-        rosters: RunSets = RunSet,
+        run_sets: RunSets = RunSet,
         *,
         saved: Saved | None = None,
     ) -> None:
         self.path = found.path
         self.relative = found.relative
-        self.roster: RunSet | None = None
+        self.run_set: RunSet | None = None
         self.kind = "empty"
         self.grew: float | None = None
         self.written = self.appeared = 0.0
@@ -77,7 +116,8 @@ class Log:
         self.mount: Mount | None = None
         self.reading = False
         self.unread_since: float | None = None
-        self.priority: int | None = None
+        self.priority: Priority | None = None
+        self.followed = False
         self._unread_from = 0.0
         self._found = found
         self._known_before = saved
@@ -90,7 +130,7 @@ class Log:
         self._states = states
         self._health = health
         self._options = options
-        self._rosters = rosters
+        self._run_sets = run_sets
         self._carry: Kept | None = None
         self._saved: tuple[object, ...] = ()
 
@@ -101,24 +141,24 @@ class Log:
 
     @property
     def ignored(self) -> bool:
-        """Is this file of no interest, as long as it is not replaced?"""
+        """Whether this file is of no interest as long as it is not replaced."""
         return self.kind in ("binary", "no_records")
 
     def is_due(self, steady: float) -> bool:
-        """Is it time to look at it? ``steady`` in seconds of the steady clock."""
+        """Whether it is time to read it; ``steady`` in seconds of the steady clock."""
         if self.ignored:
             return False
-        return self.roster is not None or self.more or steady - self.looked >= IDLE_SECONDS
+        return self.run_set is not None or self.more or steady - self.looked >= IDLE_SECONDS
 
     @property
     def caught_up(self) -> bool:
-        """Was the log read to its end? What is added from then on arrives while the exporter watches."""
+        """Whether the log was read to its end: what is added from then on arrives while we watch."""
         return self._live_from is not None
 
     @property
     def has_step(self) -> bool:
-        """Was any step logged in it?"""
-        runs = self.roster.runs.values() if self.roster else ()
+        """Whether any step was logged in it."""
+        runs = self.run_set.runs.values() if self.run_set else ()
         return any(run.progress.first is not None for run in runs)
 
     @property
@@ -129,8 +169,8 @@ class Log:
     @property
     def runs(self) -> Collection[Run]:
         """Its runs; of a text without a record, the one that it may become."""
-        if self.roster is not None:
-            return self.roster.runs.values()
+        if self.run_set is not None:
+            return self.run_set.runs.values()
         return (self.preamble.run,) if self.preamble else ()
 
     @property
@@ -140,8 +180,8 @@ class Log:
 
     @property
     def is_text(self) -> bool:
-        """Is it a text without a record so far?"""
-        return self.roster is None and self.kind == "text" and self.caught_up
+        """Whether it is a text without a record so far."""
+        return self.run_set is None and self.kind == "text" and self.caught_up
 
     @property
     def servers(self) -> tuple[Servers, ...]:
@@ -159,13 +199,28 @@ class Log:
         return max(self._found.size, self._reader.offset if self._reader else 0)
 
     def found_again(self, found: Found) -> None:
-        """Its files may be more, or others, by now."""
+        """Take its files as they are now: they may be more, or others."""
         if found.parts != self._found.parts:
             self._found = found
 
     def quiet(self, steady: float) -> float:
         """Seconds since the log last grew, also if the machine's clock was set since."""
         return steady - self._quiet_from
+
+    def known(self, wall: float, *, duplicate: bool) -> LeftOut:
+        """What the run limit goes by; a log that was not judged yet is live if it was written lately.
+
+        Args:
+            wall: The time in seconds since the epoch.
+            duplicate: Whether other logs show its runs.
+        """
+        changed = max(self.written, self.changed)
+        priority = self.priority
+        if priority is not None and duplicate:
+            priority = min(priority, Priority.TWIN)
+        if priority is None or not self.caught_up:
+            priority = Priority.LIVE if wall - changed < LIVE_SECONDS else Priority.FINISHED
+        return LeftOut(priority, changed, len(self.runs))
 
     def read(self, wall: float, steady: float, lock: AbstractContextManager[object] | None = None) -> None:
         """Read one block; what it says is taken in while ``lock`` is held.
@@ -184,12 +239,18 @@ class Log:
     def _read(self, wall: float, steady: float, lock: AbstractContextManager[object]) -> None:
         """Ask the file system first: while the lock is held, nothing may wait for it."""
         asked = monotonic()
-        if self._reader is None and not self._open():
+        if self._reader is None:
+            self.kind = content(self.file)
+            if self.kind == "empty":
+                self._reached_end()
+            elif self.kind != "binary":
+                self._reader = reader_of(self.kind, lambda: self._found.parts)
+        if self._reader is None:
             self.unread_since = None
             return
         file = self.file
-        block = self._reader.poll(wall) if self._reader else None
-        size = self._reader.size if self._reader and self._source is None else 0.0
+        block = self._reader.poll(wall)
+        size = self._reader.size if self._source is None else 0.0
         if self.caught_up and self.file != file:
             self.writer = None  # another start has another writer
         if (waited := monotonic() - asked) > SLOW_SECONDS:
@@ -203,7 +264,7 @@ class Log:
         self._read_at = wall
 
     def hangs(self, wall: float, steady: float) -> None:
-        """Its mount does not answer, and did not for some time before."""
+        """Note that its mount does not answer, and since when."""
         if self.unread_since is None:
             self.unread_since, self._unread_from = wall, steady
 
@@ -215,16 +276,6 @@ class Log:
             for run in self.runs:
                 run.excuse(seconds, wall, steady)
         self.unread_since = None
-
-    def _open(self) -> bool:
-        """Look what the file holds; is there anything to read in it?"""
-        self.kind = content(self.file)
-        if self.kind == "empty":
-            self._reached_end()
-            return False
-        if self.kind != "binary":
-            self._reader = reader_of(self.kind, lambda: self._found.parts)
-        return self._reader is not None
 
     def _clock(self, block: Block, wall: float, steady: float) -> Clock:
         """When the block was written: no earlier than the last look, which saw nothing of it.
@@ -240,45 +291,37 @@ class Log:
                 self.grew = self._quiet_from
         return Clock(wall, steady, live=self._is_live(block), late=self.quiet(steady))
 
-    def _take(self, block: Block, clock: Clock, size: float) -> None:
-        self._note(block)
-        if self._source is not None or self._recognised(block, clock, size):
-            self._feed(block, clock)
-        self.more = block.more and not self.ignored
-        if not block.more:
-            self._reached_end()
+    def _is_live(self, block: Block) -> bool:
+        """Whether it holds bytes that were written while the log was followed."""
+        return self._live_from is not None and block.end > self._live_from and not block.restarted
 
-    def _note(self, block: Block) -> None:
+    def _take(self, block: Block, clock: Clock, size: float) -> None:
         self._health.bytes_read += block.size
         self._health.lines_read += len(block.lines)
         self._health.dropped["too_long"] += block.too_long
         self._health.dropped["malformed"] += block.broken
         self.written = block.written
         if block.restarted:
-            self._restarted()
-
-    def _restarted(self) -> None:
-        """The log was emptied: what the runs know so far is nowhere else now.
-
-        What stands in the log already is history again: a copy of a log is replaced as a whole.
-        """
-        self._health.restarts += 1
-        self._live_from = None
-        if self.roster is not None and self._source is not None:
-            self._carry = self.roster.kept()
-            self.roster.emptied()
-            self._source = type(self._source)()
-            self._emptied = True
-
-    def _is_live(self, block: Block) -> bool:
-        """Does it hold bytes that were written while the log was followed?"""
-        return self._live_from is not None and block.end > self._live_from and not block.restarted
+            # What the runs know so far is nowhere else now. What stands in the log already is history again:
+            # a copy of a log is replaced as a whole.
+            self._health.restarts += 1
+            self._live_from = None
+            if self.run_set is not None and self._source is not None:
+                self._carry = self.run_set.kept()
+                self.run_set.emptied()
+                self._source = type(self._source)()
+                self._emptied = True
+        if self._source is not None or self._recognised(block, clock, size):
+            self._feed(block, clock)
+        self.more = block.more and not self.ignored
+        if not block.more:
+            self._reached_end()
 
     def _feed(self, block: Block, clock: Clock) -> None:
-        source, roster = self._source, self.roster
-        if source is None or roster is None:
+        source, run_set = self._source, self.run_set
+        if source is None or run_set is None:
             return
-        parse, take = source.parse, roster.take
+        parse, take = source.parse, run_set.take
         for line in block.lines:
             try:
                 for event in parse(line):
@@ -294,49 +337,43 @@ class Log:
         reader = self._reader
         source = recognise_first(block.lines, self.kind)
         if source is None or reader is None:
-            self._listen(block, clock)
+            self._read_preamble(block, clock)
             if reader and reader.offset > GIVE_UP_BYTES:
                 self.kind = "no_records"
             return False
         self._source, self.kind, self.preamble = source, "log", None
-        self.roster = self._known(source, reader.head, size, live=self._is_live(block))
+        saved, self._known_before = self._known_before, None
+        watched, marks = [""] if self._is_live(block) else [], None
+        if saved is not None:
+            self.writer = saved.writer
+            self._carry = saved.before(reader.head, size)
+            watched, marks = watched + saved.watched, saved.marks
+        self.run_set = self._run_sets(
+            source.name, source.framework, self._options, self._carry, watched, marks=marks
+        )
         if block.start == 0:
             return True
         reader.rewind()
         block.more = True
         return False
 
-    def _listen(self, block: Block, clock: Clock) -> None:
+    def _read_preamble(self, block: Block, clock: Clock) -> None:
         """A trainer has servers, and may fail, long before its first step."""
         if block.restarted:
             self.preamble = None
-        if self.kind == "text":
-            for event in chain.from_iterable(map(preamble, block.lines)):
-                self.preamble = self.preamble or self._preamble()
-                self.preamble.take(event, clock)
-
-    def _preamble(self) -> Preamble:
-        """A run without a step, with what was known of its writer before."""
-        begun = Preamble(self._options)
-        saved = self._known_before
-        if saved is not None and self.writer is None:
-            self.writer, begun.run.watched = saved.writer, "" in saved.watched
-        return begun
-
-    def _known(self, source: Source, head: bytes, size: float, *, live: bool) -> RunSet:
-        """The runs of the log, with what was known of them before."""
-        saved, self._known_before = self._known_before, None
-        watched, marks = [""] if live else [], None
-        if saved is not None:
-            self.writer = saved.writer
-            self._carry = saved.before(head, size)
-            watched, marks = watched + saved.watched, saved.marks
-        return self._rosters(source.name, source.framework, self._options, self._carry, watched, marks=marks)
+        if self.kind != "text":
+            return
+        for event in chain.from_iterable(map(preamble, block.lines)):
+            if self.preamble is None:
+                self.preamble, saved = Preamble(self._options), self._known_before
+                if saved is not None and self.writer is None:
+                    self.writer, self.preamble.run.watched = saved.writer, "" in saved.watched
+            self.preamble.take(event, clock)
 
     def _reached_end(self) -> None:
         if self._live_from is None:
             self._live_from = self._reader.offset + self._reader.unread if self._reader else 0
-        for run in self.roster.runs.values() if self.roster else ():
+        for run in self.run_set.runs.values() if self.run_set else ():
             run.times.caught_up(self.written)
 
     def save(self) -> None:
@@ -347,21 +384,23 @@ class Log:
         Raises:
             HungError: the state folder does not answer.
         """
-        if self._emptied or (self.caught_up and self._version() not in (self._saved, _NOTHING)):
-            self._write()
-
-    @property
-    def must_be_saved(self) -> bool:
-        """Is what its runs know nowhere else now?"""
-        return self._emptied
-
-    def _version(self) -> tuple[object, ...]:
-        if self.roster is None:
-            return 0, bool(self.preamble and self.preamble.run.watched), self.writer
-        return self.roster.version(), tuple(self.roster.watched()), self.writer
-
-    def _write(self) -> None:
-        saved = self._state(self.roster) if self.roster else self._state_of_text()
+        version = self._version()
+        if not self._emptied and (not self.caught_up or version in (self._saved, _NOTHING)):
+            return
+        read = (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
+        if self.run_set:
+            saved = Saved(
+                self._carry,
+                self.run_set.kept(),
+                *read,
+                self.run_set.watched(),
+                self.writer,
+                self.run_set.marks(),
+            )
+        else:  # what an earlier content of the log left stays for the first record
+            before = self._known_before or Saved(None, {}, *read, [])
+            watched = {*before.watched, *([""] if self.preamble and self.preamble.run.watched else [])}
+            saved = self._known_before = replace(before, writer=self.writer, watched=sorted(watched))
         try:
             self._states.save(self.path, saved, self.file, self.mount.point if self.mount else "")
         except OSError as error:
@@ -369,25 +408,20 @@ class Log:
             if isinstance(error, HungError):
                 raise
             return
-        self._saved, self._emptied = self._version(), False
-
-    def _state(self, roster: RunSet) -> Saved:
-        known = (roster.kept(), *self._content, roster.watched(), self.writer, roster.marks())
-        return Saved(self._carry, *known)
-
-    def _state_of_text(self) -> Saved:
-        """Whatever an earlier content of the log left is kept for the first record."""
-        saved = self._known_before or Saved(None, {}, *self._content, [])
-        watched = {*saved.watched, *([""] if self.preamble and self.preamble.run.watched else [])}
-        self._known_before = replace(saved, writer=self.writer, watched=sorted(watched))
-        return self._known_before
+        self._saved, self._emptied = version, False
 
     @property
-    def _content(self) -> tuple[str, int]:
-        return (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
+    def must_be_saved(self) -> bool:
+        """Whether what its runs know is nowhere else now."""
+        return self._emptied
+
+    def _version(self) -> tuple[object, ...]:
+        if self.run_set is None:
+            return 0, bool(self.preamble and self.preamble.run.watched), self.writer
+        return self.run_set.version(), tuple(self.run_set.watched()), self.writer
 
     def forget(self) -> None:
-        """Nothing of this log is needed any more."""
+        """Remove its state: nothing of this log is needed any more."""
         try:
             self._states.forget(self.path)
         except OSError:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from exporter.runs.files.access import Refusals
 from exporter.runs.files.mounts import Call, Mount, Mounts
+from exporter.runs.files.notice import Refusals
 from exporter.runs.logs.find import Found, Ground, Seen, Start, fixed_part, search, start_of
 from exporter.runs.logs.grouping import gathered, is_part
-from exporter.runs.logs.run_limit import LeftOut
+from exporter.runs.model.run_limit import LeftOut
 
 
 class Starts:
@@ -60,7 +60,7 @@ class Starts:
 
 
 def _covers(known: Start, other: Start) -> bool:
-    """Does one search come by all that another one would?"""
+    """Whether one search comes by all that another one would."""
     if known.rest or other.rest:
         return (known.real, known.rest) == (other.real, other.rest)
     return f"{other.real}/".startswith(f"{known.real.rstrip('/')}/")
@@ -87,7 +87,7 @@ class Ignored:
         self.counts[kind] += 1
 
     def holds(self, path: str, inode: int, size: int) -> bool:
-        """Is this file ignored?"""
+        """Whether this file is ignored."""
         key = hash((path, inode))
         known = self._known.get(key)
         if known is None or size < known >> 2:
@@ -161,7 +161,7 @@ class Branch:
 
     @property
     def busy(self) -> bool:
-        """Does its thread still do something?"""
+        """Whether its thread is still at work."""
         return any(call is not None and not call.done for call in (self.search, self.work))
 
 
@@ -224,7 +224,7 @@ class Searcher:
     def _may_be_new(
         self, branch: Branch, aside: dict[str, float], seen: Seen, oldest: float, haul: SearchResult
     ) -> bool:
-        """Is a file that is not followed one to be looked into? If it is old, that is counted."""
+        """Whether to look into a file that is not followed; if it is old, that is counted."""
         if aside.get(seen.path) == seen.changed:
             branch.aside[seen.path] = seen.changed
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from exporter.drawing.curve import LARGEST, Point
 
@@ -22,8 +22,8 @@ class Detail:
     def __init__(self) -> None:
         self.stretches = MOST_STRETCHES
 
-    def heed(self, runs: int) -> None:
-        """There are so many runs now."""
+    def set_runs(self, runs: int) -> None:
+        """Fit the curves of so many runs into memory."""
         self.stretches = MOST_STRETCHES
         while self.stretches > LEAST_STRETCHES and self.stretches * runs > ALL_STRETCHES:
             self.stretches //= 2
@@ -123,10 +123,8 @@ class Extremes:
 
     def _fold(self) -> None:
         """Make one stretch of each two; a break between them is drawn before both."""
-        lows, highs = _paired(self._lows, self._low_steps), _paired(self._highs, self._high_steps)
-        lowest, highest = [min(pair) for pair in lows], [max(pair) for pair in highs]
-        self._lows, self._low_steps = array("d", _first(lowest)), array("q", _second(lowest))
-        self._highs, self._high_steps = array("d", _first(highest)), array("q", _second(highest))
+        self._lows, self._low_steps = _folded(min, self._lows, self._low_steps)
+        self._highs, self._high_steps = _folded(max, self._highs, self._high_steps)
         self._breaks = bytearray(map(max, self._breaks[::2], self._breaks[1::2]))
         self._width *= 2
 
@@ -145,17 +143,10 @@ class Extremes:
             yield piece
 
 
-_Pair = tuple[tuple[float, int], tuple[float, int]]
-
-
-def _paired(values: array[float], steps: array[int]) -> list[_Pair]:
+def _folded(
+    choose: Callable[..., tuple[float, int]], values: array[float], steps: array[int]
+) -> tuple[array[float], array[int]]:
+    """The chosen one of each two neighbours, with its step."""
     both = list(zip(values, steps, strict=True))
-    return list(zip(both[::2], both[1::2], strict=True))
-
-
-def _first(pairs: list[tuple[float, int]]) -> list[float]:
-    return [value for value, _ in pairs]
-
-
-def _second(pairs: list[tuple[float, int]]) -> list[int]:
-    return [step for _, step in pairs]
+    chosen = [choose(pair) for pair in zip(both[::2], both[1::2], strict=True)]
+    return array("d", [value for value, _ in chosen]), array("q", [step for _, step in chosen])

@@ -98,7 +98,7 @@ class Fingerprint:
         return False
 
     def is_same(self, other: Fingerprint) -> bool | None:
-        """Is it one run? ``None``: there is too little to tell. NaN equals NaN only."""
+        """Whether it is one run; ``None`` if there is too little to compare. NaN equals NaN only."""
         if self._differs(other):
             return False
         shared: dict[int, set[float]] = {}
@@ -111,7 +111,7 @@ class Fingerprint:
         return True if len(shared) >= AGREEING_STEPS and len(values) >= AGREEMENTS else None
 
     def took_as_long(self, other: Fingerprint) -> bool | None:
-        """Did the steps take the same times? ``None``: there is too little to tell."""
+        """Whether the steps took the same times; ``None`` if there is too little to compare."""
         times = {
             step: self._agree(mine, theirs, other)
             for step, mine, theirs in self._common(other, frozenset({TIME}))

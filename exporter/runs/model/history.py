@@ -35,7 +35,7 @@ DRAWN = frozenset({
     "truncated_ratio",
     "zero_std_ratio",
 })  # fmt: skip
-"""The signals of the panels; a test demands that these are all. What no one draws takes no memory."""
+"""The signals of the panels; a test demands that these are all. What is not drawn takes no memory."""
 
 ROWS = 20
 """Steps that are shown one by one."""
@@ -86,17 +86,14 @@ class History:
             if add := self._adders.get(signal):
                 add(step, value)
             elif signal in DRAWN and (value or is_measured(signal, statistics)):
-                self._begin(signal)(step, value)
+                curve = self._curves[signal] = Extremes(self._detail)
+                self._adders[signal] = curve.add
+                curve.add(step, value)
             if signal in SMOOTHED and (mean := statistics[signal].mean()) is not None:
                 self._means.setdefault(signal, Extremes(self._detail)).add(step, mean)
         if self._rows and self._rows[-1][0] == step:
             new = {**self._rows.pop()[2], **new}
         self._rows.append((step, time, new))
-
-    def _begin(self, signal: str) -> Callable[[int, float], None]:
-        self._curves[signal] = Extremes(self._detail)
-        self._adders[signal] = self._curves[signal].add
-        return self._adders[signal]
 
     def resume(self) -> None:
         """Another attempt goes on from an earlier step."""
@@ -108,8 +105,12 @@ class History:
         return Kept(
             {signal: curve.copy() for signal, curve in self._curves.items()},
             {signal: curve.copy() for signal, curve in self._means.items()},
-            tuple(Row(step, time, self._shown(values)) for step, time, values in self._rows),
+            tuple(
+                Row(
+                    step,
+                    time,
+                    {signal: value for signal, value in values.items() if signal in self._curves},
+                )
+                for step, time, values in self._rows
+            ),
         )
-
-    def _shown(self, values: Mapping[str, float]) -> Mapping[str, float]:
-        return {signal: value for signal, value in values.items() if signal in self._curves}

@@ -72,7 +72,10 @@ class Evidence:
 
 def state(evidence: Evidence, silence: Silence) -> str:
     """The state of a run: running, finished, failed, vanished or stopped."""
-    if _finished(evidence):
+    step, total = evidence.step, evidence.total
+    if evidence.ended and evidence.ended.state == "finished":
+        return "finished"
+    if step is not None and total is not None and step >= total:
         return "finished"
     if _failed(evidence):
         return "failed"
@@ -81,12 +84,6 @@ def state(evidence: Evidence, silence: Silence) -> str:
     if not evidence.held and evidence.quiet > silence.limit(evidence.typical):
         return "stopped"
     return "running"
-
-
-def _finished(evidence: Evidence) -> bool:
-    if evidence.ended and evidence.ended.state == "finished":
-        return True
-    return None not in (evidence.step, evidence.total) and (evidence.step or 0) >= (evidence.total or 0)
 
 
 def _failed(evidence: Evidence) -> bool:

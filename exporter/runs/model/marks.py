@@ -42,7 +42,7 @@ class Marks:
         self.all = [*others, mark][-MOST:]
 
     def passed(self, before: Place, after: Place) -> bool:
-        """Does the way from one place of the run to the next lead past a mark?"""
+        """Whether the way from one place of the run to the next leads past a mark."""
         return any(before <= mark.place < after for mark in self.all)
 
     def forget(self, before: int) -> None:

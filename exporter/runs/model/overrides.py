@@ -59,16 +59,13 @@ class Overrides:
         if run not in self._known:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known[run] = self._samples(run)
+            found: dict[str, Mapping[str, float]] = {}
+            for override in self._overrides:
+                if override.runs.fullmatch(run):
+                    found = {**override.limits, **found}
+            self._known[run] = [
+                ({"limit": f"{block}.{key}"}, value)
+                for block, limits in found.items()
+                for key, value in limits.items()
+            ]
         return self._known[run]
-
-    def _samples(self, run: str) -> list[Sample]:
-        found: dict[str, Mapping[str, float]] = {}
-        for override in self._overrides:
-            if override.runs.fullmatch(run):
-                found = {**override.limits, **found}
-        return [
-            ({"limit": f"{block}.{key}"}, value)
-            for block, limits in found.items()
-            for key, value in limits.items()
-        ]

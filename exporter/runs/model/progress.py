@@ -32,21 +32,17 @@ class SignalSources:
     ) -> dict[str, float]:
         """The signals among those found that are taken from this part.
 
-        ``is_measured``: was this signal ever seen other than 0?
+        ``is_measured``: whether this signal was ever seen other than 0.
         """
-        if not self._names:
-            self._learn(stream, progress)
+        if not self._names:  # until now there was one part, which logged all that was counted
+            for other in progress.streams.values():
+                if other is not stream:
+                    self._names.update(dict.fromkeys(other.counted, other.name))
         return {
             signal: value
             for signal, value in found.items()
             if self._takes(signal, value, stream, progress, is_measured)
         }
-
-    def _learn(self, stream: Stream, progress: Progress) -> None:
-        """Until now there was one part, which logged all that was counted."""
-        for other in progress.streams.values():
-            if other is not stream:
-                self._names.update(dict.fromkeys(other.counted, other.name))
 
     def _takes(
         self, signal: str, value: float, stream: Stream, progress: Progress, is_measured: IsMeasured
@@ -150,7 +146,7 @@ class Progress:
         return stream
 
     def count(self, record: Record) -> bool:
-        """Is it the first record of its step, whichever part of the trainer it is from?"""
+        """Whether it is the first record of its step, whichever part of the trainer it is from."""
         new = record.step > self.counted
         self.counted = max(self.counted, record.step)
         if new:
@@ -180,7 +176,7 @@ _KEPT = ("first", "highest", "step", "ignore_to", "counted", "since", "seen")
 
 
 def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Are all numbers but step and time those of the last record, and are there two or more?"""
+    """Whether all numbers but step and time are those of the last record, and there are two or more."""
     for key, value in new.items():
         if old.get(key) != value and key not in STEP_KEYS and number(value) is not None:
             return False

@@ -74,7 +74,7 @@ class RawKeys:
 
     @property
     def more_than_usual(self) -> int:
-        """How many more keys may be shown than if no one had asked for it."""
+        """How many more keys may be shown than by default."""
         return max(0, self._rule.limit - USUAL_LIMIT)
 
     @property
@@ -85,18 +85,17 @@ class RawKeys:
     def _chosen(self, keys: Iterable[str], most: float) -> list[str]:
         while len(self._shown) > most:
             self._refuse(self._shown.popitem()[0])
-        return [key for key in keys if self._is_shown(key, most)]
-
-    def _is_shown(self, key: str, most: float) -> bool:
-        if key in self._shown:
-            return True
-        if key in self._refused or not self._is_allowed(key):
-            return False
-        if len(self._shown) < most:
-            self._shown[key] = None
-            return True
-        self._refuse(key)
-        return False
+        chosen: list[str] = []
+        for key in keys:
+            if key not in self._shown:
+                if key in self._refused or not self._is_allowed(key):
+                    continue
+                if len(self._shown) >= most:
+                    self._refuse(key)
+                    continue
+                self._shown[key] = None
+            chosen.append(key)
+        return chosen
 
     def _refuse(self, key: str) -> None:
         if len(self._refused) < MOST_REFUSED:

@@ -92,7 +92,7 @@ class Times:
                 setattr(self, name, time + seconds)
 
     def excuse(self, seconds: float, now: float) -> None:
-        """For so long until now no one could see whether anything was logged."""
+        """For so long until now the log could not be read."""
         if self.last is not None:
             self.shift(min(seconds, max(0.0, now - self.last)))
 
@@ -109,7 +109,7 @@ class Times:
         self.last = time if self.last is None else min(max(time, self.last), now)
 
     def replayed(self, step_seconds: float | None) -> None:
-        """A record of the past, no one knows when; how long its step took, where it says so."""
+        """A record of the past, at an unknown time; how long its step took, where it says so."""
         self.undated = True
         if step_seconds is not None and 0 < step_seconds < float("inf"):
             self.pace.add(step_seconds)
@@ -199,7 +199,9 @@ class Run:
         advanced = record.step > self.progress.step
         stream = self.progress.take(record)
         if self.marks.passed(before, self.place):
-            self._measure_anew()
+            self.statistics = anew(self.statistics)
+            self.held.clear()
+            self.progress.measure_anew()
         found = self.reading.signals(record.values)
         self._time(record, found, clock, advanced=advanced)
         if kind is not Kind.REPEAT and record.step > self.progress.ignore_to:
@@ -213,16 +215,13 @@ class Run:
             self._start_over()
         elif kind is Kind.RESUME:
             self.restarts += 1
-            self._resume(record.step)
-
-    def _resume(self, step: int) -> None:
-        self.resumes += 1
-        self.lost = self.progress.step - step + 1
-        self.progress.resume()
-        self.held.clear()
-        self.history.resume()
-        for statistics in self.statistics.values():
-            statistics.resume()
+            self.resumes += 1
+            self.lost = self.progress.step - record.step + 1
+            self.progress.resume()
+            self.held.clear()
+            self.history.resume()
+            for statistics in self.statistics.values():
+                statistics.resume()
 
     def excuse(self, seconds: float, wall: float, steady: float) -> None:
         """Have the run not look silent for a time in which its log could not be read."""
@@ -240,11 +239,6 @@ class Run:
         self.version += 1
         self.marks.add(Mark(*self.place, time, note))
 
-    def _measure_anew(self) -> None:
-        self.statistics = anew(self.statistics)
-        self.held.clear()
-        self.progress.measure_anew()
-
     def _time(self, record: Record, found: dict[str, float], clock: Clock, *, advanced: bool) -> None:
         if clock.live:
             self.watched, self.moved = True, clock.moved(record.time)
@@ -259,7 +253,7 @@ class Run:
         self._truncation.correct(found, record.values, self.response_limit)
         new = {signal: value for signal, value in found.items() if signal not in stream.counted}
         if len(self.progress.streams) > 1:
-            new = self.owners.own(new, stream, self.progress, self._is_measured)
+            new = self.owners.own(new, stream, self.progress, lambda signal: self.statistics[signal].measured)
         stream.counted.update(new)
         self.latest.update(new)
         self.parts.update(self.reading.parts(record.values))
@@ -280,9 +274,6 @@ class Run:
             carried = {*self.latest, *self.reading.carried}
             self._candidates = seen, candidates(self.raw.unmapped(self.reading), carried)
         return self._candidates[1]
-
-    def _is_measured(self, signal: str) -> bool:
-        return self.statistics[signal].measured
 
     def _hold(self, statistics: SignalStatistics, now: float) -> None:
         for statistic, read in statistics.readers:

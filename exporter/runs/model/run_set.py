@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from exporter.runs.files.state_file import Kept
 from exporter.runs.model.marks import Marks
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.signals.record import Event
+
+RunSets = Callable[..., "RunSet"]
+"""Makes the run set of a log once its format is known, with the arguments of ``RunSet``."""
 
 MOST = 200
 """Runs of one log; a table whose columns are no runs after all fills no memory."""
@@ -54,7 +57,7 @@ class RunSet:
 
     @property
     def is_full(self) -> bool:
-        """Are there as many runs as one log may have?"""
+        """Whether there are as many runs as one log may have."""
         return len(self.runs) >= MOST
 
     def recall(self) -> None:
@@ -91,19 +94,3 @@ class RunSet:
     def version(self) -> int:
         """Rises with everything that was logged."""
         return sum(run.version for run in self.runs.values())
-
-
-class RunSets(Protocol):
-    """Makes the roster of a log once its format is known; ``RunSet`` does."""
-
-    def __call__(
-        self,
-        source: str,
-        framework: str,
-        options: Options,
-        before: Kept | None,
-        watched: list[str],
-        *,
-        marks: Mapping[str, list[list[Any]]] | None,
-    ) -> RunSet:
-        """The roster, of what was known of the log before."""

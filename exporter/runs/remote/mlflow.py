@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -77,19 +77,20 @@ class History:
         """What was read since the last call, a record for each step; steps go back where a run resumed."""
         entries = sorted(self._fresh, key=attrgetter("time", "step"))
         self._fresh = []
-        return list(self._records(entry for entry in entries if is_step(entry.step)))
-
-    def _records(self, entries: Iterable[Entry]) -> Iterator[Record]:
         attempt: dict[int, _Step] = {}
+        found: list[Record] = []
         for entry in entries:
+            if not is_step(entry.step):
+                continue
             before = self._steps.get(entry.key, -1)
             if entry.step < before:
-                yield from self._passed_on(attempt)
+                found += self._passed_on(attempt)
                 attempt, self._steps, self._highest = {}, {}, -1
             if entry.step != before:
                 self._steps[entry.key] = entry.step
-                _add(entry, attempt)
-        yield from self._passed_on(attempt)
+                step = attempt.setdefault(entry.step, _Step(entry.time / 1000))
+                step.values[entry.key] = _value(entry.value)
+        return [*found, *self._passed_on(attempt)]
 
     def _passed_on(self, attempt: dict[int, _Step]) -> Iterator[Record]:
         """An attempt's records in order. One below a step that was passed on would look like a resume."""
@@ -97,11 +98,6 @@ class History:
             if step >= self._highest:
                 self._highest = step
                 yield Record(step, attempt[step].values, attempt[step].time, run=self._run)
-
-
-def _add(entry: Entry, attempt: dict[int, _Step]) -> None:
-    step = attempt.setdefault(entry.step, _Step(entry.time / 1000))
-    step.values[entry.key] = _value(entry.value)
 
 
 def _value(raw: Any) -> Any:
@@ -191,8 +187,8 @@ class Mlflow:
 
     def _listed(self) -> list[TrackedRun]:
         """Runs of interest, each once."""
-        earliest = 1000 * (time.time() - self._since)
-        runs = {run.id: run for run in self._found(int(earliest))}
+        earliest = int(1000 * (time.time() - self._since))
+        runs = {run.id: run for run in self._found(earliest)}
         return [run for run in runs.values() if run.active > earliest or run.id in self._followed]
 
     def _found(self, earliest: int) -> Iterator[TrackedRun]:

@@ -1,15 +1,16 @@
-"""A trainer that serves its metrics as a Prometheus page: its gauges, counters, histograms and summaries."""
+"""Trainers that serve their metrics as a Prometheus page: gauges, counters, histograms and summaries."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from exporter.runs.remote import web
-from exporter.runs.remote.web import Answer, PollError
+from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import STEP_LIMIT, Event, Record
 from exporter.secret_shapes import masked_url
 
@@ -85,7 +86,7 @@ class Found:
 
     @property
     def is_blank(self) -> bool:
-        """Was nothing set yet? A client library shows 0 until then."""
+        """Whether nothing was set yet: a client library shows 0 until then."""
         return not any(self.values.values()) and not any(count for _, count in self.totals.values())
 
 
@@ -224,19 +225,13 @@ class Page:
             )
         self.telling = frozenset(runs)
         records = [self._record(run, found) for run, found in runs.items()]
-        self._forget()
+        gone = [run for run in self._seen if run not in self.telling]
+        for run in gone[:-MOST_GONE]:  # names may change at each poll for ever
+            del self._seen[run]
         return [record for record in records if record is not None]
 
-    def _forget(self) -> None:
-        """Names may change at each poll for ever."""
-        gone = [run for run in self._seen if run not in self.telling]
-        for run in gone[:-MOST_GONE]:
-            del self._seen[run]
-
     def _read(self) -> dict[str, Found]:
-        return self._found(web.get(self._url, {"Accept": _ACCEPT}, self._timeout))
-
-    def _found(self, answer: Answer) -> dict[str, Found]:
+        answer = web.get(self._url, {"Accept": _ACCEPT}, self._timeout)
         try:
             return by_run(answer.body.decode("utf-8", "replace"), self._run)
         except ValueError as problem:
@@ -284,3 +279,54 @@ def _mean(total: Total, before: Total) -> float | None:
     sum_before, count_before = before if total[1] >= before[1] else (0.0, 0.0)
     count = total[1] - count_before
     return (total[0] - sum_before) / count if count > 0 else None
+
+
+SETTLE_SECONDS = 0.3
+LOOKS = 5
+"""The gauges of a step are set one by one, and the step's own number is not the last of them."""
+
+VALIDATION = ("val_", "val-")
+"""How verl's keys of a validation begin; they stay on the page until the next one, steps later."""
+
+
+class MonitorPage(Page):
+    """Read again until it stands still whenever it changed, so that no step is half another's.
+
+    What was validated counts once. A page with nothing but that reports no step: verl validates
+    before it trains, and after a resume that is no first step.
+    """
+
+    source = "rl_insight"
+
+    def __init__(self, address: str, timeout: float = 10) -> None:
+        super().__init__(f"http://{address}/metrics", timeout=timeout)
+        self._seen_last: dict[str, dict[str, str]] = {}
+        self._validated: dict[str, dict[str, float]] = {}
+
+    def poll(self) -> list[Event]:
+        events = [self._once(event) if isinstance(event, Record) else event for event in super().poll()]
+        self._validated = {run: values for run, values in self._validated.items() if run in self._seen}
+        return events
+
+    def _read(self) -> dict[str, Found]:
+        runs = super()._read()
+        for _ in range(LOOKS):
+            now = {run: found.fingerprint() for run, found in runs.items()}
+            if now == self._seen_last:
+                break
+            self._seen_last = now
+            time.sleep(SETTLE_SECONDS)
+            runs = super()._read()
+        return {run: found for run, found in runs.items() if not all(map(_is_validation, found.values))}
+
+    def _once(self, record: Record) -> Record:
+        """The record without what was validated for an earlier one."""
+        found = {key: value for key, value in record.values.items() if _is_validation(key)}
+        before = self._validated.get(record.run, {})
+        self._validated[record.run] = found
+        old = {key for key, value in found.items() if before.get(key) == value}
+        return replace(record, values={key: record.values[key] for key in record.values.keys() - old})
+
+
+def _is_validation(key: str) -> bool:
+    return key.startswith(VALIDATION)

@@ -1,4 +1,4 @@
-"""A thread that polls one target, so that a server that hangs holds up no one else."""
+"""A thread that polls one target, so that a server that hangs holds up no other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from threading import Event as Flag
 from threading import Thread
 
-from exporter.runs.model.health import Polled
+from exporter.runs.exporter_health import Polled
 from exporter.runs.remote import Target
 from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import Event

@@ -129,36 +129,27 @@ class Tracking:
     def _ask(
         self, method: str, asked: Mapping[str, str] | None = None, posted: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        url = f"{self._url}/api/2.0/mlflow/{method}"
+        url = f"{self._url}/api/2.0/mlflow/{method}" + (f"?{urlencode(asked)}" if asked else "")
         body = None if posted is None else json.dumps(posted).encode()
+        headers = {"Content-Type": "application/json"}
+        if self._token_file:
+            try:
+                headers["Authorization"] = f"Bearer {token_files.read(Path(self._token_file))}"
+            except TokenFileError as problem:
+                raise PollError(str(problem)) from None
         try:
-            answer = web.get(
-                f"{url}?{urlencode(asked)}" if asked else url, self._headers(), self._timeout, body
-            )
+            answer = web.get(url, headers, self._timeout, body)
         except RefusedError as refusal:
             if refusal.status not in (401, 403):
                 raise
             raise PollError(f"{refusal} Fix: put a valid token into the token file.") from None
-        return self._read(answer.body)
-
-    def _read(self, body: bytes) -> dict[str, Any]:
         try:
-            document = json.loads(body)
+            document = json.loads(answer.body)
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
             raise PollError(f"{self.name} does not answer as MLflow does. Fix: give the server's address.")
         return document
-
-    def _headers(self) -> dict[str, str]:
-        kind = {"Content-Type": "application/json"}
-        return {**kind, "Authorization": f"Bearer {self._token()}"} if self._token_file else kind
-
-    def _token(self) -> str:
-        try:
-            return token_files.read(Path(self._token_file or ""))
-        except TokenFileError as problem:
-            raise PollError(str(problem)) from None
 
 
 def _next_page(answer: Mapping[str, Any], page: str) -> str | None:
@@ -176,9 +167,8 @@ def _run(listed: Mapping[str, Any]) -> TrackedRun:
         status=str(info.get("status", "")),
         started=int(info.get("start_time", 0)),
         ended=int(info.get("end_time", 0)),
-        latest={str(each["key"]): _last(each) for each in data.get("metrics", ())},
+        latest={
+            str(each["key"]): (int(each["timestamp"]), int(each.get("step", 0)), repr(each["value"]))
+            for each in data.get("metrics", ())
+        },
     )
-
-
-def _last(metric: Mapping[str, Any]) -> tuple[int, int, str]:
-    return int(metric["timestamp"]), int(metric.get("step", 0)), repr(metric["value"])

@@ -10,7 +10,7 @@ import urllib.request
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 from urllib.parse import SplitResult, urlsplit
 
 from exporter.secret_shapes import masked, masked_url
@@ -89,7 +89,7 @@ def get(
 
 
 def is_usable(url: str) -> bool:
-    """Can it be asked? A user name is none of ours: it would stand in every text about the address."""
+    """Whether it can be asked. A user name is refused: it would stand in every text about the address."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -118,7 +118,7 @@ def _is_loopback(host: str | None) -> bool:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a server within itself: elsewhere a token must not go, and no one asked for that page."""
+    """Follows a server within itself: elsewhere a token must not go."""
 
     def redirect_request(  # noqa: PLR0917  (the base class's)
         self,
@@ -131,20 +131,16 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         if _origin(urlsplit(newurl)) != _origin(urlsplit(req.full_url)):
             fp.close()
-            _elsewhere(req.full_url, newurl)
+            raise PollError(
+                f"{masked_url(req.full_url)} sends the exporter on to {masked_url(newurl)}, which is another "
+                "server. Fix: give that address, if it is meant."
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
     usual = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or usual
-
-
-def _elsewhere(url: str, new: str) -> NoReturn:
-    raise PollError(
-        f"{masked_url(url)} sends the exporter on to {masked_url(new)}, which is another server. "
-        "Fix: give that address, if it is meant."
-    )
 
 
 def _body(answer: Any, deadline: float, seconds: float, most: int) -> bytes:

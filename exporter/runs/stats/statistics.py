@@ -229,7 +229,7 @@ class SignalStatistics:
         if statistic.name in OVER_STEPS:
             return lambda: self.over(OVER_STEPS[statistic.name], steps, needed)
         if statistic.name == "range_over_steps":
-            return lambda: self._range(steps, needed)
+            return lambda: _difference(self.over(max, steps, needed), self.floor.over(min, steps, needed))
         if statistic.name == "nonfinite_streak_steps":
             return lambda: float(self.streak) if self.seen else None
         return self._tracked(statistic.name, statistic.alpha or "", steps)
@@ -238,32 +238,19 @@ class SignalStatistics:
         """A function of the last ``steps`` values, or ``None`` while there are fewer than ``needed``."""
         return function(self.values[-steps:].tolist()) if len(self.values) >= needed else None
 
-    def _range(self, steps: int, needed: int) -> float | None:
-        highest = self.over(max, steps, needed)
-        lowest = self.floor.over(min, steps, needed)
-        return None if highest is None or lowest is None else highest - lowest
-
     def _tracked(self, name: str, alpha: str, steps: int) -> Read:
         match name:
             case "start" | "noise" | "peak" | "confirmed_best":
                 return self._tracker(name, OF_ONE_VALUE[name]()).value
             case "gain":
-                return self._gain()
+                trend, start = self._tracker("trend", Trend()), self._tracker("start", Start())
+                return lambda: _difference(trend.ewma("0.1"), start.value())
             case "ewma_max_over_steps":
                 return self._tracker(f"means {alpha}", RecentMeans(float(alpha), steps)).value
             case "steps_since_best" | "records_since_best":
                 patience = self._tracker("patience", Patience(self._tracker("noise", Noise())))
                 return lambda: patience.since_best(name.partition("_")[0])
         return _trend_reader(self._tracker("trend", Trend()), name, alpha)
-
-    def _gain(self) -> Read:
-        trend, start = self._tracker("trend", Trend()), self._tracker("start", Start())
-
-        def gain() -> float | None:
-            mean, begun = trend.ewma("0.1"), start.value()
-            return None if mean is None or begun is None else mean - begun
-
-        return gain
 
     def _tracker(self, name: str, fresh: T) -> T:
         """The tracker of that name; ``fresh`` becomes it when there is none yet."""
@@ -278,6 +265,10 @@ def _trend_reader(trend: Trend, name: str, alpha: str) -> Read:
         "drawdown_min_over_steps": lambda: trend.drawdown_min(alpha),
     }
     return readers[name]
+
+
+def _difference(value: float | None, other: float | None) -> float | None:
+    return None if value is None or other is None else value - other
 
 
 def is_measured(signal: str, statistics: Mapping[str, SignalStatistics]) -> bool:

@@ -7,17 +7,15 @@ with one seed: two logs of one format are two runs, unless one is seen to be a c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from exporter.runs.logs.names import home
 from exporter.runs.model.run import Run, Times
-
-Place = tuple[Path, str]
-"""A log or feed, and the name it gives a run."""
+from exporter.runs.model.run_source import Place, Sighting
 
 COMPARE_SECONDS = 5.0
 TOGETHER_SECONDS = 60.0
@@ -30,7 +28,7 @@ LAGGING = "trainer_state"
 """Written after the steps that it holds, and dated by that."""
 
 BEHIND = "wandb"
-"""Written 32 KiB at a time: its last step says nothing of when another log's was."""
+"""Written 32 KiB at a time: its last step does not show when another log's was."""
 
 BEST = ("tensorboard", "verl_jsonl", "scoped_jsonl", "mlflow", "prometheus_page", "flat_jsonl")
 """Exact numbers first, then what is live; text and what is written now and then come after these."""
@@ -39,30 +37,8 @@ LAST = frozenset({"rl_insight", "wandb"})
 """A page comes by itself, and later than the log beside it, whose run must not change its name then.
 W&B's file is minutes behind it."""
 
-TELLING = ("finished", "failed", "running", "vanished", "stopped")
-"""What one log knows of the end, the others may not."""
-
-
-@dataclass(slots=True)
-class Sighting:
-    """A run as one log shows it: ``at`` that log, which is ``place`` below the watched folder.
-
-    ``process`` is the id of the process that holds the log open, if one is seen; ``gone`` when its writer
-    ended, in seconds of the steady clock. ``twins`` is the same run as its other logs tell it. ``unread``:
-    since when the log cannot be read, in seconds since the epoch. ``writers`` are the ids of the living
-    processes that write its logs.
-    """
-
-    at: Place
-    place: PurePath
-    run: Run
-    state: str
-    writer: bool | None
-    process: str | None = None
-    twins: tuple[Run, ...] = ()
-    gone: float | None = None
-    unread: float | None = None
-    writers: frozenset[str] = frozenset()
+ENDS = ("finished", "failed", "running", "vanished", "stopped")
+"""What one log knows of the end, the others may not: the first that any of them says counts."""
 
 
 class Apart:
@@ -98,32 +74,24 @@ class Apart:
 class Duplicates:
     """Finds runs that are reported twice, now and then: each is compared with each.
 
-    Pairs that differ are remembered, and not compared again.
+    ``first`` maps the place of each run to the best place of the same run. Pairs that differ are remembered,
+    and not compared again.
     """
 
     def __init__(self) -> None:
+        self.first: Mapping[Place, Place] = {}
         self._apart = Apart()
-        self._first: dict[Place, Place] = {}
         self._due = 0.0
 
-    def once(self, sightings: Sequence[Sighting], now: float) -> list[Sighting]:
-        """Each run once, in its best log, in the state that all its logs together tell.
-
-        ``now`` in seconds of the steady clock.
-        """
-        if now >= self._due or self._first.keys() != {one.at for one in sightings}:
-            self._compare(sightings)
-            self._due = now + COMPARE_SECONDS
-        groups: dict[Place, list[Sighting]] = {}
-        for one in sightings:
-            groups.setdefault(self._first[one.at], []).append(one)
-        return [_one(group) for group in groups.values()]
-
-    def _compare(self, sightings: Sequence[Sighting]) -> None:
-        """Find for each log the best one of the same run: its run is that of all logs found so far."""
+    def update(self, sightings: Sequence[Sighting], now: float) -> None:
+        """Compare the runs with steps, if it is time or others are there; ``now`` in seconds, steady."""
+        seen = [one for one in sightings if one.text is None]
+        if now < self._due and self.first.keys() == {one.at for one in seen}:
+            return
+        self._due = now + COMPARE_SECONDS
         runs: list[list[Sighting]] = []
         bits: list[int] = []  # of all logs of each run
-        for one in sorted(sightings, key=_rank):
+        for one in sorted(seen, key=_rank):
             apart = self._apart.others(one.run.serial)
             same = [
                 number
@@ -138,12 +106,15 @@ class Duplicates:
                 runs.append([one])
                 bits.append(self._apart.bit(one.run.serial))
         first = {one.at: run[0].at for run in runs for one in run}
-        if self._first.keys() - first.keys():
-            self._apart.keep({one.run.serial for one in sightings})
-        self._first = first
+        if self.first.keys() - first.keys():
+            self._apart.keep({one.run.serial for one in seen})
+        self.first = first
 
     def _same(self, a: Sighting, b: Sighting) -> bool:
-        if not _may_be_one(a, b):
+        """Whether two logs of one time that lie side by side (or below), or grow together, are one run's."""
+        if a.at[0] == b.at[0] or not _of_one_time(a.run, b.run):
+            return False
+        if not (_together(a.run, b.run) or _side_by_side(a.place, b.place)):
             return False
         same = a.run.trace.is_same(b.run.trace)
         copy = _is_copy(a, b) if same is not False and _of_one_format(a, b) else True
@@ -152,15 +123,44 @@ class Duplicates:
         return bool(same and copy)
 
 
-def _may_be_one(a: Sighting, b: Sighting) -> bool:
-    """Are they different logs of one time that lie side by side (or below), or grow together?"""
-    if a.at[0] == b.at[0] or not _of_one_time(a.run, b.run):
-        return False
-    return _together(a.run, b.run) or _side_by_side(a.place, b.place)
+def merged(sightings: Sequence[Sighting], first: Mapping[Place, Place]) -> list[Sighting]:
+    """Each run once, in its best log, in the state that follows from all its logs together."""
+    groups: dict[Place, list[Sighting]] = {}
+    for one in sightings:
+        groups.setdefault(first[one.at], []).append(one)
+    return [group[0] if len(group) == 1 else _merged(group) for group in groups.values()]
+
+
+def _merged(group: list[Sighting]) -> Sighting:
+    best = min(group, key=_rank)
+    writer = True if any(one.writer for one in group) else best.writer
+    twins = tuple(one.run for one in group if one is not best)
+    writers = frozenset().union(*(one.writers for one in group))
+    return replace(best, state=_state(group), writer=writer, twins=twins, writers=writers)
+
+
+def _state(group: list[Sighting]) -> str:
+    """What all logs together say about the end.
+
+    Where one log's writer is gone, another's, which cannot be seen, goes on only if it has logged since;
+    and the steps that were planned, if another log names them, decide whether it was done.
+    """
+    gone = max((one.gone for one in group if one.gone is not None), default=-inf)
+
+    def outlived(one: Sighting) -> bool:
+        """Whether it only seems to go on: no process is seen to write it, no step since another's end."""
+        return one.state == "running" and not one.writer and (one.run.moved or -inf) <= gone
+
+    states = {one.state for one in group if not outlived(one)} or {one.state for one in group}
+    state = next(state for state in ENDS if state in states)
+    total = max(one.run.total or 0 for one in group)
+    if state != "stopped" or gone == -inf or not total:
+        return state
+    return "finished" if max(one.run.progress.step for one in group) >= total else "vanished"
 
 
 def _of_one_time(a: Run, b: Run) -> bool:
-    """Did neither begin only after the other's end? A retry with the same seed repeats all numbers."""
+    """Whether neither began only after the other's end: a retry with the same seed repeats all numbers."""
     if LAGGING in (a.source, b.source):
         return True
     return _began_before_the_end(a.times, b.times) and _began_before_the_end(b.times, a.times)
@@ -172,17 +172,27 @@ def _began_before_the_end(one: Times, other: Times) -> bool:
     return one.start <= other.last + SLACK_SECONDS
 
 
+def _together(a: Run, b: Run) -> bool:
+    if a.times.last is None or b.times.last is None:
+        return False
+    return BEHIND in (a.source, b.source) or abs(a.times.last - b.times.last) < TOGETHER_SECONDS
+
+
+def _side_by_side(a: PurePath, b: PurePath) -> bool:
+    one, other = home(a), home(b)
+    if PurePath() in (one, other):
+        return False
+    return one.is_relative_to(other) or other.is_relative_to(one)
+
+
 def _of_one_format(a: Sighting, b: Sighting) -> bool:
     """A trainer writes each format once; W&B keeps a second console log."""
-    return a.run.source == b.run.source and _is_of_wandb(a.place) == _is_of_wandb(b.place)
-
-
-def _is_of_wandb(place: PurePath) -> bool:
-    return place.parts[-2:] == ("files", "output.log")
+    of_wandb = [one.place.parts[-2:] == ("files", "output.log") for one in (a, b)]
+    return a.run.source == b.run.source and of_wandb[0] == of_wandb[1]
 
 
 def _is_copy(a: Sighting, b: Sighting) -> bool | None:
-    """Is one log the other's copy? ``None``: nothing tells now, and so it counts as another run's.
+    """Whether one log is the other's copy; ``None``, as if it were another run's, if that is unknown now.
 
     One process writes both, or none is seen and even the times of the steps agree, or one is the other
     compressed.
@@ -202,51 +212,6 @@ def _likeness(a: Sighting, b: Sighting) -> tuple[bool, ...]:
         home(a.place) == home(b.place),
         a.place.stem == b.place.stem,
     )
-
-
-def _side_by_side(a: PurePath, b: PurePath) -> bool:
-    one, other = home(a), home(b)
-    if PurePath() in (one, other):
-        return False
-    return one.is_relative_to(other) or other.is_relative_to(one)
-
-
-def _together(a: Run, b: Run) -> bool:
-    if a.times.last is None or b.times.last is None:
-        return False
-    if BEHIND in (a.source, b.source):
-        return True
-    return abs(a.times.last - b.times.last) < TOGETHER_SECONDS
-
-
-def _one(group: list[Sighting]) -> Sighting:
-    if len(group) == 1:
-        return group[0]
-    best = min(group, key=_rank)
-    writer = True if any(one.writer for one in group) else best.writer
-    twins = tuple(one.run for one in group if one is not best)
-    writers = frozenset().union(*(one.writers for one in group))
-    return replace(best, state=_state(group), writer=writer, twins=twins, writers=writers)
-
-
-def _state(group: list[Sighting]) -> str:
-    """What all logs together say about the end.
-
-    Where one log's writer is gone, another's, which cannot be seen, goes on only if it has logged since;
-    and what another says of the steps that were planned tells whether it was done.
-    """
-    gone = max((one.gone for one in group if one.gone is not None), default=-inf)
-    states = {one.state for one in group if not _is_outlived(one, gone)} or {one.state for one in group}
-    state = next(state for state in TELLING if state in states)
-    total = max(one.run.total or 0 for one in group)
-    if state != "stopped" or gone == -inf or not total:
-        return state
-    return "finished" if max(one.run.progress.step for one in group) >= total else "vanished"
-
-
-def _is_outlived(sighting: Sighting, gone: float) -> bool:
-    """Does a log only seem to go on? No one is seen to write it, and it has no step since another's end."""
-    return sighting.state == "running" and not sighting.writer and (sighting.run.moved or -inf) <= gone
 
 
 def _rank(sighting: Sighting) -> tuple[int, str]:

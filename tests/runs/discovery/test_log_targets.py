@@ -120,7 +120,7 @@ def test_the_console_of_a_run_that_its_json_lines_show_reports_its_servers(watch
     (folder / "ppo" / "console.log").write_text(f"{VERL}\n" + "".join(console(*step) for step in steps))
     (folder / "ppo" / "metrics.jsonl").write_text("".join(verl_json(*step) for step in steps))
     watched.discover()
-    (view,) = watched.watch._views.values()
+    (view,) = watched.watch._shown.views.values()
 
     assert view.run.source == "verl_jsonl"
     assert view.twins

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.logs.writers import Writers
+from exporter.runs.processes.writers import Writers
 from exporter.runs.signals.record import TotalSteps
 from exporter.runs.sources.console import preamble
 from tests.runs.conftest import Clock, Watched
@@ -64,7 +64,7 @@ def loader(start: Start, log: Path, how: str, end: str, says: str = "loading") -
 
 
 def confirmed(page: Watched, log: Path) -> Callable[[Scrape], bool]:
-    return lambda _: bool(page.watch.holders.of(log).present())
+    return lambda _: bool(page.watch.writers.of(log).present())
 
 
 @pytest.mark.parametrize("how", SHELLS)
@@ -319,7 +319,7 @@ def test_a_restarted_exporter_knows_of_a_crash(
         machine.ends(process)
     again = Machine(watched(proc=proc, state_folder=states), proc)
 
-    assert isinstance(again.page.watch.holders, Writers)
+    assert isinstance(again.page.watch.writers, Writers)
     assert again.looks(12).state("a") == "failed"
 
 

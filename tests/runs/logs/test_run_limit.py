@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from exporter.runs import collector
 from exporter.runs.logs import collection
-from exporter.runs.logs.run_limit import LIVE_SECONDS, LeftOut, Priority
 from exporter.runs.model import extremes
-from exporter.runs.remote.feed import Feed
+from exporter.runs.model.run_limit import LIVE_SECONDS, LeftOut, Priority
+from exporter.runs.remote.polled import Feed
 from exporter.runs.signals.record import Ended, Event, Record
 from tests.real.waiting import eventually
 from tests.runs.conftest import Clock, Watched
@@ -25,7 +26,7 @@ DAY = 24 * 3600.0
 @pytest.fixture(name="page")
 def _page(watched: Watching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     """A watch that takes three runs."""
-    monkeypatch.setattr(collection, "MOST_RUNS", 3)
+    monkeypatch.setattr(collector, "MOST_RUNS", 3)
     return watched(state_folder=tmp_path / "state")
 
 
@@ -190,11 +191,11 @@ def _server() -> Server:
 @pytest.fixture(name="both")
 def _both(watched: Watching, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     """A watch over a folder and a server that takes three runs."""
-    monkeypatch.setattr(collection, "MOST_RUNS", 3)
+    monkeypatch.setattr(collector, "MOST_RUNS", 3)
     page = watched(targets=(server,), poll_targets=0.01)
     page.watch.start()
     yield page
-    for feed in page.watch.feeds:
+    for feed in page.watch.sources:
         if isinstance(feed, Feed):
             feed.poller.stop()
 

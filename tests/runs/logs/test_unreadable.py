@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.files.access import Refusal, Refusals
-from exporter.runs.files.notice import MOST, Notice, text
+from exporter.runs.files.notice import MOST, Notice, Refusal, Refusals, text
 from exporter.runs.logs import find
 from tests.lacking import lacking
 from tests.runs.scrape import Scrape

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
-from exporter.runs.remote import monitor_page as page_module
 from exporter.runs.remote import page as polled_page
-from exporter.runs.remote.monitor_page import MonitorPage
+from exporter.runs.remote.page import MonitorPage
 from exporter.runs.signals.record import Event, Record
 
 LABELS = ("experiment_name", "project")
@@ -66,7 +65,7 @@ def _hub() -> Iterator[Hub]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_module, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(polled_page, "SETTLE_SECONDS", 0.05)
 
 
 def record(event: Event) -> tuple[str, int, dict[str, Any]]:
@@ -98,7 +97,7 @@ def test_a_page_that_stands_still_is_read_once(hub: Hub, monkeypatch: pytest.Mon
     page = MonitorPage(hub.address)
     hub.log(training__global_step=1, critic__score__mean=0.1)
     assert len(page.poll()) == 1
-    monkeypatch.setattr(page_module, "SETTLE_SECONDS", 3600.0)
+    monkeypatch.setattr(polled_page, "SETTLE_SECONDS", 3600.0)
 
     assert page.poll() == []
 

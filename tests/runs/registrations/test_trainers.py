@@ -9,17 +9,17 @@ from threading import Lock
 
 import pytest
 
+from exporter.runs.exporter_health import Health
 from exporter.runs.files.state_file import StateFolder
-from exporter.runs.logs.run_limit import MOST_RUNS, RunLimit
 from exporter.runs.model import run_set
-from exporter.runs.model.health import Health
 from exporter.runs.model.lifecycle import Silence
 from exporter.runs.model.run import Options
-from exporter.runs.remote.presence import AWAY_SECONDS
-from exporter.runs.remote.trainers import MOST_PAGES, Trainers
+from exporter.runs.model.run_limit import MOST_RUNS, RunLimit
+from exporter.runs.model.run_source import Judge
+from exporter.runs.remote.polled import AWAY_SECONDS, MOST_PAGES, Polling, RegisteredPages
 from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import Event, Record
-from exporter.runs.visible.views import Judge, View
+from exporter.runs.visible.views import View
 from tests.real import eventually
 
 HOUR = 3600.0
@@ -41,8 +41,7 @@ class Clock:
 @pytest.fixture(name="clock")
 def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("remote.trainers", "remote.presence"):
-        monkeypatch.setattr(f"exporter.runs.{module}.time", clock)
+    monkeypatch.setattr("exporter.runs.remote.polled.time", clock)
     return clock
 
 
@@ -81,23 +80,17 @@ class Cluster:
         self.clock = clock
         self.pages: dict[str, Page] = {}
         self.registered: tuple[str, ...] = ()
-        states = StateFolder(folder)
-        self.trainers = Trainers(
-            0.01,
-            Options(),
-            states,
-            Lock(),
-            limit=RunLimit(MOST_RUNS),
-            forget_after=12 * HOUR,
-            make=self.pages.__getitem__,
+        polling = Polling(
+            0.01, Options(), StateFolder(folder), Lock(), RunLimit(MOST_RUNS), Health(), 12 * HOUR
         )
+        self.registry = RegisteredPages(lambda: self.registered, self.pages.__getitem__, polling)
 
     def has(self, *addresses: str) -> list[Page]:
         """These pages are registered, and no others."""
         for address in addresses:
             self.pages.setdefault(address, Page(address))
         self.registered = addresses
-        self.trainers.heed(addresses)
+        self.registry.look()
         return [self.pages[address] for address in addresses]
 
     def read(self) -> None:
@@ -111,18 +104,18 @@ class Cluster:
 
     def states(self) -> dict[str, str]:
         judge, now = Judge(Silence(), 12 * HOUR), self.clock.monotonic()
-        runs = self.trainers.roster.runs.items()
-        return {name: judge.state(run, self.trainers.signs(name, run, now)) for name, run in runs}
+        runs = self.registry.run_set.runs.items()
+        return {name: judge.state(run, self.registry.signs(name, run, now)) for name, run in runs}
 
     def steps(self) -> dict[str, int]:
-        return {name: run.progress.step for name, run in self.trainers.roster.runs.items()}
+        return {name: run.progress.step for name, run in self.registry.run_set.runs.items()}
 
 
 @pytest.fixture(name="cluster")
 def _cluster(clock: Clock) -> Iterator[Cluster]:
     cluster = Cluster(clock)
     yield cluster
-    cluster.trainers.heed(())
+    cluster.has()
 
 
 def test_a_page_is_a_run_from_its_registration_on(cluster: Cluster) -> None:
@@ -133,7 +126,7 @@ def test_a_page_is_a_run_from_its_registration_on(cluster: Cluster) -> None:
 
     assert cluster.steps() == {"maths/ppo": 3}
     assert cluster.states() == {"maths/ppo": "running"}
-    assert cluster.trainers.roster.runs["maths/ppo"].watched
+    assert cluster.registry.run_set.runs["maths/ppo"].watched
 
 
 def test_a_page_that_is_no_trainers_is_no_run(cluster: Cluster) -> None:
@@ -186,8 +179,8 @@ def test_a_run_that_goes_on_at_another_address_is_the_same_run(cluster: Cluster,
 
     assert cluster.steps() == {"maths/ppo": 9}
     assert cluster.states() == {"maths/ppo": "running"}
-    assert cluster.trainers.roster.runs["maths/ppo"].resumes == 1
-    assert cluster.trainers.roster.runs["maths/ppo"].records == 9
+    assert cluster.registry.run_set.runs["maths/ppo"].resumes == 1
+    assert cluster.registry.run_set.runs["maths/ppo"].records == 9
 
 
 def test_two_runs_of_one_name_at_once_are_distinguished(cluster: Cluster) -> None:
@@ -205,13 +198,13 @@ def test_two_runs_of_one_name_at_once_are_distinguished(cluster: Cluster) -> Non
 def test_so_many_pages_are_polled_and_no_more_and_who_leaves_makes_room(cluster: Cluster) -> None:
     addresses = [f"10.0.0.{number}:9092" for number in range(MOST_PAGES + 3)]
     cluster.has(*addresses)
-    assert cluster.trainers.left_out == 3
-    assert {polled.name for polled in cluster.trainers.polled()} == {
+    assert cluster.registry.left_out == 3
+    assert {poller.target.name for poller in cluster.registry.pollers()} == {
         f"http://{address}/metrics" for address in addresses[:MOST_PAGES]
     }
     cluster.has(*addresses[3:])
 
-    assert cluster.trainers.left_out == 0
+    assert cluster.registry.left_out == 0
     eventually(lambda: cluster.pages[addresses[-1]].polls > 0)
 
 
@@ -236,15 +229,13 @@ def test_names_that_change_for_ever_fill_no_memory(
     for number in range(8):
         page.tells(f"maths/{number}", 1)
         cluster.read()
-    trainers = cluster.trainers
+    trainers = cluster.registry
     first = {"maths/0", "maths/1", "maths/2"}
 
-    assert (
-        trainers.roster.runs.keys() == trainers._owners.keys() == trainers._presence._reported.keys() == first
-    )
+    assert trainers.run_set.runs.keys() == trainers._owners.keys() == trainers._reported.keys() == first
     clock.ahead += 13 * HOUR
     cluster.has("10.0.0.7:9092")
-    assert trainers.roster.runs == trainers._owners == trainers._presence._reported == {}
+    assert trainers.run_set.runs == trainers._owners == trainers._reported == {}
 
 
 def test_a_restart_of_the_exporter_forgets_nothing(clock: Clock, tmp_path: Path) -> None:
@@ -253,8 +244,8 @@ def test_a_restart_of_the_exporter_forgets_nothing(clock: Clock, tmp_path: Path)
     before.read()
     page.tells("maths/ppo", *range(1, 9))
     before.read()
-    before.trainers.save(Health())
-    before.trainers.heed(())
+    before.registry.save()
+    before.has()
 
     after = Cluster(clock, tmp_path)
     assert after.steps() == {"maths/ppo": 8}
@@ -263,10 +254,10 @@ def test_a_restart_of_the_exporter_forgets_nothing(clock: Clock, tmp_path: Path)
     after.read()
     page.tells("maths/ppo", 9)
     after.read()
-    run = after.trainers.roster.runs["maths/ppo"]
+    run = after.registry.run_set.runs["maths/ppo"]
     assert (run.progress.step, run.records, run.resumes, run.watched) == (9, 9, 0, True)
-    assert run.trace.is_same(before.trainers.roster.runs["maths/ppo"].trace)
-    after.trainers.heed(())
+    assert run.trace.is_same(before.registry.run_set.runs["maths/ppo"].trace)
+    after.has()
 
 
 def test_a_page_s_run_is_known_by_the_name_that_it_is_shown_with(cluster: Cluster) -> None:
@@ -274,10 +265,10 @@ def test_a_page_s_run_is_known_by_the_name_that_it_is_shown_with(cluster: Cluste
     one.tells("maths/ppo", 1)
     two.tells("maths/sft", 1)
     cluster.read()
-    runs = cluster.trainers.roster.runs
+    runs = cluster.registry.run_set.runs
     shown = View("console", runs["maths/sft"], "running", None, twins=(runs["maths/ppo"],))
 
-    assert {address: view.name for address, view in cluster.trainers.shown([shown]).items()} == {
+    assert {address: view.name for address, view in cluster.registry.shown([shown]).items()} == {
         "10.0.0.7:9092": "console",
         "10.0.0.8:9092": "console",
     }

@@ -11,15 +11,16 @@ from threading import Lock
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
+from exporter.runs.exporter_health import Health
 from exporter.runs.files.state_file import StateFolder
-from exporter.runs.logs.run_limit import MOST_RUNS, RunLimit
 from exporter.runs.model import run_set
 from exporter.runs.model.lifecycle import Silence
 from exporter.runs.model.run import Options
-from exporter.runs.remote.feed import Feed
+from exporter.runs.model.run_limit import MOST_RUNS, RunLimit
+from exporter.runs.model.run_source import Judge
+from exporter.runs.remote.polled import Feed, Polling
 from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import Event, Record
-from exporter.runs.visible.views import Judge
 from tests.real import free_port
 from tests.real.waiting import eventually
 from tests.runs.lines import append, measured, verl_json
@@ -273,6 +274,12 @@ def test_the_next_job_on_the_same_page_is_another_run_and_the_old_one_is_gone(
 # signs of life
 
 
+def polling() -> Polling:
+    """As often as can be."""
+    limit, health = RunLimit(MOST_RUNS), Health()
+    return Polling(0.01, Options(), StateFolder(None), Lock(), limit, health, forget_after=12 * 3600.0)
+
+
 class Reported:
     """A target that tells of one step at each poll, until it fails."""
 
@@ -316,12 +323,12 @@ class Renamed:
 def test_names_that_change_for_ever_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_set, "MOST", 3)
     target = Renamed()
-    feed = Feed(target, 0.01, Options(), StateFolder(None), Lock(), limit=RunLimit(MOST_RUNS))
+    feed = Feed(target, polling())
     feed.start()
     eventually(lambda: target.polls > 6)
     feed.poller.stop()
 
-    assert feed.roster.runs.keys() == feed._presence._reported.keys() == {"1", "2", "3"}
+    assert feed.run_set.runs.keys() == feed._reported.keys() == {"1", "2", "3"}
 
 
 @pytest.mark.parametrize(
@@ -338,13 +345,13 @@ def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
     *, is_trainer: bool, failing: bool, states: list[str]
 ) -> None:
     target = Reported(is_trainer=is_trainer)
-    feed = Feed(target, 0.01, Options(), StateFolder(None), Lock(), limit=RunLimit(MOST_RUNS))
+    feed = Feed(target, polling())
     feed.start()
     eventually(lambda: target.polls > 4)
     target.failing = failing
     eventually(lambda: not failing or feed.poller.problem is not None)
     feed.poller.stop()
-    ((name, run),) = feed.roster.runs.items()
+    ((name, run),) = feed.run_set.runs.items()
     judge, now = Judge(Silence(), 12 * 3600.0), time.monotonic()
 
     assert run.watched

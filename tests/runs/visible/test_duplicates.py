@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.logs.writers import CONFIRMATIONS
 from exporter.runs.model.fingerprint import AGREEING_STEPS, STEPS, TIME, Fingerprint
+from exporter.runs.processes.writers import CONFIRMATIONS
 from exporter.runs.visible.duplicates import COMPARE_SECONDS
 from tests.runs.conftest import Clock, Watched
 from tests.runs.fake_proc import pretend
@@ -180,7 +180,7 @@ def test_a_console_beside_the_output_folder_is_found_again_long_after_both_were_
     page = watched()
     page.look()
     for log in page.watch.logs:
-        log.roster.runs[""].watched = True  # type: ignore[union-attr]
+        log.run_set.runs[""].watched = True  # type: ignore[union-attr]
     found = page.look(10.0)
 
     assert len(found.runs()) == 1
@@ -213,7 +213,7 @@ def test_a_run_repeated_the_next_day_is_a_run_of_its_own(
         os.utime(folder / name, (clock.wall - age, clock.wall - age))
     page.look()
     for name in ("monday/a.jsonl", "tuesday/a.jsonl"):
-        page.watch.logs.by_path[folder / name].roster.runs[""].watched = True  # type: ignore[union-attr]
+        page.watch.logs.by_path[folder / name].run_set.runs[""].watched = True  # type: ignore[union-attr]
 
     assert page.look().runs() == {"monday/a", "tuesday/a"}
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.logs.writers import CONFIRMATIONS, SEARCH_SECONDS, Writers
+from exporter.runs.processes import proc as process_files
+from exporter.runs.processes.writers import CONFIRMATIONS, SEARCH_SECONDS, Writers
 from tests.runs.fake_proc import pretend
 
 Start = Callable[[str], "subprocess.Popen[str]"]
@@ -196,7 +197,7 @@ def test_all_processes_are_searched_only_now_and_then(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holders, searches = Writers(tmp_path), list[float]()
-    monkeypatch.setattr(holders, "_open_files", lambda: searches.append(1.0) or iter(()))
+    monkeypatch.setattr(process_files, "pids", lambda _: searches.append(1.0) or [])
     looked(holders, log, 11)
 
     assert len(searches) == 3

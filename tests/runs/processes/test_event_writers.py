@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.logs.writers import CONFIRMATIONS, Writers
+from exporter.runs.processes.writers import CONFIRMATIONS, Writers
 from tests.runs.conftest import Watched
-from tests.runs.logs.test_writers import looked
+from tests.runs.processes.test_writers import looked
 
 Watching = Callable[..., Watched]
 

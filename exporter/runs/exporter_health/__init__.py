@@ -60,10 +60,14 @@ class Health:
     polled: float = 0.0
     others: list[Samples] = field(default_factory=list)
 
+    def leave_out(self, runs: int, *, live: bool) -> None:
+        """Count runs beyond the limit."""
+        self.left_out["running" if live else "ended"] += runs
+
     def report(self) -> tuple[bool, str]:
         """Whether the exporter is well, and in words what it waits for.
 
-        A mount that hangs is no illness of the exporter's: a restart does not help, and would forget.
+        A mount that hangs does not make the exporter unwell: a restart does not help, and would forget.
         """
         late = time.time() - self.polled
         if self.polled and late > LOOK_SECONDS:
@@ -76,62 +80,43 @@ class Health:
     def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
         """Every metric about the exporter with its samples."""
         yield _own("exporter_build_info", "Version; the value is always 1.", [({"version": __version__}, 1)])
-        yield from self._of_reading()
-        yield from self._of_runs()
-        yield from self._of_polls()
-        for samples in self.others:
-            yield from samples()
-        yield from process.samples()
-
-    def _of_reading(self) -> Iterator[tuple[Family, list[Sample]]]:
-        yield _own("bytes_read_total", "Bytes read from logs.", _one(self.bytes_read))
-        yield _own("lines_read_total", "Lines read from logs.", _one(self.lines_read))
+        yield _own("bytes_read_total", "Bytes read from logs.", self.bytes_read)
+        yield _own("lines_read_total", "Lines read from logs.", self.lines_read)
         yield _own("lines_dropped_total", "Lines that could not be read.", _by("reason", self.dropped))
         yield _own("file_errors_total", "Files that could not be read.", _by("reason", self.file_errors))
-        yield _own("file_restarts_total", "Logs that were emptied or replaced.", _one(self.restarts))
-        yield _own("state_errors_total", "State files that could not be written.", _one(self.state_errors))
+        yield _own("file_restarts_total", "Logs that were emptied or replaced.", self.restarts)
+        yield _own("state_errors_total", "State files that could not be written.", self.state_errors)
         yield _own("files", "Files below the watched folders.", _by("kind", self.files))
-        yield _own("unread_bytes", "Bytes of logs not read yet.", _one(self.unread_bytes))
-        yield _own(
-            "mount_hung_since_timestamp_seconds",
-            "Since when a file system does not answer.",
-            _by("mount", self.hung),
-        )
-
-    def _of_runs(self) -> Iterator[tuple[Family, list[Sample]]]:
-        states = Counter({state: self.runs[state] for state in STATES})
-        yield _own("runs", "Runs that are served.", _by("state", states))
-        left_out = Counter({state: self.left_out[state] for state in ("running", "ended")})
+        yield _own("unread_bytes", "Bytes of logs not read yet.", self.unread_bytes)
+        text = "Since when a file system does not answer."
+        yield _own("mount_hung_since_timestamp_seconds", text, _by("mount", self.hung))
+        yield _own("runs", "Runs that are served.", _by("state", {name: self.runs[name] for name in STATES}))
+        left_out = {name: self.left_out[name] for name in ("running", "ended")}
         yield _own("left_out_runs", "Runs beyond the limit, which are not watched.", _by("state", left_out))
-        yield _own("dormant_runs", "Runs that had ended before they were watched.", _one(self.dormant))
-        yield _own("name_collisions", "Logs whose short name another log has too.", _one(self.collisions))
-        yield _own("events_refused_total", "Events of too many runs in one log.", _one(self.refused))
-        yield _own("unjudged_runs", "Runs without a signal that rules look at.", _one(self.unjudged))
-        yield _own(
-            "log_without_step_timestamp_seconds",
-            "When the oldest log appeared that grows without a step of any run since.",
-            _by("log", self.unstarted),
-        )
-        yield _own("twin_logs", "Logs of a run that is shown by another log of it.", _one(self.twins))
-
-    def _of_polls(self) -> Iterator[tuple[Family, list[Sample]]]:
+        yield _own("dormant_runs", "Runs that had ended before they were watched.", self.dormant)
+        yield _own("name_collisions", "Logs whose short name another log has too.", self.collisions)
+        yield _own("events_refused_total", "Events of too many runs in one log.", self.refused)
+        yield _own("unjudged_runs", "Runs without a signal that rules look at.", self.unjudged)
+        text = "When the oldest log appeared that grows without a step of any run since."
+        yield _own("log_without_step_timestamp_seconds", text, _by("log", self.unstarted))
+        yield _own("twin_logs", "Logs of a run that is shown by another log of it.", self.twins)
         up: list[Sample] = [({"name": each.name, "source": each.source}, each.up) for each in self.targets]
         errors: list[Sample] = [({"name": each.name}, each.errors) for each in self.targets]
         answers = {each.name: each.answered for each in self.targets if each.answered is not None}
         yield _own("target_up", "1 for a polled page or server that answered last.", up)
         yield _own("target_errors_total", "Polls that failed.", errors)
         yield _own("target_answered_timestamp_seconds", "When it last answered.", _by("name", answers))
-        yield _own("poll_duration_seconds", "How long the last look took.", _one(self.poll_seconds))
-        yield _own("last_poll_timestamp_seconds", "When the logs were looked at.", _one(self.polled))
+        yield _own("poll_duration_seconds", "How long the last look took.", self.poll_seconds)
+        yield _own("last_poll_timestamp_seconds", "When the logs were looked at.", self.polled)
+        for samples in self.others:
+            yield from samples()
+        yield from process.samples()
 
 
-def _own(name: str, text: str, samples: list[Sample]) -> tuple[Family, list[Sample]]:
+def _own(name: str, text: str, samples: float | list[Sample]) -> tuple[Family, list[Sample]]:
     kind = "counter" if name.endswith("_total") else "gauge"
-    return Family(f"stepwatch_{name}", kind, text), samples
-
-
-def _one(value: float) -> list[Sample]:
-    return [({}, value)]
+    family = Family(f"stepwatch_{name}", kind, text)
+    return family, samples if isinstance(samples, list) else [({}, samples)]
 
 
 def _by(label: str, counts: Mapping[str, float]) -> list[Sample]:

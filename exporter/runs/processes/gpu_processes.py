@@ -1,4 +1,4 @@
-"""Which processes of a run have a GPU open, and which GPUs its machine has, as Linux's ``/proc`` shows them.
+"""Which processes of a run have a GPU open, and which GPUs its machine has.
 
 An open device file does not say that its GPU is used: a process that reads NVML, as loggers inside trainers
 do, opens those of all GPUs. So the processes are served, and Prometheus asks the GPU exporter for the GPUs
@@ -7,7 +7,6 @@ whose memory they hold.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,12 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.pid_namespace import pid_namespace
-from exporter.runs.visible.duplicates import Place
+from exporter.runs.model.run_source import Place
+from exporter.runs.processes import proc as files
+from exporter.runs.processes.proc import Process
 
 MOST_PROCESSES = 64
 """Of a run: some eight for each GPU of a machine. Those that began last are left out."""
 
-_DEVICE = "/dev/nvidia"
+_DEVICE = re.compile(r"/dev/nvidia[0-9]+$")
 _UUID = re.compile(r"^GPU UUID:\s*(GPU-[0-9a-f-]+)$", re.MULTILINE)
 _OUTSIDE = 0
 """The process group of every process whose group's leader is outside of this PID namespace."""
@@ -46,24 +47,14 @@ class RunGPUs(NamedTuple):
     node: tuple[str, ...] = ()
 
 
-class _Process(NamedTuple):
-    """A process: its id, name, parent, process group and session, and its start in ticks since the boot."""
-
-    pid: int
-    name: str
-    parent: int
-    group: int
-    session: int
-    began: int
-
-
 class GPUProcesses:
     """Looks for the processes of runs. ``proc`` is where the process file system is mounted."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._processes: dict[int, _Process] = {}
-        self._children: Mapping[int, list[_Process]] = {}
+        self._root = str(proc)
+        self._processes: dict[int, Process] = {}
+        self._children: Mapping[int, list[Process]] = {}
         self._users: dict[int, int] = {}
 
     def look(self, writers: Mapping[Place, Iterable[str]]) -> dict[Place, RunGPUs]:
@@ -74,33 +65,33 @@ class GPUProcesses:
         """
         with suppress(OSError):  # of a process file system that cannot be read, nothing is known either
             if (self._proc / "driver/nvidia").is_dir():
-                self._read()
+                known = (files.process(self._root, pid) for pid in files.pids(self._root))
+                self._processes = {process.pid: process for process in known if process}
                 return self._gpus(writers)
         return {}
 
     def _gpus(self, writers: Mapping[Place, Iterable[str]]) -> dict[Place, RunGPUs]:
-        used: defaultdict[Place, list[_Process]] = defaultdict(list)
-        for process, run in self._assigned(writers):
-            if self._has_gpu_open(process):
-                used[run].append(process)
-        self._users = {process.pid: process.began for found in used.values() for process in found}
-        node, namespace = self._uuids(), pid_namespace(str(self._proc))
-        return {run: RunGPUs(_first(used[run]) if namespace else (), namespace, node) for run in writers}
-
-    def _read(self) -> None:
-        """Read the table of processes; one that ends meanwhile is left out."""
-        self._processes = {}
-        for entry in os.listdir(self._proc):  # noqa: PTH208  (a thousand paths would take as long as all else)
-            if entry.isdecimal():
-                with suppress(OSError):
-                    process = _process(entry, (self._proc / entry / "stat").read_bytes())
-                    self._processes[process.pid] = process
-        children: defaultdict[int, list[_Process]] = defaultdict(list)
+        children: defaultdict[int, list[Process]] = defaultdict(list)
         for process in self._processes.values():
             children[process.parent].append(process)
         self._children = children
+        used: defaultdict[Place, list[Process]] = defaultdict(list)
+        for process, run in self._assigned(writers):
+            if self._users.get(process.pid) == process.began or any(
+                _DEVICE.search(target) for _, target in files.open_files(self._root, process.pid)
+            ):
+                used[run].append(process)
+        self._users = {process.pid: process.began for found in used.values() for process in found}
+        node: list[str] = []
+        for file in sorted(self._proc.glob("driver/nvidia/gpus/*/information")):
+            with suppress(OSError):
+                node += _UUID.findall(file.read_text(errors="replace"))
+        namespace = pid_namespace(self._root)
+        return {
+            run: RunGPUs(_first(used[run]) if namespace else (), namespace, tuple(node)) for run in writers
+        }
 
-    def _assigned(self, writers: Mapping[Place, Iterable[str]]) -> Iterator[tuple[_Process, Place]]:
+    def _assigned(self, writers: Mapping[Place, Iterable[str]]) -> Iterator[tuple[Process, Place]]:
         """Yield each process of a run: it descends from its writer or launcher, or is in a group of theirs.
 
         What two runs have in common is neither's.
@@ -115,14 +106,14 @@ class GPUProcesses:
         if not members:
             return
         for process in self._processes.values():
-            line = [process, *self._ancestors(process)]
+            line = list(self._with_ancestors(process))
             found = next(filter(None, (members.get(each.pid) for each in line)), None) or next(
                 filter(None, (groups.get(each.group) for each in line)), None
             )
             if found and len(found) == 1:
                 yield process, next(iter(found))
 
-    def _launch(self, pid: int) -> Iterator[_Process]:
+    def _launch(self, pid: int) -> Iterator[Process]:
         """Yield a writer, and the processes above it that were started for nothing but its run."""
         process = self._processes.get(pid)
         while process:
@@ -130,18 +121,17 @@ class GPUProcesses:
             parent = self._parent(process)
             process = parent if parent and self._is_launcher(parent, process) else None
 
-    def _parent(self, process: _Process) -> _Process | None:
+    def _with_ancestors(self, process: Process | None) -> Iterator[Process]:
+        while process:
+            yield process
+            process = self._parent(process)
+
+    def _parent(self, process: Process) -> Process | None:
         """Return its parent. One that began later was given the id of a parent that had ended meanwhile."""
         parent = self._processes.get(process.parent)
         return parent if parent and (parent.began, parent.pid) < (process.began, process.pid) else None
 
-    def _ancestors(self, process: _Process) -> Iterator[_Process]:
-        above = self._parent(process)
-        while above:
-            yield above
-            above = self._parent(above)
-
-    def _is_launcher(self, parent: _Process, child: _Process) -> bool:
+    def _is_launcher(self, parent: Process, child: Process) -> bool:
         """Return whether a parent belongs to the run of its child.
 
         A script and what it calls are one process group. A launcher of ranks (torchrun, mpirun) starts one
@@ -150,57 +140,17 @@ class GPUProcesses:
         one that was there before may work for any run.
         """
         if parent.name == _RAYLET:
-            return self._calls_ray(parent.parent)
+            return any(_RAY_DRIVER in target for _, target in files.open_files(self._root, parent.parent))
         if parent.group == child.group != _OUTSIDE:
             return True
         if parent.pid in (_INIT, child.session):
             return False
-        command = self._command(child)
+        command = files.command(self._root, child.pid)
         siblings = (each for each in self._children[parent.pid] if each.pid != child.pid)
-        return bool(command) and any(self._command(each) == command for each in siblings)
-
-    def _command(self, process: _Process) -> bytes:
-        try:
-            return (self._proc / str(process.pid) / "cmdline").read_bytes()
-        except OSError:
-            return b""
-
-    def _calls_ray(self, pid: int) -> bool:
-        return any(_RAY_DRIVER in target for target in self._open_files(pid))
-
-    def _has_gpu_open(self, process: _Process) -> bool:
-        if self._users.get(process.pid) == process.began:
-            return True
-        found = (target.rpartition(_DEVICE) for target in self._open_files(process.pid))
-        return any(device and number.isdecimal() for _, device, number in found)
-
-    def _open_files(self, pid: int) -> Iterator[str]:
-        folder = f"{self._proc}/{pid}/fd"
-        try:
-            numbers = os.listdir(folder)  # noqa: PTH208
-        except OSError:
-            return
-        for number in numbers:
-            with suppress(OSError):
-                yield os.readlink(f"{folder}/{number}")  # noqa: PTH115
-
-    def _uuids(self) -> tuple[str, ...]:
-        """Return the UUIDs of the GPUs that the driver has initialized."""
-        found = []
-        for file in sorted(self._proc.glob("driver/nvidia/gpus/*/information")):
-            with suppress(OSError):
-                found += _UUID.findall(file.read_text(errors="replace"))
-        return tuple(found)
+        return bool(command) and any(files.command(self._root, each.pid) == command for each in siblings)
 
 
-def _process(pid: str, stat: bytes) -> _Process:
-    before, _, after = stat.decode(errors="replace").rpartition(")")
-    fields = after.split()
-    parent, group, session = map(int, fields[1:4])
-    return _Process(int(pid), before.partition("(")[2], parent, group, session, int(fields[19]))
-
-
-def _first(processes: Iterable[_Process]) -> tuple[int, ...]:
+def _first(processes: Iterable[Process]) -> tuple[int, ...]:
     """Return the ids of those that began first."""
     ranked = sorted(processes, key=lambda process: (process.began, process.pid))
     return tuple(sorted(process.pid for process in ranked[:MOST_PROCESSES]))

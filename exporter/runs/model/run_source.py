@@ -1,0 +1,129 @@
+"""Where the records of runs come from: logs, polled pages and servers, registered pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import NamedTuple, Protocol
+
+from exporter.runs.exporter_health import Health
+from exporter.runs.model.lifecycle import Evidence, Silence, state
+from exporter.runs.model.run import Run
+from exporter.runs.model.run_set import RunSet
+from exporter.runs.stats.catalogue import STATES
+
+Place = tuple[Path, str]
+"""A log or polled target, and the name that it gives a run."""
+
+ENDED_BADLY = frozenset({"failed", "vanished", "stopped"})
+
+
+class Signs(NamedTuple):
+    """Signs of life of a run, in seconds: since its last record, and since its writer is gone.
+
+    ``writer``: whether it is present; ``None`` if that cannot be seen.
+    """
+
+    quiet: float
+    gone: float | None
+    writer: bool | None
+
+
+@dataclass(slots=True, frozen=True)
+class Judge:
+    """When a run is silent, and when it leaves: ``forget_after`` in seconds."""
+
+    silence: Silence
+    forget_after: float
+
+    def state(self, run: Run, signs: Signs) -> str:
+        """The run's state, or ``forgotten``, or ``dormant`` if it had ended badly before it was watched."""
+        evidence = Evidence(
+            run.ended,
+            run.progress.step,
+            run.total,
+            signs.quiet,
+            signs.gone,
+            bool(signs.writer),
+            run.times.pace.typical(),
+        )
+        now = state(evidence, self.silence)
+        if signs.quiet > self.forget_after and now != "running":
+            return "forgotten"
+        if not run.watched and now in ENDED_BADLY:
+            return "dormant"
+        return now
+
+
+@dataclass(slots=True)
+class Text:
+    """A text without a record, in seconds since the epoch: when it appeared and was written last."""
+
+    appeared: float
+    written: float
+
+
+@dataclass(slots=True)
+class Sighting:
+    """A run as one source shows it: ``at`` that source, ``place`` below the watched folder.
+
+    ``process`` is the id of the process that has the log open, if one is seen; ``gone`` when its writer
+    ended, in seconds of the steady clock; ``unread`` since when the log cannot be read, and ``appeared``
+    when it was first looked at, in seconds since the epoch (``None`` of what is polled). ``twins`` are the
+    same run in its other logs, ``writers`` the ids of the living processes that write them. ``text`` is set
+    for a run without a record.
+    """
+
+    at: Place
+    place: PurePath
+    run: Run
+    state: str
+    writer: bool | None
+    process: str | None = None
+    twins: tuple[Run, ...] = ()
+    gone: float | None = None
+    unread: float | None = None
+    writers: frozenset[str] = frozenset()
+    appeared: float | None = None
+    text: Text | None = None
+
+
+def is_shown(run_state: str) -> bool:
+    """Whether runs of this state are on the pages: not those that are forgotten or dormant."""
+    return run_state in STATES
+
+
+class RunSource(Protocol):
+    """A source of records, and the runs that they make up.
+
+    ``sightings`` are the runs to show as of the last ``update``, ``dormant`` counts those that had ended
+    before they were watched. ``named_by_path`` are the logs whose paths name their runs, each with its path
+    below the watched folder.
+    """
+
+    sightings: Sequence[Sighting]
+    dormant: int
+    named_by_path: Mapping[Path, PurePath]
+
+    def start(self) -> None:
+        """Begin what goes on in the background."""
+
+    def look(self) -> bool:
+        """Read what is new, without the collector's lock; return whether there is more to read at once."""
+
+    def update(self, judge: Judge, now: float) -> None:
+        """Judge all runs, under the lock; ``now`` in seconds of the steady clock."""
+
+    def run_sets(self) -> Sequence[RunSet]:
+        """All runs, shown or not."""
+
+    def report(self, health: Health, wall: float) -> None:
+        """Add what the exporter serves about this source; ``wall`` in seconds since the epoch."""
+
+    def save(self) -> None:
+        """Write what the next start could not read again, if it changed.
+
+        Raises:
+            HungError: the state folder does not answer.
+        """

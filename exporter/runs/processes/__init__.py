@@ -1,0 +1,1 @@
+"""Facts about processes, read from `/proc`: who writes a log, which processes of a run use GPUs."""

@@ -1,0 +1,303 @@
+"""Runs that are polled: of one page or server, or of trainers' pages that come and go by registration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from threading import Lock
+
+from exporter.http.exposition import Family, Sample
+from exporter.runs.exporter_health import Health
+from exporter.runs.files.state_file import Saved, StateFolder
+from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.model.run_limit import OF_STATE, PolledRunSet, Priority, RunLimit
+from exporter.runs.model.run_source import Judge, Sighting, Signs, is_shown
+from exporter.runs.remote import Target
+from exporter.runs.remote.poller import Poller
+from exporter.runs.signals.record import Event
+from exporter.runs.visible.views import View
+
+AWAY_SECONDS = 30.0
+"""A run must be missed that long for its trainer to have ended: networks fail for a while."""
+
+MOST_PAGES = 32
+"""Registered pages: each has a thread of its own, since a request may hang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polling:
+    """What all polled sources share.
+
+    ``interval``: seconds between two polls. Events arrive in threads of their own, under ``lock``.
+    ``forget_after``: seconds after which a run that left is forgotten.
+    """
+
+    interval: float
+    options: Options
+    states: StateFolder
+    lock: Lock
+    limit: RunLimit
+    health: Health
+    forget_after: float
+
+
+class PolledSource:
+    """Runs of polled targets, and what of them must outlive the exporter.
+
+    ``place`` stands for them in the state folder. ``anew``: all of their history is served again after a
+    restart, so that only which of them were watched need be known.
+    """
+
+    named_by_path: Mapping[Path, PurePath] = {}
+
+    def __init__(self, name: str, source: str, place: Path, polling: Polling, *, anew: bool) -> None:
+        self.name, self.place = name, place
+        self.sightings: Sequence[Sighting] = ()
+        self.dormant = 0
+        self._polling = polling
+        self._begun = time.monotonic()
+        self._reported: dict[str, float] = {}
+        """When a page last reported each run, in seconds of the steady clock."""
+        saved = polling.states.load(place)
+        before = saved.latest if saved and not anew else None
+        watched, marks = (saved.watched, saved.marks) if saved else ((), None)
+        self.run_set = PolledRunSet(polling.limit, source, "", polling.options, before, watched, marks=marks)
+        self.run_set.recall()
+        self._saved = self._version()
+
+    def pollers(self) -> Sequence[Poller]:
+        """Those of its targets."""
+        raise NotImplementedError
+
+    def signs(self, name: str, run: Run, now: float) -> Signs:
+        """Signs of life of a run; ``now`` in seconds of the steady clock."""
+        raise NotImplementedError
+
+    def look(self) -> bool:
+        """Return that there is nothing more to read at once: pollers have threads of their own."""
+        return False
+
+    def update(self, judge: Judge, now: float) -> None:
+        """Judge all runs by now."""
+        self.run_set.priorities.clear()
+        self.dormant = 0
+        found: list[Sighting] = []
+        for key, run in self.run_set.runs.items():
+            signs = self.signs(key, run, now)
+            state = judge.state(run, signs)
+            self.run_set.priorities[key] = OF_STATE.get(state, Priority.UNSHOWN)
+            self.dormant += state == "dormant"
+            if is_shown(state):
+                at = self.place, key or self.name
+                found.append(Sighting(at, PurePath(self.name), run, state, signs.writer))
+        self.sightings = found
+
+    def run_sets(self) -> Sequence[PolledRunSet]:
+        """The one that all its runs are in."""
+        return (self.run_set,)
+
+    def report(self, health: Health, wall: float) -> None:
+        """Add how the polls went, and the runs that were left out lately."""
+        health.targets += [poller.polled() for poller in self.pollers()]
+        for left in self.run_set.left_out.values():
+            if wall - left.changed < self._polling.forget_after:
+                now = left.now(left.changed, wall)
+                health.leave_out(now.runs, live=now.priority is Priority.LIVE)
+
+    def save(self) -> None:
+        """Keep what the next start could not ask for, if it changed since the last time."""
+        run_set = self.run_set
+        with self._polling.lock:
+            version = self._version()
+            if version == self._saved:
+                return
+            saved = Saved(None, run_set.kept(), "", 0, run_set.watched(), marks=run_set.marks())
+        try:
+            self._polling.states.save(self.place, saved)
+        except OSError:
+            self._polling.health.state_errors += 1
+            return
+        self._saved = version
+
+    def _version(self) -> tuple[object, ...]:
+        return self.run_set.version(), *self.run_set.watched()
+
+    def _missed(self, name: str, now: float) -> float:
+        """Seconds since a page reported a run; since our start, if none has."""
+        return now - self._reported.get(name, self._begun)
+
+    def _quiet(self, run: Run, now: float) -> float:
+        """Seconds since the run's last step, by the exporter's clock or the time that was logged."""
+        if run.moved is not None:
+            return now - run.moved
+        last = run.times.last
+        return now - self._begun if last is None else max(0.0, time.time() - last)
+
+    def _signs(self, name: str, run: Run, now: float, *, reported: bool, pending: bool) -> Signs:
+        """Signs of life of a run: a page goes with the trainer that serves it.
+
+        Args:
+            name: Of the run.
+            run: What is known of it.
+            now: The time.
+            reported: Whether its page still reports it, as far as is known.
+            pending: Whether a page that may report it has not answered yet.
+        """
+        quiet = self._quiet(run, now)
+        silent = now - self._reported[name] if name in self._reported else quiet
+        there = reported or silent < AWAY_SECONDS or (pending and name not in self._reported)
+        return Signs(quiet, None if there else silent, there)
+
+
+class Feed(PolledSource):
+    """The runs of one page or server. What the first answer holds is history, as the content of a log is."""
+
+    def __init__(self, target: Target, polling: Polling) -> None:
+        place = Path("/polled") / target.source / target.name
+        super().__init__(target.name, target.source, place, polling, anew=target.has_history)
+        self.target = target
+        self.poller = Poller(target, polling.interval, self._take)
+        self._answered = 0.0
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self.poller.start()
+
+    def pollers(self) -> Sequence[Poller]:
+        """The only one."""
+        return (self.poller,)
+
+    def signs(self, name: str, run: Run, now: float) -> Signs:
+        """Signs of life: a page goes with the trainer that serves it, a server outlives its runs."""
+        if not self.target.is_trainer:
+            return Signs(self._quiet(run, now), None, None)
+        answers = self.poller.problem is None
+        reported = answers and name in self.target.telling
+        pending = answers and self.poller.answered is None
+        return self._signs(name, run, now, reported=reported, pending=pending)
+
+    def _take(self, events: list[Event]) -> None:
+        with self._polling.lock:
+            now = time.time()
+            # Only a server knows when something was logged that is found late.
+            late = max(0.0, now - self._answered) if self.target.has_history else 0.0
+            clock = Clock(now, time.monotonic(), live=self.poller.answers > 1, late=late)
+            self._answered = now
+            for event in events:
+                self.run_set.take(event, clock)
+            for run in self.run_set.runs.values():
+                run.times.caught_up(clock.wall)
+            # no others: names may change at each poll, and the run set takes only so many
+            known = self.target.telling & self.run_set.runs.keys()
+            self._reported.update(dict.fromkeys(known, clock.steady))
+
+
+class _Page:
+    """A registered page; ``names`` are the runs that it reports, as they are called here."""
+
+    def __init__(
+        self, address: str, target: Target, interval: float, take: Callable[[_Page, list[Event]], None]
+    ) -> None:
+        self.address, self.target = address, target
+        self.names: frozenset[str] = frozenset()
+        self.poller = Poller(target, interval, lambda events: take(self, events))
+
+
+class RegisteredPages(PolledSource):
+    """One run set for all registered pages: a run that goes on at another address is the same run.
+
+    While two pages at once report runs with one name, the later one's has its address behind the name. A
+    run that no page reported for long is forgotten. ``left_out`` counts pages that are not polled, since
+    there are too many.
+
+    Args:
+        addresses: Gives the addresses of the pages that are registered now.
+        make: Makes the target of an address.
+        polling: How to poll.
+    """
+
+    def __init__(
+        self, addresses: Callable[[], Sequence[str]], make: Callable[[str], Target], polling: Polling
+    ) -> None:
+        source = "rl_insight"
+        super().__init__(source, source, Path("/polled") / source, polling, anew=False)
+        self.left_out = 0
+        self._addresses, self._make = addresses, make
+        self._pages: dict[str, _Page] = {}
+        self._owners: dict[str, str] = {}
+        """The address of the page that reports each run."""
+
+    def start(self) -> None:
+        """Pages are polled as soon as ``look`` finds them registered."""
+
+    def look(self) -> bool:
+        """Poll the registered pages from now on and no others; the first of them if they are too many."""
+        addresses = self._addresses()
+        wanted = addresses[:MOST_PAGES]
+        self.left_out = len(addresses) - len(wanted)
+        for address in self._pages.keys() - set(wanted):
+            self._pages.pop(address).poller.stop()
+        for address in wanted:
+            if address not in self._pages:
+                target, interval = self._make(address), self._polling.interval
+                self._pages[address] = page = _Page(address, target, interval, self._take)
+                page.poller.start()
+        self._forget()
+        return False
+
+    def pollers(self) -> Sequence[Poller]:
+        """One for each page."""
+        return [page.poller for page in self._pages.values()]
+
+    def signs(self, name: str, run: Run, now: float) -> Signs:
+        """Signs of life: a page goes with the trainer that serves it."""
+        answering = [page for page in self._pages.values() if page.poller.problem is None]
+        reported = any(name in page.names for page in answering)
+        pending = any(page.poller.answered is None for page in answering)
+        return self._signs(name, run, now, reported=reported, pending=pending)
+
+    def shown(self, views: Iterable[View]) -> dict[str, View]:
+        """The run of each page, by its address, as it is shown; of pages that report one run only."""
+        of_run = {run.serial: view for view in views for run in (view.run, *view.twins)}
+        found: dict[str, View] = {}
+        for page in self._pages.values():
+            runs = [self.run_set.runs[name] for name in page.names if name in self.run_set.runs]
+            if len(runs) == 1 and runs[0].serial in of_run:
+                found[page.address] = of_run[runs[0].serial]
+        return found
+
+    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+        """How many pages are left out."""
+        text = "Registered pages of trainers that are not polled."
+        yield Family("stepwatch_registered_pages_left_out", "gauge", text), [({}, self.left_out)]
+
+    def _forget(self) -> None:
+        now = time.monotonic()
+        with self._polling.lock:
+            for name, run in list(self.run_set.runs.items()):
+                if min(self._missed(name, now), self._quiet(run, now)) > self._polling.forget_after:
+                    del self.run_set.runs[name]
+                    self._owners.pop(name, None)
+                    self._reported.pop(name, None)
+
+    def _take(self, page: _Page, events: list[Event]) -> None:
+        with self._polling.lock:
+            clock = Clock(time.time(), time.monotonic(), live=page.poller.answers > 1)
+            names = {run: self._called(run, page.address, clock.steady) for run in page.target.telling}
+            for event in events:
+                self.run_set.take(replace(event, run=names.get(event.run, event.run)), clock)
+            page.names = frozenset(names.values())
+            for run, name in names.items():
+                if name in self.run_set.runs:  # no others: names may change at each poll for ever
+                    self.run_set.runs[name].times.caught_up(clock.wall)
+                    self._reported[name] = clock.steady
+                    if run == name:
+                        self._owners[run] = page.address
+
+    def _called(self, run: str, address: str, now: float) -> str:
+        """The run's name; with the page's address if another page reports a run with that name."""
+        if self._owners.get(run, address) != address and self._missed(run, now) < AWAY_SECONDS:
+            return f"{run} ({address})"
+        return run
