@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.http.host_check import HostCheck
 from exporter.http.routes import Routes
-from exporter.http.server import Server
+from exporter.http.server import Server, ServerThread
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery import ray, verl
 from exporter.runs.discovery.address import AddressMap, Allowlist
@@ -29,7 +29,6 @@ from exporter.runs.registrations.registry import Registry
 from exporter.runs.registrations.store import Store
 from exporter.runs.registrations.token import Token
 from exporter.runs.serve import endpoints
-from exporter.runs.serve.serving import Serving
 
 MOST_BODY = 1 << 16
 """Bytes of a request's body."""
@@ -59,11 +58,11 @@ class App:
         server = Server((options.listen, options.port), pages, MOST_BODY)
         parts = (server, self._overview, self._discovery, api, self._registry, self._watch.trainers)
         self._watch.health.others += [part.samples for part in parts]
-        self._serving = Serving(server)
+        self._server = ServerThread(server)
 
     def start(self) -> None:
         """Begin what goes on in the background."""
-        for part in (self._serving, self._watch, self._overview, self._discovery):
+        for part in (self._server, self._watch, self._overview, self._discovery):
             part.start()
 
     def look(self) -> float:
@@ -86,7 +85,7 @@ class App:
 
     def stop(self) -> None:
         """Answer no more, and keep of what was taken until then what a restart could not rebuild."""
-        for part in (self._serving, self._overview, self._discovery):
+        for part in (self._server, self._overview, self._discovery):
             part.stop()
         self._watch.save()
         self._registry.save()

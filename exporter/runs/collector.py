@@ -25,7 +25,7 @@ from exporter.runs.remote import Target
 from exporter.runs.remote.feed import Feed
 from exporter.runs.remote.monitor_page import MonitorPage
 from exporter.runs.remote.trainers import Trainers
-from exporter.runs.serve.marking import UnknownRunError
+from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.serve.metrics import RunText, page
 from exporter.runs.visible.duplicates import Place
 from exporter.runs.visible.gpu_processes import GPUProcesses, RunGPUs

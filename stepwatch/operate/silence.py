@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from exporter.runs.serve.marking import unknown
+from exporter.runs.serve.endpoints import unknown
 from stepwatch.config import Config, load
 from stepwatch.schema.errors import Refused
 from stepwatch.schema.quantities import Duration
