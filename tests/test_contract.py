@@ -19,8 +19,8 @@ from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.exporter_health import Health, Polled, Samples
 from exporter.runs.model.overrides import Override, Overrides
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.overview.panelfile import USUAL, PanelFile
-from exporter.runs.overview.story import Story
+from exporter.runs.overview.overview import Overview
+from exporter.runs.overview.panels import DEFAULT, PanelFile
 from exporter.runs.processes.gpu_processes import RunGPUs
 from exporter.runs.registrations.api import Api
 from exporter.runs.registrations.registry import Registry
@@ -240,7 +240,7 @@ def _of_parts() -> Iterator[Samples]:
     server = Server(("127.0.0.1", 0), Routes({}))
     server.answered["200"] = 1
     server.close()
-    yield Story(watch.views, PanelFile(USUAL), None).samples
+    yield Overview(watch.views, PanelFile(DEFAULT), None).samples
     yield Api(registry, Allowed(), Token(None), {}).samples
     yield from (registry.samples, watch.registered.samples, server.samples)
 

@@ -7,12 +7,17 @@ import selectors
 import socket
 import time
 from collections.abc import Iterator
+from operator import attrgetter
+from threading import Event, Thread
 
 from exporter.http.connection import Connection
 from exporter.http.exposition import Family, Sample
 from exporter.http.message import Pages
 
 MOST_CLIENTS = 256
+
+TICK_SECONDS = 0.1
+"""How long ``ServerThread.stop`` waits at most."""
 
 OUT_OF_DESCRIPTORS_SECONDS = 0.1
 """A pause, since others than clients hold all descriptors."""
@@ -51,10 +56,15 @@ class Server:
             self._attend(heard)
         for client in [client for client in self._clients.values() if client.waits]:
             self._attend(client)
-        if None in ready:  # the door
-            # last: beside clients heard after them, those at the door would seem silent longest
+        if None in ready:  # the listener
+            # Last: beside clients heard after them, pending connections would seem silent longest.
             self._accept()
-        self._drop_late()
+        now = time.monotonic()
+        for client in [client for client in self._clients.values() if client.until < now]:
+            self._drop(client, "slow")
+        surplus = max(0, len(self._clients) - MOST_CLIENTS)
+        for client in sorted(self._clients.values(), key=attrgetter("active"))[:surplus]:
+            self._drop(client, "surplus")
 
     def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
         """Its counters."""
@@ -71,34 +81,28 @@ class Server:
         self._listener.close()
 
     def _accept(self) -> None:
-        """Take in all that wait at the door: one at a time, the last would wait for as many rounds."""
+        """Accept all pending connections: one in each round, the last would wait for as many rounds."""
         known = len(self._clients)
         try:
             for _ in range(MOST_CLIENTS):
-                sock, (client, *_) = self._listener.accept()
-                self._take_in(sock, client)
+                sock, (address, *_) = self._listener.accept()
+                client = Connection(sock, address, self._pages, self._most_body)
+                try:
+                    sock.settimeout(0)
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    self._selector.register(sock, selectors.EVENT_READ, client)
+                except OSError:  # it went away again, or no more can be watched
+                    sock.close()
+                else:
+                    self._clients[sock] = client
         except OSError as problem:  # there are no more, or descriptors have run out
             if problem.errno in (errno.EMFILE, errno.ENFILE) and len(self._clients) == known:
-                self._make_room()
-
-    def _take_in(self, sock: socket.socket, client: str) -> None:
-        connection = Connection(sock, client, self._pages, self._most_body)
-        try:
-            sock.settimeout(0)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._selector.register(sock, selectors.EVENT_READ, connection)
-        except OSError:  # it went away again, or no more can be watched
-            sock.close()
-        else:
-            self._clients[sock] = connection
-
-    def _make_room(self) -> None:
-        """Descriptors have run out, and who waits at the door is heard in every round until there is one."""
-        longest = min(self._clients.values(), key=_active, default=None)
-        if longest:
-            self._let_go(longest, "surplus")
-        else:
-            time.sleep(OUT_OF_DESCRIPTORS_SECONDS)
+                # The pending connection is reported in every round until there is one.
+                longest = min(self._clients.values(), key=attrgetter("active"), default=None)
+                if longest:
+                    self._drop(longest, "surplus")
+                else:
+                    time.sleep(OUT_OF_DESCRIPTORS_SECONDS)
 
     def _attend(self, client: Connection) -> None:
         try:
@@ -113,25 +117,33 @@ class Server:
         else:
             self._drop(client)
 
-    def _drop_late(self) -> None:
-        """Those who do not get on, and when there are too many, those silent longest."""
-        now = time.monotonic()
-        for client in [client for client in self._clients.values() if client.until < now]:
-            self._let_go(client, "slow")
-        for client in sorted(self._clients.values(), key=_active)[
-            : max(0, len(self._clients) - MOST_CLIENTS)
-        ]:
-            self._let_go(client, "surplus")
-
-    def _let_go(self, client: Connection, reason: str) -> None:
-        self.dropped[reason] += 1
-        self._drop(client)
-
-    def _drop(self, client: Connection) -> None:
+    def _drop(self, client: Connection, reason: str = "") -> None:
+        """Close a connection; ``reason`` is what to count it for, where it is our decision."""
+        if reason:
+            self.dropped[reason] += 1
         self._selector.unregister(client.sock)
         del self._clients[client.sock]
         client.sock.close()
 
 
-def _active(client: Connection) -> float:
-    return client.active
+class ServerThread:
+    """Serves in a thread of its own, so that pages are served while logs are read."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._stop = Event()
+        self._thread = Thread(target=self._serve, name="http", daemon=True)
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Serve no more; the port is free afterwards."""
+        self._stop.set()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while not self._stop.is_set():
+            self._server.serve(TICK_SECONDS)
+        self._server.close()

@@ -18,7 +18,7 @@ from exporter.options import CommandLine, log_cannot_listen, start_again, stoppe
 from exporter.runs import cli
 from exporter.runs.app import App
 from exporter.runs.files.mounts import HungError, Mount
-from exporter.runs.overview import panelfile
+from exporter.runs.overview import panels
 
 logger = logging.getLogger("exporter.runs")
 
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _panels(options: Namespace) -> Path:
     """The file of panels: the one that is named, or else the one beside the settings."""
     file = options.config_file
-    beside = Path(file).with_name(panelfile.NAME) if file else panelfile.USUAL
+    beside = Path(file).with_name(panels.NAME) if file else panels.DEFAULT
     named: Path | None = options.panels
     return named or beside
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.http.host_check import HostCheck
 from exporter.http.routes import Routes
-from exporter.http.server import Server
+from exporter.http.server import Server, ServerThread
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery import ray, verl
 from exporter.runs.discovery.address import AddressMap, Allowlist
@@ -21,15 +21,14 @@ from exporter.runs.light.site import Light
 from exporter.runs.model.lifecycle import Silence
 from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Options
-from exporter.runs.overview.models import Unshown
-from exporter.runs.overview.panelfile import PanelFile
-from exporter.runs.overview.story import Story
+from exporter.runs.overview.models import Omitted
+from exporter.runs.overview.overview import Overview
+from exporter.runs.overview.panels import PanelFile
 from exporter.runs.registrations.api import Api
 from exporter.runs.registrations.registry import Registry
 from exporter.runs.registrations.store import Store
 from exporter.runs.registrations.token import Token
 from exporter.runs.serve import endpoints
-from exporter.runs.serve.serving import Serving
 
 MOST_BODY = 1 << 16
 """Bytes of a request's body."""
@@ -49,21 +48,21 @@ class App:
             "watchdog": options.watchdog_url,
             "alertmanager": options.alertmanager_url,
         }
-        self._story = Story(self._watch.views, PanelFile(panels), unshown=self._unshown, **urls)
+        self._overview = Overview(self._watch.views, PanelFile(panels), omitted=self._omitted, **urls)
         self._discovery = _discovery(options, self._watch, self._registry)
         api = _api(options, self._registry)
-        light = Light(self._story, options.path)
+        light = Light(self._overview, options.path)
         own = endpoints.table(self._watch.metrics, self._watch.mark, self._watch.health.report)
         routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
         pages = HostCheck(routes, {*options.hosts, options.listen})
         server = Server((options.listen, options.port), pages, MOST_BODY)
-        parts = (server, self._story, self._discovery, api, self._registry, self._watch.registered)
+        parts = (server, self._overview, self._discovery, api, self._registry, self._watch.registered)
         self._watch.health.others += [part.samples for part in parts]
-        self._serving = Serving(server)
+        self._server = ServerThread(server)
 
     def start(self) -> None:
         """Begin what goes on in the background."""
-        for part in (self._serving, self._watch, self._story, self._discovery):
+        for part in (self._server, self._watch, self._overview, self._discovery):
             part.start()
 
     def look(self) -> float:
@@ -72,10 +71,10 @@ class App:
         self._registry.tend()
         return 0 if more else self._watch.settings.poll
 
-    def _unshown(self) -> Unshown:
+    def _omitted(self) -> Omitted:
         health = self._watch.health
         left = health.left_out
-        return Unshown(
+        return Omitted(
             not self._watch.caught_up,
             health.dormant,
             left["running"],
@@ -86,7 +85,7 @@ class App:
 
     def stop(self) -> None:
         """Answer no more, and keep of what was taken until then what a restart could not rebuild."""
-        for part in (self._serving, self._story, self._discovery):
+        for part in (self._server, self._overview, self._discovery):
             part.stop()
         self._watch.save()
         self._registry.save()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from exporter.options import CommandLine, not_negative, number, port, positive, text
 from exporter.runs.discovery.address import Allowed
 from exporter.runs.model.overrides import Override, Overrides
-from exporter.runs.overview import panelfile
+from exporter.runs.overview import panels
 from exporter.runs.remote.mlflow import Mlflow
 from exporter.runs.remote.page import Page
 from exporter.runs.remote.web import is_usable
@@ -169,4 +169,4 @@ def _add_pages(flags: CommandLine) -> None:
     flags.add("prometheus-url", address, None, "the Prometheus that watches the runs")
     flags.add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
     flags.add("watchdog-url", address, None, "the watchdog, whose findings the pages show")
-    flags.add("panels", Path, None, f"what is drawn; by default {panelfile.NAME} beside the settings")
+    flags.add("panels", Path, None, f"what is drawn; by default {panels.NAME} beside the settings")

@@ -27,7 +27,7 @@ from exporter.runs.processes.writers import Writers
 from exporter.runs.remote import Target
 from exporter.runs.remote.page import MonitorPage
 from exporter.runs.remote.polled import Feed, Polling, RegisteredPages
-from exporter.runs.serve.marking import UnknownRunError
+from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.serve.metrics import RunText, page
 from exporter.runs.visible.duplicates import Duplicates
 from exporter.runs.visible.views import Selection, Unmapped, View, select

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from exporter.runs.logs.names import nearest
-from exporter.runs.serve.marking import unknown
+from exporter.runs.serve.endpoints import unknown
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.model.alert import Alert as Entry
 from stepwatch.config import Config, load

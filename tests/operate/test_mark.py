@@ -30,7 +30,7 @@ def test_a_marked_run_is_measured_anew_from_its_next_step(
             ("ppo/gsm",),
             "Nothing was marked. There is no run named ppo/gsm. The nearest there are: ppo/gsm8k, ",
         ),
-        (("ppo/gsm8k", "--note", "a\nb"), "Nothing was marked. The note is no note. Expected: one line of "),
+        (("ppo/gsm8k", "--note", "a\nb"), "Nothing was marked. Invalid `note`. Expected: one line of "),
     ],
 )
 def test_what_cannot_be_marked_is_refused_in_one_line(

@@ -1,14 +1,15 @@
-"""Numbers and times as people say them."""
+"""Numbers, times and links as the pages show them."""
 
 from __future__ import annotations
 
 import math
 import time
+from urllib.parse import quote, urlencode, urlsplit
 
 from exporter.drawing import axis
 
 NOTHING = "-"
-"""Stands where there is no number."""
+"""Shown where there is no number."""
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -17,15 +18,15 @@ def value(number: float | None, unit: str = "short") -> str:
     """A number in four digits, with a unit that Grafana knows by this name."""
     if number is None:
         return NOTHING
-    return axis.written(number, unit) if math.isfinite(number) else _no_number(number)
-
-
-def _no_number(number: float) -> str:
-    return "NaN" if math.isnan(number) else f"{'-' if number < 0 else ''}Inf"
+    if math.isfinite(number):
+        return axis.written(number, unit)
+    if math.isnan(number):
+        return "NaN"
+    return "Inf" if number > 0 else "-Inf"
 
 
 def span(seconds: float) -> str:
-    """How long, in the largest unit that fits: ``12 s``, ``3 min``."""
+    """A duration in the largest unit that fits: ``12 s``, ``3 min``."""
     whole = max(0.0, seconds)
     size, unit = next((each for each in _UNITS if whole >= each[0]), _UNITS[-1])
     return f"{int(whole / size)} {unit}"
@@ -46,3 +47,35 @@ def clock(moment: float | None) -> str:
 def zone() -> str:
     """The name of this machine's time zone."""
     return time.strftime("%Z")
+
+
+# Links of our own are paths below the exporter's address, without a slash before them: pages write them
+# relative to where they are, so that a proxy may serve them below a path of its own.
+
+
+def home(*, paused: bool = False) -> str:
+    """The path of the list of all runs."""
+    return "?refresh=off" if paused else ""
+
+
+def page(run: str, *, paused: bool = False) -> str:
+    """The path of a run's page; names hold slashes and whatever else a path may."""
+    return f"run/{quote(run, safe='')}{home(paused=paused)}"
+
+
+def series(run: str, signal: str) -> str:
+    """The path of a signal of a run as JSON."""
+    return f"api/v1/runs/{quote(run, safe='')}/series?{urlencode({'signal': signal})}"
+
+
+def outside(link: str) -> str:
+    """A link that someone else wrote, if a browser may follow it; else nothing."""
+    try:
+        return link if urlsplit(link).scheme in ("http", "https") else ""
+    except ValueError:
+        return ""
+
+
+def dashboard(link: str) -> str:
+    """The same for a dashboard of Grafana; without one, alerts lead to our own pages."""
+    return outside(link) if "/d/" in link else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,17 +17,35 @@ from markupsafe import Markup
 from exporter.drawing import pages, severity
 from exporter.drawing.chart import Chart
 from exporter.drawing.curve import thinned
-from exporter.drawing.tally import count
-from exporter.runs.light import formatting, links
-from exporter.runs.light.card import Card, counted, description
-from exporter.runs.overview.models import Firing, Health, RunStory, State, Unshown
+from exporter.drawing.severity import rank
+from exporter.drawing.tally import count, tally
+from exporter.runs.light import formatting
+from exporter.runs.overview.models import (
+    Firing,
+    Health,
+    Omitted,
+    Range,
+    RunDetails,
+    RunSummary,
+    State,
+    ordered,
+)
+from exporter.runs.overview.overview import Overview
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+SECONDS = 10
+"""Between two loads of a page that refreshes itself: time to read, and soon enough for steps of seconds."""
 
 WIDTH = 100
-"""In units of the picture, which the page stretches."""
+"""Of a gauge, in units of the picture, which the page stretches."""
+
+_OTHERS = re.compile(r"; \w+ fires")
+"""What a message says of the run's other alerts, which a page shows itself."""
 
 
 class Zone(NamedTuple):
-    """A part of the band, from one place to another, and what a value there is."""
+    """A part of a gauge, from one place to another, and the state of a value there."""
 
     state: State
     start: int
@@ -34,66 +53,24 @@ class Zone(NamedTuple):
 
 
 class Gauge(NamedTuple):
-    """The parts of the band, and where the value is."""
+    """A band of zones, and where the value is."""
 
     zones: tuple[Zone, ...]
     mark: int
 
 
-def gauge(health: Health) -> Gauge | None:
-    """``None`` where there is no value, or no limit to hold it against."""
-    limits = sorted({limit for limit in _limits(health) if limit is not None and isfinite(limit)})
-    value = health.judged
-    if value is None or not isfinite(value) or not limits:
-        return None
-    low, high = _ends([*limits, value])
-
-    def place(number: float) -> int:
-        return round((number - low) / (high - low) * WIDTH)
-
-    cuts = [low, *limits, high]
-    zones = [Zone(_state(health, (a + b) / 2), place(a), place(b)) for a, b in pairwise(cuts)]
-    return Gauge(tuple(zone for zone in zones if zone.start < zone.end), place(value))
-
-
-def _limits(health: Health) -> tuple[float | None, ...]:
-    return health.critical.low, health.warning.low, health.warning.high, health.critical.high
-
-
-def _ends(numbers: list[float]) -> tuple[float, float]:
-    """Some air on both sides; what is never negative does not get a negative end by that."""
-    low, high = min(numbers), max(numbers)
-    air = 0.25 * (high - low) or 0.5 * abs(high) or 1.0
-    return (max(0.0, low - air) if low >= 0 else low - air), high + air
-
-
-def _state(health: Health, value: float) -> State:
-    if _beyond(value, health.critical.low, health.critical.high):
-        return "critical"
-    return "warning" if _beyond(value, health.warning.low, health.warning.high) else "ok"
-
-
-def _beyond(value: float, low: float | None, high: float | None) -> bool:
-    return (low is not None and value < low) or (high is not None and value > high)
-
-
-TEMPLATES = Path(__file__).with_name("templates")
-
-SECONDS = 10
-"""Between two looks at a page that refreshes itself: time to read, and soon enough for steps of seconds."""
-
-
 class Pages:
-    """Makes pages. ``watched`` are the folders in which runs are looked for."""
+    """Makes pages. ``watched`` are the folders in which runs are searched."""
 
     def __init__(self, watched: Sequence[str]) -> None:
         self._environment = pages.environment(TEMPLATES)
         self._environment.globals |= {
-            "links": links,
-            "words": formatting,
+            "formatting": formatting,
             "count": count,
             "gauge": gauge,
-            "description": description,
+            "detailed": detailed,
+            "named": named,
+            "description": lambda alert: _OTHERS.sub("", alert.description),
             "look": severity.look,
             "watched": watched,
             "seconds": SECONDS,
@@ -103,51 +80,57 @@ class Pages:
         digest = b64encode(sha256(style.encode()).digest()).decode()
         self.style, self.seconds = f"sha256-{digest}", SECONDS
 
-    def runs(
-        self,
-        cards: Sequence[Card],
-        others: Sequence[Firing],
-        unshown: Unshown,
-        trouble: str,
-        as_of: str,
-        *,
-        faults: Sequence[str],
-    ) -> bytes:
-        """All runs, and alerts about none; ``trouble`` is what keeps Prometheus from reporting alerts.
-
-        ``faults`` are what the watchdog finds wrong with the stack, in words.
-        ``as_of`` is the time in words, for a page that does not refresh itself.
-        """
-        values = {"cards": cards, "others": others, "counted": counted(cards), "trouble": trouble}
-        return self._made("runs", "./", as_of=as_of, unshown=unshown, faults=faults, **values)
-
-    def run(self, card: Card, story: RunStory, trouble: str, as_of: str, *, faults: Sequence[str]) -> bytes:
-        """One run, with its curves."""
+    def runs(self, overview: Overview, as_of: str) -> bytes:
+        """All runs, and alerts about none; ``as_of`` is the time, for a page that does not refresh itself."""
+        runs = ordered(overview.runs())
+        levels = ["finished" if run.finished else run.severity for run in runs]
+        kinds = {
+            "critical": levels.count("critical"),
+            "with a warning": levels.count("warning"),
+            "fine": levels.count("info") + levels.count(""),
+            "finished": levels.count("finished"),
+        }
         return self._made(
-            "run",
-            "../",
-            card=card,
-            charts=[drawn for chart in story.charts if (drawn := drawable(chart)).curves],
-            episodes=story.episodes,
-            rows=story.rows,
-            candidates=story.candidates,
-            signals=signals(story),
-            trouble=trouble,
-            faults=faults,
+            "runs",
+            "./",
+            runs=runs,
+            counted=tally("run", kinds),
+            others=overview.others(),
+            omitted=overview.omitted,
+            trouble=overview.prometheus,
+            faults=overview.faults,
             as_of=as_of,
         )
 
-    def unknown(self, name: str, near: Sequence[str], unshown: Unshown) -> bytes:
-        """There is no run of that name, or not yet."""
-        return self._made("unknown", "../", name=name, near=near, unshown=unshown)
+    def run(self, details: RunDetails, overview: Overview, as_of: str) -> bytes:
+        """One run, with its curves; ``as_of`` as for ``runs``."""
+        run, rows = details.summary, details.rows
+        logged = {signal for row in rows for signal in row.values}
+        core = [health.signal for health in run.healths if health.signal in logged]
+        return self._made(
+            "run",
+            "../",
+            run=run,
+            charts=[drawn for chart in details.charts if (drawn := _drawable(chart)).curves],
+            episodes=details.episodes,
+            rows=rows,
+            signals=[*core, *sorted(logged - set(core))],
+            trouble=overview.prometheus or details.gap,
+            faults=overview.faults,
+            as_of=as_of,
+        )
+
+    def unknown(self, name: str, near: Sequence[str], omitted: Omitted) -> bytes:
+        """The page where no run has that name, or not yet; ``near`` are similar names."""
+        return self._made("unknown", "../", name=name, near=near, omitted=omitted)
 
     def _made(self, template: str, root: str, **values: Any) -> bytes:
         page = self._environment.get_template(f"{template}.html.j2").render(values, root=root)
         return page.encode("utf-8", "backslashreplace")
 
 
-def drawable(chart: Chart) -> Chart:
-    """With as many points as can be seen, and without lines that have none."""
+def _drawable(chart: Chart) -> Chart:
+    """Thin the curves to what can be seen, and leave out those without a point."""
     curves, limits = (
         tuple(line for each in lines if (line := thinned(each)).pieces)
         for lines in (chart.curves, chart.limits)
@@ -155,8 +138,48 @@ def drawable(chart: Chart) -> Chart:
     return replace(chart, curves=curves, limits=limits)
 
 
-def signals(story: RunStory) -> list[str]:
-    """All that any of the last steps tells, what everyone looks at first."""
-    logged = {signal for row in story.rows for signal in row.values}
-    first = [health.signal for health in story.summary.healths if health.signal in logged]
-    return [*first, *sorted(logged - set(first))]
+def detailed(run: RunSummary, *, whole: bool) -> list[Firing]:
+    """The alerts shown in full: the worst, or ``whole`` all but those with a worse one of their topic."""
+    alerts = run.alerts
+    if whole:
+        worst = {alert.topic: rank(alert.severity) for alert in reversed(alerts)}
+        return [alert for alert in alerts if rank(alert.severity) == worst[alert.topic]]
+    return [alert for alert in alerts if rank(alert.severity) == rank(alerts[0].severity)]
+
+
+def named(run: RunSummary, *, whole: bool) -> str:
+    """The names of all other alerts."""
+    shown = {alert.name for alert in detailed(run, whole=whole)}
+    names = (
+        f"{alert.name}{' (silenced)' * bool(alert.silenced_until)}"
+        for alert in run.alerts
+        if alert.name not in shown
+    )
+    return ", ".join(dict.fromkeys(names))
+
+
+def gauge(health: Health) -> Gauge | None:
+    """The gauge of a signal; ``None`` without a value, or without a limit to compare it with."""
+    warning, critical, value = health.warning, health.critical, health.judged
+    bounds = (critical.low, warning.low, warning.high, critical.high)
+    limits = sorted({limit for limit in bounds if limit is not None and isfinite(limit)})
+    if value is None or not isfinite(value) or not limits:
+        return None
+    lowest, highest = min(*limits, value), max(*limits, value)
+    air = 0.25 * (highest - lowest) or 0.5 * abs(highest) or 1.0
+    # What is never negative gets no negative end.
+    low, high = (max(0.0, lowest - air) if lowest >= 0 else lowest - air), highest + air
+
+    def place(number: float) -> int:
+        return round((number - low) / (high - low) * WIDTH)
+
+    def state(number: float) -> State:
+        levels: tuple[tuple[State, Range], ...] = (("critical", critical), ("warning", warning))
+        for name, limit in levels:
+            too_low = limit.low is not None and number < limit.low
+            if too_low or (limit.high is not None and number > limit.high):
+                return name
+        return "ok"
+
+    zones = (Zone(state((a + b) / 2), place(a), place(b)) for a, b in pairwise([low, *limits, high]))
+    return Gauge(tuple(zone for zone in zones if zone.start < zone.end), place(value))

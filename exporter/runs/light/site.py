@@ -1,4 +1,4 @@
-"""What is answered to those who look at runs, by path."""
+"""The light page's routes: HTML for people, and the same as JSON for programs."""
 
 from __future__ import annotations
 
@@ -6,51 +6,20 @@ import time
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
+
+import orjson
 
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
-from exporter.runs.light import Story, formatting, links
-from exporter.runs.light.api import Api
-from exporter.runs.light.card import Card, ordered
-from exporter.runs.light.headers import headers
+from exporter.runs.light import formatting
 from exporter.runs.logs.names import nearest
+from exporter.runs.overview.models import Firing, RunSummary, ordered
+from exporter.runs.overview.overview import Overview
 
 if TYPE_CHECKING:
     from exporter.runs.light.pages import Pages
-import pickle
-from collections.abc import Callable, Hashable
-from hashlib import sha256
-
-MOST = 8
-"""Pages that are kept: a page of a run may take 200 kB."""
-
-
-class Kept:
-    """The last answers, each with what it was made of."""
-
-    def __init__(self) -> None:
-        self._answers: dict[Hashable, tuple[object, Answer]] = {}
-
-    def answer(self, key: Hashable, basis: object, make: Callable[[], Answer]) -> Answer:
-        """The answer for a key, made anew only if ``basis`` is no longer the same."""
-        known = self._answers.pop(key, None)
-        answer = known[1] if known and known[0] == basis else make()
-        self._answers[key] = basis, answer
-        while len(self._answers) > MOST:
-            del self._answers[next(iter(self._answers))]
-        return answer
-
-
-def digest(value: object) -> bytes:
-    """Stands in a basis for what would take too much memory there: the charts of a run hold 1.4 MB.
-
-    It may differ for equals, whose page is then made once more, and is never the same for others. Unlike
-    ``hash`` it tells -1.0 from -2.0.
-    """
-    return sha256(pickle.dumps(value)).digest()
-
 
 ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
@@ -59,77 +28,164 @@ ICON = (
 
 
 class Light:
-    """The pages and their JSON. ``watched`` are the folders in which runs are looked for."""
+    """The pages and their JSON. ``watched`` are the folders in which runs are searched."""
 
-    def __init__(self, story: Story, watched: Sequence[str]) -> None:
-        self._story = story
+    def __init__(self, overview: Overview, watched: Sequence[str]) -> None:
+        self._overview = overview
         self._watched = watched
-        self._kept = Kept()
 
     def routes(self) -> Table:
-        """By path."""
+        """The pages, by path."""
         return {
             "/": {"GET": self._runs},
             "/run/*": {"GET": self._run},
-            "/icon.svg": {"GET": lambda _: Answer("200 OK", "image/svg+xml", ICON, headers())},
-            **Api(self._story).routes(),
+            "/icon.svg": {"GET": lambda _: Answer("200 OK", "image/svg+xml", ICON, _headers())},
+            "/api/v1/runs": {"GET": self._runs_json},
+            "/api/v1/runs/*/series": {"GET": self._series_json},
         }
 
     @cached_property
     def _pages(self) -> Pages:
-        # templates weigh 8 MB, which no one need pay who looks at no page
+        # The templates take 8 MB: only once someone opens a page.
         made: Pages = import_module("exporter.runs.light.pages").Pages(self._watched)
         return made
 
     def _runs(self, request: Request) -> Answer:
-        cards, others, as_of = ordered(self._story.runs()), self._story.others(), _as_of(request)
-        basis = cards, others, self._story.unshown, self._story.prometheus, as_of
-        faults = self._story.faults
-
-        def make() -> Answer:
-            return self._html("200 OK", self._pages.runs(*basis, faults=faults), refreshed=not as_of)
-
-        return self._kept.answer(("", not as_of), (basis, faults), make)
+        as_of = _as_of(request)
+        page = self._pages.runs(self._overview, as_of)
+        return self._html("200 OK", page, refreshed=not as_of)
 
     def _run(self, request: Request) -> Answer:
+        name = unquote(request.name)
         if "/" in request.name:
-            return _whole(request)
-        name, as_of = unquote(request.name), _as_of(request)
-        story = self._story.run(name)
-        if story is None:
-            return self._unknown(name)
-        card, trouble = Card.of(story.summary), self._story.prometheus or story.lack
-        faults = self._story.faults
-
-        def make() -> Answer:
-            page = self._pages.run(card, story, trouble, as_of, faults=faults)
+            # Links are relative to the page: lead to the same run with its slashes escaped.
+            up = "../" * (request.name.count("/") + 1)
+            link = f"{up}{formatting.page(name)}{f'?{request.query}' if request.query else ''}"
+            return text("302 Found", f"{link}\n", ("Location", link), *_headers())
+        run = self._overview.run(name)
+        if run is not None:
+            as_of = _as_of(request)
+            page = self._pages.run(run, self._overview, as_of)
             return self._html("200 OK", page, refreshed=not as_of)
-
-        others = trouble, faults, as_of
-        basis = card, digest(story.charts), story.episodes, story.rows, story.candidates, others
-        return self._kept.answer((name, not as_of), basis, make)
-
-    def _unknown(self, name: str) -> Answer:
-        """It may come yet while logs are read, and an open page must show it then."""
-        near, unshown = nearest(name, [run.name for run in self._story.runs()]), self._story.unshown
-        status = "503 Service Unavailable" if unshown.reading else "404 Not Found"
-        return self._html(status, self._pages.unknown(name, near, unshown), refreshed=unshown.reading)
+        # While logs are read it may still come, and an open page must show it then.
+        omitted = self._overview.omitted
+        status = "503 Service Unavailable" if omitted.reading else "404 Not Found"
+        near = nearest(name, [run.name for run in self._overview.runs()])
+        return self._html(status, self._pages.unknown(name, near, omitted), refreshed=omitted.reading)
 
     def _html(self, status: str, page: bytes, *, refreshed: bool) -> Answer:
-        fields = headers(self._pages.style)
+        headers = _headers(self._pages.style)
         if refreshed:
-            fields = (*fields, ("Refresh", str(self._pages.seconds)))
-        return Answer(status, "text/html; charset=utf-8", page, fields)
+            headers = (*headers, ("Refresh", str(self._pages.seconds)))
+        return Answer(status, "text/html; charset=utf-8", page, headers)
+
+    def _runs_json(self, _: Request) -> Answer:
+        omitted = self._overview.omitted
+        if omitted.reading:
+            return _reading()
+        document = {
+            "runs": list(map(_run_document, ordered(self._overview.runs()))),
+            "dormant": omitted.dormant,
+            "alerts": list(map(_alert_document, self._overview.others())),
+            "prometheus": self._overview.prometheus,
+        }
+        return _json("200 OK", document)
+
+    def _series_json(self, request: Request) -> Answer:
+        name = unquote(request.name)
+        (signal, *_) = parse_qs(request.query).get("signal", [""])
+        if not signal:
+            return _refused("400 Bad Request", "Expected: ?signal= and a name.", self._signals(name))
+        series = self._overview.series(name, signal)
+        if series:
+            document = {field: getattr(series, field) for field in ("signal", "unit", "points", "limits")}
+            return _json("200 OK", {"run": name, **document})
+        if self._overview.omitted.reading:
+            return _reading()
+        names = [run.name for run in self._overview.runs()]
+        if name not in names:
+            return _refused("404 Not Found", f"There is no run named {name}.", nearest(name, names))
+        words = f"Run {name} has no curve of {signal}: it does not log that, or no panel shows it."
+        return _refused("404 Not Found", words, nearest(signal.lower(), self._signals(name)))
+
+    def _signals(self, name: str) -> list[str]:
+        found = self._overview.run(name)
+        return sorted({signal for row in found.rows for signal in row.values}) if found else []
 
 
-def _whole(request: Request) -> Answer:
-    """Leads to the same run with its slashes escaped, since links are relative to the page."""
-    up = "../" * (request.name.count("/") + 1)
-    query = f"?{request.query}" if request.query else ""
-    link = f"{up}{links.page(unquote(request.name))}{query}"
-    return text("302 Found", f"{link}\n", ("Location", link), *headers())
+def _headers(style: str = "") -> tuple[tuple[str, str], ...]:
+    """Allow no script, frame, form or foreign resource; the only style is the one with this hash."""
+    allowed = f" style-src '{style}'; img-src 'self';" if style else ""
+    policy = f"default-src 'none';{allowed} base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return (
+        ("Content-Security-Policy", policy),
+        ("Cache-Control", "no-store"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+        ("Referrer-Policy", "no-referrer"),
+        ("X-Content-Type-Options", "nosniff"),
+    )
 
 
 def _as_of(request: Request) -> str:
-    """The time, if the page shall not refresh itself."""
+    """The time, if the page is not to refresh itself."""
     return formatting.clock(time.time()) if parse_qs(request.query).get("refresh") == ["off"] else ""
+
+
+def _run_document(run: RunSummary) -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "state": run.state,
+        "severity": run.severity,
+        "framework": run.framework,
+        "step": run.step,
+        "total_steps": run.total,
+        "age_seconds": run.age_seconds,
+        "restarts": run.restarts,
+        "resumes": run.resumes,
+        "page": f"/{formatting.page(run.name)}",
+        "signals": [
+            {
+                "signal": health.signal,
+                "value": health.value,
+                "judged": health.judged,
+                "unit": health.unit,
+                "state": health.state,
+                "warning": health.warning,
+                "critical": health.critical,
+                "since_step": health.since,
+                "alerts": health.alerts,
+                "diagnosis": health.diagnosis,
+            }
+            for health in run.healths
+        ],
+        "alerts": list(map(_alert_document, run.firing)),
+    }
+
+
+def _alert_document(alert: Firing) -> dict[str, Any]:
+    return {
+        "alert": alert.name,
+        "severity": alert.severity,
+        "topic": alert.topic,
+        "summary": alert.summary,
+        "description": alert.description,
+        "action": alert.action,
+        "runbook": alert.runbook,
+        "dashboard": alert.dashboard,
+        "value": alert.value,
+        "since": alert.since,
+        "silenced_until": alert.silenced_until,
+    }
+
+
+def _reading() -> Answer:
+    words = "The logs are still being read. Ask again in some seconds."
+    return _refused("503 Service Unavailable", words, [])
+
+
+def _refused(status: str, words: str, near: list[str]) -> Answer:
+    return _json(status, {"error": words, "nearest": near})
+
+
+def _json(status: str, document: dict[str, Any]) -> Answer:
+    return Answer(status, "application/json", orjson.dumps(document) + b"\n", _headers())

@@ -1,43 +1,35 @@
-"""What is shown of runs: curves with their limits, how each core signal is, and the alerts.
+"""What the light page shows of runs and alerts.
 
-Steps are the trainer's, times are seconds since the epoch, values are in the unit of their panel.
-Nothing here changes any more once it was made: it may be shown in any thread.
+Steps are the trainer's, times are seconds since the epoch, values are in the unit of their panel. All of it
+is immutable, so any thread may show it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
-from exporter.drawing.chart import Band, Chart
-from exporter.drawing.curve import Curve, Point
+from exporter.drawing.chart import Chart
+from exporter.drawing.curve import Point
+from exporter.drawing.severity import SEVERITIES, rank
 from exporter.runs.model.history import Row
 from exporter.runs.signals.candidates import Candidate
 
-__all__ = [
-    "Band",
-    "Candidate",
-    "Chart",
-    "Curve",
-    "Episode",
-    "Firing",
-    "Health",
-    "Point",
-    "Range",
-    "Row",
-    "RunStory",
-    "RunSummary",
-    "Series",
-    "State",
-]
-
 State = Literal["ok", "warning", "critical", "unknown"]
-"""How a signal is. ``unknown``: it is not logged, or no one knows a limit of it."""
+"""Of a signal. ``unknown``: it is not logged, or has no known limit."""
+
+BAD_ENDS = {
+    "failed": ("critical", "Its log holds the error that ended it."),
+    "vanished": ("critical", "Its process is gone before the end."),
+    "stopped": ("warning", "It is silent, and nothing says how it ended."),
+}
+"""Severity and reason of states that are bad whether or not Prometheus could report them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a value may not leave; ``None`` where there is no limit on that side."""
+    """The range that a value may not leave; ``None`` where that side has no limit."""
 
     low: float | None = None
     high: float | None = None
@@ -45,13 +37,11 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How one core signal is.
+    """The state of one core signal.
 
-    ``signal`` is its name in the metrics, ``title`` the name for people. ``value`` is the last one,
-    ``judged`` the smoothed one that is held against the limits; ``None`` where there is none. ``unit``
-    is Grafana's name for it. ``warning`` and ``critical`` are the ranges beyond which it is so.
-    ``diagnosis`` is a sentence or more; ``since`` is the step from which on the value is out of range.
-    ``alerts`` are the names of those that make it ``warning`` or ``critical``, whatever the value is now.
+    ``value`` is the last one, ``judged`` the smoothed one that is compared with the limits; ``None`` where
+    there is none. ``unit`` is Grafana's name for it. ``since`` is the step from which on the value is out of
+    range. ``alerts`` are the names of those that make it ``warning`` or ``critical``, whatever the value is.
     """
 
     signal: str
@@ -69,11 +59,10 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """An alert that fires now, by Prometheus.
+    """An alert that fires now.
 
-    ``action`` is what to do first, without a full stop. ``since`` is when it began, ``silenced_until`` when
-    its last silence in Alertmanager ends, both in seconds since the epoch. ``labels`` are all of its labels,
-    by which Alertmanager knows it.
+    ``action`` is what to do first, without a full stop. ``silenced_until`` is the end of its last silence.
+    ``labels`` are all of its labels, by which Alertmanager knows it.
     """
 
     name: str
@@ -104,9 +93,12 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run in one line: ``age_seconds`` since its last step, ``total`` the steps it is to make.
+    """A run without its history.
 
-    ``restarts`` counts its starts but the first, ``resumes`` those that went on from a later step.
+    ``total`` is its number of planned steps, ``age_seconds`` the time since its last step. ``restarts``
+    counts its starts but the first, ``resumes`` those that went on from a later step. By signal, ``latest``
+    are the last values, ``usual`` the medians of the last few, and ``means`` the smoothed values.
+    ``candidates`` are signals that it lacks, with the keys that may carry them.
     """
 
     name: str
@@ -117,31 +109,80 @@ class RunSummary:
     age_seconds: float | None
     restarts: int
     resumes: int
-    healths: tuple[Health, ...]
-    firing: tuple[Firing, ...]
+    healths: tuple[Health, ...] = ()
+    firing: tuple[Firing, ...] = ()
+    latest: Mapping[str, float] = field(default_factory=dict)
+    usual: Mapping[str, float] = field(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
+    candidates: tuple[Candidate, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether it came to its planned end: nothing about it is urgent any more."""
+        return self.state == "finished"
+
+    @property
+    def severity(self) -> str:
+        """The worst severity of its alerts, signals and end; empty if there is none."""
+        if self.finished:
+            return ""
+        levels = {alert.severity for alert in self.firing} | {health.state for health in self.healths}
+        levels.add(BAD_ENDS.get(self.state, ("", ""))[0])
+        return next((severity for severity in SEVERITIES if severity in levels), "")
+
+    @property
+    def ending(self) -> str:
+        """How it came to a bad end; empty if it did not, or an alert reports it."""
+        reported = any(alert.name == f"Run{self.state.title()}" for alert in self.firing)
+        return "" if reported else BAD_ENDS.get(self.state, ("", ""))[1]
+
+    @property
+    def alerts(self) -> list[Firing]:
+        """Its alerts, the worst first; of a finished run only those of severity ``info``."""
+        shown = (alert for alert in self.firing if not self.finished or alert.severity == "info")
+        return sorted(shown, key=lambda alert: (rank(alert.severity), alert.name))
+
+    @property
+    def diagnoses(self) -> list[Health]:
+        """Signals out of range that none of its alerts has reported, the worst first."""
+        summaries = [alert.summary for alert in self.firing if alert.summary]
+        bad = [health for health in self.healths if health.state in SEVERITIES and not self.finished]
+        new = (health for health in bad if not any(summary in health.diagnosis for summary in summaries))
+        return sorted(new, key=lambda health: rank(health.state))
+
+
+def ordered(runs: Iterable[RunSummary]) -> list[RunSummary]:
+    """The worst first, then those without a problem, then finished ones, of these the latest first."""
+    return sorted(
+        runs,
+        key=lambda run: (
+            run.finished,
+            rank(run.severity),
+            (run.age_seconds or 0.0) * run.finished,
+            run.name,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class RunStory:
-    """All of a run. Charts are in the order of the dashboard, those with a firing alert first.
+class RunDetails:
+    """A run with its history. Charts are in the order of the dashboard, those with a firing alert first.
 
-    ``lack`` says what Prometheus does not know of its past, and why. ``candidates`` are signals that
-    the run does not have, with the keys that may carry them.
+    ``gap`` says what of its past Prometheus did not report, and why.
     """
 
     summary: RunSummary
     charts: tuple[Chart, ...]
     episodes: tuple[Episode, ...]
     rows: tuple[Row, ...]
-    lack: str = ""
-    candidates: tuple[Candidate, ...] = ()
+    gap: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesLimit:
-    """A limit over the steps, written as JSON as it is: the value may not be beyond it on this ``side``.
+    """A limit over the steps, served as JSON as it is: the value may not be beyond it on this ``side``.
 
-    ``name`` is what the dashboard calls it. Unless it stands ``alone`` the alert looks at more than this.
+    ``name`` is the dashboard's. Unless it stands ``alone``, the alert has further conditions.
     """
 
     name: str
@@ -156,7 +197,7 @@ class SeriesLimit:
 class Series:
     """A signal over the steps: the lowest and the highest value of each stretch of records.
 
-    A point without a number says that the curve is broken there. Of the limits the worst come first.
+    A point that is not a number breaks the curve. Of the limits the worst come first.
     """
 
     signal: str
@@ -166,7 +207,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Unshown:
+class Omitted:
     """What is not shown.
 
     ``reading``: the logs that were there at the start are still being read. ``dormant`` runs had ended

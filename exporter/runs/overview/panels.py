@@ -10,15 +10,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from exporter.config_file import ConfigFile
 from exporter.http.exposition import escape
 from exporter.runs.model.history import DRAWN
+from exporter.runs.overview.pollers import Poller
 from exporter.runs.signals import SIGNALS
+
+logger = logging.getLogger(__name__)
+
+NAME = "panels.json"
+"""It lies beside the settings."""
+
+DEFAULT = Path(__file__).parents[2] / "generated" / NAME
+"""Of a checkout; an image holds none, since the settings come from outside."""
+
+INTERVAL_SECONDS = 2.0
 
 SIDES = ("low", "high")
 
@@ -36,7 +49,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """A curve that only Prometheus knows, such as one of GPUs: one value at a time, the same for all runs."""
 
     name: str
@@ -49,11 +62,11 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Limit(Asked):
+class Limit(Query):
     """A limit of an alert: the ``signal`` may not be beyond it on this ``side``.
 
-    ``name`` is what the dashboard calls it, the alert's as a rule. Unless it stands ``alone`` the alert
-    looks at something else as well, and says nothing where only this is passed.
+    ``name`` is the dashboard's, mostly that of the alert. Unless the limit stands ``alone``, the alert has
+    further conditions, and does not fire where only this limit is passed.
     """
 
     alert: str
@@ -62,7 +75,7 @@ class Limit(Asked):
     alone: bool
 
     def is_passed(self, value: float, limit: float) -> bool:
-        """Is the value beyond the limit?"""
+        """Whether the value is beyond the limit."""
         return value > limit if self.side == "high" else value < limit
 
 
@@ -76,12 +89,12 @@ class Panel:
     low: float | None
     high: float | None
     curves: tuple[Line, ...]
-    asked: tuple[Asked, ...] = ()
+    queries: tuple[Query, ...] = ()
     limits: tuple[Limit, ...] = ()
 
     @cached_property
     def signals(self) -> frozenset[str]:
-        """What it shows of a run."""
+        """The signals of a run that it shows."""
         return frozenset(line.signal for line in self.curves)
 
 
@@ -97,9 +110,9 @@ class Panels:
         return next((panel for panel in self.panels if signal in panel.signals), None)
 
     @property
-    def asked(self) -> tuple[Asked, ...]:
+    def queries(self) -> tuple[Query, ...]:
         """The curves that only Prometheus knows."""
-        return tuple(asked for panel in self.panels for asked in panel.asked)
+        return tuple(query for panel in self.panels for query in panel.queries)
 
     @property
     def limits(self) -> tuple[Limit, ...]:
@@ -115,7 +128,32 @@ BARE = Panels(
     ),
     {},
 )
-"""While there is no file: every signal that is kept, without limits."""
+"""Without a file: every signal that has a history, without limits."""
+
+
+class PanelFile(Poller):
+    """The file of panels: ``panels`` are those of the last good version, ``errors`` counts unusable ones."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("panels")
+        self.errors = 0
+        self.panels: Panels = BARE
+        self._file = ConfigFile(str(path))
+        self._read()
+
+    def poll(self) -> float:
+        """Read the file if it was replaced."""
+        if self._file.changed():
+            self._read()
+        return INTERVAL_SECONDS
+
+    def _read(self) -> None:
+        try:
+            self.panels = read(self._file)
+        except ValueError as problem:
+            self.errors += 1
+            left = "Curves are shown without limits" if self.panels is BARE else "The panels of before stay"
+            logger.warning("%s %s.", problem, left)
 
 
 def read(file: ConfigFile) -> Panels:
@@ -136,23 +174,18 @@ def read(file: ConfigFile) -> Panels:
 
 
 def _panel(found: Mapping[str, Any]) -> Panel:
+    low, high = (None if found[end] is None else float(found[end]) for end in SIDES)
     return Panel(
-        str(found["title"]),
-        str(found["description"]),
-        str(found["unit"]),
-        _end(found["low"]),
-        _end(found["high"]),
-        tuple(
+        **_texts(found, "title", "description", "unit"),
+        low=low,
+        high=high,
+        curves=tuple(
             Line(**_texts(line, "name", "signal"), smoothed=bool(line["smoothed"]))
             for line in found["curves"]
         ),
-        tuple(Asked(**_texts(asked, "name", "signal", "promql")) for asked in found["asked"]),
-        tuple(map(_limit, found["limits"])),
+        queries=tuple(Query(**_texts(query, "name", "signal", "promql")) for query in found["asked"]),
+        limits=tuple(map(_limit, found["limits"])),
     )
-
-
-def _end(found: Any) -> float | None:
-    return None if found is None else float(found)
 
 
 def _limit(found: Mapping[str, Any]) -> Limit:

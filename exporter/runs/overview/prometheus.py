@@ -1,191 +1,349 @@
-"""A thread that keeps asking Prometheus, so that no page waits for it; the last good answers stay."""
+"""What Prometheus knows of runs: the alerts that fire, limits and GPUs now, and the past of each run."""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Event as Flag
-from threading import Thread
-from typing import Any
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
+import orjson
+
+from exporter.drawing.curve import Point
+from exporter.drawing.severity import rank
+from exporter.http.exposition import escape
 from exporter.runs.files.notice import Once
-from exporter.runs.overview.models import Firing
-from exporter.runs.overview.panels import Asked
-from exporter.runs.overview.prometheus_api import Past, Questions, Span
+from exporter.runs.overview.models import Episode, Firing
+from exporter.runs.overview.panels import RUN, Query
+from exporter.runs.overview.pollers import Poller
+from exporter.runs.remote import web
 from exporter.runs.remote.web import PollError
+from exporter.secret_shapes import masked_url
 
 logger = logging.getLogger(__name__)
 
+LARGEST_ANSWER = 2 * 1024 * 1024
+"""Bytes; as Python's objects they take ten times as much."""
+
+ANSWER_SECONDS = 5.0
+
+CURVE_POINTS = 200
+"""Of a curve of a run's past."""
+
+EPISODE_POINTS = 1000
+"""At which it is known whether an alert fired: it may be over within minutes."""
+
+FINEST, COARSEST = 5.0, 300.0
+"""Seconds between two of these points."""
+
+MOST_POINTS = 10_000
+"""Prometheus answers at most 11,000 points a series."""
+
+_CURVE = "curve"
+"""The label that distinguishes the parts of a union."""
+
+STEPS = Query("step", "step", f"max(rl_step{{{RUN}}})")
+
 INTERVAL_SECONDS = 5.0
-"""Between two rounds of questions."""
 
 LONGEST_PAUSE = 30.0
-"""Between two attempts at one that does not answer."""
+"""Between two rounds while Prometheus does not answer."""
 
-LOOKED_AT_SECONDS = 300.0
-"""So long after someone looked at a run its past is asked for in each round; of the others, one in turn."""
+VIEWED_SECONDS = 300.0
+"""So long after someone viewed a run its past is asked for in each round; of the others, one in turn."""
 
-MOST_LOOKED_AT = 8
+MOST_VIEWED = 8
 
 PAST_SECONDS = 5.0
-"""So long a round goes on to the next run's past: where that takes longer, alerts are not to wait for all."""
+"""So long a round goes on to the next run's past, so that alerts do not wait for the pasts of all."""
 
-NOTHING = Past((), {})
+
+class Span(NamedTuple):
+    """The time over which a run's past is asked for."""
+
+    run: str
+    start: float
+    end: float
+
+    def interval(self, points: int) -> float:
+        """Seconds between two of so many points."""
+        return max(FINEST, (self.end - self.start) / points)
+
+
+class Past(NamedTuple):
+    """A run's past: alerts, and curves and limits by step."""
+
+    episodes: tuple[Episode, ...]
+    curves: Mapping[Query, tuple[Point, ...]]
+
+
+NO_PAST = Past((), {})
+
+
+class Client:
+    """The API of a Prometheus. Each method raises ``PollError`` without a valid answer."""
+
+    def __init__(self, url: str) -> None:
+        self.name = masked_url(url)
+        self._url = url.rstrip("/")
+
+    def firing(self) -> dict[str, tuple[Firing, ...]]:
+        """The alerts that fire now, by run, the worst first; those about no run under the empty name."""
+        found: dict[str, list[Firing]] = {}
+        with self._valid():
+            for alert in self._get("alerts", {})["alerts"]:
+                if alert["state"] == "firing":
+                    found.setdefault(alert["labels"].get("run", ""), []).append(_firing(alert))
+        return {
+            run: tuple(sorted(alerts, key=lambda alert: (rank(alert.severity), alert.name)))
+            for run, alerts in found.items()
+        }
+
+    def now(self, queries: Sequence[Query]) -> dict[Query, dict[str, float]]:
+        """The values of curves and limits by run; those of no run under the empty name."""
+        values: dict[Query, dict[str, float]] = {query: {} for query in queries}
+        with self._valid():
+            for series in self._get("query", {"query": _union(queries)})["result"] if queries else ():
+                labels, value = series["metric"], float(series["value"][1])
+                if math.isfinite(value):
+                    values[queries[int(labels[_CURVE])]][labels.get("run", "")] = value
+        return values
+
+    def past(self, span: Span, queries: Sequence[Query]) -> Past:
+        """The alerts about a run, and these curves and limits, by its steps."""
+        with self._valid():
+            return Past(tuple(self._episodes(span)), self._curves(span, queries) if queries else {})
+
+    def _episodes(self, span: Span) -> Iterator[Episode]:
+        run = f'run="{escape(span.run)}"'
+        promql = (
+            f"max by (run) (rl_step{{{run}}}) * on (run) group_right () "
+            f'max by (run, alertname, severity) (ALERTS{{alertstate="firing",{run}}})'
+        )
+        every = max(span.interval(MOST_POINTS), min(span.interval(EPISODE_POINTS), COARSEST))
+        for series in self._range(promql, span, every):
+            labels, points = series["metric"], _finite(series["values"])
+            yield from _split(labels["alertname"], labels["severity"], points, every, span.end)
+
+    def _curves(self, span: Span, queries: Sequence[Query]) -> dict[Query, tuple[Point, ...]]:
+        union = _union([*queries, STEPS], span.run)
+        found = {
+            series["metric"][_CURVE]: dict(_finite(series["values"]))
+            for series in self._range(union, span, span.interval(CURVE_POINTS))
+        }
+        steps = found.pop(str(len(queries)), {})
+        return {queries[int(index)]: tuple(_by_step(values, steps)) for index, values in found.items()}
+
+    def _range(self, promql: str, span: Span, every: float) -> list[Any]:
+        # In whole milliseconds, and a whole number of steps, so that the last one is at the end.
+        step, end = math.ceil(1000 * every), math.floor(1000 * span.end)
+        start = end - math.floor(end - 1000 * span.start) // step * step
+        times = {"start": start, "end": end, "step": step}
+        form = {"query": promql, **{name: f"{at / 1000:.3f}" for name, at in times.items()}}
+        result: list[Any] = self._get("query_range", form)["result"]
+        return result
+
+    def _get(self, what: str, form: Mapping[str, str]) -> Any:
+        body = urlencode(form).encode() if form else None
+        answer = web.get(f"{self._url}/api/v1/{what}", {}, ANSWER_SECONDS, body, most=LARGEST_ANSWER)
+        return orjson.loads(answer.body)["data"]
+
+    @contextmanager
+    def _valid(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, LookupError, TypeError, AttributeError) as problem:
+            raise PollError(
+                f"{self.name} answers in another way than Prometheus does ({type(problem).__name__}). "
+                "Fix: name the address of a Prometheus, such as http://127.0.0.1:9090."
+            ) from None
+
+
+def _firing(alert: Mapping[str, Any]) -> Firing:
+    labels, notes, value = alert["labels"], alert["annotations"], float(alert["value"])
+    return Firing(
+        name=labels["alertname"],
+        severity=labels.get("severity", ""),
+        topic=labels.get("topic", ""),
+        summary=notes.get("summary", ""),
+        description=notes.get("description", ""),
+        action=notes.get("action", ""),
+        runbook=notes.get("runbook_url", ""),
+        dashboard=notes.get("dashboard_url", ""),
+        value=value if math.isfinite(value) else None,
+        # To the second, in UTC: Python 3.10 reads no nanoseconds.
+        since=datetime.fromisoformat(f"{alert['activeAt'][:19]}+00:00").timestamp(),
+        labels=frozenset(labels.items()),
+    )
+
+
+def _union(queries: Sequence[Query], run: str | None = None) -> str:
+    return " or ".join(
+        f'label_replace({query.of(run)}, "{_CURVE}", "{index}", "", "")'
+        for index, query in enumerate(queries)
+    )
+
+
+def _finite(values: Sequence[Sequence[Any]]) -> list[tuple[float, float]]:
+    points = ((float(at), float(text)) for at, text in values)
+    return [(at, value) for at, value in points if math.isfinite(value)]
+
+
+def _by_step(values: Mapping[float, float], steps: Mapping[float, float]) -> Iterator[Point]:
+    """The last value of each step, which may last for many points."""
+    points = ((int(steps[at]), value) for at, value in values.items() if at in steps)
+    for _, same in groupby(points, key=itemgetter(0)):
+        *_, last = same
+        yield last
+
+
+def _split(
+    name: str, severity: str, points: Sequence[tuple[float, float]], every: float, end: float
+) -> Iterator[Episode]:
+    """The points at which an alert fired, time and step, as episodes."""
+    episode: list[tuple[float, float]] = []
+    for point in (*points, (math.inf, 0.0)):
+        if episode and point[0] - episode[-1][0] > 1.5 * every:
+            steps = [int(step) for _, step in episode]
+            yield Episode(name, severity, min(steps), max(steps), end - episode[-1][0] < 0.5 * every, "")
+            episode = []
+        episode.append(point)
 
 
 @dataclass(frozen=True)
-class Said:
-    """The last good answers, by run (``now`` by what was asked), and when they came.
+class Answers:
+    """The last good answers, by run (``now`` by query), and when they came.
 
     ``answered`` in seconds since the epoch, ``None`` before the first. ``problem`` says why the last
-    question got no answer; why one about the past of a run got none stands in ``lacks``.
+    request failed, ``gaps`` why that for the past of a run did.
     """
 
     firing: Mapping[str, tuple[Firing, ...]] = field(default_factory=dict)
-    now: Mapping[Asked, Mapping[str, float]] = field(default_factory=dict)
+    now: Mapping[Query, Mapping[str, float]] = field(default_factory=dict)
     pasts: Mapping[str, Past] = field(default_factory=dict)
-    lacks: Mapping[str, str] = field(default_factory=dict)
+    gaps: Mapping[str, str] = field(default_factory=dict)
     answered: float | None = None
     problem: str | None = None
 
     def trouble(self, now: float) -> str:
-        """What keeps Prometheus from telling more, and how old its answers are; empty if nothing does."""
+        """Why Prometheus does not answer, and how old its answers are; empty if it does."""
         if self.problem is None or self.answered is None:
             return self.problem or ""
         minutes = max(0.0, now - self.answered) // 60
         age = f"{minutes:.0f} min ago" if minutes else "less than a minute ago"
         return f"Prometheus last answered {age}; alerts are as they were then. {self.problem}"
 
-    def lack(self, run: str) -> str:
-        """What Prometheus does not know of a run's past, and why; empty if it does."""
-        if run not in self.lacks:
+    def gap(self, run: str) -> str:
+        """What of a run's past is unknown, and why; empty if nothing is."""
+        if run not in self.gaps:
             return ""
         how = "as they were last known" if run in self.pasts else "missing"
-        return f"Past alerts, limits and GPU curves of this run are {how}. {self.lacks[run]}"
+        return f"Past alerts, limits and GPU curves of this run are {how}. {self.gaps[run]}"
 
 
-UNASKED = Said(
+NO_URL = Answers(
     problem="No Prometheus is named (--prometheus-url): nothing is known of alerts, limits and GPUs."
 )
 
 
-class Prometheus:
-    """Asks from ``start`` on.
+class Prometheus(Poller):
+    """Asks a Prometheus, and has its last good ``answers``.
 
     Args:
-        url: Of the Prometheus; without one, nothing is ever asked.
-        judged: Gives the curves and limits whose values now are asked for, of all runs.
+        url: Its address; without one nothing is asked.
+        judged: Gives the curves and limits whose present values are asked for, of all runs.
         drawn: Gives those whose past is asked for, of one run after another.
-        spans: Gives the runs that are shown, and since when they are.
+        spans: Gives the runs that are shown, and since when they exist.
 
-    ``errors`` counts the rounds that failed, and the questions about a past.
+    ``errors`` counts failed rounds, and failed requests for a past.
     """
 
     def __init__(
         self,
         url: str | None,
-        judged: Callable[[], Sequence[Asked]],
-        drawn: Callable[[], Sequence[Asked]],
+        judged: Callable[[], Sequence[Query]],
+        drawn: Callable[[], Sequence[Query]],
         spans: Callable[[], Sequence[Span]],
     ) -> None:
+        super().__init__("prometheus", enabled=bool(url))
         self.errors = 0
-        self.said = Said() if url else UNASKED
-        self._questions = Questions(url) if url else None
+        self.answers = Answers() if url else NO_URL
+        self._client = Client(url or "")
         self._judged, self._drawn, self._spans = judged, drawn, spans
         self._once = Once(logger)
-        self._looked: dict[str, float] = {}
-        self._asked_at: dict[str, float] = {}
-        self._wake, self._stop = Flag(), Flag()
+        self._viewed: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
         self._pause = INTERVAL_SECONDS
 
-    def start(self) -> None:
-        """Begin to ask, in the background."""
-        if self._questions:
-            # A daemon: a question that hangs must not keep the exporter from ending.
-            Thread(target=self._run, args=(self._questions,), name="prometheus", daemon=True).start()
+    def view(self, run: str) -> Past:
+        """Return a run's past as far as it is known; it is asked for again at once, and for some minutes."""
+        is_new = time.monotonic() - self._viewed.get(run, 0.0) > VIEWED_SECONDS
+        self._viewed[run] = time.monotonic()
+        if is_new and self.answers.problem is None:
+            self.wake()
+        return self.answers.pasts.get(run, NO_PAST)
 
-    def stop(self) -> None:
-        """Ask no more; a question that is under way ends by itself."""
-        self._stop.set()
-        self._wake.set()
-
-    def look_at(self, run: str) -> Past:
-        """What is known of a run's past; it is asked for again at once, and for some minutes."""
-        is_new = time.monotonic() - self._looked.get(run, 0.0) > LOOKED_AT_SECONDS
-        self._looked[run] = time.monotonic()
-        if is_new and self.said.problem is None:
-            self._wake.set()
-        return self.said.pasts.get(run, NOTHING)
-
-    def _run(self, questions: Questions) -> None:
-        while not self._stop.is_set():
-            self._round(questions)
-            self._wake.wait(self._pause)
-            self._wake.clear()
-
-    def _round(self, questions: Questions) -> None:
+    def poll(self) -> float:
+        """Ask for alerts and present values, then for the pasts that are due."""
         try:
-            self._ask(questions)
-        except Exception as fault:  # noqa: BLE001  (an answer that no one thought of must not end the thread)
-            self._failed(_reason(questions, fault))
+            drawn, spans = self._drawn(), {span.run: span for span in self._spans()}
+            firing, now = self._client.firing(), self._client.now(self._judged())
+            pasts = {run: past for run, past in self.answers.pasts.items() if run in spans}
+            gaps = {run: why for run, why in self.answers.gaps.items() if run in spans}
+            self.answers = Answers(firing, now, pasts, gaps, answered=time.time())
+            until = time.monotonic() + PAST_SECONDS
+            for run in self._due(spans):
+                if time.monotonic() < until:
+                    self._asked[run] = time.monotonic()
+                    self._ask_past(spans[run], drawn)
+        except Exception as fault:  # noqa: BLE001  (an unforeseen answer must not end the thread)
+            reason = self._reason(fault)
+            if self.answers.problem is None and not self.stopped:
+                logger.warning("%s Alerts are shown as they were last known.", reason)
+            self.errors += 1
+            self.answers = replace(self.answers, problem=reason)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
         else:
             self._pause = INTERVAL_SECONDS
+        return self._pause
 
-    def _ask(self, questions: Questions) -> None:
-        drawn, spans = self._drawn(), {span.run: span for span in self._spans()}
-        firing, now = questions.firing(), questions.now(self._judged())
-        pasts = {run: past for run, past in self.said.pasts.items() if run in spans}
-        lacks = {run: why for run, why in self.said.lacks.items() if run in spans}
-        self._answer(firing=firing, now=now, pasts=pasts, lacks=lacks)
-        until = time.monotonic() + PAST_SECONDS
-        for run in self._due(spans):
-            if time.monotonic() < until:
-                self._asked_at[run] = time.monotonic()
-                self._ask_past(questions, spans[run], drawn)
-
-    def _ask_past(self, questions: Questions, span: Span, drawn: Sequence[Asked]) -> None:
+    def _ask_past(self, span: Span, drawn: Sequence[Query]) -> None:
+        answers = self.answers
         try:
-            past = questions.past(span, drawn)
-        except Exception as fault:  # noqa: BLE001  (one run's past must not keep those of others, and alerts)
-            self._lack(span.run, _reason(questions, fault))
+            past = self._client.past(span, drawn)
+        except Exception as fault:  # noqa: BLE001  (the pasts of other runs, and alerts, go on)
+            reason = self._reason(fault)
+            if not self.stopped:
+                self._once.warn(
+                    "past", f"{reason} Of the past of a run what was last known is shown, or nothing."
+                )
+            self.errors += 1
+            self.answers = replace(answers, gaps={**answers.gaps, span.run: reason})
         else:
-            lacks = {run: why for run, why in self.said.lacks.items() if run != span.run}
-            self._answer(pasts={**self.said.pasts, span.run: past}, lacks=lacks)
-
-    def _lack(self, run: str, reason: str) -> None:
-        if not self._stop.is_set():
-            self._once.warn(
-                "past", f"{reason} Of the past of a run what was last known is shown, or nothing."
-            )
-        self.errors += 1
-        self.said = replace(self.said, lacks={**self.said.lacks, run: reason})
-
-    def _answer(self, **new: Any) -> None:
-        self.said = replace(self.said, answered=time.time(), problem=None, **new)
+            gaps = {run: why for run, why in answers.gaps.items() if run != span.run}
+            pasts = {**answers.pasts, span.run: past}
+            self.answers = replace(answers, pasts=pasts, gaps=gaps, answered=time.time())
 
     def _due(self, spans: Mapping[str, Span]) -> list[str]:
-        """Those that are looked at, and one of the others; each in turn, should time not suffice for all."""
+        """The viewed runs, and one of the others; each in turn, should time not suffice for all."""
         now = time.monotonic()
-        for run, at in self._looked.copy().items():  # other threads add to it meanwhile
-            if now - at >= LOOKED_AT_SECONDS:
-                self._looked.pop(run, None)
-        self._asked_at = {run: at for run, at in self._asked_at.items() if run in spans}
-        known = {run: at for run, at in self._looked.copy().items() if run in spans}
-        looked = sorted(known, key=known.__getitem__)[-MOST_LOOKED_AT:]
-        others = sorted(spans.keys() - set(looked), key=lambda run: self._asked_at.get(run, 0.0))
-        return [*sorted(looked, key=lambda run: self._asked_at.get(run, 0.0)), *others[:1]]
+        for run, at in self._viewed.copy().items():  # other threads add to it meanwhile
+            if now - at >= VIEWED_SECONDS:
+                self._viewed.pop(run, None)
+        self._asked = {run: at for run, at in self._asked.items() if run in spans}
+        known = {run: at for run, at in self._viewed.copy().items() if run in spans}
+        viewed = sorted(known, key=known.__getitem__)[-MOST_VIEWED:]
+        others = sorted(spans.keys() - set(viewed), key=lambda run: self._asked.get(run, 0.0))
+        return [*sorted(viewed, key=lambda run: self._asked.get(run, 0.0)), *others[:1]]
 
-    def _failed(self, problem: str) -> None:
-        if self.said.problem is None and not self._stop.is_set():
-            logger.warning("%s Alerts are shown as they were last known.", problem)
-        self.errors += 1
-        self.said = replace(self.said, problem=problem)
-        self._pause = min(2 * self._pause, LONGEST_PAUSE)
-
-
-def _reason(questions: Questions, fault: Exception) -> str:
-    if isinstance(fault, PollError):
-        return str(fault)
-    return f"{questions.name}: {type(fault).__name__}, which is a fault of Stepwatch."
+    def _reason(self, fault: Exception) -> str:
+        if isinstance(fault, PollError):
+            return str(fault)
+        return f"{self._client.name}: {type(fault).__name__}, which is a fault of Stepwatch."

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from exporter.http.routes import Routes
-from exporter.http.server import Server
+from exporter.http.server import Server, ServerThread
 from exporter.runs.light.site import Light
-from exporter.runs.serve.serving import Serving
 from tests.runs.light.browser import Browser, started
 from tests.runs.light.stories import Reported
 
@@ -17,11 +16,11 @@ Serve = Callable[[Reported], str]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Serve the pages about these runs; gives the address."""
-    servings: list[Serving] = []
+    servings: list[ServerThread] = []
 
     def begin(reported: Reported) -> str:
         server = Server(("127.0.0.1", 0), Routes(Light(reported, ["/logs/rl"]).routes()))
-        servings.append(Serving(server))
+        servings.append(ServerThread(server))
         servings[-1].start()
         return f"http://127.0.0.1:{server.port}"
 

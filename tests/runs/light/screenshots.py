@@ -17,7 +17,7 @@ from typing import ClassVar
 from PIL import Image
 from typing_extensions import Self
 
-from exporter.runs.light import links
+from exporter.runs.light import formatting
 from tests import own_logs
 from tests.e2e.stack import PAIRS, PARTS, ROOT, Stack, server
 from tests.e2e.writer import writing
@@ -69,7 +69,7 @@ def take(browser: Browser, url: str) -> None:
         browser.open(url)
         keep(browser, name, 790)
     browser.prefer("light")
-    browser.open(f"{url}/{links.page(SICK)}")
+    browser.open(f"{url}/{formatting.page(SICK)}")
     keep(browser, "light-run", 1500)
     browser.size(*PHONE)
     browser.open(url)

@@ -8,22 +8,23 @@ from dataclasses import dataclass, field, replace
 
 from exporter.drawing.chart import Band, Chart
 from exporter.drawing.curve import Curve
+from exporter.runs.model.history import Row
 from exporter.runs.overview.models import (
-    Candidate,
     Episode,
     Firing,
     Health,
+    Omitted,
     Range,
-    Row,
-    RunStory,
+    RunDetails,
     RunSummary,
     Series,
     SeriesLimit,
-    Unshown,
 )
+from exporter.runs.overview.overview import Overview
+from exporter.runs.signals.candidates import Candidate
 
 NONE = Range()
-ALL_SHOWN = Unshown()
+ALL_SHOWN = Omitted()
 
 HEALTHS = (
     Health("reward", "Reward", 0.412, 0.405, "short", "ok", Range(0.31), Range(0.2), ""),
@@ -91,7 +92,7 @@ def chart(title: str = "KL", steps: int = 435, **others: object) -> Chart:
     return replace(usual, **others)  # type: ignore[arg-type]
 
 
-def story(run: RunSummary, charts: Sequence[Chart] = (), candidates: tuple[Candidate, ...] = ()) -> RunStory:
+def story(run: RunSummary, charts: Sequence[Chart] = ()) -> RunDetails:
     """All of a run, with its last twenty steps."""
     last = run.step or 0
     rows = tuple(
@@ -102,31 +103,29 @@ def story(run: RunSummary, charts: Sequence[Chart] = (), candidates: tuple[Candi
         Episode("KLHigh", "warning", 100, 120, False, ""),
         Episode("KLExplosion", "critical", 198, last, True, EXPLOSION.summary),
     )
-    return RunStory(run, tuple(charts), episodes if run.firing else (), rows, candidates=candidates)
+    return RunDetails(run, tuple(charts), episodes if run.firing else (), rows)
 
 
 @dataclass
-class Reported:
-    """What the pages ask; counts how often."""
+class Reported(Overview):
+    """An overview of made-up runs."""
 
     summaries: list[RunSummary] = field(default_factory=list)
     charts: tuple[Chart, ...] = ()
     prometheus: str = ""
     faults: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
-    asked: int = 0
     about_none: tuple[Firing, ...] = ()
-    unshown: Unshown = ALL_SHOWN
+    omitted: Omitted = ALL_SHOWN
 
     def others(self) -> tuple[Firing, ...]:
         return self.about_none
 
     def runs(self) -> list[RunSummary]:
-        return list(self.summaries)
+        return [replace(run, candidates=self.candidates) for run in self.summaries]
 
-    def run(self, name: str) -> RunStory | None:
-        self.asked += 1
-        found = (story(run, self.charts, self.candidates) for run in self.summaries if run.name == name)
+    def run(self, name: str) -> RunDetails | None:
+        found = (story(run, self.charts) for run in self.runs() if run.name == name)
         return next(found, None)
 
     def series(self, name: str, signal: str) -> Series | None:

@@ -11,7 +11,7 @@ import pytest
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
 from exporter.runs.light.site import Light
-from exporter.runs.overview.models import Unshown
+from exporter.runs.overview.models import Omitted
 from tests.runs.light.stories import EXPLOSION, HEALTHS, Reported, sick, summary
 
 
@@ -64,13 +64,13 @@ def test_a_series_is_points_of_step_and_value_with_each_limit() -> None:
 
 @pytest.mark.parametrize("target", ["/api/v1/runs", "/api/v1/runs/ppo/series?signal=kl"])
 def test_while_logs_are_read_nothing_is_said_not_to_be_there(target: str) -> None:
-    code, reported = ask(Reported(unshown=Unshown(reading=True)), target)
+    code, reported = ask(Reported(omitted=Omitted(reading=True)), target)
     assert (code, reported["nearest"]) == ("503", [])
     assert "still being read" in reported["error"]
 
 
 def test_runs_that_are_not_shown_are_counted() -> None:
-    assert ask(Reported(unshown=Unshown(dormant=3)), "/api/v1/runs")[1]["dormant"] == 3
+    assert ask(Reported(omitted=Omitted(dormant=3)), "/api/v1/runs")[1]["dormant"] == 3
 
 
 def test_a_slash_may_be_sent_as_it_is() -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from exporter.runs.light import links
+from exporter.runs.light import formatting
 from tests.real.waiting import eventually
 from tests.runs.light.browser import PHONE, Browser
 from tests.runs.light.conftest import Serve
@@ -24,7 +24,12 @@ def reported() -> Reported:
 
 
 def pages(reported: Reported) -> list[str]:
-    return ["/", "/?refresh=off", "/run/gone", *(f"/{links.page(run.name)}" for run in reported.summaries)]
+    return [
+        "/",
+        "/?refresh=off",
+        "/run/gone",
+        *(f"/{formatting.page(run.name)}" for run in reported.summaries),
+    ]
 
 
 def test_nothing_leaves_the_origin_no_cookie_is_set_and_the_console_stays_empty(

@@ -15,10 +15,10 @@ from exporter.drawing.chart import Band
 from exporter.drawing.curve import Curve
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
-from exporter.runs.light import links
-from exporter.runs.light.formatting import clock
+from exporter.runs.light import formatting
 from exporter.runs.light.site import Light
-from exporter.runs.overview.models import Candidate, Firing, Range, Unshown
+from exporter.runs.overview.models import Firing, Omitted, Range
+from exporter.runs.signals.candidates import Candidate
 from tests.runs.light.stories import EXPLOSION, HEALTHS, Reported, chart, sick, summary
 
 NAMES = (
@@ -121,7 +121,7 @@ def test_names_are_shown_and_not_run(name: str) -> None:
         bands=(Band(name, name, 1, 2),),
     )
     reported = Reported([run], (drawn,), prometheus=name)
-    for target in ("/", f"/{links.page(name)}", "/run/gone"):
+    for target in ("/", f"/{formatting.page(name)}", "/run/gone"):
         found = page(reported, target)
         assert {tag for tag, _ in found.tags} <= TAGS
         assert name in found.words
@@ -129,7 +129,7 @@ def test_names_are_shown_and_not_run(name: str) -> None:
         targets = found.attributes("href", "src")
         assert all(target.startswith(("./", "../", "http://127.0.0.1:3000/")) for target in targets)
     assert page(reported).names == [name]
-    assert ask(reported, f"/{links.page(name)}").code == "200"
+    assert ask(reported, f"/{formatting.page(name)}").code == "200"
 
 
 def test_alerts_about_no_run_stand_above_all_runs() -> None:
@@ -165,7 +165,7 @@ def test_a_silenced_alert_says_until_when_in_full_and_by_name() -> None:
     end = time.time() + 60
     low = replace(EXPLOSION, name="RewardLow", severity="warning", silenced_until=end)
     found = page(Reported([summary(firing=(replace(EXPLOSION, silenced_until=end), low))]))
-    assert f"silenced until {clock(end)}" in found.words
+    assert f"silenced until {formatting.clock(end)}" in found.words
     assert "Also firing: RewardLow (silenced)" in found.words
     assert "silenced" not in page(Reported([sick()])).words
 
@@ -215,6 +215,19 @@ def test_what_keeps_prometheus_from_telling_is_said_on_both_pages() -> None:
         assert reported.prometheus in page(reported, target).words
 
 
+@pytest.mark.parametrize("target", ["/", "/run/ppo%2Fsick"])
+def test_what_keeps_the_stack_from_alerting_is_shown_on_both_pages_for_as_long_as_it_does(
+    target: str,
+) -> None:
+    reported = Reported([sick()])
+    assert "Alerting is broken" not in page(reported, target).words
+    reported.faults = ("State disk is full. /data: <0 B> free.",)
+    assert "Alerting is broken" in page(reported, target).words
+    assert "State disk is full. /data: <0 B> free." in page(reported, target).words
+    reported.faults = ()
+    assert "Alerting is broken" not in page(reported, target).words
+
+
 def test_the_page_of_a_run_has_its_charts_alerts_and_last_steps_the_newest_on_top() -> None:
     found = page(Reported([sick(step=204)], (chart("KL"), chart("Reward"))), "/run/ppo%2Fsick")
     assert [tag for tag, _ in found.tags].count("figure") == 2
@@ -222,7 +235,7 @@ def test_the_page_of_a_run_has_its_charts_alerts_and_last_steps_the_newest_on_to
     assert "KLHigh, warning: steps 235 to 435" in found.words
     steps = [int(step) for step in re.findall(r'<tr><td class="n">(\d+)</td>', found.text)]
     assert steps == list(range(204, 184, -1))
-    assert f"../{links.series('ppo/sick', 'kl')}" in found.attributes("href")
+    assert f"../{formatting.series('ppo/sick', 'kl')}" in found.attributes("href")
 
 
 def test_keys_that_look_like_a_signal_are_named_with_the_line_to_add() -> None:
@@ -250,7 +263,7 @@ def test_an_unknown_run_is_not_found_and_the_nearest_is_named() -> None:
 
 
 def test_while_logs_are_read_no_run_is_said_not_to_be_there_and_its_page_comes_again() -> None:
-    reported = Reported(unshown=Unshown(reading=True))
+    reported = Reported(omitted=Omitted(reading=True))
     for target, code in (("/", "200"), ("/run/ppo", "503")):
         found = ask(reported, target)
         words = Page(found.body.decode()).words
@@ -262,14 +275,14 @@ def test_while_logs_are_read_no_run_is_said_not_to_be_there_and_its_page_comes_a
 
 @pytest.mark.parametrize("target", ["/", "/run/ppo"])
 def test_runs_that_had_ended_before_are_counted_with_what_can_be_done(target: str) -> None:
-    words = page(Reported(unshown=Unshown(dormant=1)), target).words
+    words = page(Reported(omitted=Omitted(dormant=1)), target).words
     assert "1 run had failed, vanished or stopped before Stepwatch first saw it" in words
     assert "make inspect" in words
     assert "before Stepwatch" not in page(Reported(), target).words
 
 
 def test_what_is_beyond_the_limits_or_cannot_be_read_is_said() -> None:
-    words = page(Reported(unshown=Unshown(live=2, ended=1, files=9, hung=("/data/nfs",)))).words
+    words = page(Reported(omitted=Omitted(live=2, ended=1, files=9, hung=("/data/nfs",)))).words
     assert "/data/nfs does not answer: runs there are not watched" in words
     assert "2 live runs left out, not watched" in words
     assert "1 ended run left out" in words

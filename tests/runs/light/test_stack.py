@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from exporter.runs.light import links
-from exporter.runs.light.formatting import clock
+from exporter.runs.light import formatting
 from stepwatch.__main__ import main as command
 from tests import own_logs
 from tests.e2e.stack import MAINLY_NEWEST, Stack
@@ -56,7 +55,7 @@ def firing(stack: Stack) -> dict[str, str]:
 
 def page_legend(stack: Stack, browser: Browser) -> str:
     """What the curves of the sick run's page are labelled with."""
-    browser.open(f"{address(stack)}/{links.page(SICK)}")
+    browser.open(f"{address(stack)}/{formatting.page(SICK)}")
     reported: str = browser.tell(
         "[...document.querySelectorAll('.legend')].map(each => each.innerText).join(' ')"
     )
@@ -95,7 +94,7 @@ def test_its_page_shades_the_steps_at_which_the_alert_fired(stack: Stack, browse
 
 
 def test_a_curve_is_what_the_log_says(stack: Stack) -> None:
-    series = asked(stack, links.series(SICK, "response_length"))
+    series = asked(stack, formatting.series(SICK, "response_length"))
     reported = re.findall(
         rb"step:(\d+) .*?response_length/mean:(?:np\.float64\()?([\d.]+)",
         own_logs.SICK.read_bytes(),
@@ -105,7 +104,7 @@ def test_a_curve_is_what_the_log_says(stack: Stack) -> None:
 
 def test_a_phone_shows_it_without_scrolling_sideways(stack: Stack, browser: Browser) -> None:
     browser.size(*PHONE)
-    for page in ("", links.page(SICK), links.page(HEALTHY)):
+    for page in ("", formatting.page(SICK), formatting.page(HEALTHY)):
         browser.open(f"{address(stack)}/{page}")
         assert browser.tell("document.documentElement.scrollWidth") == PHONE[0]
         assert browser.complaints() == []
@@ -122,7 +121,7 @@ def test_alerts_of_a_silenced_run_say_until_when(stack: Stack, browser: Browser)
     stack.wait_until(lambda: all(silenced()))
     assert silenced() == [pytest.approx(end, abs=60)] * len(silenced())
     browser.open(address(stack))
-    assert f"silenced until {clock(silenced()[0])}" in words(browser)
+    assert f"silenced until {formatting.clock(silenced()[0])}" in words(browser)
 
 
 def test_without_prometheus_the_runs_are_shown_and_it_is_said(stack: Stack, browser: Browser) -> None:

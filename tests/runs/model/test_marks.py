@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.model.marks import MOST
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.serve.marking import UnknownRunError
+from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.signals.record import Record
 from tests.runs.conftest import Watched
 from tests.runs.lines import append, console, measured, scoped, verl_json

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.config_file import ConfigFile
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.overview.panels import Asked, Limit, Panels, read
+from exporter.runs.overview.panels import Limit, Panels, Query, read
 from exporter.runs.signals.record import Record
 from stepwatch.config import Config
 from stepwatch.config.deployment import OnThisMachine
@@ -62,9 +62,9 @@ def limit(name: str, severity: str = "") -> Limit:
     return next(each for each in panels().limits if each.name == name and severity in each.severity)
 
 
-def asked(name: str) -> Asked:
+def asked(name: str) -> Query:
     """A curve that only Prometheus knows."""
-    return next(each for each in panels().asked if each.name == name)
+    return next(each for each in panels().queries if each.name == name)
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from exporter.runs.overview.panels import Asked
-from exporter.runs.overview.prometheus import INTERVAL_SECONDS, Prometheus
-from exporter.runs.overview.prometheus_api import Questions, Span
+from exporter.runs.overview.panels import Query
+from exporter.runs.overview.prometheus import INTERVAL_SECONDS, Client, Prometheus, Span
 from exporter.runs.remote.web import PollError
 from tests.real import eventually
 from tests.real.listening import Listening
@@ -66,38 +65,38 @@ def is_refused(ask: Callable[[], object], url: str) -> bool:
 @pytest.mark.parametrize(("body", "refused"), ODD.items())
 def test_an_answer_that_is_none_of_prometheus_is_an_error_in_words(body: str, refused: Sequence[str]):
     with answering(200, body.encode()) as url:
-        questions = Questions(url)
+        questions = Client(url)
         asked: Mapping[str, Callable[[], object]] = {
             "alerts": questions.firing,
-            "now": lambda: questions.now([Asked("a", "up", "up")]),
-            "past": lambda: questions.past(Span("x", 0.0, 60.0), [Asked("a", "up", "up")]),
+            "now": lambda: questions.now([Query("a", "up", "up")]),
+            "past": lambda: questions.past(Span("x", 0.0, 60.0), [Query("a", "up", "up")]),
         }
         assert [name for name, ask in asked.items() if is_refused(ask, url)] == list(refused)
 
 
 def test_an_answer_that_is_too_large_or_leads_elsewhere_is_refused():
     with answering(200, b" " * (3 * 1024 * 1024)) as url, pytest.raises(PollError, match="larger than 2 MiB"):
-        Questions(url).firing()
+        Client(url).firing()
     with (
         answering(302, b"", Location="http://127.0.0.1:1/") as url,
         pytest.raises(PollError, match="which is another server"),
     ):
-        Questions(url).firing()
+        Client(url).firing()
     with answering(503, b"starting") as url, pytest.raises(PollError, match="answers 503"):
-        Questions(url).firing()
+        Client(url).firing()
 
 
 def test_a_server_that_never_answers_holds_up_no_one(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("exporter.runs.overview.prometheus_api.SECONDS", 0.2)
+    monkeypatch.setattr("exporter.runs.overview.prometheus.ANSWER_SECONDS", 0.2)
     with answering(200, b"{}", delay=5) as url:
         prometheus = Prometheus(url, lambda: (), lambda: (), lambda: [Span("x", 0.0, 1.0)])
         prometheus.start()
         begun = time.monotonic()
-        assert prometheus.look_at("x").episodes == ()
-        assert prometheus.said.firing == {}
+        assert prometheus.view("x").episodes == ()
+        assert prometheus.answers.firing == {}
         assert in_time(time.monotonic() - begun, 0.1), "what is looked at is what is known"
         eventually(lambda: prometheus.errors > 0)
-        assert "gives no answer" in prometheus.said.trouble(time.time())
+        assert "gives no answer" in prometheus.answers.trouble(time.time())
         prometheus.stop()
 
 
@@ -131,19 +130,19 @@ def test_a_past_that_is_not_reported_is_a_lack_of_that_run_alone_and_is_logged_o
     with Serving() as server:
         prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans)
         for span in spans:
-            prometheus.look_at(span.run)
+            prometheus.view(span.run)
         for _ in range(5):
-            prometheus._round(Questions(server.url))
+            prometheus.poll()
 
     assert prometheus.errors == 10
-    assert prometheus.said.trouble(time.time()) == ""
+    assert prometheus.answers.trouble(time.time()) == ""
     assert prometheus._pause == INTERVAL_SECONDS, "alerts are asked for as often"
-    assert prometheus.said.lack("small") == ""
-    assert "small" in prometheus.said.pasts
+    assert prometheus.answers.gap("small") == ""
+    assert "small" in prometheus.answers.pasts
     reason = f"{server.url}/api/v1/query_range answers 422 {HTTPStatus(422).phrase}."
     for run in ("large", "too large"):
         assert (
-            prometheus.said.lack(run)
+            prometheus.answers.gap(run)
             == f"Past alerts, limits and GPU curves of this run are missing. {reason}"
         )
     assert logged == [f"{reason} Of the past of a run what was last known is shown, or nothing."]
@@ -155,11 +154,11 @@ def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monke
     with Serving(delay=0.15) as server:
         prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans)
         for span in spans:
-            prometheus.look_at(span.run)
+            prometheus.view(span.run)
         lacking = []
         for _ in spans:
-            prometheus._round(Questions(server.url))
-            lacking.append(len(prometheus.said.lacks))
+            prometheus.poll()
+            lacking.append(len(prometheus.answers.gaps))
 
     assert lacking == [1, 2, 3, 4], "each in turn"
 
@@ -172,10 +171,10 @@ def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_no_fault_and_is_not_
         """That of a look; once its age is asked for, somebody looks at another run."""
 
         def __rsub__(self, now: float) -> float:
-            prometheus.look_at("run 2")
+            prometheus.view("run 2")
             return now - float(self)
 
-    prometheus._looked["run 0"] = Moment(time.monotonic())
+    prometheus._viewed["run 0"] = Moment(time.monotonic())
     prometheus._due(spans)
 
     assert prometheus._due(spans) == ["run 0", "run 2", "run 1"]
@@ -184,12 +183,12 @@ def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_no_fault_and_is_not_
 def test_runs_that_are_looked_at_are_asked_about_each_time_and_the_others_in_turn():
     spans = [Span(f"run {number}", 0.0, 1.0) for number in range(5)]
     prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: spans)
-    prometheus.look_at("run 3")
+    prometheus.view("run 3")
     by_name = {span.run: span for span in spans}
     asked: list[list[str]] = []
     for _ in range(5):
         asked.append(prometheus._due(by_name))
-        prometheus._asked_at.update(dict.fromkeys(asked[-1], time.monotonic()))
+        prometheus._asked.update(dict.fromkeys(asked[-1], time.monotonic()))
 
     assert all(names[0] == "run 3" for names in asked)
     assert sorted(names[1] for names in asked[:4]) == ["run 0", "run 1", "run 2", "run 4"]

@@ -3,13 +3,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from exporter.runs.overview.charts import Draughtsman
 from exporter.runs.overview.health import GPU, healths
 from exporter.runs.overview.models import Firing, Health, Range
-from exporter.runs.overview.panels import BARE, Asked, Panels
-from exporter.runs.overview.prometheus import Said
-from exporter.runs.overview.prometheus_api import Past
-from exporter.runs.overview.snapshot import Glance
+from exporter.runs.overview.overview import RunHistory, summary
+from exporter.runs.overview.panels import BARE, Panels, Query
+from exporter.runs.overview.prometheus import Answers, Past
 from exporter.runs.visible.views import View
 from tests.backtest.conftest import exploding_kl, wavering
 from tests.runs.overview.conftest import Values, asked, limit, panels, run
@@ -26,7 +24,7 @@ LIMITS = {
 
 
 def health(
-    signal: str, records: Iterable[Values], said: Said | None = None, drawn: Panels | None = None
+    signal: str, records: Iterable[Values], said: Answers | None = None, drawn: Panels | None = None
 ) -> Health:
     """How a signal is after these records."""
     made = run(records)
@@ -37,32 +35,32 @@ def health(
             for name, at in LIMITS.items()
         },
     )
-    draughtsman = Draughtsman(made.history.kept(), drawn or panels(), past)
-    glance = Glance.of(View("demo/x", made, "running", None))
-    reported = healths(glance, drawn or panels(), said or known(), draughtsman.since)
+    history = RunHistory(made.history.kept(), drawn or panels(), past)
+    shown = summary(View("demo/x", made, "running", None))
+    reported = healths(shown, drawn or panels(), said or known(), history.since)
     return next(each for each in reported if each.signal == signal)
 
 
-def known(firing: Mapping[str, tuple[Firing, ...]] | None = None, **gpus: float) -> Said:
+def known(firing: Mapping[str, tuple[Firing, ...]] | None = None, **gpus: float) -> Answers:
     """What Prometheus says of the run, of its limits and of GPUs."""
-    now: dict[Asked, dict[str, float]] = {limit(name): {"demo/x": at} for name, at in LIMITS.items()}
+    now: dict[Query, dict[str, float]] = {limit(name): {"demo/x": at} for name, at in LIMITS.items()}
     now |= {limit("GPUIdleWhileRunning"): {"demo/x": 0.05}}
     now |= {asked("mean of GPUs"): {"": at} for at in gpus.values()}
-    return Said(firing=firing or {}, now=now, answered=1.0)
+    return Answers(firing=firing or {}, now=now, answered=1.0)
 
 
 def alert(name: str, severity: str, topic: str) -> Firing:
     return Firing(name, severity, topic, "The summary", "The description.", "stop it", "", "", 1.0, 0.0)
 
 
-def firing(*alerts: Firing) -> Said:
+def firing(*alerts: Firing) -> Answers:
     return known(firing={"demo/x": alerts})
 
 
 def test_the_signals_of_the_tutorials_are_all_there_in_their_order():
-    glance = Glance.of(View("x", run([{"reward": 1.0}]), "running", None))
+    shown = summary(View("x", run([{"reward": 1.0}]), "running", None))
 
-    assert [each.title for each in healths(glance, panels(), Said(), lambda *_: None)] == [
+    assert [each.title for each in healths(shown, panels(), Answers(), lambda *_: None)] == [
         "Reward",
         "KL",
         "Policy loss",
@@ -175,7 +173,7 @@ def test_gpus_are_as_prometheus_knows_them():
     assert health(GPU, records, idle).state == "ok", "a run that is between two phases needs no GPU"
     assert health(GPU, records, reported).state == "warning"
     assert health(GPU, records).state == "unknown"
-    assert health(GPU, records, Said(problem="It is away.")).diagnosis == "It is away."
+    assert health(GPU, records, Answers(problem="It is away.")).diagnosis == "It is away."
 
 
 def test_without_a_file_of_panels_values_are_shown_without_a_judgement():
@@ -186,8 +184,8 @@ def test_without_a_file_of_panels_values_are_shown_without_a_judgement():
 
 
 def test_limits_that_prometheus_does_not_know_are_not_taken_for_none():
-    away = health("kl", exploding_kl(), Said(problem="It is away."))
-    early = health("kl", exploding_kl(), Said(answered=1.0))
+    away = health("kl", exploding_kl(), Answers(problem="It is away."))
+    early = health("kl", exploding_kl(), Answers(answered=1.0))
 
     assert (away.state, away.warning) == ("unknown", Range())
     assert away.diagnosis.startswith("Its limits are not known. It is away. How far the policy is")

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from exporter.runs.overview.prometheus import Prometheus
-from exporter.runs.overview.prometheus_api import Questions, Span
+from exporter.runs.overview.prometheus import Client, Prometheus, Span
 from tests.real import PrometheusServer, eventually, free_port
 from tests.real.listening import Listening
 from tests.runs.overview.conftest import asked as curve
@@ -102,9 +101,9 @@ def real(
 def test_a_real_prometheus_reports_alerts_their_steps_and_gpus(
     real: PrometheusServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("exporter.runs.overview.prometheus_api.FINEST", 0.2)
-    questions, begun = Questions(real.url), time.time() - 5
-    asked = (*panels().asked, *panels().limits)
+    monkeypatch.setattr("exporter.runs.overview.prometheus.FINEST", 0.2)
+    questions, begun = Client(real.url), time.time() - 5
+    asked = (*panels().queries, *panels().limits)
     eventually(lambda: RUN in questions.firing())
     (alert,) = questions.firing()[RUN]
     (other,) = questions.firing()[""]
@@ -142,8 +141,8 @@ def test_a_real_prometheus_reports_alerts_their_steps_and_gpus(
 
 @pytest.mark.e2e
 def test_a_run_that_prometheus_does_not_know_has_no_past(real: PrometheusServer):
-    asked = (*panels().asked, *panels().limits)
-    past = Questions(real.url).past(Span('no "such', time.time() - 60, time.time()), asked)
+    asked = (*panels().queries, *panels().limits)
+    past = Client(real.url).past(Span('no "such', time.time() - 60, time.time()), asked)
 
     assert past.episodes == ()
     assert not any(past.curves.values())
@@ -158,14 +157,14 @@ def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_no_one_wai
     with watching("3.13", tmp_path, free_port()) as server:
         begun = time.time() - 60
         spans = lambda: [Span(RUN, begun, time.time())]  # noqa: E731
-        judged = lambda: (*panels().asked, limit("KLHigh"))  # noqa: E731
+        judged = lambda: (*panels().queries, limit("KLHigh"))  # noqa: E731
         prometheus = Prometheus(server.url, judged, lambda: panels().limits, spans)
         prometheus.start()
-        eventually(lambda: RUN in prometheus.said.firing and prometheus.said.now[curve("mean of GPUs")])
-        assert prometheus.said.trouble(time.time()) == ""
+        eventually(lambda: RUN in prometheus.answers.firing and prometheus.answers.now[curve("mean of GPUs")])
+        assert prometheus.answers.trouble(time.time()) == ""
         server.kill()
         eventually(lambda: prometheus.errors >= 3)
-        said = prometheus.said
+        said = prometheus.answers
 
         assert [alert.name for alert in said.firing[RUN]] == ["KLHigh"]
         assert said.now[limit("KLHigh")][RUN] in (pytest.approx(0.55), pytest.approx(0.75))
@@ -176,6 +175,6 @@ def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_no_one_wai
         assert "Prometheus last answered 10 min ago" in said.trouble((said.answered or 0.0) + 605)
         assert len([text for text in logged if "Alerts" in text]) == 1
         server.start()
-        eventually(lambda: prometheus.said.problem is None)
-        assert prometheus.said.trouble(time.time()) == ""
+        eventually(lambda: prometheus.answers.problem is None)
+        assert prometheus.answers.trouble(time.time()) == ""
         prometheus.stop()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.overview import silences
+from exporter.runs.overview import pollers
 from exporter.runs.overview.models import Firing
-from exporter.runs.overview.silences import Silences
+from exporter.runs.overview.pollers import Silences
 from stepwatch.system import http_client
 from tests.real import AlertmanagerServer
 from tests.real.waiting import eventually
@@ -25,8 +25,8 @@ SILENCED, OTHER = (
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silences, "INTERVAL_SECONDS", 0.2)
-    monkeypatch.setattr(silences, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(pollers, "INTERVAL_SECONDS", 0.2)
+    monkeypatch.setattr(pollers, "SILENT_SECONDS", 1.0)
 
 
 @pytest.fixture(name="alertmanager", params=["0.25", "0.31"])

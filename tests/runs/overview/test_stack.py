@@ -10,9 +10,9 @@ from threading import Event, Thread
 import pytest
 
 from exporter.runs.collector import Collector, Settings
-from exporter.runs.overview.models import RunStory
-from exporter.runs.overview.panelfile import NAME, PanelFile
-from exporter.runs.overview.story import Story
+from exporter.runs.overview.models import RunDetails
+from exporter.runs.overview.overview import Overview
+from exporter.runs.overview.panels import NAME, PanelFile
 from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing
@@ -22,10 +22,10 @@ pytestmark = pytest.mark.e2e
 
 
 @contextmanager
-def telling(stack: Stack) -> Iterator[Story]:
+def telling(stack: Stack) -> Iterator[Overview]:
     """An exporter that begins now, beside the one that Prometheus asks."""
     watch, stop = Collector(Settings(paths=(str(stack.runs),))), Event()
-    story = Story(
+    story = Overview(
         watch.views,
         PanelFile(stack.folder / "exporter/generated" / NAME),
         f"http://{stack.config.address('prometheus')}",
@@ -46,7 +46,7 @@ def telling(stack: Stack) -> Iterator[Story]:
         thread.join()
 
 
-def reported(stack: Stack, story: Story, names: set[str]) -> RunStory:
+def reported(stack: Stack, story: Overview, names: set[str]) -> RunDetails:
     """The story of the sick run, once it has episodes of these alerts."""
 
     def has_them() -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from exporter.runs.overview import watchdog
-from exporter.runs.overview.watchdog import Watchdog
+from exporter.runs.overview import pollers
+from exporter.runs.overview.pollers import Watchdog
 from tests.real.listening import Listening
 from tests.real.waiting import eventually
 
@@ -38,8 +38,8 @@ class Site(Listening):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(watchdog, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(pollers, "INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(pollers, "SILENT_SECONDS", 0.5)
 
 
 @pytest.fixture(name="site")

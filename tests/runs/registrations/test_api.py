@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from exporter.http.routes import Routes
-from exporter.http.server import Server
+from exporter.http.server import Server, ServerThread
 from exporter.runs.app import MOST_BODY
 from exporter.runs.discovery.address import Allowed
 from exporter.runs.files import notice
@@ -19,7 +19,6 @@ from exporter.runs.registrations.api import RESULTS, Api
 from exporter.runs.registrations.registry import Registry
 from exporter.runs.registrations.store import Store
 from exporter.runs.registrations.token import Token
-from exporter.runs.serve.serving import Serving
 
 TARGETS = "/api/v1/prometheus/targets"
 ORDER = {"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000", "labels": {"replica": "0"}}]}
@@ -66,14 +65,14 @@ class Client:
 @pytest.fixture(name="serve")
 def _serve(tmp_path: Path, logged: list[str]) -> Iterator[Callable[..., Client]]:
     """Start a server; a token's file may be named."""
-    running: list[Serving] = []
+    running: list[ServerThread] = []
 
     def serve(token: Path | None = None) -> Client:
         registry = Registry(Store(tmp_path / "state", Allowed()))
         ports = {"prometheus_port": 9090, "grafana_port": None}
         api = Api(registry, Allowed(), Token(token), ports)
         server = Server(("127.0.0.1", 0), Routes(api.routes()), MOST_BODY)
-        running.append(Serving(server))
+        running.append(ServerThread(server))
         running[-1].start()
         return Client(tmp_path, server.port, registry, api, logged)
 

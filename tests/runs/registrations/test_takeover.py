@@ -12,7 +12,7 @@ import pytest
 
 from exporter.runs import cli
 from exporter.runs.app import App
-from exporter.runs.overview.panelfile import USUAL
+from exporter.runs.overview.panels import DEFAULT
 from stepwatch.system import http_client
 from tests.real.server import free_port
 from tests.real.waiting import eventually
@@ -25,7 +25,7 @@ ENGINE = says(b"vllm:num_requests_waiting 0\n", Content_Type="text/plain; versio
 def serving(*words: str) -> Iterator[str]:
     """The whole exporter; gives its address."""
     port = free_port()
-    service = App(cli.command_line([*words, f"--port={port}"]).options(), USUAL, lambda: False)
+    service = App(cli.command_line([*words, f"--port={port}"]).options(), DEFAULT, lambda: False)
     service.start()
     while service.look() == 0:
         pass

@@ -16,12 +16,11 @@ import pytest
 from exporter.http.exposition import CONTENT_TYPE
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
-from exporter.http.server import Server
+from exporter.http.server import Server, ServerThread
 from exporter.runs.app import MOST_BODY
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.serve import endpoints
-from exporter.runs.serve.marking import MOST_BYTES, NO_NOTE, NOTE_CHARACTERS, UnknownRunError
-from exporter.runs.serve.serving import Serving
+from exporter.runs.serve.endpoints import MOST_BYTES, NO_NOTE, NOTE_CHARACTERS, UnknownRunError
 from tests.runs.lines import measured, verl_json
 from tests.runs.scrape import Scrape
 
@@ -36,7 +35,7 @@ def serving(metrics: Callable[[], bytes], mark: Callable[[str, str], None] = nob
     server = Server(
         ("127.0.0.1", 0), Routes(endpoints.table(metrics, mark, lambda: (True, "ok\n"))), MOST_BODY
     )
-    serving = Serving(server)
+    serving = ServerThread(server)
     serving.start()
     try:
         yield f"http://127.0.0.1:{server.port}"
@@ -112,7 +111,8 @@ def test_a_mark_is_taken(body: dict[str, str], note: str) -> None:
         (b'{"note": "x"}', "application/json", 400, "The body is no mark"),
         (b'{"run": 5}', "application/json", 400, "The body is no mark"),
         (b'{"run": "a", "step": 5}', "application/json", 400, "The body is no mark"),
-        (b'{"run": "a", "note": 5}', "application/json", 400, "The note is no note"),
+        (b'{"run": "a", "note": 0}', "application/json", 400, "Invalid `note`"),
+        (b'{"run": "a", "note": 5}', "application/json", 400, "Invalid `note`"),
         (b'{"run": "a", "note": "two\\nlines"}', "application/json", 400, "one line of at most 100"),
         (b'{"run": "a", "note": "%s"}' % (b"x" * 101), "application/json", 400, "one line of at most 100"),
         (b" " * (MOST_BYTES + 1), "application/json", 413, "at most 16384 bytes"),

@@ -14,7 +14,7 @@ import pytest
 from exporter.http.server import MOST_CLIENTS
 from exporter.runs import cli
 from exporter.runs.app import App
-from exporter.runs.overview.panelfile import USUAL
+from exporter.runs.overview.panels import DEFAULT
 from tests.real.server import free_port
 from tests.real.waiting import eventually
 from tests.runs.lines import measured, verl_json
@@ -35,7 +35,7 @@ def serving(folder: Path) -> Iterator[int]:
     """The whole exporter; gives its port."""
     port = free_port()
     options = cli.command_line([f"--path={folder}", f"--port={port}", "--listen=127.0.0.1"]).options()
-    service = App(options, USUAL, lambda: False)
+    service = App(options, DEFAULT, lambda: False)
     service.start()
     service.look()
     try:

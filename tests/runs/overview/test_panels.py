@@ -41,8 +41,8 @@ def test_every_panel_of_the_dashboard_is_in_with_all_its_curves_and_limits():
             if each["legendFormat"] != "step" and "{{" not in each["legendFormat"]
         ]
         curves = [name for name, _ in targets[: len(targets) - len(mine.limits)]]
-        assert sorted(curves) == sorted(each.name for each in (*mine.curves, *mine.asked))
-        assert {(each.name, each.promql) for each in mine.asked} <= set(targets)
+        assert sorted(curves) == sorted(each.name for each in (*mine.curves, *mine.queries))
+        assert {(each.name, each.promql) for each in mine.queries} <= set(targets)
         assert [(each.name, each.promql) for each in mine.limits] == targets[len(curves) :]
         assert mine.description == theirs["description"].strip()
         assert mine.unit == theirs["fieldConfig"]["defaults"]["unit"]
@@ -53,7 +53,7 @@ def test_every_panel_of_the_dashboard_is_in_with_all_its_curves_and_limits():
 
 def test_every_line_of_a_signal_that_a_panel_shows_is_in_its_panel():
     found = panels(*EVERY_LIMIT).panels
-    shown = {each.signal for panel in found for each in (*panel.curves, *panel.asked)}
+    shown = {each.signal for panel in found for each in (*panel.curves, *panel.queries)}
 
     for line in lines(config(*EVERY_LIMIT), TABLE):
         there = [panel for panel in found if line.promql in {limit.promql for limit in panel.limits}]

@@ -13,10 +13,9 @@ import pytest
 
 from exporter.http.exposition import Family
 from exporter.runs import collector as watch_module
-from exporter.runs.overview.panelfile import PanelFile
-from exporter.runs.overview.prometheus import NOTHING, Said
-from exporter.runs.overview.prometheus_api import Past
-from exporter.runs.overview.story import Story
+from exporter.runs.overview.overview import Overview
+from exporter.runs.overview.panels import PanelFile
+from exporter.runs.overview.prometheus import NO_PAST, Answers, Past
 from tests.backtest.conftest import exploding_kl, log, wavering
 from tests.real import eventually
 from tests.runs.conftest import Clock, Watched
@@ -58,15 +57,15 @@ def panels(panel_file: Path) -> PanelFile:
     return PanelFile(panel_file)
 
 
-def story(watched: Watched, panels: PanelFile | None = None) -> Story:
+def story(watched: Watched, panels: PanelFile | None = None) -> Overview:
     watched.discover()
-    return Story(watched.watch.views, panels or PanelFile(Path("no-panels.json")), None)
+    return Overview(watched.watch.views, panels or PanelFile(Path("no-panels.json")), None)
 
 
-def limited(reported: Story, limits: Mapping[str, float]) -> Story:
+def limited(reported: Overview, limits: Mapping[str, float]) -> Overview:
     """The story, where Prometheus has known these limits of the run since step 7."""
     lines = {each.name: each for each in reported._file.panels.limits}
-    reported._prometheus.said = Said(
+    reported._prometheus.answers = Answers(
         now={lines[name]: {"ppo": at} for name, at in limits.items()},
         pasts={"ppo": Past((), {lines[name]: ((7, at), (30, at)) for name, at in limits.items()})},
         answered=1.0,
@@ -77,7 +76,7 @@ def limited(reported: Story, limits: Mapping[str, float]) -> Story:
 KL = {"KLHigh": 0.55, "KLExplosion": 1.05}
 
 
-def value(reported: Story, name: str) -> list[float]:
+def value(reported: Overview, name: str) -> list[float]:
     return [sample for family, samples in reported.samples() if family.name == name for _, sample in samples]
 
 
@@ -132,11 +131,11 @@ def test_charts_carry_the_smoothed_reward(watched: Watched, panels: PanelFile):
 def test_what_lacks_of_its_past_is_reported_with_the_run(watched: Watched):
     log(watched.folder / "ppo.jsonl", exploding_kl())
     reported = story(watched)
-    reported._prometheus.said = Said(lacks={"ppo": "It is larger than 2 MiB."}, pasts={"ppo": NOTHING})
+    reported._prometheus.answers = Answers(gaps={"ppo": "It is larger than 2 MiB."}, pasts={"ppo": NO_PAST})
     found = reported.run("ppo")
 
     assert found is not None
-    assert found.lack.startswith(
+    assert found.gap.startswith(
         "Past alerts, limits and GPU curves of this run are as they were last known. It is"
     )
 
@@ -230,7 +229,7 @@ def test_other_limits_are_asked_for_as_soon_as_the_file_has_them(
     fresh = panel_file.with_name("fresh")
     fresh.write_text(panel_file.read_text().replace("0.5", "7.5"))
     fresh.replace(panel_file)
-    panels.look()
+    panels.poll()
 
     assert {text.replace("0.5", "7.5") for text in before} == {
         limit.promql for limit in reported._charted() if limit.name == "KLHigh"
@@ -269,7 +268,7 @@ def test_a_file_that_is_none_leaves_the_last_good_one_is_reported_once_and_count
     assert reported.series("ppo", "kl") is not None
     panel_file.write_text(content)
     for _ in range(3):
-        panels.look()
+        panels.poll()
         series = reported.series("ppo", "kl")
         assert series is not None
         assert series.limits
@@ -290,7 +289,7 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
     panels = PanelFile(panel_file)
     reported = story(watched, panels)
     whole = reported.run("ppo")
-    panels.look()
+    panels.poll()
 
     assert whole is not None
     assert [chart.title for chart in whole.charts] == ["reward", "kl"]
@@ -299,7 +298,7 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
     (said,) = logged
     assert said.endswith("Curves are shown without limits.")
     panel_file.write_bytes(content)
-    panels.look()
+    panels.poll()
     found = limited(reported, KL).run("ppo")
     assert found is not None
     assert found.charts[1].limits, "a file that comes later is taken up"
@@ -309,7 +308,7 @@ def test_a_file_that_goes_leaves_its_panels(watched: Watched, panel_file: Path, 
     log(watched.folder / "ppo.jsonl", exploding_kl())
     reported = limited(story(watched, panels), KL)
     panel_file.unlink()
-    panels.look()
+    panels.poll()
 
     found = reported.run("ppo")
     assert found is not None
@@ -319,7 +318,7 @@ def test_a_file_that_goes_leaves_its_panels(watched: Watched, panel_file: Path, 
 def test_other_panels_are_taken_up_by_themselves(
     watched: Watched, panel_file: Path, panels: PanelFile, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("exporter.runs.overview.panelfile.SECONDS", 0.01)
+    monkeypatch.setattr("exporter.runs.overview.panels.INTERVAL_SECONDS", 0.01)
     reported, before = story(watched, panels), panels.panels
     reported.start()
     panel_file.write_text(panel_file.read_text() + " ")

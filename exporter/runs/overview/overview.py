@@ -1,0 +1,309 @@
+"""What is shown of the runs: any thread may ask, and no answer waits for a disk or the network."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import median
+
+from exporter.drawing.chart import Band, Chart
+from exporter.drawing.curve import Curve, curve
+from exporter.drawing.severity import rank
+from exporter.http.exposition import Family, Sample
+from exporter.runs.model.history import SMOOTHED, Kept
+from exporter.runs.overview.health import CORES, GPU, healths
+from exporter.runs.overview.models import (
+    Episode,
+    Firing,
+    Omitted,
+    RunDetails,
+    RunSummary,
+    Series,
+    SeriesLimit,
+)
+from exporter.runs.overview.panels import Limit, Line, Panel, PanelFile, Panels, Query
+from exporter.runs.overview.pollers import Silences, Watchdog
+from exporter.runs.overview.prometheus import NO_PAST, Past, Prometheus, Span
+from exporter.runs.signals.candidates import ENOUGH_RECORDS
+from exporter.runs.stats.statistics import is_measured
+from exporter.runs.visible.views import View
+
+Views = Callable[[], AbstractContextManager[Collection[View]]]
+"""Gives the runs that are shown, which do not change while the context lasts."""
+
+MONTH = 31 * 24 * 3600.0
+"""No further back is Prometheus asked about a run."""
+
+FEW = 3
+"""Values whose median is judged where there is no smoothed curve: rules ask for as many."""
+
+
+class Overview:
+    """Summaries and histories of all runs, with what Prometheus, Alertmanager and the watchdog say.
+
+    Args:
+        views: Gives the runs.
+        file: The file of panels.
+        url: Of the Prometheus that scrapes this exporter, if there is one.
+        omitted: Gives what is not shown.
+        watchdog: URL of the watchdog, if there is one.
+        alertmanager: URL of the Alertmanager that silences alerts, if there is one.
+    """
+
+    def __init__(
+        self,
+        views: Views,
+        file: PanelFile,
+        url: str | None,
+        omitted: Callable[[], Omitted] = Omitted,
+        *,
+        watchdog: str | None = None,
+        alertmanager: str | None = None,
+    ) -> None:
+        self._views, self._file, self._omitted = views, file, omitted
+        self._prometheus = Prometheus(url, self._judged, self._charted, self._spans)
+        self._watchdog, self._silences = Watchdog(watchdog), Silences(alertmanager)
+        self._pollers = (self._prometheus, self._watchdog, self._silences, file)
+
+    def start(self) -> None:
+        """Begin to ask other programs, and to look for a new file of panels, in the background."""
+        for poller in self._pollers:
+            poller.start()
+
+    def stop(self) -> None:
+        """Stop what ``start`` began."""
+        for poller in self._pollers:
+            poller.stop()
+
+    @property
+    def prometheus(self) -> str:
+        """Why Prometheus does not report alerts; empty if it does."""
+        return self._prometheus.answers.trouble(time.time())
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What keeps the stack from alerting, a text for each fault."""
+        return self._watchdog.findings
+
+    @property
+    def omitted(self) -> Omitted:
+        """What is not shown."""
+        return self._omitted()
+
+    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+        """Metrics about Prometheus' answers and the file of panels."""
+        answered = self._prometheus.answers.answered
+        yield (
+            Family("stepwatch_prometheus_errors_total", "counter", "Questions not answered."),
+            [({}, self._prometheus.errors)],
+        )
+        yield (
+            Family("stepwatch_prometheus_answered_timestamp_seconds", "gauge", "When it last did."),
+            [] if answered is None else [({}, answered)],
+        )
+        yield (
+            Family("stepwatch_panels_errors_total", "counter", "Files of panels not usable."),
+            [({}, self._file.errors)],
+        )
+
+    def runs(self) -> list[RunSummary]:
+        """All runs."""
+        with self._views() as views:
+            found = [summary(view) for view in views]
+        return [self._judge(run) for run in found]
+
+    def others(self) -> tuple[Firing, ...]:
+        """Critical alerts and warnings about no run: servers, GPUs, machines, and the stack itself."""
+        found = self._silences.mark(self._prometheus.answers.firing.get("", ()))
+        return tuple(alert for alert in found if alert.severity in ("critical", "warning"))
+
+    def run(self, name: str) -> RunDetails | None:
+        """A run with its history; ``None`` if no run has that name."""
+        found = self._history(name, self._prometheus.view(name))
+        if found is None:
+            return None
+        run, history = found
+        answers = self._prometheus.answers
+        firing = answers.firing.get(name, ())
+        episodes = _episodes(history.past, firing, run.step)
+        judged = replace(
+            run,
+            healths=healths(run, history.panels, answers, history.since),
+            firing=self._silences.mark(firing),
+        )
+        return RunDetails(judged, history.charts(episodes), episodes, history.kept.rows, answers.gap(name))
+
+    def series(self, name: str, signal: str) -> Series | None:
+        """A signal of a run; ``None`` if there is no such run, or no history of the signal."""
+        found = self._history(name, self._prometheus.view(name))
+        return found[1].series(signal) if found else None
+
+    def _judge(self, run: RunSummary) -> RunSummary:
+        answers = self._prometheus.answers
+        # The history is needed only where a limit is passed.
+        history = cache(lambda: self._history(run.name, answers.pasts.get(run.name, NO_PAST)))
+
+        def since(signal: str, smooth: Line | None, limit: Limit) -> int | None:
+            found = history()
+            return found[1].since(signal, smooth, limit) if found else None
+
+        return replace(
+            run,
+            healths=healths(run, self._file.panels, answers, since),
+            firing=self._silences.mark(answers.firing.get(run.name, ())),
+        )
+
+    def _history(self, name: str, past: Past) -> tuple[RunSummary, RunHistory] | None:
+        with self._views() as views:
+            for view in views:
+                if view.name == name:
+                    return summary(view), RunHistory(view.run.history.kept(), self._file.panels, past)
+        return None
+
+    def _judged(self) -> tuple[Query, ...]:
+        panels, core = self._file.panels, {each.signal for each in CORES}
+        return (*panels.queries, *(limit for limit in panels.limits if limit.signal in core))
+
+    def _charted(self) -> tuple[Query, ...]:
+        return (*self._file.panels.queries, *self._file.panels.limits)
+
+    def _spans(self) -> list[Span]:
+        now = time.time()
+        with self._views() as views:
+            begun = [(view.name, view.run.times.start) for view in views]
+        return [Span(name, max(start, now - MONTH), now) for name, start in begun if start is not None]
+
+
+def summary(view: View) -> RunSummary:
+    """The run as it is now, without what others say of it; to be made while it does not change."""
+    run = view.run
+    logged = {name: found for name, found in run.statistics.items() if is_measured(name, run.statistics)}
+    usual = {name: found.over(median, FEW, 1) for name, found in logged.items()}
+    means = {name: logged[name].mean() for name in SMOOTHED & logged.keys()}
+    return RunSummary(
+        view.name,
+        view.state,
+        run.reading.framework,
+        run.progress.step if run.progress.step >= 0 else None,
+        run.total,
+        None if run.times.last is None else max(0.0, time.time() - run.times.last),
+        run.restarts,
+        run.resumes,
+        latest={name: value for name, value in run.latest.items() if is_measured(name, run.statistics)},
+        usual={name: value for name, value in usual.items() if value is not None},
+        means={name: value for name, value in means.items() if value is not None},
+        candidates=run.candidates() if run.records >= ENOUGH_RECORDS else (),
+    )
+
+
+def _episodes(past: Past, firing: tuple[Firing, ...], step: int | None) -> tuple[Episode, ...]:
+    """Those of the past; alerts that fire now last until the present step, and give their summaries."""
+    summaries = {(alert.name, alert.severity): alert.summary for alert in firing}
+    found = [
+        replace(each, summary=summaries[each.name, each.severity], last_step=max(each.last_step, step or 0))
+        if each.firing and (each.name, each.severity) in summaries
+        else replace(each, firing=False)
+        for each in past.episodes
+    ]
+    known = {(each.name, each.severity) for each in found if each.firing}
+    new = [
+        Episode(name, severity, step, step, firing=True, summary=summary)
+        for (name, severity), summary in summaries.items()
+        if (name, severity) not in known and step is not None
+    ]
+    return tuple(sorted([*found, *new], key=lambda each: (each.first_step, each.name)))
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """What the exporter and Prometheus know of a run's past, and the panels that show it."""
+
+    kept: Kept
+    panels: Panels
+    past: Past
+
+    def charts(self, episodes: Sequence[Episode]) -> tuple[Chart, ...]:
+        """The panels that have a curve, those with an alert that fires first."""
+        drawn = [(panel, curves) for panel in self.panels.panels if (curves := self._curves(panel))]
+        shown = frozenset().union(*(panel.signals for panel, _ in drawn))
+        steps = [step for _, curves in drawn for each in curves for piece in each.pieces for step, _ in piece]
+        charts = []
+        for panel, curves in drawn:
+            mine = [each for each in episodes if self._concerns(each, panel, shown)]
+            chart = Chart(
+                panel.title,
+                panel.description,
+                panel.unit,
+                panel.low,
+                panel.high,
+                min(steps),
+                max(steps),
+                curves,
+                self._limits(panel),
+                tuple(Band(each.name, each.severity, each.first_step, each.last_step) for each in mine),
+            )
+            charts.append((not any(each.firing for each in mine), chart))
+        return tuple(chart for _, chart in sorted(charts, key=lambda each: each[0]))
+
+    def series(self, signal: str) -> Series | None:
+        """A signal in one, breaks and all, with its limits; ``None`` without a history."""
+        panel = self.panels.of(signal)
+        if signal == GPU:
+            queries = (query for query in self.panels.queries if query.signal == GPU)
+            points = next((self.past.curves.get(query, ()) for query in queries), ()) or None
+        else:
+            logged = self.kept.curves.get(signal)
+            points = None if logged is None else tuple(logged.series())
+        if points is None:
+            return None
+        limits = tuple(
+            SeriesLimit(limit.name, limit.alert, limit.severity, limit.side, limit.alone, at)
+            for limit in sorted(panel.limits if panel else (), key=lambda limit: rank(limit.severity))
+            if limit.signal == signal and (at := self.past.curves.get(limit))
+        )
+        return Series(signal, panel.unit if panel else "percentunit", points, limits)
+
+    def since(self, signal: str, smooth: Line | None, limit: Limit) -> int | None:
+        """The step from which on the signal is beyond the limit; ``None`` if it is not, or it is unknown."""
+        bounds = sorted(dict(self.past.curves.get(limit, ())).items())
+        logged = (self.kept.means if smooth else self.kept.curves).get(signal)
+        points = [point for piece in logged.pieces() for point in piece] if logged else []
+        steps, begun = [step for step, _ in bounds], None
+        for step, value in reversed(points):
+            if not steps or step < steps[0]:
+                break
+            at = bounds[min(bisect_left(steps, step), len(bounds) - 1)][1]
+            if not limit.is_passed(value, at):
+                break
+            begun = step
+        return begun
+
+    def _curves(self, panel: Panel) -> tuple[Curve, ...]:
+        own = []
+        for line in panel.curves:
+            logged = (self.kept.means if line.smoothed else self.kept.curves).get(line.signal)
+            own.append(Curve(line.name, logged.pieces() if logged else ()))
+        others = (self._queried(query) for query in panel.queries)
+        return tuple(each for each in (*own, *others) if each.pieces)
+
+    def _limits(self, panel: Panel) -> tuple[Curve, ...]:
+        """The limits of signals that have a curve."""
+        there = {*self.kept.curves, *(query.signal for query in panel.queries if self.past.curves.get(query))}
+        drawn = (self._queried(limit, limit.severity) for limit in panel.limits if limit.signal in there)
+        return tuple(each for each in drawn if each.pieces)
+
+    def _queried(self, query: Query, severity: str = "") -> Curve:
+        points = self.past.curves.get(query, ())
+        values = {record: value for record, (_, value) in enumerate(points, 1)}
+        return curve(query.name, values, [step for step, _ in points], severity)
+
+    def _concerns(self, episode: Episode, panel: Panel, shown: frozenset[str]) -> bool:
+        """Whether to shade an alert in a panel: that of its signals, or each where no panel shows these."""
+        if any(limit.alert == episode.name for limit in panel.limits):
+            return True
+        about = self.panels.about.get(episode.name)
+        return about is not None and (bool(panel.signals & about) or not shown & about)
