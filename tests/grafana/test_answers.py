@@ -63,7 +63,7 @@ def gpus() -> str:
     lost, sick = demo.cards()[-1], demo.cards()[SICK]
     events = [Event(sick.uuid, code, time.time()) for code in (48, 48, 13)]
     reported = json.loads(message(OK, demo.system(), [*reports, (lost, Report(0.0, "lost"))], events))
-    box.take(reported, 0.0, time.time())
+    box.update(reported, 0.0, time.time())
     box.count(reported["events"])
     return box.page(0.0).decode()
 

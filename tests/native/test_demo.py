@@ -38,6 +38,7 @@ def shows_demo(installation: Installation) -> bool:
     return any(line.startswith("demo ") for line in status.stdout.splitlines())
 
 
+@pytest.mark.world
 def test_the_demo_starts_over_on_demand_and_goes_with_the_next_up(installation: Installation) -> None:
     assert installation.run("demo-reset").returncode == 1
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 GARBAGE = b"x" * 50
 
 
-@pytest.fixture(name="installation", params=["oldest", "newest"])
+@pytest.fixture(name="installation", params=[pytest.param("oldest", marks=pytest.mark.world), "newest"])
 def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
     installation = made(tmp_path, request.param)
     yield installation
