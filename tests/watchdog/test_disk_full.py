@@ -32,7 +32,11 @@ def _sink() -> Iterator[WebhookSink]:
         yield sink
 
 
-@pytest.fixture(name="stack", params=[pytest.param(("oldest", "ext4"), marks=pytest.mark.world), ("newest", "tmpfs")], ids="-".join)
+@pytest.fixture(
+    name="stack",
+    params=[pytest.param(("oldest", "ext4"), marks=pytest.mark.world), ("newest", "tmpfs")],
+    ids="-".join,
+)
 def _stack(request: pytest.FixtureRequest, tmp_path: Path, sink: WebhookSink) -> Iterator[Installation]:
     """A stack whose whole state lies on a small file system."""
     versions, kind = request.param
