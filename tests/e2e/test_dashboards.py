@@ -89,7 +89,7 @@ def stack(request, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["runs", "training"])
 def test_every_query_returns_data_for_a_replayed_run(stack, name):
-    dashboard = json.loads((stack.folder / f"grafana/generated/dashboards/{name}.json").read_text())
+    dashboard = json.loads((stack.state.rendered / f"grafana/generated/dashboards/{name}.json").read_text())
     asked = {run: dashboard_queries(dashboard, run) for run in RUNS}
 
     empty = [

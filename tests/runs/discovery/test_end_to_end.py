@@ -68,7 +68,8 @@ def rules(stack: Stack) -> list[str]:
 
 
 def rendered(stack: Stack) -> dict[str, bytes]:
-    return {str(file): file.read_bytes() for file in stack.folder.glob("*/generated/**/*") if file.is_file()}
+    found = stack.state.rendered.glob("*/generated/**/*")
+    return {str(file): file.read_bytes() for file in found if file.is_file()}
 
 
 def test_no_server_leads_prometheus_elsewhere(stack, file, engines):
@@ -84,6 +85,7 @@ def test_targets_and_rules_live_on_when_verl_rewrites_its_file(stack, file, engi
     a, b, c = (engine.address for engine in engines)
     prometheus = f"http://{stack.config.address('prometheus')}"
     files, judged = rendered(stack), rules(stack)
+    assert files
 
     with Trainer(stack.runs / "one.log", [a, b], reward=0.1) as one:
         update_prometheus_config(file, [a, b], prometheus)

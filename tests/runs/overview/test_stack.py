@@ -27,7 +27,7 @@ def telling(stack: Stack) -> Iterator[Overview]:
     watch, stop = Collector(Settings(paths=(str(stack.runs),))), Event()
     story = Overview(
         watch.views,
-        PanelFile(stack.folder / "exporter/generated" / NAME),
+        PanelFile(stack.state.rendered / "exporter/generated" / NAME),
         f"http://{stack.config.address('prometheus')}",
     )
 
