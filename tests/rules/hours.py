@@ -60,7 +60,7 @@ class Watched:
             now = float(passed)
             at = end - self.seconds + passed
             reported = json.loads(message(OK, demo.system(), map(_report, demo.cards()), demo.events(0)))
-            box.take(reported, now, at)
+            box.update(reported, now, at)
             box.count(reported["events"])
             yield at, box.page(now).decode()
 

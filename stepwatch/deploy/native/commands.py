@@ -243,5 +243,6 @@ def serves_already(config: Config, place: State) -> bool:
     owner = ports.owner(config.ports.node)
     if owner and processes.belongs(owner.pid, place.mark):
         return False
-    page = http_client.read(f"http://{config.address('node')}/metrics")
+    # It waits five seconds itself for a file system that hangs.
+    page = http_client.read(f"http://{config.address('node')}/metrics", timeout=20)
     return "\nnode_exporter_build_info{" in (page or "")
