@@ -107,14 +107,16 @@ class Watch:
         """
         integration = self.receiver.way.integration
         before, begun = self.alertmanager.sent(integration, self.probe), time.monotonic()
-        news, fires = _BETWEEN_NEWS, True
+        news, fires, delivered = _BETWEEN_NEWS, True, False
         self.alertmanager.post(self.probe.alert())
         try:
             while True:
                 sent = self.alertmanager.sent(integration, self.probe).since(before)
                 look = Look(time.monotonic() - begun, sent, story(self.journal(), self.probe))
-                if ended := self._ended(look):
+                if (delivered or not look.delivered) and (ended := self._ended(look)):
                     return ended
+                # One page may have counted an attempt and not yet its failure: a second one decides.
+                delivered = look.delivered
                 if fires and look.story.error:
                     # The attempts go on; but once given up, they do not begin anew.
                     self.alertmanager.post(self.probe.alert(over=True))
