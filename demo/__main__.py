@@ -86,7 +86,7 @@ def _seconds(text: str) -> float:
         seconds = 0.0
     if not SHORTEST <= seconds <= LONGEST:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time for a step. Expected: {SHORTEST} to {LONGEST} seconds."
+            f"{text!r} is not a valid step time. Expected: {SHORTEST} to {LONGEST} seconds."
         )
     return seconds
 

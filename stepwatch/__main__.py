@@ -122,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text} is no whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of 1 or more")
     return int(text)
 
 

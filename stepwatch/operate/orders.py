@@ -45,7 +45,8 @@ def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> in
     settings, duration = load(config), _duration(span, "30m, 2h or 1d")
     if not duration.milliseconds or duration > LONGEST_SILENCE:
         raise Refused(
-            f"{span} is no time for a silence. Expected: more than nothing, at most {LONGEST_SILENCE}."
+            f"{span} is not a valid time for a silence. Expected: more than 0, at most {LONGEST_SILENCE}. "
+            "Fix: give such a time, for example 2h."
         )
     known = runs.known(settings.address("exporter"))
     if known is None:

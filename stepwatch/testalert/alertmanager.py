@@ -17,6 +17,8 @@ from stepwatch.system import http_client
 _SAMPLE = re.compile(r"^alertmanager_(notification\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
+_PATIENCE = 20.0
+"""Seconds that a page may take on a machine that is busy: training is what it is there for."""
 
 _LIFE = timedelta(minutes=3)
 """It ends by itself after that, should no one be there any more to end it."""
@@ -146,7 +148,7 @@ class Alertmanager:
         return [silence for alert in alerts for silence in alert["status"]["silencedBy"]]
 
     def _page(self, path: str) -> str:
-        text = http_client.read(self.url + path)
+        text = http_client.read(self.url + path, timeout=_PATIENCE)
         if text is None:
             raise self._unreachable()
         return text

@@ -54,7 +54,7 @@ def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: floa
         raise Refused(f"{config}: receivers: there are none. Fix: add one there, then `make up`.")
     if name not in known:
         raise Refused(
-            f"{name} is no receiver of {config}. Expected: {' or '.join(known)}. "
+            f"{name} is not a receiver of {config}. Expected: {' or '.join(known)}. "
             f"Fix: name one of these, or add it there and `make up`."
         )
     alertmanager = Alertmanager(f"http://{settings.address('alertmanager')}")

@@ -81,7 +81,7 @@ def test_without_a_daemon_one_line_says_where_why_and_the_fix(host: str, said: s
     assert done.stderr.endswith("Nothing was changed.\n")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root to become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 def test_a_user_without_rights_on_the_socket_gets_that_reason(listening: socket.socket) -> None:
     Path(listening.getsockname()).chmod(0o600)
     import docker  # noqa: F401, PLC0415  it may lie where only root may look

@@ -149,8 +149,8 @@ def test_a_signal_ends_it_at_once_and_takes_the_logs_along(tmp_path: Path, numbe
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--step-seconds", "0.5"], "'0.5' is no time for a step. Expected: 0.001 to 0.4 seconds."),
-        (["--step-seconds", "fast"], "'fast' is no time for a step."),
+        (["--step-seconds", "0.5"], "'0.5' is not a valid step time. Expected: 0.001 to 0.4 seconds."),
+        (["--step-seconds", "fast"], "'fast' is not a valid step time."),
         (["--steps", "0"], "'0' is not a number of steps. Expected one such as 12000."),
     ],
 )

@@ -12,6 +12,7 @@ from stepwatch.deploy.native.commands import node_exporter, serves_already
 from stepwatch.deploy.native.state import State
 from stepwatch.system import processes
 from tests.real import Server, free_port
+from tests.real.answering import Answering
 
 PAGES = """
 import sys
@@ -64,3 +65,10 @@ def test_another_program_on_its_port_is_not_taken_for_it(config: Config, tmp_pat
 def test_our_own_is_not_taken_for_someone_else_s(config: Config, tmp_path: Path) -> None:
     for _ in serving(config, OF_NODE_EXPORTER, mark=State(tmp_path).mark):
         assert not serves_already(config, State(tmp_path))
+
+
+def test_one_that_waits_for_a_file_system_that_hangs_is_still_recognised(tmp_path: Path) -> None:
+    with Answering(body=OF_NODE_EXPORTER, delay=6) as waiting:
+        config = Config.model_validate({"ports": {"node": int(waiting.url.rpartition(":")[2])}})
+
+        assert serves_already(config, State(tmp_path))

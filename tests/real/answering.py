@@ -31,6 +31,9 @@ class Answering(Listening):
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 this.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.do_GET()
+
+            def do_GET(self) -> None:
                 time.sleep(this.delay)
                 answer = this.body.replace("{path}", self.path).encode()
                 with suppress(BrokenPipeError, ConnectionResetError):  # nobody waits any more

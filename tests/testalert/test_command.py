@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -14,9 +17,10 @@ import pytest
 from stepwatch.config import load
 from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.system import http_client
-from stepwatch.testalert.alertmanager import Alertmanager, Probe, UnreachableError
+from stepwatch.testalert.alertmanager import Alertmanager, Probe, Sent, UnreachableError
 from stepwatch.testalert.command import Watch
 from tests.real import free_port
+from tests.real.answering import Answering
 from tests.testalert.conftest import LOGIN, Bench
 
 pytestmark = pytest.mark.e2e
@@ -178,6 +182,31 @@ def test_without_the_log_a_failure_is_reported_if_it_is_counted_by_receiver(benc
         assert "gone: not delivered by webhook (HTTP): nothing is known after 3 s." in words
 
 
+@dataclass(frozen=True)
+class CountedTwice(Alertmanager):
+    """Its pages count an attempt, and its failure only on the next one: Alertmanager counts them apart."""
+
+    pages: Iterator[Sent] = field(
+        default_factory=lambda: itertools.chain(
+            [Sent(0, 0, 0, 0, 0.0, exact=True), Sent(1, 0, 1, 0, 0.01, exact=True)],
+            itertools.repeat(Sent(1, 1, 1, 1, 0.01, exact=True)),
+        )
+    )
+
+    def sent(self, integration: str, probe: Probe) -> Sent:  # noqa: ARG002
+        return next(self.pages)
+
+    def post(self, alert: dict[str, Any]) -> None:
+        """Take any."""
+
+
+def test_an_attempt_is_delivered_only_if_the_next_page_counts_no_failure_of_it(bench: Bench) -> None:
+    receiver = next(each for each in load(bench.config).receivers if each.name == "gone")
+    watch = Watch(receiver, Probe("gone"), CountedTwice(""), str, "the log", patience=3)
+
+    assert not watch.run(print).delivered
+
+
 def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
     now = datetime.now(timezone.utc)
     silence = {
@@ -208,7 +237,7 @@ def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
 
 def test_a_receiver_that_config_yaml_does_not_name_is_refused_with_those_it_does(bench: Bench) -> None:
     with pytest.raises(
-        Refused, match=r"opps is no receiver of .*\. Expected: ops or .*Fix: name one of these"
+        Refused, match=r"opps is not a receiver of .*\. Expected: ops or .*Fix: name one of these"
     ):
         bench.test("opps")
 
@@ -242,3 +271,9 @@ def test_an_alertmanager_that_does_not_answer_is_said(bench: Bench, tmp_path: An
         UnreachableError, match=rf"does not answer at http://127.0.0.1:{port}.* Fix: `make up`"
     ):
         Bench(tmp_path, bench.server, bench.good, bench.chat, bench.mailbox).test("ops")
+
+
+def test_an_alertmanager_that_is_slow_to_answer_is_waited_for() -> None:
+    page = 'alertmanager_notifications_total{integration="webhook"} 3\n'
+    with Answering(body=page, delay=6) as busy:
+        assert Alertmanager(busy.url).sent("webhook", Probe("ops")).messages == 3

@@ -19,4 +19,4 @@ def test_a_refusal_is_one_line_and_exit_status_2(tmp_path, monkeypatch, capsys):
     assert main(["test-alert", "opps", "--config", str(config)]) == 2
     said = capsys.readouterr().err
     fix = "Fix: name one of these, or add it there and `make up`."
-    assert said == f"opps is no receiver of {config}. Expected: ops. {fix}\n"
+    assert said == f"opps is not a receiver of {config}. Expected: ops. {fix}\n"

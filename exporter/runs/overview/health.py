@@ -162,7 +162,7 @@ def _diagnosis(
     if read.value is None:
         return read.absence
     if not math.isfinite(read.value):
-        return f"The last value is no finite number. {advice}"
+        return f"The last value is not a finite number. {advice}"
     if worst:
         limit, at, since = worst
         side = "above" if limit.side == "high" else "below"

@@ -11,7 +11,7 @@ class Target(Protocol):
     """What is polled. ``name`` is the user's word for it, ``source`` the label of its runs.
 
     ``has_history``: the first poll brings all that was ever logged. ``is_trainer``: it is the trainer
-    itself that answers, so that its silence means something. ``telling``: the runs that a trainer's
+    itself that answers, so that its silence means something. ``reported``: the runs that a trainer's
     last answer reported. ``lacking``: why part of what was asked for is not in the last answer.
     """
 
@@ -19,7 +19,7 @@ class Target(Protocol):
     source: str
     has_history: bool
     is_trainer: bool
-    telling: frozenset[str]
+    reported: frozenset[str]
     lacking: tuple[str, ...]
 
     def poll(self) -> list[Event]:

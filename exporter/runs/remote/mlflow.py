@@ -144,7 +144,7 @@ class Mlflow:
     source = "mlflow"
     has_history = True
     is_trainer = False
-    telling: frozenset[str] = frozenset()
+    reported: frozenset[str] = frozenset()
 
     def __init__(
         self,

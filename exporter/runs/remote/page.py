@@ -131,7 +131,7 @@ def _lines(text: str) -> Iterator[str]:
             yield line
         elif line and not line.startswith("#"):
             if not _SAMPLE.match(line):
-                raise ValueError(f"line {line[:60]!r} is no metric")
+                raise ValueError(f"line {line[:60]!r} is not a metric")
             yield line
 
 
@@ -207,7 +207,7 @@ class Page:
         self.name = masked_url(url)
         self._url, self._step, self._timeout = url, step, timeout
         self._run = run or urlsplit(self.name).netloc
-        self.telling: frozenset[str] = frozenset()
+        self.reported: frozenset[str] = frozenset()
         self.lacking: tuple[str, ...] = ()
         self._seen: dict[str, _Seen] = {}
 
@@ -223,9 +223,9 @@ class Page:
                 f"{self.name} has a trainer's metrics, but no {self._step!r}, which is to count the steps. "
                 "Fix: name a metric of that page, or none."
             )
-        self.telling = frozenset(runs)
+        self.reported = frozenset(runs)
         records = [self._record(run, found) for run, found in runs.items()]
-        gone = [run for run in self._seen if run not in self.telling]
+        gone = [run for run in self._seen if run not in self.reported]
         for run in gone[:-MOST_GONE]:  # names may change at each poll for ever
             del self._seen[run]
         return [record for record in records if record is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -43,7 +44,7 @@ class Polling:
     forget_after: float
 
 
-class PolledSource:
+class PolledSource(ABC):
     """Runs of polled targets, and what of them must outlive the exporter.
 
     ``place`` stands for them in the state folder. ``anew``: all of their history is served again after a
@@ -67,13 +68,13 @@ class PolledSource:
         self.run_set.recall()
         self._saved = self._version()
 
+    @abstractmethod
     def pollers(self) -> Sequence[Poller]:
         """Those of its targets."""
-        raise NotImplementedError
 
+    @abstractmethod
     def signs(self, name: str, run: Run, now: float) -> Signs:
         """Signs of life of a run; ``now`` in seconds of the steady clock."""
-        raise NotImplementedError
 
     def look(self) -> bool:
         """Return that there is nothing more to read at once: pollers have threads of their own."""
@@ -174,7 +175,7 @@ class Feed(PolledSource):
         if not self.target.is_trainer:
             return Signs(self._quiet(run, now), None, None)
         answers = self.poller.problem is None
-        reported = answers and name in self.target.telling
+        reported = answers and name in self.target.reported
         pending = answers and self.poller.answered is None
         return self._signs(name, run, now, reported=reported, pending=pending)
 
@@ -190,7 +191,7 @@ class Feed(PolledSource):
             for run in self.run_set.runs.values():
                 run.times.caught_up(clock.wall)
             # no others: names may change at each poll, and the run set takes only so many
-            known = self.target.telling & self.run_set.runs.keys()
+            known = self.target.reported & self.run_set.runs.keys()
             self._reported.update(dict.fromkeys(known, clock.steady))
 
 
@@ -285,7 +286,7 @@ class RegisteredPages(PolledSource):
     def _take(self, page: _Page, events: list[Event]) -> None:
         with self._polling.lock:
             clock = Clock(time.time(), time.monotonic(), live=page.poller.answers > 1)
-            names = {run: self._called(run, page.address, clock.steady) for run in page.target.telling}
+            names = {run: self._called(run, page.address, clock.steady) for run in page.target.reported}
             for event in events:
                 self.run_set.take(replace(event, run=names.get(event.run, event.run)), clock)
             page.names = frozenset(names.values())

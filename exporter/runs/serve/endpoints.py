@@ -82,9 +82,7 @@ def _mark(request: Request) -> tuple[str, str]:
     except (ValueError, RecursionError):
         asked = None
     if not isinstance(asked, dict) or asked.keys() - {"run", "note"} or not isinstance(asked.get("run"), str):
-        raise RefusedError(
-            "400 Bad Request", 'The body is no mark. Expected: {"run": "its name", "note": "why"}.'
-        )
+        raise RefusedError("400 Bad Request", 'Invalid mark. Expected: {"run": "its name", "note": "why"}.')
     note = asked.get("note")
     if note is None or note == "":
         note = NO_NOTE

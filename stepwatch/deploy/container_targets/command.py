@@ -109,9 +109,9 @@ def ask() -> Answer:
         with closing(client):
             if client.api.base_url != _UNIX:
                 raise Refused(
-                    f"{_host()} is no socket of this machine, and to another one's containers no address "
-                    "leads. Expected: unix:///path/to/docker.sock. Fix: run this where that daemon is. "
-                    "Nothing was changed."
+                    f"{_host()} is not a socket of this machine, from which containers of another one "
+                    "cannot be reached. Expected: unix:///path/to/docker.sock. "
+                    "Fix: run this where that daemon is. Nothing was changed."
                 )
             info = client.api.info()
             rootless = "name=rootless" in (info.get("SecurityOptions") or ())

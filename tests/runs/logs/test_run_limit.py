@@ -17,6 +17,7 @@ from exporter.runs.signals.record import Ended, Event, Record
 from tests.real.waiting import eventually
 from tests.runs.conftest import Clock, Watched
 from tests.runs.lines import append, console, measured, verl_json
+from tests.runs.polled import FakeTarget
 from tests.runs.scrape import Scrape
 
 Watching = Callable[..., Watched]
@@ -156,28 +157,25 @@ def test_a_second_log_of_a_run_is_left_out_before_another_run(page: Watched) -> 
     assert {"b", "c"} < found.runs()
 
 
-class Server:
+class Server(FakeTarget):
     """Hands over what a test logs to it, as a tracking server does."""
 
     name = source = "mlflow"
     has_history = True
     is_trainer = False
-    telling: frozenset[str] = frozenset()
-    lacking: tuple[str, ...] = ()
 
     def __init__(self) -> None:
+        super().__init__()
         self._events: list[Event] = []
-        self._polls = 0
 
-    def poll(self) -> list[Event]:
-        self._polls += 1
+    def found(self) -> list[Event]:
         events, self._events = self._events, []
         return events
 
     def log(self, *events: Event) -> None:
         self._events = list(events)
-        polls = self._polls
-        eventually(lambda: self._polls > polls + 2)
+        polls = self.polls
+        eventually(lambda: self.polls > polls + 2)
 
     def step(self, number: int, *runs: str) -> None:
         self.log(*(Record(number, {"reward": ord(run) / 10}, run=run) for run in runs))

@@ -159,7 +159,7 @@ def test_a_value_that_is_no_number_is_a_warning():
     )
 
     assert broken.state == "warning"
-    assert broken.diagnosis.startswith("The last value is no finite number.")
+    assert broken.diagnosis.startswith("The last value is not a finite number.")
 
 
 def test_gpus_are_as_prometheus_knows_them():

@@ -106,7 +106,7 @@ def test_a_validation_before_the_first_step_is_no_step(hub: Hub) -> None:
     page = MonitorPage(hub.address)
     hub.log(val_core_gsm8k_reward_mean_1=0.25)
     assert page.poll() == []
-    assert page.telling == frozenset()
+    assert page.reported == frozenset()
     hub.log(training__global_step=41, critic__score__mean=0.1)
 
     assert [record(event) for event in page.poll()] == [

@@ -21,6 +21,7 @@ from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import Event, Record
 from exporter.runs.visible.views import View
 from tests.real import eventually
+from tests.runs.polled import FakeTarget
 
 HOUR = 3600.0
 
@@ -45,28 +46,23 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-class Page:
+class Page(FakeTarget):
     """Serves what a test sets, as a trainer's page does."""
 
     source = "rl_insight"
-    has_history = False
-    is_trainer = True
 
     def __init__(self, address: str) -> None:
+        super().__init__()
         self.name = f"http://{address}/metrics"
-        self.telling: frozenset[str] = frozenset()
-        self.lacking: tuple[str, ...] = ()
         self.away = False
         self.events: list[Event] = []
-        self.polls = 0
 
     def tells(self, run: str, *steps: int) -> None:
         """Of this run and no other from now on."""
-        self.telling = frozenset({run})
+        self.reported = frozenset({run})
         self.events += [Record(step, {"critic/score/mean": step / 10}, run=run) for step in steps]
 
-    def poll(self) -> list[Event]:
-        self.polls += 1
+    def found(self) -> list[Event]:
         if self.away:
             raise PollError(f"{self.name} gives no answer.")
         events, self.events = self.events, []

@@ -24,6 +24,7 @@ from exporter.runs.signals.record import Event, Record
 from tests.real import free_port
 from tests.real.waiting import eventually
 from tests.runs.lines import append, measured, verl_json
+from tests.runs.polled import FakeTarget
 from tests.runs.scrape import Scrape
 from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
 
@@ -280,43 +281,33 @@ def polling() -> Polling:
     return Polling(0.01, Options(), StateFolder(None), Lock(), limit, health, forget_after=12 * 3600.0)
 
 
-class Reported:
-    """A target that tells of one step at each poll, until it fails."""
+class Reported(FakeTarget):
+    """A target that reports one step at each poll, until it fails."""
 
     name = "reported"
-    source = "prometheus_page"
-    has_history = False
-    telling = frozenset({"ppo"})
-    lacking: tuple[str, ...] = ()
+    reported = frozenset({"ppo"})
 
     def __init__(self, *, is_trainer: bool) -> None:
+        super().__init__()
         self.is_trainer = is_trainer
         self.failing = False
-        self.polls = 0
 
     def poll(self) -> list[Event]:
         if self.failing:
             raise PollError("reported: no answer")
-        self.polls += 1
+        return super().poll()
+
+    def found(self) -> list[Event]:
         return [Record(self.polls, {"reward": self.polls / 7}, run="ppo")] if self.polls < 4 else []
 
 
-class Renamed:
+class Renamed(FakeTarget):
     """A trainer whose run has another name at each poll."""
 
     name = "renamed"
-    source = "prometheus_page"
-    has_history = False
-    is_trainer = True
-    telling: frozenset[str] = frozenset()
-    lacking: tuple[str, ...] = ()
 
-    def __init__(self) -> None:
-        self.polls = 0
-
-    def poll(self) -> list[Event]:
-        self.polls += 1
-        self.telling = frozenset({str(self.polls)})
+    def found(self) -> list[Event]:
+        self.reported = frozenset({str(self.polls)})
         return [Record(1, {"reward": 0.1}, run=str(self.polls))]
 
 

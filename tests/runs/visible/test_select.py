@@ -15,26 +15,21 @@ from tests.real.waiting import eventually
 from tests.runs.conftest import Clock, Watched
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.logs.test_crashes import TOTAL, TRACEBACK
+from tests.runs.polled import FakeTarget
 from tests.runs.visible.test_duplicates import reported
 
 DAY = 24 * 3600.0
 
 
-class Server:
+class Server(FakeTarget):
     """A tracking server with one run."""
 
     name = "server"
     source = "mlflow"
     has_history = True
     is_trainer = False
-    telling: frozenset[str] = frozenset()
-    lacking: tuple[str, ...] = ()
 
-    def __init__(self) -> None:
-        self.polls = 0
-
-    def poll(self) -> list[Event]:
-        self.polls += 1
+    def found(self) -> list[Event]:
         return [Record(1, {"reward": 0.5}, run="sft")] if self.polls == 1 else []
 
 
