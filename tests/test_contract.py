@@ -22,10 +22,8 @@ from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import DEFAULT, PanelFile
 from exporter.runs.processes.gpu_processes import RunGPUs
-from exporter.runs.registrations.api import Api
-from exporter.runs.registrations.registry import Registry
-from exporter.runs.registrations.store import Store
-from exporter.runs.registrations.token import Token
+from exporter.runs.registrations.api import Api, Token
+from exporter.runs.registrations.registry import Registry, Store
 from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, RunText, page
 from exporter.runs.signals.record import Record, TotalSteps

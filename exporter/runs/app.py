@@ -10,13 +10,10 @@ from exporter.http.host_check import HostCheck
 from exporter.http.routes import Routes
 from exporter.http.server import Server, ServerThread
 from exporter.runs.collector import Collector, Settings
-from exporter.runs.discovery import ray, verl
 from exporter.runs.discovery.address import AddressMap, Allowlist
-from exporter.runs.discovery.document import Root
+from exporter.runs.discovery.file_targets import RAY_FILE, VERL_FILE, FileSource, RayFile, VerlFiles
 from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.discovery.log_targets import LogTargets
-from exporter.runs.discovery.patient import Patient
-from exporter.runs.discovery.target_registry import Source
 from exporter.runs.light.site import Light
 from exporter.runs.model.lifecycle import Silence
 from exporter.runs.model.raw_keys import RawRule
@@ -24,10 +21,8 @@ from exporter.runs.model.run import Options
 from exporter.runs.overview.models import Omitted
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
-from exporter.runs.registrations.api import Api
-from exporter.runs.registrations.registry import Registry
-from exporter.runs.registrations.store import Store
-from exporter.runs.registrations.token import Token
+from exporter.runs.registrations.api import Api, Token
+from exporter.runs.registrations.registry import Registry, Store
 from exporter.runs.serve import endpoints
 
 MOST_BODY = 1 << 16
@@ -42,40 +37,43 @@ class App:
 
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
         self._registry = Registry(Store(options.state_dir, options.discovery_allow))
-        self._watch = Collector(_settings(options, self._registry), stopped=stopped)
-        urls = {
-            "url": options.prometheus_url,
-            "watchdog": options.watchdog_url,
-            "alertmanager": options.alertmanager_url,
-        }
-        self._overview = Overview(self._watch.views, PanelFile(panels), omitted=self._omitted, **urls)
-        self._discovery = _discovery(options, self._watch, self._registry)
-        api = _api(options, self._registry)
+        self._collector = collector = Collector(_settings(options, self._registry), stopped=stopped)
+        self._overview = Overview(
+            collector.views,
+            PanelFile(panels),
+            omitted=self._omitted,
+            url=options.prometheus_url,
+            watchdog=options.watchdog_url,
+            alertmanager=options.alertmanager_url,
+        )
+        self._discovery = _discovery(options, collector, self._registry)
+        ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
+        api = Api(self._registry, options.discovery_allow, Token(options.token_file), ports)
         light = Light(self._overview, options.path)
-        own = endpoints.table(self._watch.metrics, self._watch.mark, self._watch.health.report)
+        own = endpoints.table(collector.metrics, collector.mark, collector.health.report)
         routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
         pages = HostCheck(routes, {*options.hosts, options.listen})
         server = Server((options.listen, options.port), pages, MOST_BODY)
-        parts = (server, self._overview, self._discovery, api, self._registry, self._watch.registered)
-        self._watch.health.others += [part.samples for part in parts]
+        parts = (server, self._overview, self._discovery, api, self._registry, collector.registered)
+        collector.health.others += [part.samples for part in parts]
         self._server = ServerThread(server)
 
     def start(self) -> None:
         """Begin what goes on in the background."""
-        for part in (self._server, self._watch, self._overview, self._discovery):
+        for part in (self._server, self._collector, self._overview, self._discovery):
             part.start()
 
     def look(self) -> float:
         """Read what is new; returns for how many seconds nothing more is to be done."""
-        more = self._watch.look()
-        self._registry.tend()
-        return 0 if more else self._watch.settings.poll
+        more = self._collector.look()
+        self._registry.maintain()
+        return 0 if more else self._collector.settings.poll
 
     def _omitted(self) -> Omitted:
-        health = self._watch.health
+        health = self._collector.health
         left = health.left_out
         return Omitted(
-            not self._watch.caught_up,
+            not self._collector.caught_up,
             health.dormant,
             left["running"],
             left["ended"],
@@ -84,10 +82,10 @@ class App:
         )
 
     def stop(self) -> None:
-        """Answer no more, and keep of what was taken until then what a restart could not rebuild."""
+        """Answer no more, and save of what was taken until then what a restart could not rebuild."""
         for part in (self._server, self._overview, self._discovery):
             part.stop()
-        self._watch.save()
+        self._collector.save()
         self._registry.save()
 
 
@@ -110,33 +108,27 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
     )
 
 
-def _api(options: Namespace, registry: Registry) -> Api:
-    ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
-    return Api(registry, options.discovery_allow, Token(options.token_file), ports)
-
-
-def _patient(watch: Collector, source: Source) -> Patient:
-    patient = Patient(source)
-    watch.hangable.append(patient.thread)
-    return patient
-
-
-def _discovery(options: Namespace, watch: Collector, registry: Registry) -> Discovery:
-    gate, root = Allowlist(options.discovery_allow), Root(options.discovery_root)
-    in_logs = LogTargets(gate)
-    watch.listeners.append(in_logs.take)
-    files, folder = list(options.discovery_files), options.discovery_ray
-    # the last one's labels count: anyone who may register must not take a server away from its run
-    sources: list[Source] = [
-        registry,
-        _patient(
-            watch, verl.VerlFiles([*files, *([str(folder / verl.USUAL)] if folder else [])], gate, root)
-        ),
-    ]
-    sources += [_patient(watch, ray.RayFile(folder / ray.USUAL, gate, root))] if folder else []
-    sources.append(in_logs)
-    way, forget_after = AddressMap(options.loopback), options.discovery_forget_after
-    discovery = Discovery(sources, gate, forget_after, way, lambda: watch.caught_up)
+def _discovery(options: Namespace, collector: Collector, registry: Registry) -> Discovery:
+    allowlist, root = Allowlist(options.discovery_allow), options.discovery_root
+    patterns, ray = list(options.discovery_files), options.discovery_ray
+    if ray:
+        patterns.append(str(ray / VERL_FILE))
+    files: list[FileSource] = [VerlFiles(patterns, allowlist, root)]
+    if ray:
+        files.append(RayFile(ray / RAY_FILE, allowlist, root))
+    in_logs = LogTargets(allowlist)
+    # The last one's labels count: anyone who may register must not take a server away from its run.
+    discovery = Discovery(
+        [registry, *files, in_logs],
+        allowlist,
+        options.discovery_forget_after,
+        AddressMap(options.loopback),
+        lambda: collector.caught_up,
+    )
     registry.silence = discovery.silence
-    watch.listeners.append(lambda views, _: registry.heed(watch.registered.shown(views)))
+    collector.hangable += [source.thread for source in files]
+    collector.listeners += [
+        in_logs.update,
+        lambda views, _: registry.set_runs(collector.registered.shown(views)),
+    ]
     return discovery

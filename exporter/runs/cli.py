@@ -1,4 +1,4 @@
-"""The options of the run exporter."""
+"""The options of the run exporter; checks raise ``ArgumentTypeError``."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ T = TypeVar("T")
 
 
 def signals(value: object) -> Mapping[str, tuple[str, ...]]:
-    """More keys by signal.
-
-    Raises:
-        ArgumentTypeError: it is no such table.
-    """
+    """Check more keys by signal."""
     table = _json(value, dict, "a table of signals and keys")
     unknown = [name for name in table if name not in NAMES]
     if unknown:
@@ -36,20 +32,12 @@ def signals(value: object) -> Mapping[str, tuple[str, ...]]:
 
 
 def patterns(value: object) -> tuple[str, ...]:
-    """Patterns of keys.
-
-    Raises:
-        ArgumentTypeError: it is not a list of texts.
-    """
+    """Check patterns of keys, or of paths."""
     return _texts(_json(value, list, "a list of patterns"))
 
 
 def overrides(value: object) -> Overrides:
-    """Limits that some runs have.
-
-    Raises:
-        ArgumentTypeError: it is not a list of overrides.
-    """
+    """Check limits that some runs have."""
     try:
         return Overrides([Override.read(each) for each in _json(value, list, "a list of overrides")])
     except ValueError as problem:
@@ -57,11 +45,7 @@ def overrides(value: object) -> Overrides:
 
 
 def networks(value: object) -> Allowed:
-    """The networks that targets may lie in.
-
-    Raises:
-        ArgumentTypeError: it is not a list of networks.
-    """
+    """Check the networks that targets may lie in."""
     try:
         return Allowed(_texts(_json(value, list, "a list of networks")))
     except ValueError as problem:
@@ -69,11 +53,7 @@ def networks(value: object) -> Allowed:
 
 
 def address(value: object) -> str:
-    """The address of a server.
-
-    Raises:
-        ArgumentTypeError: it is none, or holds a user name.
-    """
+    """Check the address of a server."""
     if not (isinstance(value, str) and is_usable(value)):
         raise ArgumentTypeError(
             f"{masked_url(str(value))} is not an address. "
@@ -120,53 +100,34 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags = CommandLine(
         "python -m exporter.runs", "Serve statistics over training steps to Prometheus.", arguments
     )
-    flags.add("path", text, ("./runs",), "run folders, log files or globs to read", many=True)
-    flags.add_address(9410)
-    flags.add("state-dir", Path, None, "folder that keeps what a restart could not rebuild")
-    flags.add("hold", positive, 15.0, "seconds for which extremes are held: three scrape intervals")
-    flags.add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")
-    _add_meanings(flags)
-    _add_targets(flags)
-    _add_discovery(flags)
-    _add_registrations(flags)
-    _add_pages(flags)
-    flags.add("silence", positive, 600.0, "least seconds without a step that count as silence")
-    flags.add("silence-intervals", not_negative, 5.0, "typical step intervals that count as silence")
-    return flags
-
-
-def _add_meanings(flags: CommandLine) -> None:
-    flags.add("signals", signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
-    flags.add("raw-allow", patterns, ("*",), "keys that may be shown as they are, as JSON")
-    flags.add("overrides", overrides, Overrides(), "limits that some runs have, as JSON")
-    flags.add("raw-limit", number, 40, "how many of them a run may have")
-
-
-def _add_targets(flags: CommandLine) -> None:
     page = '[{"url": "http://host:9092/metrics"}]'
     server = '[{"url": "http://host:5000", "experiments": ["ppo"]}]'
-    flags.add("poll", positive, 5.0, "seconds between two looks at pages and servers")
-    flags.add("pages", pages, (), f"trainers' pages, as JSON: {page}")
-    flags.add("mlflow", servers, (), f"tracking servers, as JSON: {server}")
-
-
-def _add_discovery(flags: CommandLine) -> None:
-    flags.add("discovery-allow", networks, Allowed(), "networks that servers may lie in, as JSON")
-    flags.add("discovery-ray", Path, None, "Ray's folder, such as /tmp/ray")
-    flags.add("discovery-files", patterns, (), "files or globs of what verl writes, as JSON")
-    flags.add("discovery-root", Path, Path("/"), "where the file system is seen that links in those are of")
-    flags.add("discovery-forget-after", positive, 600.0, "seconds after which a lost server leaves")
-    flags.add("loopback", text, "", "the name by which containers reach the machine that they run on")
-
-
-def _add_registrations(flags: CommandLine) -> None:
-    flags.add("token-file", Path, None, "file with the token that clients must show to register servers")
-    flags.add("prometheus-port", port, None, "port of Prometheus, which clients may ask for")
-    flags.add("grafana-port", port, None, "port of Grafana, which clients may ask for")
-
-
-def _add_pages(flags: CommandLine) -> None:
-    flags.add("prometheus-url", address, None, "the Prometheus that watches the runs")
-    flags.add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
-    flags.add("watchdog-url", address, None, "the watchdog, whose findings the pages show")
-    flags.add("panels", Path, None, f"what is drawn; by default {panels.NAME} beside the settings")
+    add = flags.add
+    add("path", text, ("./runs",), "run folders, log files or globs to read", many=True)
+    flags.add_address(9410)
+    add("state-dir", Path, None, "folder that keeps what a restart could not rebuild")
+    add("hold", positive, 15.0, "seconds for which extremes are held: three scrape intervals")
+    add("forget-after", positive, 43200.0, "seconds after which a silent or ended run leaves")
+    add("signals", signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
+    add("raw-allow", patterns, ("*",), "keys that may be shown as they are, as JSON")
+    add("overrides", overrides, Overrides(), "limits that some runs have, as JSON")
+    add("raw-limit", number, 40, "how many of them a run may have")
+    add("poll", positive, 5.0, "seconds between two looks at pages and servers")
+    add("pages", pages, (), f"trainers' pages, as JSON: {page}")
+    add("mlflow", servers, (), f"tracking servers, as JSON: {server}")
+    add("discovery-allow", networks, Allowed(), "networks that servers may lie in, as JSON")
+    add("discovery-ray", Path, None, "Ray's folder, such as /tmp/ray")
+    add("discovery-files", patterns, (), "files or globs of what verl writes, as JSON")
+    add("discovery-root", Path, Path("/"), "where the file system is seen that links in those are of")
+    add("discovery-forget-after", positive, 600.0, "seconds after which a lost server leaves")
+    add("loopback", text, "", "the name by which containers reach the machine that they run on")
+    add("token-file", Path, None, "file with the token that clients must show to register servers")
+    add("prometheus-port", port, None, "port of Prometheus, which clients may ask for")
+    add("grafana-port", port, None, "port of Grafana, which clients may ask for")
+    add("prometheus-url", address, None, "the Prometheus that watches the runs")
+    add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
+    add("watchdog-url", address, None, "the watchdog, whose findings the pages show")
+    add("panels", Path, None, f"what is drawn; by default {panels.NAME} beside the settings")
+    add("silence", positive, 600.0, "least seconds without a step that count as silence")
+    add("silence-intervals", not_negative, 5.0, "typical step intervals that count as silence")
+    return flags

@@ -12,8 +12,6 @@ from exporter.runs.logs.log import Log
 from exporter.runs.signals.record import Servers
 from exporter.runs.visible.views import View
 
-NAME = "log"
-
 
 class _Mention(NamedTuple):
     """What a log says; ``run`` is empty while the log has no step, ``over`` once the run has ended."""
@@ -24,39 +22,35 @@ class _Mention(NamedTuple):
 
 
 class LogTargets:
-    """Gets from ``take`` what the logs say now."""
+    """Gets from ``update`` what the logs say now."""
 
-    name = NAME
+    name = "log"
 
-    def __init__(self, gate: Allowlist) -> None:
+    def __init__(self, allowlist: Allowlist) -> None:
         self.read: float | None = None
-        self._gate = gate
-        self._mentions: tuple[_Mention, ...] = ()
+        self._allowlist = allowlist
+        self._mentions: list[_Mention] = []
         self._passed: dict[_Mention, tuple[str, ...]] = {}
 
-    def take(self, views: Iterable[View], logs: Iterable[Log]) -> None:
-        """Take what runs' logs tell, and texts that are no run's yet. Of an address, the last run counts."""
-        order = sorted(views, key=lambda view: (view.state == "running", view.run.times.last or 0.0))
-        waiting = (_Mention(servers) for log in logs if log.run_set is None for servers in log.servers)
-        self._mentions = (*waiting, *(mention for view in order for mention in _of(view)))
+    def update(self, views: Iterable[View], logs: Iterable[Log]) -> None:
+        """Take what the logs of runs report, and those without a run yet; of an address the last counts."""
+        self._mentions = [_Mention(servers) for log in logs if log.run_set is None for servers in log.servers]
+        for view in sorted(views, key=lambda view: (view.state == "running", view.run.times.last or 0.0)):
+            over = view.state != "running"
+            for run in (view.run, *view.twins):  # the console's log may not be the one that is shown
+                self._mentions += [_Mention(servers, view.name, over) for servers in run.servers]
         self.read = time.time() if self._mentions else self.read
 
     def targets(self) -> Iterator[Target]:
-        mentions = self._mentions
-        self._passed = {
-            one: self._passed[one] if one in self._passed else self._checked(one) for one in mentions
-        }
+        """Yield the servers of all mentions; those of a mention are checked once."""
+        passed, self._passed = self._passed, {}
+        for one in self._mentions:
+            self._passed[one] = passed[one] if one in passed else self._checked(one)
         for one, addresses in self._passed.items():
             labels = {"job": ROLLOUT, "role": ROLLOUT, **({"run": one.run} if one.run else {})}
             for address in addresses:
-                yield Target(address, labels, one.servers.path, NAME, one.over)
+                yield Target(address, labels, one.servers.path, self.name, one.over)
 
     def _checked(self, mention: _Mention) -> tuple[str, ...]:
-        return self._gate.passed(NAME, mention.run or "a log without a step", mention.servers.addresses)
-
-
-def _of(view: View) -> Iterator[_Mention]:
-    """What all logs of a run tell: its console's may not be the one that is shown."""
-    for run in (view.run, *view.twins):
-        for servers in run.servers:
-            yield _Mention(servers, view.name, view.state != "running")
+        place = mention.run or "a log without a step"
+        return self._allowlist.passed(self.name, place, mention.servers.addresses)

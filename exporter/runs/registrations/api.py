@@ -1,7 +1,9 @@
-"""rl-insight's server API, as its client asks it."""
+"""rl-insight's server API, as its client asks it, and who may ask."""
 
 from __future__ import annotations
 
+import base64
+import hmac
 import json
 import logging
 import time
@@ -9,17 +11,30 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 from exporter.http.exposition import Family, Sample
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Table
 from exporter.runs.discovery.address import Allowed
+from exporter.runs.files import token_files
+from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.files.notice import Once
+from exporter.runs.files.token_files import TokenFileError
 from exporter.runs.registrations import registration
 from exporter.runs.registrations.registration import RefusedError
 from exporter.runs.registrations.registry import Registry
-from exporter.runs.registrations.token import Token
+
+logger = logging.getLogger(__name__)
+
+KIND = "application/json"
+"""A browser sends this to another site only if that allows it, which we never do."""
+
+RESULTS = (
+    *("accepted", "address", "content_type", "full", "labels"),
+    *("malformed", "origin", "rate", "token", "token_file"),
+)
 
 
 @dataclass(slots=True)
@@ -35,15 +50,10 @@ class Bucket:
     at: float
 
     def wait(self, now: float) -> float:
-        """Seconds until there is one to take; 0 if there is."""
+        """Return the seconds until there is one to take; 0 if there is."""
         self.left = min(self.size, self.left + (now - self.at) * self.rate)
         self.at = now
         return max(0.0, (1 - self.left) / self.rate)
-
-    @property
-    def full(self) -> bool:
-        """Was nothing taken of late?"""
-        return self.left >= self.size
 
 
 class RateLimit:
@@ -62,7 +72,10 @@ class RateLimit:
 
     def wait(self, client: str, now: float) -> float:
         """Take one request of a client; returns the seconds until it may come, 0 if it may now."""
-        self._forget(now)
+        for bucket in self._each.values():
+            bucket.wait(now)
+        # A full bucket is forgotten; the bucket of all bounds how many others there are.
+        self._each = {name: bucket for name, bucket in self._each.items() if bucket.left < bucket.size}
         own = self._each.get(client) or Bucket(*self.EACH, left=self.EACH[0], at=now)
         seconds = own.wait(now) or self._all.wait(now)
         if not seconds:
@@ -71,26 +84,67 @@ class RateLimit:
             self._each[client] = own
         return seconds
 
-    def _forget(self, now: float) -> None:
-        """Those who have their whole share again; the share of all bounds how many others there are."""
-        for bucket in self._each.values():
-            bucket.wait(now)
-        self._each = {client: bucket for client, bucket in self._each.items() if not bucket.full}
+
+class Token:
+    """The one in a file, which is read at each request: a new one holds at once.
+
+    A client shows it as ``Authorization: Bearer``, or as the password of ``Basic``, which is what
+    becomes of ``http://any:TOKEN@host``. Without a file every client is let in.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._logged = ""
+        self._thread = Mount(str(path))
+        if path is None:
+            return
+        try:
+            self._thread.call(lambda: token_files.read(path))
+            self._log(self._thread.call(lambda: token_files.open_to_all(path)) or "")
+        except (TokenFileError, HungError) as problem:
+            self._log(str(problem))
+
+    def require(self, headers: Mapping[str, str]) -> None:
+        """Let a request pass.
+
+        Raises:
+            RefusedError: It shows another token or none, or the file cannot be used.
+        """
+        path = self._path
+        if path is None:
+            return
+        try:
+            token = self._thread.call(lambda: token_files.read(path))
+        except (TokenFileError, HungError) as problem:
+            self._log(str(problem))
+            words = "The file with the token cannot be used. Fix: the run exporter's log says what to change."
+            raise RefusedError("token_file", "503 Service Unavailable", words) from None
+        if not hmac.compare_digest(_shown(headers.get("authorization", "")), token.encode()):
+            words = "A token is asked for. Expected: http://any:TOKEN@host:port as the server's address."
+            ask = ("WWW-Authenticate", 'Basic realm="Stepwatch"')
+            raise RefusedError("token", "401 Unauthorized", words, ask)
+
+    def _log(self, problem: str) -> None:
+        """Log once what is wrong with the file, which strangers need not know."""
+        if problem and problem != self._logged:
+            logger.error("%s", problem)
+        self._logged = problem
 
 
-logger = logging.getLogger(__name__)
-
-KIND = "application/json"
-"""A browser sends this to another site only if that allows it, which we never do."""
-
-RESULTS = (
-    *("accepted", "address", "content_type", "full", "labels"),
-    *("malformed", "origin", "rate", "token", "token_file"),
-)
+def _shown(authorization: str) -> bytes:
+    """Return the token that a header shows; empty if none."""
+    scheme, _, word = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return word.strip().encode()
+    try:
+        login = base64.b64decode(word.strip(), validate=True) if scheme.lower() == "basic" else b""
+    except ValueError:
+        return b""
+    return login.partition(b":")[2]
 
 
 class Api:
-    """Takes registrations, and tells clients what else there is to talk to.
+    """Takes registrations, and lists for clients what else there is to talk to.
 
     ``ports`` are those of the stack's pages, by rl-insight's names for them; ``None`` for what is not
     there.
@@ -110,7 +164,7 @@ class Api:
         self._results = Counter(dict.fromkeys(RESULTS, 0))
 
     def routes(self) -> Table:
-        """The pages, by path."""
+        """Return the pages, by path."""
         return {
             "/healthz": {"GET": lambda _: _json("200 OK", {"status": "ok"})},
             "/api/v1/services": {"GET": lambda _: _json("200 OK", self._services)},
@@ -118,7 +172,7 @@ class Api:
         }
 
     def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
-        """What became of the requests to register."""
+        """Yield what became of the requests to register."""
         family = Family(
             "stepwatch_registrations_total", "counter", "Requests to register, by what came of it."
         )
@@ -126,46 +180,42 @@ class Api:
 
     def _register(self, request: Request) -> Answer:
         try:
-            answer = _json("200 OK", self._registered(request))
+            self._admit(request)
+            asked = registration.read(request.body, self._allowed)
+            count = self._registry.add(asked)
         except RefusedError as refusal:
             self._results[refusal.result] += 1
             # rl-insight's client does not say why, and its user looks here.
             self._once.warn(refusal.result, f"{request.client} may not register servers: {refusal}")
             return _json(refusal.status, {"detail": str(refusal)}, *refusal.headers)
         self._results["accepted"] += 1
-        return answer
-
-    def _registered(self, request: Request) -> dict[str, Any]:
-        self._heed(request.client)
-        _require_program(request.headers)
-        self._token.require(request.headers)
-        asked = registration.read(request.body, self._allowed)
         # Nothing is reloaded, nor is a file written: Prometheus asks for the targets every few seconds.
-        return {
+        document = {
             "status": "ok",
             "prometheus_reloaded": False,
             "job_name": asked.job,
-            "target_count": self._registry.add(asked),
+            "target_count": count,
             "config_file": None,
             "targets_file": None,
         }
+        return _json("200 OK", document)
 
-    def _heed(self, client: str) -> None:
-        """Each request counts, refused ones too: a token is not to be guessed."""
-        seconds = self._rate.wait(client, time.monotonic())
-        if seconds:
-            words = f"Too many requests. Expected: the next one in {ceil(seconds)} s."
-            retry = ("Retry-After", str(ceil(seconds)))
-            raise RefusedError("rate", "429 Too Many Requests", words, retry)
-
-
-def _require_program(headers: Mapping[str, str]) -> None:
-    """No page of a browser may register: any site that someone visits could."""
-    if "origin" in headers:
-        raise RefusedError("origin", "403 Forbidden", "No page of a browser may ask for this.")
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != KIND:
-        words = f"Expected: a body of the Content-Type {KIND}."
-        raise RefusedError("content_type", "415 Unsupported Media Type", words)
+    def _admit(self, request: Request) -> None:
+        """Refuse a client that asks too often, a web page (any site that is visited could), a wrong token."""
+        # Each request counts, refused ones too: a token is not to be guessed.
+        if seconds := ceil(self._rate.wait(request.client, time.monotonic())):
+            words = f"Too many requests. Expected: the next one in {seconds} s."
+            raise RefusedError("rate", "429 Too Many Requests", words, ("Retry-After", str(seconds)))
+        if "origin" in request.headers:
+            words = (
+                "A request with an Origin header comes from a web page and is refused. Expected: no such "
+                "header. Fix: register servers from a program, such as rl-insight's client or curl."
+            )
+            raise RefusedError("origin", "403 Forbidden", words)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != KIND:
+            words = f"Expected: a body of the Content-Type {KIND}."
+            raise RefusedError("content_type", "415 Unsupported Media Type", words)
+        self._token.require(request.headers)
 
 
 def _json(status: str, document: Mapping[str, Any], *headers: tuple[str, str]) -> Answer:

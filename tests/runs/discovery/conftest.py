@@ -19,8 +19,8 @@ settings.register_profile(
 settings.load_profile("rollouts")
 
 
-@pytest.fixture(name="gate")
-def _gate() -> Allowlist:
+@pytest.fixture(name="allowlist")
+def _allowlist() -> Allowlist:
     return Allowlist(Allowed())
 
 

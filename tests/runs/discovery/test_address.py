@@ -94,8 +94,8 @@ def test_a_metadata_address_of_a_cloud_is_allowed_only_by_a_network_within_its_o
         "1" * 100_000,
     ],
 )
-def test_what_is_no_address_with_a_port_is_refused_in_few_words(text):
-    with pytest.raises(AddressError, match="is no IP address with a port") as caught:
+def test_what_is_not_an_address_with_a_port_is_refused_in_few_words(text):
+    with pytest.raises(AddressError, match="is not an IP address with a port") as caught:
         Allowed(["0.0.0.0/0", "::/0"]).checked(text)
 
     assert len(str(caught.value)) < 200

@@ -24,33 +24,35 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_a_flood_of_one_kind_hides_no_other_kind_and_no_source(gate: Allowlist, logged: list[str]) -> None:
-    gate.passed("verl_file", "/x", [f"8.8.{n // 250}.{n % 250}:80" for n in range(1200)])
+def test_a_flood_of_one_kind_hides_no_other_kind_and_no_source(
+    allowlist: Allowlist, logged: list[str]
+) -> None:
+    allowlist.passed("verl_file", "/x", [f"8.8.{n // 250}.{n % 250}:80" for n in range(1200)])
     assert len(logged) == notice.MOST_HOURLY
-    gate.note("verl_file", "damaged", "/x is not valid YAML")
-    gate.note("ray_file", "address", "/y: 8.8.8.8:80")
+    allowlist.note("verl_file", "damaged", "/x is not valid YAML")
+    allowlist.note("ray_file", "address", "/y: 8.8.8.8:80")
 
     assert logged[notice.MOST_HOURLY :] == ["verl_file: /x is not valid YAML.", "ray_file: /y: 8.8.8.8:80."]
-    assert gate.counts["verl_file", "address"] == 1200
+    assert allowlist.counts["verl_file", "address"] == 1200
 
 
 def test_after_a_flood_new_texts_are_reported_within_the_hour(
-    gate: Allowlist, logged: list[str], clock: Clock
+    allowlist: Allowlist, logged: list[str], clock: Clock
 ) -> None:
     for number in range(3 * notice.MOST_HOURLY):
-        gate.note("log", "address", str(number))
+        allowlist.note("log", "address", str(number))
     clock.now += notice.HOUR
-    gate.note("log", "address", "new")
-    gate.note("log", "address", str(notice.MOST_HOURLY - 1))
+    allowlist.note("log", "address", "new")
+    allowlist.note("log", "address", str(notice.MOST_HOURLY - 1))
 
     assert logged[notice.MOST_HOURLY :] == ["log: new."]
 
 
-def test_a_flood_that_goes_on_fills_no_memory(gate: Allowlist, logged: list[str], clock: Clock) -> None:
+def test_a_flood_that_goes_on_fills_no_memory(allowlist: Allowlist, logged: list[str], clock: Clock) -> None:
     for number in range(5 * notice.MOST_HOURLY):
-        gate.note("log", "address", str(number))
+        allowlist.note("log", "address", str(number))
         clock.now += notice.HOUR
-    (topic,) = gate._once._topics.values()
+    (topic,) = allowlist._once._topics.values()
 
     assert len(logged) == 5 * notice.MOST_HOURLY
     assert len(topic.texts) == notice.MOST_HOURLY

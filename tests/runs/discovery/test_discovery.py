@@ -21,7 +21,7 @@ LABELS = {"job": "rollout", "role": "rollout"}
 
 
 class Reported:
-    """A source that tells what a test says."""
+    """A source that reports what a test says."""
 
     def __init__(self, name: str, *targets: Target) -> None:
         self.name, self.reported, self.read = name, list(targets), 5.0
@@ -40,22 +40,22 @@ def target(address, source="a", **more):
 def _quick(monkeypatch):
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "TURN_SECONDS", 0.02)
-    monkeypatch.setattr(module, "CALL_SECONDS", 0.01)
-    monkeypatch.setattr(prober, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(prober, "PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(prober, "TIMEOUT_SECONDS", 0.2)
 
 
 @pytest.fixture(name="discover")
-def _discover(gate, quick):
+def _discover(allowlist, quick):
     """A discovery of some sources that is driven by hand."""
 
-    def discover(*sources, forget_after=600.0, way=None, ready=lambda: True):
-        made.append(Discovery(sources, gate, forget_after, way or AddressMap(), ready))
+    def discover(*sources, forget_after=600.0, address_map=None, ready=lambda: True):
+        made.append(Discovery(sources, allowlist, forget_after, address_map or AddressMap(), ready))
         return made[-1]
 
     made = []
     yield discover
     for found in made:
-        found._callers.close()
+        found._prober.close()
 
 
 def answer(found):
@@ -131,24 +131,26 @@ def test_no_answer_is_given_before_everything_was_read_so_that_prometheus_keeps_
     assert addresses(found) == {"127.0.0.7:1"}
 
 
-def test_a_source_that_fails_keeps_its_last_answer_and_costs_no_other_its_targets(discover, gate, logged):
+def test_a_source_that_fails_keeps_its_last_answer_and_costs_no_other_its_targets(
+    discover, allowlist, logged
+):
     first, second = Reported("a", target("127.0.0.7:1")), Reported("b", target("127.0.0.8:1", "b"))
     found = discover(first, second)
     found.turn()
-    first.reported = ValueError("of a kind that nobody thought of")
+    first.reported = ValueError("of a kind that was not foreseen")
     second.reported.append(target("127.0.0.9:1", "b"))
     found.turn()
 
     assert addresses(found) == {"127.0.0.7:1", "127.0.0.8:1", "127.0.0.9:1"}
-    assert gate.counts == {("a", "fault"): 1}
+    assert allowlist.counts == {("a", "fault"): 1}
     assert "Traceback" not in logged[0]
     first.reported = []
     found.turn()
     assert addresses(found) == {"127.0.0.8:1", "127.0.0.9:1"}
 
 
-def test_a_turn_that_fails_is_counted_and_freezes_nothing(gate, quick, monkeypatch):
-    found = Discovery([Reported("a", target("127.0.0.9:1"))], gate, 600.0, AddressMap())
+def test_a_turn_that_fails_is_counted_and_freezes_nothing(allowlist, quick, monkeypatch):
+    found = Discovery([Reported("a", target("127.0.0.9:1"))], allowlist, 600.0, AddressMap())
     turn, faults = found.turn, [KeyError("a")]
 
     def fails_once():
@@ -162,7 +164,7 @@ def test_a_turn_that_fails_is_counted_and_freezes_nothing(gate, quick, monkeypat
     found.stop()
 
     assert addresses(found) == {"127.0.0.9:1"}
-    assert gate.counts == {("discovery", "fault"): 1}
+    assert allowlist.counts == {("discovery", "fault"): 1}
 
 
 def test_a_server_that_is_lost_leaves_after_a_time_and_comes_back(discover, listener):
@@ -204,7 +206,7 @@ def test_from_a_container_loopback_is_the_machine_around_it(discover, listener):
     gone.go()
     found = discover(
         Reported("a", target(there.address, over=True), target(gone.address, over=True)),
-        way=AddressMap("localhost"),
+        address_map=AddressMap("localhost"),
     )
 
     until(found, {f"localhost:{there.port}"})
@@ -221,17 +223,17 @@ def test_from_a_container_loopback_is_the_machine_around_it(discover, listener):
     ],
 )
 def test_only_loopback_is_reached_in_another_way(address, shown, called):
-    way = AddressMap("localhost")
+    address_map = AddressMap("localhost")
 
-    assert (way.of_prometheus(address), way.of_ours(address)) == (shown, called)
+    assert (address_map.of_prometheus(address), address_map.of_ours(address)) == (shown, called)
     assert AddressMap().of_prometheus(address) == address
 
 
-def test_what_was_found_and_what_went_wrong_is_counted(discover, gate, listener):
+def test_what_was_found_and_what_went_wrong_is_counted(discover, allowlist, listener):
     server = listener()
     both = target(server.address), target("127.0.0.1:1", over=True)
     found = discover(Reported("a", *both), Reported("b", target(server.address, "b")))
-    gate.note("a", "damaged", "words")
+    allowlist.note("a", "damaged", "words")
     until(found, {server.address})
 
     assert samples(found) == {

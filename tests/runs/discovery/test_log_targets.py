@@ -59,8 +59,8 @@ def test_other_lines_do_not(line):
 
 
 @pytest.fixture(name="source")
-def _source(gate):
-    return LogTargets(gate)
+def _source(allowlist):
+    return LogTargets(allowlist)
 
 
 @pytest.fixture(name="folder")
@@ -74,7 +74,7 @@ def _watched(folder, source, monkeypatch):
     clock = Clock()
     monkeypatch.setattr("exporter.runs.collector.time", clock)
     watched = Watched(clock, folder)
-    watched.watch.listeners.append(source.take)
+    watched.watch.listeners.append(source.update)
     return watched
 
 
@@ -162,14 +162,14 @@ def test_a_router_of_slime_is_asked_for_the_metrics_of_its_engines(watched, sour
 
 
 def test_addresses_that_are_not_allowed_are_counted_once_and_not_at_each_look(
-    watched, source, folder, gate, logged
+    watched, source, folder, allowlist, logged
 ):
     append(folder / "ppo.log", f"LLMServerManager: ['{A}', '8.8.8.8:80']\n", console(1, measured(1)))
     for _ in range(3):
         watched.discover()
         assert reported(source).keys() == {A}
 
-    assert gate.counts == {("log", "address"): 1}
+    assert allowlist.counts == {("log", "address"): 1}
     assert "ppo: 8.8.8.8:80 lies in none" in logged[0]
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.discovery.document import DamagedError, Root
-from exporter.runs.discovery.ray import STALE_SECONDS, RayFile, addresses
+from exporter.runs.discovery.document import DamagedError
+from exporter.runs.discovery.file_targets import STALE_SECONDS, RayFile, ray_addresses
 
 NODE, DASHBOARD = "10.0.0.7:43517", "10.0.0.7:44227"
 
@@ -32,8 +32,8 @@ def _folder(tmp_path):
 
 
 @pytest.fixture(name="source")
-def _source(folder, gate):
-    return RayFile(folder / "list.json", gate, Root(Path("/")))
+def _source(folder, allowlist):
+    return RayFile(folder / "list.json", allowlist, Path("/"))
 
 
 def found(source, *, over=False):
@@ -68,13 +68,13 @@ def test_a_list_that_ray_has_ceased_to_write_is_over(folder, source):
     assert found(source) == [NODE]
 
 
-def test_the_servers_of_a_session_that_was_removed_are_over(folder, source, gate):
+def test_the_servers_of_a_session_that_was_removed_are_over(folder, source, allowlist):
     replaced(folder, content(NODE))
     found(source)
     (folder / "session_1" / "list.json").unlink()
 
     assert (found(source), found(source, over=True)) == ([], [NODE])
-    assert gate.counts == {("ray_file", "gone"): 1}
+    assert allowlist.counts == {("ray_file", "gone"): 1}
 
 
 @pytest.mark.parametrize(
@@ -96,23 +96,23 @@ def test_the_servers_of_a_session_that_was_removed_are_over(folder, source, gate
         "[" * 100_000,
     ],
 )
-def test_the_last_good_answer_holds_while_the_list_is_broken(folder, source, gate, logged, broken):
+def test_the_last_good_answer_holds_while_the_list_is_broken(folder, source, allowlist, logged, broken):
     replaced(folder, content(NODE, DASHBOARD))
     found(source)
     replaced(folder, broken)
 
     assert [found(source), found(source)] == [[NODE, DASHBOARD]] * 2
-    assert gate.counts == {("ray_file", "damaged"): 1}
+    assert allowlist.counts == {("ray_file", "damaged"): 1}
     assert len(logged) == 1
 
 
-def test_no_targets_are_none(folder, source, gate):
+def test_no_targets_are_none(folder, source, allowlist):
     replaced(folder, content(NODE))
     found(source)
     replaced(folder, "[]")
 
     assert found(source) == []
-    assert not gate.counts
+    assert not allowlist.counts
 
 
 def test_every_beginning_of_a_list_is_damaged():
@@ -120,14 +120,14 @@ def test_every_beginning_of_a_list_is_damaged():
 
     for end in range(len(whole)):
         with pytest.raises(DamagedError):
-            addresses(whole[:end])
+            ray_addresses(whole[:end])
 
 
 @given(st.binary(max_size=500), st.integers(0, 80), st.integers(0, 80))
 def test_whatever_bytes_it_holds_they_are_addresses_or_damage(noise, start, end):
     whole = content(NODE, DASHBOARD).encode()
     try:
-        listed = addresses(whole[:start] + noise + whole[end:])
+        listed = ray_addresses(whole[:start] + noise + whole[end:])
     except DamagedError:
         return
     assert all(isinstance(address, str) for address in listed)

@@ -1,4 +1,4 @@
-"""Which targets are served, as their sources tell of them and as they answer."""
+"""Which targets are served, as their sources report them and as they answer."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ def target(source="verl_file", address=ADDRESS, *, over=False, path="/metrics", 
     return Target(address, {"job": "rollout", **labels}, path, source, over)
 
 
-@pytest.fixture(name="book")
-def _book(gate) -> TargetRegistry:
-    return TargetRegistry(FORGET, gate)
+@pytest.fixture(name="registry")
+def _registry(allowlist) -> TargetRegistry:
+    return TargetRegistry(FORGET, allowlist)
 
 
 @pytest.fixture(name="served")
-def _served(book: TargetRegistry) -> Callable[[float], Mapping[str, Any]]:
-    return lambda now: {entry.address: entry for entry in book.served(now)}
+def _served(registry: TargetRegistry) -> Callable[[float], Mapping[str, Any]]:
+    return lambda now: {entry.address: entry for entry in registry.served(now)}
 
 
-def test_an_address_is_one_target_with_the_labels_of_all_its_sources(book, served):
-    book.take([target(), target("log", run="ppo"), target("registration", rack="r1")], 0)
+def test_an_address_is_one_target_with_the_labels_of_all_its_sources(registry, served):
+    registry.update([target(), target("log", run="ppo"), target("registration", rack="r1")], 0)
 
     (entry,) = served(0).values()
     assert entry.labels == {"job": "rollout", "run": "ppo", "rack": "r1"}
     assert entry.sources == ("verl_file", "log", "registration")
 
 
-def test_of_one_label_the_later_source_counts_and_of_paths_the_one_that_is_not_usual(book, served):
-    book.take([target("log", run="a", path="/engine_metrics"), target("log", run="b")], 0)
+def test_of_one_label_the_later_source_counts_and_of_paths_the_one_that_is_not_usual(registry, served):
+    registry.update([target("log", run="a", path="/engine_metrics"), target("log", run="b")], 0)
 
     (entry,) = served(0).values()
     assert (entry.labels["run"], entry.path) == ("b", "/engine_metrics")
 
 
-def test_what_no_source_reports_any_more_leaves_and_a_new_one_is_served_at_once(book, served):
-    book.take([target()], 0)
-    book.take([target(address="10.0.0.8:1")], 1)
+def test_what_no_source_reports_any_more_leaves_and_a_new_one_is_served_at_once(registry, served):
+    registry.update([target()], 0)
+    registry.update([target(address="10.0.0.8:1")], 1)
 
     assert served(1).keys() == {"10.0.0.8:1"}
 
 
-def test_a_server_that_is_lost_leaves_after_a_time_and_comes_back(book, served):
-    book.take([target()], 0)
-    book.tried(Outcome(ADDRESS, True), 100)
-    book.tried(Outcome(ADDRESS, False), 115)
+def test_a_server_that_is_lost_leaves_after_a_time_and_comes_back(registry, served):
+    registry.update([target()], 0)
+    registry.record(Outcome(ADDRESS, True), 100)
+    registry.record(Outcome(ADDRESS, False), 115)
 
     assert served(100 + FORGET - 1)
     assert not served(100 + FORGET)
-    book.tried(Outcome(ADDRESS, True), 1000)
+    registry.record(Outcome(ADDRESS, True), 1000)
     assert served(1000)
 
 
-def test_one_that_never_took_a_connection_leaves_before_anyone_is_notified(book, served):
-    book.take([target()], 0)
-    book.tried(Outcome(ADDRESS, False), 1)
+def test_one_that_never_took_a_connection_leaves_before_anyone_is_notified(registry, served):
+    registry.update([target()], 0)
+    registry.record(Outcome(ADDRESS, False), 1)
 
     assert served(PROVE_SECONDS - 1)
     assert not served(PROVE_SECONDS)
@@ -74,77 +74,77 @@ def test_one_that_never_took_a_connection_leaves_before_anyone_is_notified(book,
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_one_whose_time_is_over_stays_only_while_it_answers(book, served, answers):
-    book.take([target()], 0)
-    book.tried(Outcome(ADDRESS, True), 1)
-    book.take([target(over=True)], 2)
-    book.tried(Outcome(ADDRESS, answers), 3)
+def test_one_whose_time_is_over_stays_only_while_it_answers(registry, served, answers):
+    registry.update([target()], 0)
+    registry.record(Outcome(ADDRESS, True), 1)
+    registry.update([target(over=True)], 2)
+    registry.record(Outcome(ADDRESS, answers), 3)
 
     assert bool(served(3)) == answers
 
 
-def test_one_whose_time_is_over_when_it_is_first_reported_has_to_answer_first(book, served):
-    book.take([target(over=True)], 0)
+def test_one_whose_time_is_over_when_it_is_first_reported_has_to_answer_first(registry, served):
+    registry.update([target(over=True)], 0)
 
     assert not served(0)
-    book.tried(Outcome(ADDRESS, True), 1)
+    registry.record(Outcome(ADDRESS, True), 1)
     assert served(1)
 
 
-def test_who_knows_the_run_knows_whether_it_is_over(book, served):
-    book.take([target(), target("log", run="ppo", over=True)], 0)
+def test_who_knows_the_run_knows_whether_it_is_over(registry, served):
+    registry.update([target(), target("log", run="ppo", over=True)], 0)
     assert not served(0)
-    book.take([target(over=True), target("log", run="ppo")], 0)
+    registry.update([target(over=True), target("log", run="ppo")], 0)
     assert served(0)
-    book.take([target("log", run="old", over=True), target("log", run="new")], 0)
+    registry.update([target("log", run="old", over=True), target("log", run="new")], 0)
     assert served(0)
-    book.take([target(over=True), target("other")], 0)
+    registry.update([target(over=True), target("other")], 0)
     assert served(0)
 
 
-def test_a_full_book_keeps_what_it_has_and_counts_the_rest(book, served, gate):
+def test_a_full_book_keeps_what_it_has_and_counts_the_rest(registry, served, allowlist):
     reported = [target(address=f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}:1") for n in range(MOST + 2)]
-    book.take(reported[:MOST], 0)
-    book.take(reported[::-1], 0)
+    registry.update(reported[:MOST], 0)
+    registry.update(reported[::-1], 0)
 
     assert served(0).keys() == {one.address for one in reported[:MOST]}
-    assert gate.counts == {("verl_file", "too_many"): 2}
+    assert allowlist.counts == {("verl_file", "too_many"): 2}
 
 
 @pytest.mark.parametrize("status", [307, 404])
-def test_a_server_without_a_page_is_not_served_until_it_has_one(book, served, gate, logged, status):
-    book.take([target("log", run="ppo")], 0)
-    assert book.path(ADDRESS) == "/metrics"
+def test_a_server_without_a_page_is_not_served_until_it_has_one(registry, served, allowlist, logged, status):
+    registry.update([target("log", run="ppo")], 0)
+    assert registry.path(ADDRESS) == "/metrics"
     for now in (1, 2):
-        book.tried(Outcome(ADDRESS, True, status), now)
+        registry.record(Outcome(ADDRESS, True, status), now)
         assert not served(now)
-        assert book.path(ADDRESS) == "/metrics"
+        assert registry.path(ADDRESS) == "/metrics"
 
-    assert gate.counts == {("log", "no_page"): 1}
+    assert allowlist.counts == {("log", "no_page"): 1}
     assert "servers of ppo have no page /metrics," in logged[0]
-    book.tried(Outcome(ADDRESS, True, 200), 3)
+    registry.record(Outcome(ADDRESS, True, 200), 3)
     assert served(3)
-    assert book.path(ADDRESS) == ""
+    assert registry.path(ADDRESS) == ""
 
 
 @pytest.mark.parametrize("status", [None, 500, 503])
-def test_a_server_that_is_too_busy_to_show_its_page_is_served(book, served, status):
-    book.take([target()], 0)
-    book.tried(Outcome(ADDRESS, True, status), 1)
+def test_a_server_that_is_too_busy_to_show_its_page_is_served(registry, served, status):
+    registry.update([target()], 0)
+    registry.record(Outcome(ADDRESS, True, status), 1)
 
     assert served(1)
-    assert book.path(ADDRESS) == "/metrics"
+    assert registry.path(ADDRESS) == "/metrics"
 
 
-def test_a_page_that_was_there_and_is_not_any_more_is_a_matter_for_alerts(book, served):
-    book.take([target()], 0)
-    book.tried(Outcome(ADDRESS, True, 200), 1)
-    book.tried(Outcome(ADDRESS, True, 404), 2)
+def test_a_page_that_was_there_and_is_not_any_more_is_a_matter_for_alerts(registry, served):
+    registry.update([target()], 0)
+    registry.record(Outcome(ADDRESS, True, 200), 1)
+    registry.record(Outcome(ADDRESS, True, 404), 2)
 
     assert served(2)
 
 
-def test_news_of_one_that_has_left_is_no_news(book, served):
-    book.tried(Outcome(ADDRESS, True), 1)
+def test_news_of_one_that_has_left_is_no_news(registry, served):
+    registry.record(Outcome(ADDRESS, True), 1)
 
     assert not served(1)

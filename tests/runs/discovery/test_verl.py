@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.discovery.document import DamagedError, Root
-from exporter.runs.discovery.verl import MOST_FILES, VerlFiles, addresses
+from exporter.runs.discovery.document import DamagedError
+from exporter.runs.discovery.file_targets import MOST_FILES, VerlFiles, verl_addresses
 
 RAY_JOB = {
     "job_name": "ray",
@@ -37,9 +37,9 @@ def _file(tmp_path):
 
 
 @pytest.fixture(name="found")
-def _found(file, gate):
+def _found(file, allowlist):
     """The addresses of one look, and of those that are over."""
-    source = VerlFiles([str(file)], gate, Root(Path("/")))
+    source = VerlFiles([str(file)], allowlist, Path("/"))
 
     def found(*, over=False):
         return {target.address for target in source.targets() if target.over == over}
@@ -61,11 +61,11 @@ def test_the_servers_of_verls_job_are_targets_with_its_role(file, found, write):
     assert time.time() - found.source.read < 10
 
 
-def test_rays_own_file_at_that_path_names_no_rollout_servers_and_is_no_fault(file, found, write, gate):
+def test_rays_own_file_at_that_path_names_no_rollout_servers_and_is_no_fault(file, found, write, allowlist):
     write(file, yaml.dump({"global": USUAL, "scrape_configs": [RAY_JOB]}))
 
     assert found() == set()
-    assert not gate.counts
+    assert not allowlist.counts
     assert found.source.read is not None
 
 
@@ -86,7 +86,7 @@ def test_rays_own_file_at_that_path_names_no_rollout_servers_and_is_no_fault(fil
     ],
 )
 def test_other_yaml_names_no_servers(text):
-    assert addresses(text.encode()) == []
+    assert verl_addresses(text.encode()) == []
 
 
 def test_a_file_is_followed_through_rewriting(file, found, write):
@@ -134,24 +134,24 @@ def test_a_second_runs_file_leaves_the_first_runs_servers_until_they_are_gone(fi
         "- " * 100_000 + "a\n",
     ],
 )
-def test_the_last_good_answer_holds_while_the_file_is_broken(file, found, write, gate, broken):
+def test_the_last_good_answer_holds_while_the_file_is_broken(file, found, write, allowlist, broken):
     write(file, content(A, B))
     found()
     write(file, broken)
 
     assert [found(), found()] == [{A, B}] * 2
-    assert gate.counts == {("verl_file", "damaged"): 1}
+    assert allowlist.counts == {("verl_file", "damaged"): 1}
     write(file, content(C))
     assert found() == {C}
 
 
-def test_a_huge_file_is_not_read_and_reported_once(file, found, write, gate, logged):
+def test_a_huge_file_is_not_read_and_reported_once(file, found, write, allowlist, logged):
     write(file, content(A))
     found()
     write(file, "x" * (1 << 20) + "\n")
 
     assert [found(), found()] == [{A}] * 2
-    assert gate.counts == {("verl_file", "too_large"): 1}
+    assert allowlist.counts == {("verl_file", "too_large"): 1}
     assert logged == [f"verl_file: {file} has more than 1048576 bytes."]
 
 
@@ -165,16 +165,16 @@ def test_what_is_being_written_waits_until_it_has_settled(file, found, write):
     assert found() == {B}
 
 
-def test_aliases_multiply_nothing(file, found, write, gate):
+def test_aliases_multiply_nothing(file, found, write, allowlist):
     bomb = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*a, *a, *a]\n" for n in range(9))
     write(file, bomb + content(A))
 
     assert found() == {A}
-    assert not gate.counts
+    assert not allowlist.counts
 
 
 def test_a_file_that_is_replaced_a_link_that_dangles_and_a_file_that_is_gone(
-    file, found, write, gate, tmp_path
+    file, found, write, allowlist, tmp_path
 ):
     write(tmp_path / "one", content(A))
     file.symlink_to(tmp_path / "one")
@@ -186,57 +186,57 @@ def test_a_file_that_is_replaced_a_link_that_dangles_and_a_file_that_is_gone(
 
     (tmp_path / "one").unlink()
     assert (found(), found(over=True)) == (set(), {A, B})
-    assert gate.counts == {("verl_file", "gone"): 1}
+    assert allowlist.counts == {("verl_file", "gone"): 1}
 
     write(tmp_path / "one", content(C))
     assert found() == {C}
 
 
-def test_a_file_that_was_never_there_is_no_fault(found, gate):
+def test_a_file_that_was_never_there_is_no_fault(found, allowlist):
     assert found() == set()
-    assert not gate.counts
+    assert not allowlist.counts
     assert found.source.read is None
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_is_not_opened(file, found, gate, make):
+def test_what_is_no_file_is_not_opened(file, found, allowlist, make):
     make(file)
 
     assert found() == set()
-    assert gate.counts == {("verl_file", "unreadable"): 1}
+    assert allowlist.counts == {("verl_file", "unreadable"): 1}
 
 
 def test_addresses_that_are_not_allowed_are_left_out_counted_and_reported_once(
-    file, found, write, gate, logged
+    file, found, write, allowlist, logged
 ):
     for _ in range(2):
         write(file, content(A, "8.8.8.8:80", "node-1:80", "http://10.0.0.1:80"))
         os.utime(file, (time.time() - 10 - _,) * 2)
         assert found() == {A}
 
-    assert gate.counts == {("verl_file", "address"): 6}
+    assert allowlist.counts == {("verl_file", "address"): 6}
     assert len(logged) == 3
 
 
-def test_a_list_without_end_is_cut(file, found, write, gate):
+def test_a_list_without_end_is_cut(file, found, write, allowlist):
     write(file, content(*(f"10.0.{n // 250}.{n % 250}:80" for n in range(6000))))
 
     assert len(found()) == 5000
-    assert gate.counts == {("verl_file", "too_many"): 1}
+    assert allowlist.counts == {("verl_file", "too_many"): 1}
 
 
-def test_a_pattern_leads_to_all_its_files_up_to_a_bound(tmp_path, write, gate):
+def test_a_pattern_leads_to_all_its_files_up_to_a_bound(tmp_path, write, allowlist):
     for number in range(MOST_FILES + 2):
         write(tmp_path / f"{number:03}.yml", content(f"10.0.0.1:{number + 1}"))
-    source = VerlFiles([str(tmp_path / "*.yml"), str(tmp_path / "000.yml")], gate, Root(Path("/")))
+    source = VerlFiles([str(tmp_path / "*.yml"), str(tmp_path / "000.yml")], allowlist, Path("/"))
 
     for _ in range(2):
         assert len(list(source.targets())) == MOST_FILES
-    assert gate.counts == {("verl_file", "too_many"): 2}
+    assert allowlist.counts == {("verl_file", "too_many"): 2}
 
 
-def test_files_that_are_gone_make_room_when_there_is_need_the_oldest_first(tmp_path, write, gate):
-    source = VerlFiles([str(tmp_path / "*.yml"), str(tmp_path / "single")], gate, Root(Path("/")))
+def test_files_that_are_gone_make_room_when_there_is_need_the_oldest_first(tmp_path, write, allowlist):
+    source = VerlFiles([str(tmp_path / "*.yml"), str(tmp_path / "single")], allowlist, Path("/"))
     for number in range(MOST_FILES + 2):
         path = tmp_path / f"{number:03}.yml"
         write(path, content(f"10.0.0.1:{number + 1}"))
@@ -245,7 +245,7 @@ def test_files_that_are_gone_make_room_when_there_is_need_the_oldest_first(tmp_p
 
     kept = {target.address for target in source.targets()}
     assert kept == {f"10.0.0.1:{number + 1}" for number in range(3, MOST_FILES + 2)}
-    assert set(gate.counts) == {("verl_file", "gone")}
+    assert set(allowlist.counts) == {("verl_file", "gone")}
     write(tmp_path / "single", content(A))
     assert A in {target.address for target in source.targets()}
 
@@ -255,7 +255,7 @@ def test_every_beginning_of_a_file_is_whole_or_damaged():
 
     for end in range(len(whole)):
         try:
-            found = addresses(whole[:end])
+            found = verl_addresses(whole[:end])
         except DamagedError:
             continue
         assert set(found) <= {A, B, C}
@@ -265,7 +265,7 @@ def test_every_beginning_of_a_file_is_whole_or_damaged():
 def test_whatever_bytes_it_holds_they_are_addresses_or_damage(noise, start, end):
     whole = content(A, B, C).encode()
     try:
-        found = addresses(whole[:start] + noise + whole[end:])
+        found = verl_addresses(whole[:start] + noise + whole[end:])
     except DamagedError:
         return
     assert all(isinstance(address, str) for address in found)

@@ -15,10 +15,8 @@ from exporter.http.server import Server, ServerThread
 from exporter.runs.app import MOST_BODY
 from exporter.runs.discovery.address import Allowed
 from exporter.runs.files import notice
-from exporter.runs.registrations.api import RESULTS, Api
-from exporter.runs.registrations.registry import Registry
-from exporter.runs.registrations.store import Store
-from exporter.runs.registrations.token import Token
+from exporter.runs.registrations.api import RESULTS, Api, Token
+from exporter.runs.registrations.registry import Registry, Store
 
 TARGETS = "/api/v1/prometheus/targets"
 ORDER = {"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000", "labels": {"replica": "0"}}]}
@@ -119,7 +117,7 @@ def test_what_is_registered_becomes_targets_with_our_labels(serve: Callable[...,
 def test_registrations_outlive_the_server(serve: Callable[..., Client]) -> None:
     client = serve()
     client.register()
-    client.registry.tend()
+    client.registry.maintain()
 
     assert serve().registry.targets() == client.registry.targets()
 
@@ -152,7 +150,7 @@ def test_a_refusal_says_why_and_is_counted(
     answer = client.register(asked)
 
     assert answer.status == status
-    assert "Expected: " in answer.body["detail"] or "no IP address" in answer.body["detail"]
+    assert "Expected: " in answer.body["detail"] or "not an IP address" in answer.body["detail"]
     assert client.counted() == {result: 1}
     assert client.registry.targets() == []
 

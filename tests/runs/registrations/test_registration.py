@@ -62,7 +62,7 @@ def test_the_run_may_be_reported() -> None:
         ({"targets": ["10.0.0.7:1", "http://10.0.0.7:1"]}, "address", "targets[1]: 'http://"),
         ({"targets": [{"target": "10.0.0.7:1/admin"}]}, "address", "targets[0].target: "),
         ({"targets": ["10.0.0.7"]}, "address", "with a port"),
-        ({"targets": ["example.org:80"]}, "address", "no IP address"),
+        ({"targets": ["example.org:80"]}, "address", "not an IP address"),
         ({"targets": ["169.254.169.254:80"]}, "address", "discovery.allow"),
         ({"targets": ["8.8.8.8:53"]}, "address", "discovery.allow"),
         ({"targets": ["10.0.0.7:1"], "labels": ["a"]}, "labels", "labels is not an object"),

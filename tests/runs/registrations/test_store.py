@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exporter.runs.discovery.address import Allowed
 from exporter.runs.registrations import registration
 from exporter.runs.registrations.registration import LONGEST_JOB
-from exporter.runs.registrations.store import ASIDE, MOST, NAME, Registration, Store
+from exporter.runs.registrations.registry import ASIDE, MOST, NAME, Registration, Store
 
 KNOWN = [
     Registration("10.0.0.7:8000", "vllm", {"replica": "0"}, 1795325287.8),
@@ -19,15 +19,15 @@ KNOWN = [
 ]
 
 
-def kept(folder: Path | None, *networks: str) -> Store:
+def opened(folder: Path | None, *networks: str) -> Store:
     return Store(folder, Allowed(networks) if networks else Allowed())
 
 
 def test_what_is_registered_is_there_after_a_restart(tmp_path: Path, logged: list[str]) -> None:
     folder = tmp_path / "state"
-    assert kept(folder).load() == []
-    assert kept(folder).save(KNOWN)
-    again = kept(folder)
+    assert opened(folder).load() == []
+    assert opened(folder).save(KNOWN)
+    again = opened(folder)
 
     assert again.load() == KNOWN
     assert logged == []
@@ -48,26 +48,26 @@ def test_all_that_may_be_registered_is_there_after_a_restart(
         )
         for number in range(MOST)
     ]
-    assert kept(tmp_path).save(full)
-    again = kept(tmp_path)
+    assert opened(tmp_path).save(full)
+    again = opened(tmp_path)
 
     assert again.load() == full
     assert logged == []
 
 
 def test_without_a_folder_it_is_said_that_nothing_is_kept_once_there_is_something(logged: list[str]) -> None:
-    ledger = kept(None)
+    store = opened(None)
 
-    assert ledger.load() == []
+    assert store.load() == []
     assert logged == []
-    assert ledger.save(KNOWN)
-    assert ledger.save(KNOWN)
+    assert store.save(KNOWN)
+    assert store.save(KNOWN)
     (words,) = logged
     assert "in memory only" in words
 
 
 def test_a_damaged_file_is_kept_aside_counted_and_reported(tmp_path: Path, logged: list[str]) -> None:
-    kept(tmp_path).save(KNOWN)
+    opened(tmp_path).save(KNOWN)
     whole = (tmp_path / NAME).read_bytes()
     for damaged in (
         whole[:-20],
@@ -77,28 +77,28 @@ def test_a_damaged_file_is_kept_aside_counted_and_reported(tmp_path: Path, logge
         b"\xff",
     ):
         (tmp_path / NAME).write_bytes(damaged)
-        ledger = kept(tmp_path)
+        store = opened(tmp_path)
 
-        assert ledger.load() == []
+        assert store.load() == []
         assert (tmp_path / ASIDE).read_bytes() == damaged
-        assert ledger.errors == 1
+        assert store.errors == 1
         assert str(tmp_path / ASIDE) in logged[0]
-        assert ledger.save(KNOWN)
-        assert kept(tmp_path).load() == KNOWN
+        assert store.save(KNOWN)
+        assert opened(tmp_path).load() == KNOWN
 
 
 @given(st.binary(max_size=400))
 def test_whatever_stands_in_the_file_begins_anew(tmp_path: Path, content: bytes) -> None:
     (tmp_path / NAME).write_bytes(content)
 
-    assert kept(tmp_path).load() == []
+    assert opened(tmp_path).load() == []
 
 
 def test_servers_that_are_no_longer_allowed_are_left_out(tmp_path: Path, logged: list[str]) -> None:
-    kept(tmp_path).save(KNOWN)
-    ledger = kept(tmp_path, "10.0.0.0/8")
+    opened(tmp_path).save(KNOWN)
+    store = opened(tmp_path, "10.0.0.0/8")
 
-    assert [one.address for one in ledger.load()] == ["10.0.0.7:8000"]
+    assert [one.address for one in store.load()] == ["10.0.0.7:8000"]
     assert "fd00::7" in logged[0]
 
 
@@ -107,21 +107,21 @@ def test_a_folder_that_cannot_be_written_is_reported_once_and_tried_again(
 ) -> None:
     folder = tmp_path / "state"
     folder.write_text("in the way")
-    ledger = kept(folder)
+    store = opened(folder)
 
-    assert not ledger.save(KNOWN)
-    assert not ledger.save(KNOWN)
+    assert not store.save(KNOWN)
+    assert not store.save(KNOWN)
     assert len(logged) == 1
     folder.unlink()
-    assert ledger.save(KNOWN)
-    assert kept(folder).load() == KNOWN
+    assert store.save(KNOWN)
+    assert opened(folder).load() == KNOWN
 
 
 def test_a_file_that_cannot_be_read_is_no_end(tmp_path: Path, logged: list[str]) -> None:
     (tmp_path / NAME).mkdir()
-    ledger = kept(tmp_path)
+    store = opened(tmp_path)
 
-    assert ledger.load() == []
+    assert store.load() == []
     assert "cannot be read" in logged[0]
     with pytest.raises(IsADirectoryError):
         (tmp_path / NAME).read_bytes()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.runs.registrations.api import Token
 from exporter.runs.registrations.registration import RefusedError
-from exporter.runs.registrations.token import Token
 
 SECRET = "open:sesame"
 
@@ -60,7 +60,7 @@ def test_anything_else_is_refused(file: Path, headers: dict[str, str]) -> None:
     assert "sesame" not in str(refused.value)
 
 
-def test_without_a_file_everybody_is_let_in() -> None:
+def test_without_a_file_every_client_is_let_in() -> None:
     Token(None).require({})
 
 
@@ -109,7 +109,7 @@ def test_a_pipe_in_the_file_s_place_holds_no_one_up(file: Path, logged: list[str
     assert "it is not a file" in logged[0]
 
 
-def test_a_file_that_everybody_may_read_is_reported_with_the_fix(file: Path, logged: list[str]) -> None:
+def test_a_file_that_every_user_may_read_is_reported_with_the_fix(file: Path, logged: list[str]) -> None:
     file.chmod(0o644)
     token = Token(file)
 

@@ -113,7 +113,7 @@ def test_no_refused_address_of_a_server_repeats_one(address: str) -> None:
 @pytest.mark.parametrize("given", [{"api_token": "hunter2"}, {"password": "hunter2"}, {"site": SLACK}])
 def test_a_label_that_holds_one_is_refused_at_registration(given: dict[str, str]) -> None:
     with pytest.raises(RefusedError) as caught:
-        registration.checked_labels(given, "labels")
+        registration.checked_labels(given, "labels", {})
 
     assert "Expected: labels without secrets" in str(caught.value)
     assert not any(value in str(caught.value) for value in given.values())
