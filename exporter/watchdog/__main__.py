@@ -16,7 +16,12 @@ from threading import Thread
 from typing import Any
 
 from exporter import logging_setup
+from exporter.http import process
+from exporter.http.exposition import CONTENT_TYPE, Family, Sample, header, lines
 from exporter.http.host_check import HostCheck
+from exporter.http.message import Answer, Request
+from exporter.http.message import text as words
+from exporter.http.routes import Routes
 from exporter.http.server import Server
 from exporter.options import (
     CommandLine,
@@ -30,7 +35,6 @@ from exporter.watchdog import disks
 from exporter.watchdog.client import Client
 from exporter.watchdog.disks import Folder
 from exporter.watchdog.finding import Findings
-from exporter.watchdog.pages import Pages
 from exporter.watchdog.servers import Alertmanager, Prometheus, Supervisor
 
 logger = logging.getLogger("exporter.watchdog")
@@ -38,6 +42,8 @@ logger = logging.getLogger("exporter.watchdog")
 LOOK_SECONDS = 10.0
 """Between two looks. With what each of them needs to be sure, a fault is reported within a minute."""
 TICK_SECONDS = 0.5
+
+INDEX = "Stepwatch watchdog. What is wrong: /api/v1/findings  Metrics: /metrics  Health: /-/healthy\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,9 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging_setup.configure(options.log_level, options.log_format)
     stop = stopped_by_signal()
     watchdog = Watchdog(options)
-    pages = Pages(watchdog.findings, lambda: watchdog.looked, lambda: disks.samples(watchdog.folders))
+    pages = HostCheck(watchdog.routes(), {*options.hosts, options.listen})
     try:
-        server = Server((options.listen, options.port), HostCheck(pages, {*options.hosts, options.listen}))
+        server = Server((options.listen, options.port), pages)
     except OSError as error:
         log_cannot_listen(options, error)
         return 2
@@ -65,13 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Watchdog:
-    """Looks at everything again and again; ``looked`` is when it last did (Unix seconds), 0 before that."""
+    """Looks at everything again and again, and answers what it found."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.looked = 0.0
-        self.folders = [Folder(part, path) for part, path in options.state]
+        self._looked = 0.0  # Unix seconds; 0 before the first look
+        self._folders = [Folder(part, path) for part, path in options.state]
         alert = options.alert
-        self.findings = Findings(alert["severity"], alert["annotations"], alert["generator"])
+        self._findings = Findings(alert["severity"], alert["annotations"], alert["generator"])
         self._enabled = alert["enabled"]
         self._alertmanager = Alertmanager(Client(options.alertmanager, options.password_file))
         self._prometheus = Prometheus(
@@ -81,21 +87,54 @@ class Watchdog:
 
     def start(self) -> None:
         """Begin to look, in the background."""
-        for folder in self.folders:
+        for folder in self._folders:
             folder.start()
         Thread(target=self._run, name="looks", daemon=True).start()
+
+    def routes(self) -> Routes:
+        """Return what is answered, by path."""
+        return Routes(
+            {
+                "/": {"GET": lambda _: words("200 OK", INDEX)},
+                "/metrics": {"GET": self._metrics},
+                "/-/healthy": {"GET": lambda _: words("200 OK", "ok\n")},
+                "/api/v1/findings": {"GET": self._json},
+            }
+        )
+
+    def _json(self, _: Request) -> Answer:
+        findings = [
+            {**known.finding._asdict(), "severity": self._findings.severity, "since": known.since}
+            for known in self._findings.present
+        ]
+        document = {"looked": self._looked, "findings": findings}
+        return Answer("200 OK", "application/json", json.dumps(document).encode() + b"\n")
+
+    def _metrics(self, _: Request) -> Answer:
+        found: list[Sample] = [
+            ({"fault": known.finding.fault, "name": known.finding.name}, 1)
+            for known in self._findings.present
+        ]
+        looked = Family("stepwatch_watchdog_last_look_timestamp_seconds", "gauge", "The last look.")
+        families: list[tuple[Family, list[Sample]]] = [
+            (Family("stepwatch_watchdog_finding", "gauge", "What is wrong now."), found),
+            (looked, [({}, self._looked)]),
+            *disks.samples(self._folders),
+            *process.samples(),
+        ]
+        page = "".join(header(family) + lines(family.name, "", samples) for family, samples in families)
+        return Answer("200 OK", CONTENT_TYPE, page.encode("utf-8", "replace"))
 
     def _run(self) -> None:
         while True:
             try:
                 self._look()
-            except Exception:  # what no one thought of must not end the looks
+            except Exception:  # an unforeseen one must not end the looks
                 logger.exception("A look at the stack failed. The next one is in %.0f s.", LOOK_SECONDS)
             time.sleep(LOOK_SECONDS)
 
     def _look(self) -> None:
-        found = list(disks.findings(self.folders))
-        found += self._alertmanager.look()
+        found = [*disks.findings(self._folders), *self._alertmanager.look()]
         stopped = {part for finding in found for part in finding.parts if finding.fault.startswith("disk_")}
         # Without its disk Prometheus stores nothing, or is down: that is one fault, not two.
         found += [
@@ -104,20 +143,18 @@ class Watchdog:
             if "prometheus" not in stopped or finding.fault == "notifications_dropped"
         ]
         now = time.time()
-        over = self.findings.update(found, now)
-        for finding in over:
+        for finding in self._findings.update(found, now):
             logger.info("over: %s: %s", finding.summary, finding.name)
-            if finding.fault.startswith("disk_"):
-                for part in finding.parts:
-                    if self._supervisor.start(part):
-                        logger.info("started %s, which had died while its disk was full", part)
-        for known in self.findings.present:
+            for part in finding.parts if finding.fault.startswith("disk_") else ():
+                if self._supervisor.start(part):
+                    logger.info("started %s, which had died while its disk was full", part)
+        for known in self._findings.present:
             if known.since == now:
                 logger.error("%s: %s", known.finding.summary, known.finding.description)
-        alerts = self.findings.alerts(now) if self._enabled else []
+        alerts = self._findings.alerts(now) if self._enabled else []
         if not alerts or self._alertmanager.post(alerts):
-            self.findings.forget(now)
-        self.looked = now
+            self._findings.forget(now)
+        self._looked = now
 
 
 def command_line(arguments: Sequence[str] | None = None) -> CommandLine:

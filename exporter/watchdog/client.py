@@ -40,10 +40,10 @@ class Client:
     def __init__(self, address: str, password_file: str | None = None) -> None:
         self.address = address
         self._password_file = password_file
-        parts = urlsplit(address) if address.startswith("http") else None
-        self._host = parts.netloc if parts else "localhost"
-        self._prefix = parts.path.rstrip("/") if parts else ""
-        self._socket = (parts.hostname or "", parts.port or 80) if parts else None
+        parts = urlsplit(address if address.startswith("http") else "")
+        self._host = parts.netloc or "localhost"
+        self._prefix = parts.path.rstrip("/")
+        self._socket = (parts.hostname, parts.port or 80) if parts.hostname else None
 
     def get(self, path: str) -> Reply:
         """GET a page.
@@ -51,7 +51,7 @@ class Client:
         Raises:
             UnreachableError: There is no answer, or the password file cannot be read.
         """
-        return self._ask(f"GET {self._prefix}{path}", [], b"")
+        return self._ask("GET", path, [], b"")
 
     def post(self, path: str, kind: str, text: str) -> Reply:
         """POST a text; ``kind`` is its content type.
@@ -60,20 +60,30 @@ class Client:
             UnreachableError: As of ``get``.
         """
         body = text.encode()
-        lines = [f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
-        return self._ask(f"POST {self._prefix}{path}", lines, body)
+        return self._ask("POST", path, [f"Content-Type: {kind}", f"Content-Length: {len(body)}"], body)
 
-    def _ask(self, action: str, lines: list[str], body: bytes) -> Reply:
+    def _ask(self, method: str, path: str, lines: list[str], body: bytes) -> Reply:
         # An answer to HTTP/1.0 is not chunked, and ends with the connection.
-        head = [f"{action} HTTP/1.0", f"Host: {self._host}", *self._authorization(), *lines]
+        request = f"{method} {self._prefix}{path} HTTP/1.0"
+        head = [request, f"Host: {self._host}", *self._authorization(), *lines, "", ""]
         deadline = time.monotonic() + SECONDS
+        answer = bytearray()
         try:
             with self._connected() as connection:
-                connection.sendall("\r\n".join([*head, "", ""]).encode() + body)
-                answer = _read(connection, deadline)
+                connection.sendall("\r\n".join(head).encode() + body)
+                while block := connection.recv(1 << 16):
+                    answer += block
+                    if len(answer) > LARGEST:
+                        raise UnreachableError("the answer is too large")
+                    if time.monotonic() > deadline:
+                        raise UnreachableError("the answer is too slow")
         except OSError as problem:
             raise UnreachableError(problem.strerror or str(problem)) from None
-        return _reply(answer)
+        first, end, content = answer.partition(b"\r\n\r\n")
+        words = first.split(b" ", 2)
+        if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+            raise UnreachableError("the answer is not HTTP")
+        return Reply(int(words[1]), content.decode("utf-8", "replace"))
 
     def _authorization(self) -> list[str]:
         if self._password_file is None:
@@ -96,22 +106,3 @@ class Client:
             connection.close()
             raise
         return connection
-
-
-def _read(connection: socket.socket, deadline: float) -> bytes:
-    answer = bytearray()
-    while block := connection.recv(1 << 16):
-        answer += block
-        if len(answer) > LARGEST:
-            raise OSError(0, "the answer is too large")
-        if time.monotonic() > deadline:
-            raise OSError(0, "the answer is too slow")
-    return bytes(answer)
-
-
-def _reply(answer: bytes) -> Reply:
-    head, end, body = answer.partition(b"\r\n\r\n")
-    words = head.split(b" ", 2)
-    if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-        raise UnreachableError("the answer is not HTTP")
-    return Reply(int(words[1]), body.decode("utf-8", "replace"))

@@ -15,67 +15,32 @@ from typing import NamedTuple
 from exporter.http.exposition import Family, Sample
 from exporter.watchdog.finding import Finding, size
 
-# Alertmanager's snapshots of silences and sent notifications, which a full disk would destroy.
-#
-# Alertmanager writes each to a new file, and gives it the name of the last one even if the disk had no
-# room for it. Killed then, it would start without silences, and send all notifications again. So the last
-# whole snapshot has a second name; `alertmanager/start.sh` returns to it.
-NAMES = ("silences", "nflog")
-
-LEFTOVER = re.compile(r"(?:nflog|silences)\.[0-9a-f]+")
-"""What Alertmanager writes a snapshot to before it takes the name of the last one."""
-LEFTOVER_SECONDS = 60.0
-"""Alertmanager renames such a file within moments of making it."""
-
-
-def keep(folder: str) -> None:
-    """Give the present snapshots in Alertmanager's data folder their second names.
-
-    To be called only while the disk has had room for longer than the time between two snapshots.
-    """
-    for name in NAMES:
-        present, kept = f"{folder}/{name}", f"{folder}/{name}.kept"
-        with suppress(OSError):  # there is none yet, or it was replaced at this moment
-            if os.path.exists(kept) and os.path.samefile(present, kept):  # noqa: PTH110, PTH121
-                continue
-            with suppress(FileNotFoundError):
-                os.unlink(f"{kept}.new")  # noqa: PTH108
-            os.link(present, f"{kept}.new")
-            os.rename(f"{kept}.new", kept)  # noqa: PTH104
-
-
-def remove_leftovers(folder: str, now: float) -> int:
-    """Remove what Alertmanager left behind when it could not write a snapshot. Returns how many files.
-
-    With a full disk that is an empty file every ten seconds, which it never removes.
-    """
-    removed = 0
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if LEFTOVER.fullmatch(entry.name) and _is_old_and_empty(entry.stat(follow_symlinks=False), now):
-                os.unlink(entry.path)  # noqa: PTH108
-                removed += 1
-    return removed
-
-
-def _is_old_and_empty(status: os.stat_result, now: float) -> bool:
-    return stat.S_ISREG(status.st_mode) and not status.st_size and now - status.st_mtime > LEFTOVER_SECONDS
-
-
 INTERVAL_SECONDS = 5.0
 HANG_SECONDS = 30.0
 """A busy disk may keep a new file waiting for a journal's commit."""
 
 RESERVE = 16 << 20
-"""Free bytes that are none: Prometheus writes its log in pages and blocks in files of some MiB."""
+"""Free bytes that count as none: Prometheus writes its log in pages and blocks in files of some MiB."""
 RESERVE_FILES = 100
-"""Free inodes that are none."""
+"""Free inodes that count as none."""
 
 TRIAL = ".stepwatch-watchdog"
 TRIAL_BYTES = b"\0" * 4096
 
+SNAPSHOTS = ("silences", "nflog")
+"""Alertmanager's snapshots of silences and sent notifications, which a full disk would destroy.
+
+Alertmanager writes each to a new file, and gives it the name of the last one even if the disk had no room for
+it. Killed then, it would start without silences, and send all notifications again. So the last whole snapshot
+has a second name; `alertmanager/start.sh` returns to it.
+"""
 SNAPSHOT_SECONDS = 15.0
 """With room for that long, Alertmanager has written a whole snapshot: it writes one every 10 s."""
+
+LEFTOVER = re.compile(r"(?:nflog|silences)\.[0-9a-f]+")
+"""What Alertmanager writes a snapshot to before it takes the name of the last one."""
+LEFTOVER_SECONDS = 60.0
+"""Alertmanager renames such a file within moments of making it."""
 
 STOPS = {
     "prometheus": "Prometheus stores no scrape, so no run is watched",
@@ -84,6 +49,13 @@ STOPS = {
     "grafana": "Grafana saves nothing",
 }
 """What a part does without its disk."""
+
+SUMMARIES = {
+    "disk_full": "State disk is full",
+    "disk_read_only": "State disk is read-only",
+    "disk_hung": "State disk does not answer",
+    "disk_failed": "State disk cannot be written to",
+}
 
 
 class Space(NamedTuple):
@@ -108,7 +80,8 @@ class Look(NamedTuple):
 class Folder:
     """The state folder of one part of the stack, looked at again and again in a thread of its own.
 
-    ``look`` is the last result, ``None`` before the first; ``removed`` counts leftovers that were removed.
+    ``look`` is the last result, ``None`` before the first, and ``problem`` why the last one failed;
+    ``removed`` counts leftovers that were removed.
     """
 
     def __init__(self, part: str, path: str) -> None:
@@ -134,18 +107,52 @@ class Folder:
             try:
                 self.look, self.problem = look(self.path), ""
                 if self.part == "alertmanager":
-                    self._keep_snapshots(self.look)
+                    self._save_snapshots(self.look)
             except OSError as problem:
                 self.problem = problem.strerror or str(problem)
             self._busy = False
             time.sleep(INTERVAL_SECONDS)
 
-    def _keep_snapshots(self, look: Look) -> None:
+    def _save_snapshots(self, look: Look) -> None:
         self.removed += remove_leftovers(self.path, time.time())
-        if next(_judged(look, self.path, [self]), None):
+        if _fault(look, self.path, [self]):
             self._without_room = time.monotonic()
         elif time.monotonic() - self._without_room > SNAPSHOT_SECONDS:
-            keep(self.path)
+            link_snapshots(self.path)
+
+
+def link_snapshots(folder: str) -> None:
+    """Give the present snapshots in Alertmanager's data folder their second names.
+
+    To be called only while the disk has had room for longer than the time between two snapshots.
+    """
+    for name in SNAPSHOTS:
+        present, whole = f"{folder}/{name}", f"{folder}/{name}.kept"
+        with suppress(OSError):  # there is none yet, or it was replaced at this moment
+            if os.path.exists(whole) and os.path.samefile(present, whole):  # noqa: PTH110, PTH121
+                continue
+            with suppress(FileNotFoundError):
+                os.unlink(f"{whole}.new")  # noqa: PTH108
+            os.link(present, f"{whole}.new")
+            os.rename(f"{whole}.new", whole)  # noqa: PTH104
+
+
+def remove_leftovers(folder: str, now: float) -> int:
+    """Remove what Alertmanager left behind when it could not write a snapshot. Returns how many files.
+
+    With a full disk that is an empty file every ten seconds, which it never removes.
+    """
+    removed = 0
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not LEFTOVER.fullmatch(entry.name):
+                continue
+            status = entry.stat(follow_symlinks=False)
+            is_old = now - status.st_mtime > LEFTOVER_SECONDS
+            if stat.S_ISREG(status.st_mode) and not status.st_size and is_old:
+                os.unlink(entry.path)  # noqa: PTH108
+                removed += 1
+    return removed
 
 
 def look(path: str) -> Look:
@@ -158,15 +165,12 @@ def look(path: str) -> Look:
     while not os.path.exists(there):  # noqa: PTH110  (pathlib weighs 1 MB)
         there = os.path.dirname(there)  # noqa: PTH120
     room = os.statvfs(there)
-    mountpoint, fstype, device = _mount(os.path.realpath(there))
     space = Space(
-        mountpoint,
-        device,
-        fstype,
-        room.f_blocks * room.f_frsize,
-        room.f_bavail * room.f_frsize,
-        room.f_files,
-        room.f_favail,
+        *_mount(os.path.realpath(there)),
+        size=room.f_blocks * room.f_frsize,
+        free=room.f_bavail * room.f_frsize,
+        files=room.f_files,
+        files_free=room.f_favail,
     )
     error = _trial(path) if there == path else 0
     return Look(space, errno.EROFS if room.f_flag & os.ST_RDONLY else error)
@@ -192,68 +196,58 @@ def _trial(path: str) -> int:
 
 
 def _mount(path: str) -> tuple[str, str, str]:
-    """Mount point, type and device of the file system that a path lies on."""
+    """Return mount point, device and type of the file system that a path lies on."""
+
+    def unescaped(text: str) -> str:
+        return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text)
+
     found = ("/", "", "")  # where several are mounted at one place, the last is seen
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as table:  # noqa: PTH123
         for line in table:
             before, _, after = line.partition(" - ")
-            point = _unescaped(before.split(" ")[4])
+            point = unescaped(before.split(" ")[4])
             if len(point) >= len(found[0]) and (path == point or path.startswith(point.rstrip("/") + "/")):
                 fstype, device = after.split(" ")[:2]
-                found = (point, fstype, _unescaped(device))
+                found = (point, unescaped(device), fstype)
     return found
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text)
 
 
 def findings(folders: Iterable[Folder]) -> Iterator[Finding]:
-    """What is wrong with the disks, each once."""
-    for place, parts in _by_place(folders).items():
+    """Yield what is wrong with the disks, each once."""
+    by_place: dict[str, list[Folder]] = {}
+    for folder in folders:  # by the mount point, or by their own path before that is known
+        by_place.setdefault(folder.look.space.mountpoint if folder.look else folder.path, []).append(folder)
+    for place, parts in by_place.items():
         hung = [folder for folder in parts if folder.hung]
-        unasked = next((folder for folder in parts if folder.problem), None)
+        problem = next((folder.problem for folder in parts if folder.problem), "")
         look = next((folder.look for folder in parts if folder.look), None)
+        found = None
         if hung:
-            yield _finding(
-                "disk_hung", place, hung, f"no answer for {HANG_SECONDS:.0f} s", "`dmesg`, the file server"
-            )
-        elif unasked:
-            yield _finding("disk_failed", place, parts, unasked.problem, "`dmesg`")
+            text = f"no answer for {HANG_SECONDS:.0f} s"
+            found = _finding("disk_hung", place, hung, text, "`dmesg`, the file server")
+        elif problem:
+            found = _finding("disk_failed", place, parts, problem, "`dmesg`")
         elif look:
-            yield from _judged(look, place, parts)
+            found = _fault(look, place, parts)
+        if found:
+            yield found
 
 
-def _by_place(folders: Iterable[Folder]) -> dict[str, list[Folder]]:
-    """The folders by the mount point of their file systems; by their own path before that is known."""
-    found: dict[str, list[Folder]] = {}
-    for folder in folders:
-        found.setdefault(folder.look.space.mountpoint if folder.look else folder.path, []).append(folder)
-    return found
-
-
-def _judged(look: Look, place: str, folders: Sequence[Folder]) -> Iterator[Finding]:
+def _fault(look: Look, place: str, folders: Sequence[Folder]) -> Finding | None:
     space = look.space
     errors = {folder.look.error for folder in folders if folder.look}
     if space.files and space.files_free < RESERVE_FILES:
         text = f"{space.files_free} inodes free of {space.files}"
-        yield _finding("disk_full", place, folders, text, "`df -i`, folders with many small files")
-    elif space.free < RESERVE or errors & {errno.ENOSPC, errno.EDQUOT}:
+        return _finding("disk_full", place, folders, text, "`df -i`, folders with many small files")
+    if space.free < RESERVE or errors & {errno.ENOSPC, errno.EDQUOT}:
         text = f"{size(space.free)} free of {size(space.size)}"
         text += ", the quota is used up" if errno.EDQUOT in errors else ""
-        yield _finding("disk_full", place, folders, text, "free space there; recovery needs no restart")
-    elif errno.EROFS in errors:
-        yield _finding("disk_read_only", place, folders, "mounted read-only", "`dmesg`, then remount it")
-    elif other := max(errors):
-        yield _finding("disk_failed", place, folders, os.strerror(other), "`dmesg`")
-
-
-SUMMARIES = {
-    "disk_full": "State disk is full",
-    "disk_read_only": "State disk is read-only",
-    "disk_hung": "State disk does not answer",
-    "disk_failed": "State disk cannot be written to",
-}
+        return _finding("disk_full", place, folders, text, "free space there; recovery needs no restart")
+    if errno.EROFS in errors:
+        return _finding("disk_read_only", place, folders, "mounted read-only", "`dmesg`, then remount it")
+    if other := max(errors):
+        return _finding("disk_failed", place, folders, os.strerror(other), "`dmesg`")
+    return None
 
 
 def _finding(fault: str, place: str, folders: Sequence[Folder], text: str, first: str) -> Finding:
@@ -264,22 +258,18 @@ def _finding(fault: str, place: str, folders: Sequence[Folder], text: str, first
 
 
 def samples(folders: Sequence[Folder]) -> Iterator[tuple[Family, list[Sample]]]:
-    """The room of each file system, and what was removed, as metrics."""
+    """Yield the room of each file system, and what was removed, as metrics."""
     spaces = {folder.look.space.mountpoint: folder.look.space for folder in folders if folder.look}
-
-    def of(name: str) -> list[Sample]:
-        return [
-            (
-                {"device": each.device, "fstype": each.fstype, "mountpoint": each.mountpoint},
-                getattr(each, name),
-            )
-            for each in spaces.values()
-        ]
-
-    start = "stepwatch_state_filesystem"
-    yield Family(f"{start}_size_bytes", "gauge", "Size of a file system that holds state."), of("size")
-    yield Family(f"{start}_free_bytes", "gauge", "What a part may still write to it."), of("free")
-    yield Family(f"{start}_files", "gauge", "Its inodes; 0 if it has no limit."), of("files")
-    yield Family(f"{start}_files_free", "gauge", "Its free inodes."), of("files_free")
+    for name, field, text in (
+        ("size_bytes", "size", "Size of a file system that holds state."),
+        ("free_bytes", "free", "What a part may still write to it."),
+        ("files", "files", "Its inodes; 0 if it has no limit."),
+        ("files_free", "files_free", "Its free inodes."),
+    ):
+        values: list[Sample] = []
+        for space in spaces.values():
+            labels = {"device": space.device, "fstype": space.fstype, "mountpoint": space.mountpoint}
+            values.append((labels, getattr(space, field)))
+        yield Family(f"stepwatch_state_filesystem_{name}", "gauge", text), values
     removed: list[Sample] = [({}, sum(folder.removed for folder in folders))]
     yield Family("stepwatch_leftover_files_removed_total", "counter", "Empty files of Alertmanager."), removed

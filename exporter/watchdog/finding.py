@@ -33,11 +33,6 @@ class Finding(NamedTuple):
     description: str
     parts: tuple[str, ...] = ()
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """Tells it from others, whatever its text says now."""
-        return self.fault, self.name
-
 
 class Known(NamedTuple):
     """A finding, since when it is there, and until when it was seen (Unix seconds)."""
@@ -46,9 +41,13 @@ class Known(NamedTuple):
     since: float
     seen: float
 
+    def is_over(self, now: float) -> bool:
+        """Whether its alert ends."""
+        return now - self.seen >= HOLD_SECONDS
+
 
 class Findings:
-    """All that is wrong, and what was until a moment ago.
+    """All that is wrong (``present``, the first to come first), and what was until a moment ago.
 
     Args:
         severity: Of the alerts.
@@ -58,39 +57,35 @@ class Findings:
 
     def __init__(self, severity: str, annotations: Mapping[str, str], generator: str) -> None:
         self.severity = severity
+        self.present: tuple[Known, ...] = ()
         self._annotations, self._generator = annotations, generator
         self._known: dict[tuple[str, str], Known] = {}
-        self._present: tuple[Known, ...] = ()
-
-    @property
-    def present(self) -> tuple[Known, ...]:
-        """What is wrong now, the first to come first."""
-        return self._present
 
     def update(self, found: Iterable[Finding], now: float) -> list[Finding]:
         """Take the findings of a look at this Unix time. Returns those that are over since the last look."""
-        before = {known.finding.key: known.finding for known in self._present}
+        before = {(known.finding.fault, known.finding.name): known.finding for known in self.present}
         for finding in found:
-            known = self._known.get(finding.key)
-            self._known[finding.key] = Known(finding, known.since if known else now, now)
-        fresh = (known for known in self._known.values() if known.seen == now)
-        self._present = tuple(sorted(fresh, key=lambda known: known.since))
-        for known in self._present:
-            before.pop(known.finding.key, None)
+            key = finding.fault, finding.name
+            since = self._known[key].since if key in self._known else now
+            self._known[key] = Known(finding, since, now)
+            before.pop(key, None)
+        present = [known for known in self._known.values() if known.seen == now]
+        self.present = tuple(sorted(present, key=lambda known: known.since))
         return list(before.values())
 
     def alerts(self, now: float) -> list[dict[str, Any]]:
-        """What to post to Alertmanager at this time: what is wrong with others, and the end of what was."""
+        """Return what to post to Alertmanager at this time: what is wrong with others, and what ended."""
         return [
             self._alert(known, now) for known in self._known.values() if known.finding.name != ALERTMANAGER
         ]
 
     def forget(self, now: float) -> None:
         """Drop what ended, once Alertmanager has taken its end."""
-        self._known = {key: known for key, known in self._known.items() if not _is_over(known, now)}
+        self._known = {key: known for key, known in self._known.items() if not known.is_over(now)}
 
     def _alert(self, known: Known, now: float) -> dict[str, Any]:
         finding = known.finding
+        end = now if known.is_over(now) else now + EXPIRY_SECONDS
         return {
             "labels": {
                 "alertname": ALERT,
@@ -104,29 +99,14 @@ class Findings:
                 "description": finding.description,
                 **self._annotations,
             },
-            "startsAt": _iso(known.since),
-            "endsAt": _iso(now if _is_over(known, now) else now + EXPIRY_SECONDS),
+            "startsAt": datetime.fromtimestamp(known.since, timezone.utc).isoformat(),
+            "endsAt": datetime.fromtimestamp(end, timezone.utc).isoformat(),
             "generatorURL": self._generator,
         }
 
-    def document(self) -> list[dict[str, Any]]:
-        """What is wrong now, as JSON shows it."""
-        return [
-            {**known.finding._asdict(), "severity": self.severity, "since": known.since}
-            for known in self._present
-        ]
-
-
-def _is_over(known: Known, now: float) -> bool:
-    return now - known.seen >= HOLD_SECONDS
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, timezone.utc).isoformat()
-
 
 def size(count: float) -> str:
-    """A number of bytes in words, in units of 1024."""
+    """Return a number of bytes in words, in units of 1024."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -135,17 +115,16 @@ def size(count: float) -> str:
 
 
 class Timer:
-    """How long something has been so, in seconds of the steady clock."""
+    """Measures for how long something holds, in seconds of the steady clock."""
 
     def __init__(self) -> None:
         self._since: float | None = None
 
     def lasts(self, holds: object) -> float:
-        """Returns for how long it has held without a break; 0 if it does not hold."""
+        """Return for how long it has held without a break; 0 if it does not hold."""
+        now = time.monotonic()
         if not holds:
             self._since = None
-            return 0.0
-        now = time.monotonic()
-        if self._since is None:
+        elif self._since is None:
             self._since = now
-        return now - self._since
+        return 0.0 if self._since is None else now - self._since

@@ -17,43 +17,6 @@ from exporter.installation import adapt
 from exporter.watchdog.client import Client, UnreachableError
 from exporter.watchdog.finding import ALERTMANAGER, Finding, Timer
 
-# Parts that died on a full disk are started as soon as there is room again.
-#
-# supervisord waits a second longer before each try to start a part, and gives up after the hundredth. A full
-# disk ends some versions of Prometheus (2.42 by SIGBUS), and none starts on it.
-WAITING = ("BACKOFF", "FATAL", "EXITED")
-"""States of a part that should run and does not."""
-
-
-class Supervisor:
-    """The supervisord of a native stack, by the path of its socket; ``None`` where there is none."""
-
-    def __init__(self, path: str | None) -> None:
-        self._client = Client(path) if path else None
-
-    def start(self, part: str) -> bool:
-        """Start a part at once that waits for its next try or was given up. Returns whether it did."""
-        if self._client is None:
-            return False
-        try:
-            if not any(f">{state}<" in _call(self._client, "getProcessInfo", part) for state in WAITING):
-                return False
-            # Without this, one that waits for its next try counts as started.
-            _call(self._client, "stopProcess", part)
-            return "<fault>" not in _call(self._client, "startProcess", part, "<boolean>0</boolean>")
-        except UnreachableError:
-            return False
-
-
-def _call(client: Client, method: str, part: str, *more: str) -> str:
-    """Call a method by XML-RPC; ``part`` is the name of a part, which needs no escape."""
-    values = "".join(
-        f"<param><value>{value}</value></param>" for value in (f"<string>{part}</string>", *more)
-    )
-    call = f"<methodCall><methodName>supervisor.{method}</methodName><params>{values}</params></methodCall>"
-    return re.sub(r"\s+", "", client.post("/RPC2", "text/xml", call).body)
-
-
 DOWN_SECONDS = 30.0
 """A restart takes a few seconds."""
 START_SECONDS = 120.0
@@ -67,7 +30,44 @@ SEND_SECONDS = 10.0
 SETTLE_SECONDS = 60.0
 """Prometheus knows no Alertmanager for some seconds after it loaded its settings; it sends again later."""
 
+WAITING = ("BACKOFF", "FATAL", "EXITED")
+"""States of a part that should run and does not."""
+
 _STATUS = adapt("`make status`")
+
+
+class Supervisor:
+    """The supervisord of a native stack, by the path of its socket; ``None`` where there is none.
+
+    It waits a second longer before each try to start a part, and gives up after the hundredth. A full disk
+    ends some versions of Prometheus (2.42 by SIGBUS), and none starts on it. So parts that died on a full
+    disk are started as soon as there is room again.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._client = Client(path) if path else None
+
+    def start(self, part: str) -> bool:
+        """Start a part at once that waits for its next try or was given up. Returns whether it did."""
+        try:
+            report = self._call("getProcessInfo", part)
+            if not any(f">{state}<" in report for state in WAITING):
+                return False
+            # Without this, one that waits for its next try counts as started.
+            self._call("stopProcess", part)
+            return "<fault>" not in self._call("startProcess", part, "<boolean>0</boolean>")
+        except UnreachableError:
+            return False
+
+    def _call(self, method: str, part: str, *more: str) -> str:
+        """Call a method by XML-RPC; ``part`` is the name of a part, which needs no escape."""
+        if self._client is None:
+            return ""
+        values = (f"<string>{part}</string>", *more)
+        params = "".join(f"<param><value>{value}</value></param>" for value in values)
+        name = f"<methodName>supervisor.{method}</methodName>"
+        call = f"<methodCall>{name}<params>{params}</params></methodCall>"
+        return re.sub(r"\s+", "", self._client.post("/RPC2", "text/xml", call).body)
 
 
 class Alertmanager:
@@ -84,11 +84,10 @@ class Alertmanager:
         self._refusal = ""
 
     def look(self) -> Iterator[Finding]:
-        """What is wrong with it."""
+        """Yield what is wrong with it."""
         problem = ""
         try:
-            page = _page(self._client, "/metrics")
-            started = _sum(page, "process_start_time_seconds") or 0.0
+            started = _sum(_metrics(self._client), "process_start_time_seconds") or 0.0
             self.answers_since = max(self.answers_since or time.time(), started)
         except UnreachableError as fault:
             problem, self.answers_since = str(fault), 0.0
@@ -111,7 +110,7 @@ class Alertmanager:
             )
 
     def post(self, alerts: list[dict[str, Any]]) -> bool:
-        """Give it alerts. Returns whether it took them."""
+        """Send it alerts. Returns whether it took them."""
         try:
             reply = self._client.post("/api/v2/alerts", "application/json", json.dumps(alerts))
         except UnreachableError:
@@ -121,7 +120,7 @@ class Alertmanager:
 
 
 class Prometheus:
-    """Stores and judges, unless something is wrong.
+    """Stores and evaluates, unless something is wrong.
 
     Args:
         client: Asks it.
@@ -132,52 +131,45 @@ class Prometheus:
     def __init__(self, client: Client, scrapes: float, rules: float) -> None:
         self._client = client
         self._down, self._starting = Timer(), Timer()
-        self._stored = Progress("prometheus_tsdb_head_samples_appended_total", scrapes)
-        self._judged = Progress("prometheus_rule_evaluations_total", rules)
-        self._failed_writes = Rise("prometheus_tsdb_wal_writes_failed_total")
-        self._dropped = Rise("prometheus_notifications_dropped_total")
+        self._stored = Counter("prometheus_tsdb_head_samples_appended_total", scrapes)
+        self._evaluated = Counter("prometheus_rule_evaluations_total", rules)
+        self._failed_writes = Counter("prometheus_tsdb_wal_writes_failed_total")
+        self._dropped = Counter("prometheus_notifications_dropped_total")
         self._asked = 0.0
         self._dropped_until = 0.0
 
     def look(self, alertmanager_answers_since: float) -> Iterator[Finding]:
-        """What is wrong with it; the argument (Unix seconds) is 0 while Alertmanager does not answer."""
+        """Yield what is wrong with it; the Unix time is 0 while Alertmanager does not answer."""
         page, problem, starting = "", "", False
         try:
-            page = _page(self._client, "/metrics")
+            page = _metrics(self._client)
             starting = self._client.get("/-/ready").status == 503
         except UnreachableError as fault:
             problem = str(fault)
         down, waiting = self._down.lasts(problem), self._starting.lasts(starting)
         if down >= DOWN_SECONDS:
-            yield _of_prometheus(
-                "prometheus_down", "Prometheus does not answer", f"{problem}, for {down:.0f} s"
-            )
+            yield _broken("prometheus_down", "Prometheus does not answer", f"{problem}, for {down:.0f} s")
         elif waiting >= START_SECONDS:
             text = f"it has been starting for {waiting:.0f} s: it reads its log of samples again"
-            yield _of_prometheus("prometheus_starting", "Prometheus is still starting", text)
-        if problem or starting:
-            self._forget()
-        else:
-            yield from self._judge(page, alertmanager_answers_since)
+            yield _broken("prometheus_starting", "Prometheus is still starting", text)
+        for counter in (self._stored, self._evaluated, self._failed_writes, self._dropped):
+            counter.update(page if not (problem or starting) else None)
+        if not problem and not starting:
+            yield from self._judged(page, alertmanager_answers_since)
 
-    def _forget(self) -> None:
-        for counter in (self._stored, self._judged, self._failed_writes, self._dropped):
-            counter.forget()
-
-    def _judge(self, page: str, alertmanager_answers_since: float) -> Iterator[Finding]:
+    def _judged(self, page: str, alertmanager_answers_since: float) -> Iterator[Finding]:
         before, self._asked = self._asked, time.time()
-        failed, still = self._failed_writes.rises(page), self._stored.still(page)
-        if still or failed >= 2:
+        still = self._stored.still
+        if still or self._failed_writes.rises >= 2:
             text = f"no sample was stored for {still:.0f} s" if still else "writes to its log of samples fail"
-            yield _of_prometheus("prometheus_not_storing", "Prometheus stores no samples", text)
-        if seconds := self._judged.still(page):
+            yield _broken("prometheus_not_storing", "Prometheus stores no samples", text)
+        if seconds := self._evaluated.still:
             text = f"no rule was evaluated for {seconds:.0f} s"
-            yield _of_prometheus("prometheus_not_judging", "Prometheus evaluates no rules", text)
-        dropped = self._dropped.rises(page)
+            yield _broken("prometheus_not_judging", "Prometheus evaluates no rules", text)
         loaded = _sum(page, "prometheus_config_last_reload_success_timestamp_seconds") or 0.0
-        # Alerts that it began to send while Alertmanager was away do not show that the way is broken.
+        # Alerts that it began to send while Alertmanager was away do not show that the connection is broken.
         reachable = 0 < alertmanager_answers_since < before - SEND_SECONDS
-        if dropped and reachable and self._asked - loaded > SETTLE_SECONDS:
+        if self._dropped.rises and reachable and self._asked - loaded > SETTLE_SECONDS:
             self._dropped_until = time.monotonic() + DROPPED_SECONDS
         if time.monotonic() < self._dropped_until:
             yield Finding(
@@ -190,62 +182,47 @@ class Prometheus:
             )
 
 
-def _of_prometheus(fault: str, summary: str, text: str) -> Finding:
+class Counter:
+    """A counter of Prometheus.
+
+    ``rises`` is in how many looks in a row it has risen; ``still`` is for how many seconds it has stood
+    still, 0 until that is three times the ``interval`` (seconds) in which it should rise.
+    """
+
+    def __init__(self, metric: str, interval: float = 0.0) -> None:
+        self.rises = 0
+        self.still = 0.0
+        self._metric, self._patience = metric, max(STILL_SECONDS, 3 * interval)
+        self._last: float | None = None
+        self._since = 0.0
+
+    def update(self, page: str | None) -> None:
+        """Read its value from a page of metrics; without a page begin anew."""
+        value = None if page is None else _sum(page, self._metric)
+        now = time.monotonic()
+        risen = value is not None and self._last is not None and value > self._last
+        self.rises = self.rises + 1 if risen else 0
+        if value is None or value != self._last:
+            self._last, self._since = value, now
+        seconds = now - self._since
+        self.still = seconds if seconds >= self._patience else 0.0
+
+
+def _broken(fault: str, summary: str, text: str) -> Finding:
     description = (
         f"{text[:1].upper()}{text[1:]}: no run is watched. First: {_STATUS}, then the log of Prometheus."
     )
     return Finding(fault, "prometheus", summary, description, ("prometheus",))
 
 
-class Progress:
-    """A counter that must rise, at least once in ``interval`` seconds."""
-
-    def __init__(self, metric: str, interval: float) -> None:
-        self._metric, self._patience = metric, max(STILL_SECONDS, 3 * interval)
-        self._last: float | None = None
-        self._since = 0.0
-
-    def still(self, page: str) -> float:
-        """Returns for how many seconds it has stood still, 0 as long as that may be."""
-        value, now = _sum(page, self._metric), time.monotonic()
-        if value is None or value != self._last:
-            self._last, self._since = value, now
-        seconds = now - self._since
-        return seconds if seconds >= self._patience else 0.0
-
-    def forget(self) -> None:
-        """Begin anew."""
-        self._last = None
-
-
-class Rise:
-    """A counter that should not rise."""
-
-    def __init__(self, metric: str) -> None:
-        self._metric = metric
-        self._last: float | None = None
-        self._count = 0
-
-    def rises(self, page: str) -> int:
-        """Returns in how many looks in a row it has risen."""
-        value = _sum(page, self._metric)
-        risen = value is not None and self._last is not None and value > self._last
-        self._last, self._count = value, self._count + 1 if risen else 0
-        return self._count
-
-    def forget(self) -> None:
-        """Begin anew."""
-        self._last, self._count = None, 0
-
-
-def _page(client: Client, path: str) -> str:
-    reply = client.get(path)
+def _metrics(client: Client) -> str:
+    reply = client.get("/metrics")
     if reply.status != 200:
-        raise UnreachableError(f"{path} answers {reply.status}")
+        raise UnreachableError(f"/metrics answers {reply.status}")
     return reply.body
 
 
 def _sum(page: str, metric: str) -> float | None:
-    """The sum of a metric's samples; ``None`` if the page has none."""
+    """Return the sum of a metric's samples; ``None`` if the page has none."""
     values = re.findall(rf"^{metric}(?:{{.*}})? (\S+)$", page, re.MULTILINE)
     return sum(map(float, values)) if values else None
