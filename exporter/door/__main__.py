@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -19,8 +19,7 @@ from aiohttp import web
 
 from exporter import logging_setup
 from exporter.door.check import OriginCheck
-from exporter.door.clients import MOST_CLIENTS, Clients
-from exporter.door.proxy import Backend, Proxy, session
+from exporter.door.proxy import MOST_CLIENTS, Backend, Clients, Proxy, session
 from exporter.http import process
 from exporter.http.exposition import CONTENT_TYPE, Family, Sample, header, lines
 from exporter.http.message import Answer, text
@@ -34,6 +33,12 @@ HEALTHY, METRICS = "/-/door/healthy", "/-/door/metrics"
 TICK_SECONDS = 0.5
 LONGEST_HEAD = 1 << 16
 """Bytes of a URL or a header: a query may be long, and all programs on 127.0.0.1 share their cookies."""
+
+_REQUESTS = Family("stepwatch_door_requests_total", "counter", "Requests by the answer's code.")
+_FAILURES = Family(
+    "stepwatch_door_backend_failures_total", "counter", "Requests that the backend failed to answer."
+)
+_DROPPED = Family("stepwatch_door_clients_dropped_total", "counter", "Clients that were dropped.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,7 +95,19 @@ async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
         ):
             backend = Backend(name, name.capitalize(), address)
             proxies.append(Proxy(backend, options.password_file, check, clients, backends, own))
-            servers.append(await _started(proxies[-1], options.listen, at, running))
+            server = web.Server(
+                proxies[-1],
+                handler_cancellation=True,  # a client that hangs up wants no answer: Prometheus may stop
+                access_log=None,
+                auto_decompress=False,
+                max_line_size=LONGEST_HEAD,
+                max_field_size=LONGEST_HEAD,
+            )
+            runner = web.ServerRunner(server, shutdown_timeout=0.5)
+            running.push_async_callback(runner.cleanup)
+            await runner.setup()
+            await web.TCPSite(runner, options.listen, at, backlog=MOST_CLIENTS).start()
+            servers.append(server)
             logger.info(
                 "http://%s:%s passes requests on to %s at %s", options.listen, at, backend.title, address
             )
@@ -103,49 +120,15 @@ async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
                 await asyncio.wait_for(stop.wait(), TICK_SECONDS)
 
 
-async def _started(proxy: Proxy, listen: str, at: int, running: AsyncExitStack) -> web.Server:
-    server = web.Server(
-        proxy,
-        handler_cancellation=True,  # who hangs up wants no answer: Prometheus need not work it out
-        access_log=None,
-        auto_decompress=False,
-        max_line_size=LONGEST_HEAD,
-        max_field_size=LONGEST_HEAD,
-    )
-    runner = web.ServerRunner(server, shutdown_timeout=0.5)
-    running.push_async_callback(runner.cleanup)
-    await runner.setup()
-    await web.TCPSite(runner, listen, at, backlog=MOST_CLIENTS).start()
-    return server
-
-
 def _metrics(proxies: Sequence[Proxy], clients: Clients) -> Answer:
-    def by_backend(count: Callable[[Proxy], Mapping[str, int]], label: str) -> list[Sample]:
-        return [
-            ({"backend": proxy.backend.name, label: value}, number)
-            for proxy in proxies
-            for value, number in sorted(count(proxy).items())
-        ]
-
-    families: list[tuple[Family, list[Sample]]] = [
-        (
-            Family("stepwatch_door_requests_total", "counter", "Requests by the answer's code."),
-            by_backend(lambda proxy: proxy.answered, "code"),
-        ),
-        (
-            Family(
-                "stepwatch_door_backend_failures_total",
-                "counter",
-                "Requests that the backend failed to answer.",
-            ),
-            [({"backend": proxy.backend.name}, proxy.failures) for proxy in proxies],
-        ),
-        (
-            Family("stepwatch_door_clients_dropped_total", "counter", "Clients that were dropped."),
-            [({"reason": reason}, count) for reason, count in clients.dropped.items()],
-        ),
-        *process.samples(),
-    ]
+    requests: list[Sample] = []
+    failures: list[Sample] = []
+    for proxy in proxies:
+        name = proxy.backend.name
+        requests += [({"backend": name, "code": code}, n) for code, n in sorted(proxy.answered.items())]
+        failures.append(({"backend": name}, proxy.failures))
+    dropped: list[Sample] = [({"reason": reason}, count) for reason, count in clients.dropped.items()]
+    families = [(_REQUESTS, requests), (_FAILURES, failures), (_DROPPED, dropped), *process.samples()]
     page = "".join(header(family) + lines(family.name, "", samples) for family, samples in families)
     return Answer("200 OK", CONTENT_TYPE, page.encode())
 

@@ -2,6 +2,9 @@
 
 A folder with three files: ``password``; ``web.yml``, by which both programs know its hash
 (--web.config.file); and ``client.yml``, by which promtool and amtool read it (--http.config.file).
+
+``python -m exporter.door.backend_access FILE FOLDER`` makes the folder for the containers, and FILE with
+Grafana's password, where there are none.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import base64
 import json
 import os
 import secrets
+import sys
 from pathlib import Path
 
 import bcrypt
@@ -21,6 +25,20 @@ _COST = 4
 """The least: a slow hash is for passwords that can be guessed, and this one has 256 bits."""
 
 
+def main(arguments: list[str]) -> int:
+    """Make the files. Returns the exit code."""
+    file, folder = map(Path, arguments)
+    # Each container that mounts a volume reads it as another user; they are mounted nowhere else.
+    if not file.exists():
+        _write(file, secrets.token_urlsafe(18), 0o644)
+    make(folder, mode=0o644)
+    print(  # noqa: T201  (what `docker compose logs init` shows)
+        "Grafana: user admin; its password is shown by "
+        "`docker compose exec grafana cat /run/stepwatch/grafana-password`."
+    )
+    return 0
+
+
 def make(folder: Path, *, mode: int) -> None:
     """Make the folder and its files, unless all are there; they never change after that.
 
@@ -28,28 +46,24 @@ def make(folder: Path, *, mode: int) -> None:
     users.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: They cannot be written.
     """
-    names = (WEB, CLIENT, PASSWORD)
-    if all((folder / name).exists() for name in names):
+    if all((folder / name).exists() for name in (WEB, CLIENT, PASSWORD)):
         return
     folder.mkdir(parents=True, exist_ok=True)
     password = secrets.token_urlsafe(32)
     digest = bcrypt.hashpw(password.encode(), bcrypt.gensalt(_COST)).decode()
-    texts = {
-        WEB: json.dumps({"basic_auth_users": {USER: digest}}),
-        CLIENT: json.dumps({"basic_auth": {"username": USER, "password_file": str(folder / PASSWORD)}}),
-        PASSWORD: password,
-    }
-    for name in names:
-        _write(folder / name, texts[name], mode)
+    login = {"username": USER, "password_file": str(folder / PASSWORD)}
+    _write(folder / WEB, json.dumps({"basic_auth_users": {USER: digest}}), mode)
+    _write(folder / CLIENT, json.dumps({"basic_auth": login}), mode)
+    _write(folder / PASSWORD, password, mode)
 
 
 def authorization(password: Path) -> str:
     """Return the value of the header ``Authorization``.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: The file cannot be read.
     """
     secret = f"{USER}:{password.read_text(encoding='ascii').strip()}"
     return f"Basic {base64.b64encode(secret.encode()).decode()}"
@@ -65,3 +79,7 @@ def _write(file: Path, text: str, mode: int) -> None:
         out.flush()
         os.fsync(out.fileno())
     fresh.replace(file)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -39,45 +39,32 @@ class OriginCheck:
 
     def refusal(self, method: str, headers: CIMultiDictProxy[str]) -> Answer | None:
         """Return why a request is refused, ``None`` if it is not."""
-        hosts, origins = headers.getall("Host", []), headers.getall("Origin", [])
+        hosts, origins = headers.getall("Host", ["localhost"]), headers.getall("Origin", [])
         if len(hosts) > 1 or len(origins) > 1:
             return BAD_REQUEST
-        host = hosts[0] if hosts else "localhost"
-        if not is_known(host, OWN_NAMES.union(filter(None, map(_name, self.origins)))):
+        host = hosts[0]
+        names = {name for origin in self.origins if (name := urlsplit(origin).hostname)}
+        if not is_known(host, OWN_NAMES | names):
             return refusal("Host", host)
         if origins:
-            return None if self._is_ours(origins[0].lower(), host.lower()) else _foreign(origins[0])
-        return None if _is_harmless(method, headers) else _NOT_FROM_ELSEWHERE
+            return self._judged(origins[0], host.lower())
+        # Browsers name no origin when they load a picture or a script, whose query may be an expensive one,
+        # nor a frame, in which a reader can be led to press a button. A link that is followed is harmless:
+        # neither program changes anything by GET.
+        mode, destination = headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")
+        followed = method in ("GET", "HEAD") and (mode, destination) == ("navigate", "document")
+        own = headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+        return None if own or followed else _NOT_FROM_ELSEWHERE
 
-    def _is_ours(self, origin: str, host: str) -> bool:
-        found = _ORIGIN.fullmatch(origin)
-        if not found:
-            return False
-        default = _DEFAULT_PORTS[found[1]]
-        return origin in self.origins or found[2].removesuffix(default) == host.removesuffix(default)
-
-
-def _is_harmless(method: str, headers: CIMultiDictProxy[str]) -> bool:
-    """Whether a request without an origin may be answered.
-
-    Browsers name no origin when they load a picture or a script, whose query may be an expensive one,
-    nor a frame, in which a reader can be led to press a button. A link that is followed is harmless:
-    neither program changes anything by GET.
-    """
-    if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
-        return True
-    followed = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
-    return method in ("GET", "HEAD") and followed
-
-
-def _foreign(origin: str) -> Answer:
-    return text(
-        "403 Forbidden",
-        f"Origin: {origin[:200]!r} is another page than those of this address. Expected: the very address "
-        "that is asked, port included, or a URL below `links` in config.yaml. Fix: open that address "
-        "itself, or add the URL by which you do to `links`, then run `make up`.\n",
-    )
-
-
-def _name(origin: str) -> str | None:
-    return urlsplit(origin).hostname
+    def _judged(self, origin: str, host: str) -> Answer | None:
+        found = _ORIGIN.fullmatch(origin.lower())
+        if found:
+            default = _DEFAULT_PORTS[found[1]]
+            if found[0] in self.origins or found[2].removesuffix(default) == host.removesuffix(default):
+                return None
+        return text(
+            "403 Forbidden",
+            f"Origin: {origin[:200]!r} is another page than those of this address. Expected: the very "
+            "address that is asked, port included, or a URL below `links` in config.yaml. Fix: open that "
+            "address itself, or add the URL by which you do to `links`, then run `make up`.\n",
+        )

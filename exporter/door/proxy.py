@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,12 +21,12 @@ from aiohttp import (
     TCPConnector,
     web,
 )
+from aiohttp.web import RequestHandler
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from exporter.door import backend_access
 from exporter.door.check import OriginCheck
-from exporter.door.clients import BODY_SECONDS, IDLE_SECONDS, WRITE_SECONDS, Clients
 from exporter.http.message import BAD_REQUEST, Answer, text
 
 MOST_BODY = 1 << 20
@@ -42,7 +43,44 @@ _HOP_BY_HOP = frozenset(
 )
 _REPLACED = frozenset({"host", "authorization", "content-length", "expect"})
 
-OwnPages = Mapping[str, Callable[[], Answer]]
+MOST_CLIENTS = 256
+HEAD_SECONDS = 15.0
+"""From a connection's beginning to its first request."""
+BODY_SECONDS = 30.0
+IDLE_SECONDS = 60.0
+"""From an answer to the next request."""
+WRITE_SECONDS = 60.0
+"""For a client to take the next part of an answer."""
+
+
+class Clients:
+    """The connections of the door, each with the time until which it must go on.
+
+    aiohttp waits for a request's head for ever. ``dropped`` counts the connections that were closed:
+    ``slow``, or ``surplus`` when there were too many.
+    """
+
+    def __init__(self) -> None:
+        self.dropped: Counter[str] = Counter({"slow": 0, "surplus": 0})
+        self._until: dict[RequestHandler, float] = {}
+
+    def within(self, client: RequestHandler, seconds: float) -> None:
+        """Give a client so many seconds, from now on; ``inf`` while it waits for us."""
+        self._until[client] = time.monotonic() + seconds
+
+    def look(self, present: Sequence[RequestHandler]) -> None:
+        """Drop the late ones among those present; to be called every second or so."""
+        now = time.monotonic()
+        self._until = {client: self._until.get(client, now + HEAD_SECONDS) for client in present}
+        # Those that wait for us come last: they have asked for something.
+        for client in sorted(self._until, key=self._until.__getitem__):
+            late = self._until[client] < now
+            if not late and len(self._until) <= MOST_CLIENTS:
+                break
+            del self._until[client]
+            self.dropped["slow" if late else "surplus"] += 1
+            if client.transport:
+                client.transport.abort()  # close() would wait for the client to read
 
 
 @dataclass(frozen=True)
@@ -79,7 +117,7 @@ class Proxy:
     check: OriginCheck
     clients: Clients
     session: ClientSession
-    own: OwnPages
+    own: Mapping[str, Callable[[], Answer]]
     answered: Counter[str] = field(default_factory=Counter)
     failures: int = 0
 
@@ -114,11 +152,13 @@ class Proxy:
 
     async def _exchange(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
         try:
-            headers = self._headers(request.headers)
+            authorization = backend_access.authorization(self.password)
         except OSError as error:
             return self._failure(
                 "502 Bad Gateway", f"cannot be asked: {self.password}, the password for it: {error.strerror}"
             )
+        headers = _end_to_end(request.headers, _REPLACED)
+        headers["Authorization"] = authorization
         url = URL(f"http://{self.backend.address}{request.raw_path}", encoded=True)
         try:
             answer = await self.session.request(
@@ -134,11 +174,6 @@ class Proxy:
             if answer.status == web.HTTPUnauthorized.status_code:
                 return self._failure("502 Bad Gateway", f"refuses the password in {self.password}")
             return await self._pass_back(request, answer)
-
-    def _headers(self, client: CIMultiDictProxy[str]) -> CIMultiDict[str]:
-        headers = _end_to_end(client, _REPLACED)
-        headers["Authorization"] = backend_access.authorization(self.password)
-        return headers
 
     async def _pass_back(self, request: web.BaseRequest, answer: ClientResponse) -> web.StreamResponse:
         headers = _end_to_end(answer.headers, frozenset())

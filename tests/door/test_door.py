@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from exporter.door import backend_access
-from exporter.door.clients import HEAD_SECONDS, MOST_CLIENTS
-from exporter.door.proxy import MOST_BODY
+from exporter.door.proxy import HEAD_SECONDS, MOST_BODY, MOST_CLIENTS
 from tests.door.backend import LARGE, Backend
 from tests.door.conftest import Door, Site, ask, before
 from tests.real import eventually, free_port

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from exporter import healthcheck
-from exporter.door import password
+from exporter.door import backend_access
 from tests.real import free_port
 from tests.runs.test_main import Exporter
 
@@ -37,11 +37,11 @@ def test_a_port_that_answers_something_else_is_not_healthy():
 
 def test_the_password_is_made_once_and_never_said(tmp_path, capsys):
     file, backend = tmp_path / "grafana-password", tmp_path / "backend"
-    assert password.main([str(file), str(backend)]) == 0
+    assert backend_access.main([str(file), str(backend)]) == 0
     made = file.read_text()
     assert len(made) == 24
     assert made not in capsys.readouterr().out
-    assert password.main([str(file), str(backend)]) == 0
+    assert backend_access.main([str(file), str(backend)]) == 0
     assert file.read_text() == made
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     assert {path.name for path in tmp_path.iterdir()} == {"grafana-password", "backend"}
@@ -50,5 +50,5 @@ def test_the_password_is_made_once_and_never_said(tmp_path, capsys):
 @pytest.mark.parametrize("left", ["", "half"])
 def test_what_a_killed_one_left_does_not_matter(tmp_path, left):
     (tmp_path / ".grafana-password.new").write_text(left)
-    password.main([str(tmp_path / "grafana-password"), str(tmp_path / "backend")])
+    backend_access.main([str(tmp_path / "grafana-password"), str(tmp_path / "backend")])
     assert len((tmp_path / "grafana-password").read_text()) == 24
