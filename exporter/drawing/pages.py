@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
-from exporter.drawing import axis, severity, svg
+from exporter.drawing import axis, svg
 from exporter.drawing.chart import Band, Chart, by_alert
 from exporter.installation import adapt
 
 MOST_SPANS = 3
+
+TEMPLATES = Path(__file__).with_name("templates")
 
 
 class Entry(NamedTuple):
@@ -24,33 +26,38 @@ class Entry(NamedTuple):
 
 
 def legend(chart: Chart) -> Iterator[Entry]:
-    """First the curves, then the limits with their values at the end, then the alerts."""
+    """Yield first the curves, then the limits with their values at the end, then the alerts."""
     for number, curve in enumerate(chart.curves):
-        yield Entry(svg.look(number), curve.name)
-    yield from _limits(chart)
-    for times in by_alert(chart.bands):
-        first = times[0]
-        words = f"{first.alert}, {first.severity}: {spans(times)}"
-        yield Entry(f"band {severity.look(first.severity)}", words)
-
-
-def _limits(chart: Chart) -> Iterator[Entry]:
+        yield Entry(svg.curve_class(number), curve.name)
     at = svg.scale(chart)
     for limit in chart.limits:
         name = f"limit of {limit.name}" if limit.name else "limit"
         value = axis.written(limit.values[-1], chart.unit)
         place = "" if any(map(at.shows, limit.values)) else ", off the chart"
-        yield Entry(f"limit {severity.look(limit.severity)}", f"{name}: {value}{place} ({limit.severity})")
+        look = f"limit {svg.severity_class(limit.severity)}"
+        yield Entry(look, f"{name}: {value}{place} ({limit.severity})")
+    for times in by_alert(chart.bands):
+        first = times[0]
+        words = f"{first.alert}, {first.severity}: {spans(times)}"
+        yield Entry(f"band {svg.severity_class(first.severity)}", words)
 
 
 def spans(times: Sequence[Band]) -> str:
-    """From which steps to which an alert lasted, in words."""
+    """Return from which steps to which an alert lasted, in words."""
     shown = [f"{band.first_step} to {band.last_step}" for band in times[:MOST_SPANS]]
     more = len(times) - len(shown)
     return f"steps {', '.join(shown)}" + (f" and {more} times more" if more else "")
 
 
-TEMPLATES = Path(__file__).with_name("templates")
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 run``, ``2 runs``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def counts(noun: str, kinds: Mapping[str, int]) -> str:
+    """Return how many there are of each kind, without zeros: ``3 runs: 1 critical, 2 fine.``."""
+    parts = [f"{number} {kind}" for kind, number in kinds.items() if number]
+    return f"{plural(sum(kinds.values()), noun)}: {', '.join(parts)}."
 
 
 class _Loader(jinja2.FileSystemLoader):
@@ -64,7 +71,7 @@ class _Loader(jinja2.FileSystemLoader):
 
 
 def environment(folder: Path) -> jinja2.Environment:
-    """Templates of a folder, which may use those of charts as well: ``chart.html.j2``, ``*.css``."""
+    """Return templates of a folder, which may use those of charts as well: ``chart.html.j2``, ``*.css``."""
     made = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -72,9 +79,6 @@ def environment(folder: Path) -> jinja2.Environment:
         lstrip_blocks=True,
         loader=_Loader([folder, TEMPLATES]),
     )
-    made.globals |= {"draw": _drawn, "legend": legend}
+    made.globals["draw"] = lambda chart: Markup(svg.draw(chart))  # noqa: S704  (it escapes what it is given)
+    made.globals["legend"] = legend
     return made
-
-
-def _drawn(chart: Chart) -> Markup:
-    return Markup(svg.draw(chart))  # noqa: S704  (it escapes what it is given)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from xml.sax.saxutils import escape, quoteattr
 
-from exporter.drawing import axis, severity
-from exporter.drawing.chart import Chart
-from exporter.drawing.curve import Curve
+from exporter.drawing import axis
+from exporter.drawing.chart import SEVERITIES, Chart, Curve, rank
 
 WIDTH, HEIGHT = 720, 320
 LEFT, RIGHT, TOP, BOTTOM = 104, 684, 16, 280
@@ -47,7 +47,7 @@ class Scale:
 
 
 def scale(chart: Chart) -> Scale:
-    """The part of the plane that holds all curves, and each limit that is not far off."""
+    """Return the part of the plane that holds all curves, and each limit that is not far off."""
     low, high = _spread([value for curve in chart.curves for value in curve.values], chart)
     reach = BEYOND * (high - low)
     limits = (value for limit in chart.limits for value in limit.values)
@@ -58,7 +58,7 @@ def scale(chart: Chart) -> Scale:
 
 
 def _spread(values: list[float], chart: Chart) -> tuple[float, float]:
-    """Lowest and highest, with some air where the panel sets no end."""
+    """Return lowest and highest, with some air where the panel sets no end."""
     low, high = min(values), max(values)
     air = 0.05 * (high - low) or 0.5 * abs(high) or 1
     return (
@@ -67,39 +67,38 @@ def _spread(values: list[float], chart: Chart) -> tuple[float, float]:
     )
 
 
-def look(number: int) -> str:
-    """The class of a chart's curve, from 0 on, by which it gets its colour."""
+def curve_class(number: int) -> str:
+    """Return the class of a chart's curve, from 0 on, by which it gets its colour."""
     return f"curve c{number % _COLOURS}"
 
 
+def severity_class(severity: str) -> str:
+    """Return the class by which a severity gets its colour; an unknown one looks like the mildest."""
+    return severity if severity in SEVERITIES else SEVERITIES[-1]
+
+
 def draw(chart: Chart) -> str:
-    """The picture of a chart, as an element of a page."""
+    """Return the picture of a chart, as an element of a page."""
     at = scale(chart)
     title = quoteattr(f"{chart.title} over training steps {chart.first} to {chart.last}")
+    parts = [*_bands(chart, at), *_grid(chart, at)]
+    parts += [_line(curve, curve_class(number), at) for number, curve in enumerate(chart.curves)]
+    parts += [_line(limit, f"limit {severity_class(limit.severity)}", at) for limit in chart.limits]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f"aria-label={title}>{''.join(_parts(chart, at))}</svg>"
+        f"aria-label={title}>{''.join(parts)}</svg>"
     )
-
-
-def _parts(chart: Chart, at: Scale) -> Iterator[str]:
-    yield from _bands(chart, at)
-    yield from _grid(chart, at)
-    for number, curve in enumerate(chart.curves):
-        yield _line(curve, look(number), at)
-    for limit in chart.limits:
-        yield _line(limit, f"limit {severity.look(limit.severity)}", at)
 
 
 def _bands(chart: Chart, at: Scale) -> Iterator[str]:
     # the worst on top, and without letting anything through: colours that mix mean nothing
-    for band in sorted(chart.bands, key=lambda band: -severity.rank(band.severity)):
+    for band in sorted(chart.bands, key=lambda band: -rank(band.severity)):
         begin, end = sorted((at.x(band.first_step), at.x(band.last_step)))
         begin = min(begin, RIGHT - LEAST_SPAN)
         width = max(end - begin, LEAST_SPAN)
         title = escape(f"{band.alert}, {band.severity}: steps {band.first_step} to {band.last_step}")
         yield (
-            f'<rect class="band {severity.look(band.severity)}" x="{begin}" y="{TOP}" width="{width}" '
+            f'<rect class="band {severity_class(band.severity)}" x="{begin}" y="{TOP}" width="{width}" '
             f'height="{BOTTOM - TOP}"><title>{title}</title></rect>'
         )
 
@@ -107,56 +106,42 @@ def _bands(chart: Chart, at: Scale) -> Iterator[str]:
 def _grid(chart: Chart, at: Scale) -> Iterator[str]:
     for value in axis.values(at.low, at.high, chart.unit, 3):
         y = at.y(value)
+        text = escape(axis.written(value, chart.unit))
         yield f'<path class="grid" d="M{LEFT} {y}H{RIGHT}"/>'
-        yield _text(axis.written(value, chart.unit), LEFT - 8, y + 8, "end")
+        yield f'<text x="{LEFT - 8}" y="{y + 8}" text-anchor="end">{text}</text>'
     for step in axis.steps(chart.first, chart.last, 3):
         x = at.x(step)
         yield f'<path class="grid" d="M{x} {BOTTOM}v8"/>'
-        yield _text(axis.written(step), x, HEIGHT - 6, "middle")
-
-
-def _text(text: str, x: int, y: int, anchor: str) -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
+        yield f'<text x="{x}" y="{HEIGHT - 6}" text-anchor="middle">{escape(axis.written(step))}</text>'
 
 
 def _line(curve: Curve, name: str, at: Scale) -> str:
-    """Pieces as lines; what stands alone as dots, since a line of one point can hardly be seen."""
-    pieces = [piece for points in _visible(curve, at) if (piece := _turns(points))]
-    lines = _strokes(name, [piece for piece in pieces if len(piece) > 1])
-    return lines + _strokes(f"{name} dot", [piece for piece in pieces if len(piece) == 1])
+    """Return pieces as lines, broken where a limit lies off the chart.
 
-
-def _strokes(name: str, pieces: list[list[tuple[int, int]]]) -> str:
-    return f'<path class="{name}" d="{"".join(map(_path, pieces))}"/>' if pieces else ""
-
-
-def _visible(curve: Curve, at: Scale) -> Iterator[list[tuple[int, int]]]:
-    """The places of each piece; a limit is broken where it lies off the chart."""
+    What stands alone is a dot, since a line of one point can hardly be seen.
+    """
+    lines = dots = ""
     for piece in curve.pieces:
-        places: list[tuple[int, int]] = []
-        for step, value in piece:
-            if at.shows(value):
-                places.append((at.x(step), at.y(value)))
-            else:
-                yield places
-                places = []
-        yield places
-
-
-def _turns(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Without the points between two others of the same height: most limits are level."""
-    return [
-        point
-        for index, point in enumerate(points)
-        if not 0 < index < len(points) - 1 or not points[index - 1][1] == point[1] == points[index + 1][1]
-    ]
+        for shown, points in groupby(piece, key=lambda point: at.shows(point[1])):
+            places = [(at.x(step), at.y(value)) for step, value in points]
+            if shown and len(places) == 1:
+                dots += f"M{places[0][0]} {places[0][1]}h0"
+            elif shown:
+                lines += _path(places)
+    drawn = ((name, lines), (f"{name} dot", dots))
+    return "".join(f'<path class="{each}" d="{path}"/>' for each, path in drawn if path)
 
 
 def _path(points: list[tuple[int, int]]) -> str:
-    """Each point by its distance from the last, which takes the fewest characters."""
-    (x, y), *others = points
-    moves = [f"M{x} {y}h0" if not others else f"M{x} {y}"]
-    for next_x, next_y in others:
-        moves.append(f"l{next_x - x} {next_y - y}")
+    """Return each point by its distance from the last, which takes the fewest characters.
+
+    Points between two others of the same height are left out: most limits are level.
+    """
+    x, y = points[0]
+    path = f"M{x} {y}"
+    for index, (next_x, next_y) in enumerate(points[1:], 1):
+        if index + 1 < len(points) and points[index - 1][1] == next_y == points[index + 1][1]:
+            continue
+        path += f"l{next_x - x} {next_y - y}"
         x, y = next_x, next_y
-    return "".join(moves)
+    return path

@@ -8,10 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from exporter.drawing import pages
-from exporter.drawing.chart import Band, Chart, by_alert
-from exporter.drawing.curve import Curve, curve
-from exporter.drawing.severity import SEVERITIES
-from exporter.drawing.tally import tally
+from exporter.drawing.chart import SEVERITIES, Band, Chart, Curve, by_alert, curve
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.backtest import suggestions
 from stepwatch.backtest.judge import Alert, Judged
@@ -163,5 +160,5 @@ def page(report: Report, charts: Mapping[str, tuple[Chart, ...]], config: Config
         report=report,
         entries=sorted(entries, key=lambda entry: (ranks.index(entry.severity), -len(entry.fired))),
         judged=len(report.results.judged),
-        summary=tally("run", kinds),
+        summary=pages.counts("run", kinds),
     )

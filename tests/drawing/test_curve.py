@@ -8,7 +8,7 @@ import random
 import pytest
 
 from exporter.drawing import axis
-from exporter.drawing.curve import MOST_POINTS, Curve, curve, thinned
+from exporter.drawing.chart import MOST_POINTS, Curve, curve, thinned
 
 
 def points(values: list[float]) -> list[tuple[int, float]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from exporter.drawing import svg
-from exporter.drawing.chart import Chart
-from exporter.drawing.curve import Curve
+from exporter.drawing.chart import Chart, Curve
 
 
 def drawn(*pieces: tuple[tuple[int, float], ...]) -> list[tuple[str, str]]:

@@ -14,11 +14,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from exporter.drawing import pages, severity
-from exporter.drawing.chart import Chart
-from exporter.drawing.curve import thinned
-from exporter.drawing.severity import rank
-from exporter.drawing.tally import count, tally
+from exporter.drawing import pages, svg
+from exporter.drawing.chart import Chart, rank, thinned
 from exporter.runs.light import formatting
 from exporter.runs.overview.models import (
     Firing,
@@ -66,12 +63,12 @@ class Pages:
         self._environment = pages.environment(TEMPLATES)
         self._environment.globals |= {
             "formatting": formatting,
-            "count": count,
+            "count": pages.plural,
             "gauge": gauge,
             "detailed": detailed,
             "named": named,
             "description": lambda alert: _OTHERS.sub("", alert.description),
-            "look": severity.look,
+            "look": svg.severity_class,
             "watched": watched,
             "seconds": SECONDS,
         }
@@ -94,7 +91,7 @@ class Pages:
             "runs",
             "./",
             runs=runs,
-            counted=tally("run", kinds),
+            counted=pages.counts("run", kinds),
             others=overview.others(),
             omitted=overview.omitted,
             trouble=overview.prometheus,

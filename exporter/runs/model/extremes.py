@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterator
 
-from exporter.drawing.curve import LARGEST, Point
+from exporter.drawing.chart import LARGEST, Point
 
 MOST_STRETCHES = 512
 """Once there are as many, each two become one: a curve takes at most 17 kB."""

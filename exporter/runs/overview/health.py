@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from exporter.drawing import axis
-from exporter.drawing.severity import rank
+from exporter.drawing.chart import rank
 from exporter.runs.overview.models import Firing, Health, Range, RunSummary, State
 from exporter.runs.overview.panels import Limit, Line, Panel, Panels
 from exporter.runs.overview.prometheus import Answers

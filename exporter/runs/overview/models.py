@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from exporter.drawing.chart import Chart
-from exporter.drawing.curve import Point
-from exporter.drawing.severity import SEVERITIES, rank
+from exporter.drawing.chart import SEVERITIES, Chart, Point, rank
 from exporter.runs.model.history import Row
 from exporter.runs.signals.candidates import Candidate
 

@@ -10,9 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
 
-from exporter.drawing.chart import Band, Chart
-from exporter.drawing.curve import Curve, curve
-from exporter.drawing.severity import rank
+from exporter.drawing.chart import Band, Chart, Curve, curve, rank
 from exporter.http.exposition import Family, Sample
 from exporter.runs.model.history import SMOOTHED, Kept
 from exporter.runs.overview.health import CORES, GPU, healths

@@ -16,8 +16,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from exporter.drawing.curve import Point
-from exporter.drawing.severity import rank
+from exporter.drawing.chart import Point, rank
 from exporter.http.exposition import escape
 from exporter.runs.files.notice import Once
 from exporter.runs.overview.models import Episode, Firing

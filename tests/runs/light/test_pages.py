@@ -11,8 +11,7 @@ from urllib.parse import unquote, urljoin
 
 import pytest
 
-from exporter.drawing.chart import Band
-from exporter.drawing.curve import Curve
+from exporter.drawing.chart import Band, Curve
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
 from exporter.runs.light import formatting
