@@ -12,6 +12,7 @@ from typing import Any
 COMMENT = "__"
 """Keys that begin so are comments."""
 
+EXAMPLE = '{"port": 9410}'
 LARGEST_FILE = 4 * 1024 * 1024
 
 
@@ -46,12 +47,12 @@ class ConfigFile:
             found = json.loads(content)
         except json.JSONDecodeError as problem:
             place = f"invalid JSON in line {problem.lineno} ({problem.msg})"
-            raise self.error(place, 'a mapping such as {"port": 9410}') from None
+            raise self.error(place, f"a mapping such as {EXAMPLE}") from None
         except (ValueError, RecursionError):
             # Other bytes than UTF-8, a number of thousands of digits, or mappings nested too deep.
-            raise self.error("invalid JSON", 'a mapping such as {"port": 9410} in UTF-8') from None
+            raise self.error("invalid JSON", f"a mapping such as {EXAMPLE} in UTF-8") from None
         if not isinstance(found, dict):
-            raise self.error("not a mapping", 'one such as {"port": 9410}')
+            raise self.error("not a mapping", f"one such as {EXAMPLE}")
         return {key: value for key, value in found.items() if not key.startswith(COMMENT)}
 
     def changed(self) -> bool:

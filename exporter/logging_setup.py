@@ -28,8 +28,6 @@ _SHOWN = {"WARNING": "WARN", "CRITICAL": "ERROR"}
 _OF_EACH_RECORD = frozenset(vars(logging.makeLogRecord({})))
 _ERROR_DESCRIPTOR = 2
 
-ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None]
-
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add ``--log.level`` and ``--log.format``, whose values ``configure`` takes."""
@@ -59,22 +57,27 @@ def configure(level: str, form: str) -> None:
     _HANDLER.setFormatter(_Formatter(FORMATS[form]))
     root.addHandler(_HANDLER)  # once, however often
     logging.captureWarnings(capture=True)
-    sys.excepthook = lambda *error: _uncaught("Uncaught exception", error)
-    threading.excepthook = _uncaught_in_thread
+    sys.excepthook = lambda *error: _uncaught("Uncaught exception", *error)
+    threading.excepthook = lambda found: _uncaught(
+        f"Uncaught exception in thread {found.thread.name if found.thread else ''}",
+        found.exc_type,
+        found.exc_value,
+        found.exc_traceback,
+    )
     sys.unraisablehook = lambda found: _uncaught(
         f"{found.err_msg or 'Exception ignored in'}: {found.object!r}",
-        (found.exc_type, found.exc_value or found.exc_type(), found.exc_traceback),
+        found.exc_type,
+        found.exc_value,
+        found.exc_traceback,
     )
 
 
-def _uncaught(what: str, error: ExceptionInfo) -> None:
-    logger.error("%s: %r", what, error[1], exc_info=error)
-
-
-def _uncaught_in_thread(found: threading.ExceptHookArgs) -> None:
-    if not issubclass(found.exc_type, SystemExit):
-        error = (found.exc_type, found.exc_value or found.exc_type(), found.exc_traceback)
-        _uncaught(f"Uncaught exception in thread {found.thread.name if found.thread else ''}", error)
+def _uncaught(
+    what: str, kind: type[BaseException], error: BaseException | None, traceback: TracebackType | None
+) -> None:
+    if not issubclass(kind, SystemExit):  # by which a thread may end itself
+        error = error or kind()
+        logger.error("%s: %r", what, error, exc_info=(kind, error, traceback))
 
 
 class _StandardError(logging.Handler):
@@ -115,17 +118,15 @@ class _Formatter(logging.Formatter):
 
 
 def _logfmt(fields: Mapping[str, str]) -> str:
-    """As Prometheus writes it, ``msg`` included."""
-    named = {"msg" if key == "message" else key: value for key, value in fields.items()}
-    return " ".join(f"{key}={_quoted(value)}" for key, value in named.items())
-
-
-def _quoted(value: str) -> str:
-    """A value in one line, in quotes where it needs them, whatever signs it has."""
-    if value and value.isprintable() and not any(sign in value for sign in ' ="\\'):
-        return value
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{"".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in escaped)}"'
+    """Return fields as Prometheus writes them, ``msg`` included: in one line, whatever signs they have."""
+    pairs = []
+    for key, value in fields.items():
+        shown = value
+        if not value or not value.isprintable() or any(sign in value for sign in ' ="\\'):
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+            shown = f'"{"".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in escaped)}"'
+        pairs.append(f"{'msg' if key == 'message' else key}={shown}")
+    return " ".join(pairs)
 
 
 FORMATS: Mapping[str, Callable[[Mapping[str, str]], str]] = {"logfmt": _logfmt, "json": json.dumps}

@@ -13,6 +13,7 @@ import signal
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from math import isfinite
 from threading import Event
 from typing import Any
@@ -52,11 +53,15 @@ class CommandLine:
         )
         self._arguments = arguments
         self._together = together
-        self._checks: dict[str, tuple[Check, bool]] = {}
-        self.file = self._named()
         logging_setup.add_flags(self._parser)
-        self._checks["log_level"] = one_of("level", logging_setup.LEVELS), False
-        self._checks["log_format"] = one_of("format", logging_setup.FORMATS), False
+        self._checks: dict[str, tuple[Check, bool]] = {
+            "log_level": (one_of("level", logging_setup.LEVELS), False),
+            "log_format": (one_of("format", logging_setup.FORMATS), False),
+        }
+        named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        named.add_argument(FILE_FLAG, dest="path")
+        path = named.parse_known_args(arguments)[0].path
+        self._file = ConfigFile(path) if path else None
 
     def add(self, name: str, check: Check, default: object, text: str, *, many: bool = False) -> None:
         """Add the flag ``--name``; in the file its dashes are underscores, and ``many`` are a list."""
@@ -88,7 +93,7 @@ class CommandLine:
 
     def changed(self) -> bool:
         """Whether the file was replaced since it was read."""
-        return self.file is not None and self.file.changed()
+        return self._file is not None and self._file.changed()
 
     def renewed(self) -> argparse.Namespace | None:
         """Return the options of a file that was replaced; ``None``, with an error logged, for a bad one."""
@@ -98,28 +103,19 @@ class CommandLine:
             logger.error("%s The running settings stay in force.", problem)  # noqa: TRY400 - a user's mistake
             return None
 
-    def _named(self) -> ConfigFile | None:
-        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        parser.add_argument(FILE_FLAG, dest="path")
-        path = parser.parse_known_args(self._arguments)[0].path
-        return ConfigFile(path) if path else None
-
     def _options(self) -> argparse.Namespace:
         # argparse leaves alone what the namespace has already, unless there is a flag.
-        options = self._parser.parse_args(self._arguments, argparse.Namespace(**self._from_file()))
+        options = argparse.Namespace()
+        if self._file is not None:
+            for key, value in self._file.values().items():
+                if key not in self._checks:
+                    expected = f"one of {', '.join(sorted(self._checks))}"
+                    raise self._file.error(f"{key}: unknown key", expected)
+                if value is not None:  # null is the default
+                    setattr(options, key, self._checked(self._file, key, value))
+        self._parser.parse_args(self._arguments, options)
         self._together(options)
         return options
-
-    def _from_file(self) -> dict[str, object]:
-        if self.file is None:
-            return {}
-        checked = {}
-        for key, value in self.file.values().items():
-            if key not in self._checks:
-                raise self.file.error(f"{key}: unknown key", f"one of {', '.join(sorted(self._checks))}")
-            if value is not None:  # null is the default
-                checked[key] = self._checked(self.file, key, value)
-        return checked
 
     def _checked(self, file: ConfigFile, key: str, value: object) -> object:
         check, many = self._checks[key]
@@ -144,15 +140,23 @@ def text(value: object) -> str:
 def port(value: object) -> int:
     """Check a TCP port."""
     found = _whole(value)
-    if found is None or not 0 < found < 65536:
+    if not 0 < found < 65536:
         raise ArgumentTypeError(f"{value!r} is not a port. Expected a number from 1 to 65535.")
+    return found
+
+
+def number(value: object) -> int:
+    """Check a whole number from 0 on."""
+    found = _whole(value)
+    if not 0 <= found < 10**6:
+        raise ArgumentTypeError(f"{value!r} is not a whole number. Expected one such as 0 or 16.")
     return found
 
 
 def positive(value: object) -> float:
     """Check a finite number above 0."""
     found = _finite(value)
-    if found is None or found <= 0:
+    if found <= 0:
         raise ArgumentTypeError(f"{value!r} is not a positive number. Expected one such as 15 or 0.5.")
     return found
 
@@ -160,16 +164,8 @@ def positive(value: object) -> float:
 def not_negative(value: object) -> float:
     """Check a finite number from 0 on."""
     found = _finite(value)
-    if found is None or found < 0:
+    if found < 0:
         raise ArgumentTypeError(f"{value!r} is not a number from 0 on. Expected one such as 0 or 2.5.")
-    return found
-
-
-def number(value: object) -> int:
-    """Check a whole number from 0 on."""
-    found = _whole(value)
-    if found is None or not 0 <= found < 10**6:
-        raise ArgumentTypeError(f"{value!r} is not a whole number. Expected one such as 0 or 16.")
     return found
 
 
@@ -200,18 +196,19 @@ def hosts(value: object) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in names if name.strip())
 
 
-def _finite(value: object) -> float | None:
-    try:
-        found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-    except (ValueError, OverflowError):  # no number, or a whole one beyond all floats
-        return None
-    return found if found is not None and isfinite(found) else None
+def _finite(value: object) -> float:
+    """Return a finite number; -1 where it is none."""
+    with suppress(ValueError, OverflowError):  # not a number, or a whole one beyond all floats
+        if isinstance(value, str | int | float) and not isinstance(value, bool) and isfinite(float(value)):
+            return float(value)
+    return -1.0
 
 
-def _whole(value: object) -> int | None:
+def _whole(value: object) -> int:
+    """Return a whole number; -1 where it is none."""
     if isinstance(value, str):
-        return int(value) if value.isdecimal() and len(value) < 7 else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return int(value) if value.isdecimal() and len(value) < 7 else -1
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 def log_cannot_listen(options: argparse.Namespace, error: OSError) -> None:
