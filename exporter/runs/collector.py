@@ -72,10 +72,7 @@ class Collector:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        writers: Writers | None = None,
-        stopped: Callable[[], bool] = lambda: False,
+        self, settings: Settings, writers: Writers | None = None, stopped: Callable[[], bool] = lambda: False
     ) -> None:
         self.settings = settings
         self.health = Health()

@@ -23,14 +23,7 @@ from exporter.http.message import Answer, Request
 from exporter.http.message import text as words
 from exporter.http.routes import Routes
 from exporter.http.server import Server
-from exporter.options import (
-    CommandLine,
-    log_cannot_listen,
-    positive,
-    start_again,
-    stopped_by_signal,
-    text,
-)
+from exporter.options import CommandLine, log_cannot_listen, positive, start_again, stopped_by_signal, text
 from exporter.watchdog import disks
 from exporter.watchdog.client import Client
 from exporter.watchdog.disks import Folder

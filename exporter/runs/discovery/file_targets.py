@@ -139,12 +139,7 @@ class VerlFiles(FileSource):
         for path in new[:room]:
             files[path] = _VerlFile(
                 Document(
-                    Path(path),
-                    self.name,
-                    verl_addresses,
-                    self._allowlist,
-                    self._root,
-                    settle=SETTLE_SECONDS,
+                    Path(path), self.name, verl_addresses, self._allowlist, self._root, settle=SETTLE_SECONDS
                 )
             )
         found = [target for file in files.values() for target in file.targets()]

@@ -151,11 +151,7 @@ class Api:
     """
 
     def __init__(
-        self,
-        registry: Registry,
-        allowed: Allowed,
-        token: Token,
-        ports: Mapping[str, int | None],
+        self, registry: Registry, allowed: Allowed, token: Token, ports: Mapping[str, int | None]
     ) -> None:
         self._registry, self._allowed, self._token = registry, allowed, token
         # Traces are not taken: without this port the client sends none.
