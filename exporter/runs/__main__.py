@@ -8,7 +8,6 @@ if __name__ == "__main__":
     interrupt.end_at_once()  # first of all: the modules below take their time
 
 import logging
-from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,14 +28,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = settings.options()
     logging_setup.configure(options.log_level, options.log_format)
     stop = stopped_by_signal()
+    file = options.config_file
+    beside = Path(file).with_name(panels.NAME) if file else panels.DEFAULT
     try:
-        service = App(options, _panels(options), stop.is_set)
+        service = App(options, options.panels or beside, stop.is_set)
     except OSError as error:
         log_cannot_listen(options, error)
         return 2
     service.start()
     logger.info("http://%s:%s/ shows the runs of %s", options.listen, options.port, ", ".join(options.path))
-    thread = Mount(str(options.config_file))
+    thread = Mount(str(file))
     while not stop.is_set():
         stop.wait(service.look())
         if _changed(settings, thread) and settings.renewed():
@@ -45,14 +46,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A state file and the logs hold all that matters, so that a fresh start is the simplest change.
     start_again("exporter.runs", stop)
     return 0
-
-
-def _panels(options: Namespace) -> Path:
-    """The file of panels: the one that is named, or else the one beside the settings."""
-    file = options.config_file
-    beside = Path(file).with_name(panels.NAME) if file else panels.DEFAULT
-    named: Path | None = options.panels
-    return named or beside
 
 
 def _changed(settings: CommandLine, thread: Mount) -> bool:

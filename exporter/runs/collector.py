@@ -64,7 +64,7 @@ class Settings:
 
 
 class Collector:
-    """All runs. ``look`` is called again and again; ``metrics`` from any thread.
+    """All runs. ``look`` is called again and again, ``metrics`` from any thread.
 
     A look that is under way reads no further once ``stopped`` says true. ``listeners`` are called after
     each. ``caught_up``: all that was there at the start has been read. ``own`` are the mounts of Stepwatch's
@@ -107,9 +107,12 @@ class Collector:
             forget_after,
         )
         feeds = [Feed(target, polling) for target in settings.targets]
-        self._polled = frozenset(urlsplit(target.name).netloc for target in settings.targets)
+        polled = {urlsplit(target.name).netloc for target in settings.targets}
         self.registered = RegisteredPages(
-            self._registered, lambda address: MonitorPage(settings.reached(address)), polling
+            # those that the settings name are polled anyway
+            lambda: [each for each in settings.registered() if settings.reached(each) not in polled],
+            lambda address: MonitorPage(settings.reached(address)),
+            polling,
         )
         self.sources: Sequence[RunSource] = (self.logs, *feeds, self.registered)
         self._judge = Judge(settings.silence, forget_after)
@@ -138,7 +141,13 @@ class Collector:
         for source in self.sources:
             more |= source.look()
         if self._is_due("gpus", GPUS_SECONDS):
-            self._gpus = self._gpu_processes.look(self._running_logs())
+            # only of logs: the writer of a page or server may be anywhere
+            running = {
+                at: view.writers
+                for at, view in self._shown.views.items()
+                if view.state == "running" and at[0] in self.logs.by_path
+            }
+            self._gpus = self._gpu_processes.look(running)
         with self._lock:
             self._select(time.monotonic())
             for listener in self.listeners:
@@ -155,11 +164,6 @@ class Collector:
         self.caught_up = self.caught_up or not more
         return more
 
-    def _registered(self) -> list[str]:
-        """The registered pages, but for those that the settings name and that are polled anyway."""
-        settings = self.settings
-        return [address for address in settings.registered() if settings.reached(address) not in self._polled]
-
     def _select(self, now: float) -> None:
         """Judge all runs by now, and select those that are shown."""
         for source in self.sources:
@@ -171,7 +175,7 @@ class Collector:
         self._limit.duplicates = self._shown.duplicates
 
     def metrics(self) -> bytes:
-        """The exposition page."""
+        """Return the exposition page."""
         now = time.monotonic()
         with self._lock:
             views = self._shown.views
@@ -181,15 +185,15 @@ class Collector:
 
     @contextmanager
     def views(self) -> Iterator[Collection[View]]:
-        """The runs that are shown; nothing of them changes while they are looked at."""
+        """Yield the runs that are shown; nothing of them changes until it is left."""
         with self._lock:
             yield self._shown.views.values()
 
     def mark(self, name: str, note: str) -> None:
-        """Have a run measured anew from its next step on.
+        """Re-baseline a run from its next step on.
 
         Raises:
-            UnknownRunError: no run of that name is shown.
+            UnknownRunError: No run of that name is shown.
         """
         with self._lock:
             views = {view.name: view for view in self._shown.views.values()}
@@ -212,13 +216,6 @@ class Collector:
             return False
         self._due[what] = now + seconds
         return True
-
-    def _running_logs(self) -> dict[Place, frozenset[str]]:
-        """The writers of each running run of a log: that of a page or server may be anywhere."""
-        views = self._shown.views.items()
-        return {
-            at: view.writers for at, view in views if view.state == "running" and at[0] in self.logs.by_path
-        }
 
     def _follow_clock(self) -> None:
         """Have no run look silent for the time that the machine slept, or by which its clock was set."""

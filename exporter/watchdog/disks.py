@@ -179,18 +179,19 @@ def look(path: str) -> Look:
 def _trial(path: str) -> int:
     """Write a small file and remove it. Returns the number of the error, 0 for success."""
     name = os.path.join(path, TRIAL)  # noqa: PTH118
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        file = os.open(name, flags, 0o600)
+    except PermissionError:  # another user's folder: what the file system says of itself must do
+        return 0
     except OSError as problem:
-        # Another user's folder: what the file system says of itself must do.
-        return 0 if problem.errno in (errno.EACCES, errno.EPERM) else problem.errno or errno.EIO
+        return problem.errno or errno.EIO
     try:
-        return 0 if os.write(file, TRIAL_BYTES) == len(TRIAL_BYTES) else errno.ENOSPC
+        with os.fdopen(file, "wb", buffering=0) as trial:
+            return 0 if trial.write(TRIAL_BYTES) == len(TRIAL_BYTES) else errno.ENOSPC
     except OSError as problem:
         return problem.errno or errno.EIO
     finally:
-        with suppress(OSError):
-            os.close(file)
         with suppress(OSError):
             os.unlink(name)  # noqa: PTH108
 

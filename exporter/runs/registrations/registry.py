@@ -155,10 +155,25 @@ class Store:
             self._failed(f"{path} cannot be read: {problem.strerror}. Registrations begin anew.")
             return []
         if body is None:
-            self._move_aside(path)
+            aside = path.with_name(ASIDE)
+            try:
+                path.replace(aside)
+            except OSError:
+                aside = path
+            self._failed(
+                f"{path} is not as Stepwatch wrote it. It is kept as {aside}, "
+                "and registrations begin anew. Fix: none is needed for jobs that start from now on."
+            )
             return []
-        ones = [Registration(**fields) for fields in json.loads(body)[:MOST]]
-        return [one for one in ones if self._is_allowed(one.address)]
+        allowed = []
+        for one in (Registration(**fields) for fields in json.loads(body)[:MOST]):
+            try:
+                self._allowed.checked(one.address)
+            except AddressError as problem:  # noqa: PERF203  (settings may have changed since)
+                logger.warning("A registered server is left out: %s.", problem)
+            else:
+                allowed.append(one)
+        return allowed
 
     def save(self, known: Iterable[Registration]) -> bool:
         """Write what is registered now; returns whether that worked."""
@@ -182,26 +197,6 @@ class Store:
             return False
         self._failing = False
         return True
-
-    def _is_allowed(self, address: str) -> bool:
-        """Whether a server may be read by the settings of today, which may be others than before."""
-        try:
-            self._allowed.checked(address)
-        except AddressError as problem:
-            logger.warning("A registered server is left out: %s.", problem)
-            return False
-        return True
-
-    def _move_aside(self, path: Path) -> None:
-        aside = path.with_name(ASIDE)
-        try:
-            path.replace(aside)
-        except OSError:
-            aside = path
-        self._failed(
-            f"{path} is not as Stepwatch wrote it. It is kept as {aside}, "
-            "and registrations begin anew. Fix: none is needed for jobs that start from now on."
-        )
 
     def _failed(self, words: str) -> None:
         self.errors += 1
