@@ -139,7 +139,7 @@ class Connection:
             self._outgoing = memoryview(CONTINUE)
 
     def _refuse(self, answer: Answer) -> None:
-        """Answer, and listen no more: what follows is no request."""
+        """Answer, and listen no more: what follows is not a request."""
         self._last, self._incoming, self._unheard = True, b"", 0
         self._send(answer)
 

@@ -2,8 +2,8 @@
 
 A page may send requests to this machine from its reader's browser, with its own name as ``Origin``; or
 have its own name resolve to 127.0.0.1 (DNS rebinding), which then stands in ``Host``. An IP address in
-``Host`` is no one's name, so it is accepted whichever it is: behind a published port of a container
-the server does not know the machine's.
+``Host`` cannot be a page's name, so any is accepted: behind a published port of a container the server does
+not know the machine's.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def text(status: str, body: str, *headers: tuple[str, str]) -> Answer:
     )
 
 
-BAD_REQUEST = text("400 Bad Request", "this is no HTTP request\n")
+BAD_REQUEST = text("400 Bad Request", "this is not an HTTP request\n")
 TOO_LONG = text("431 Request Header Fields Too Large", "the request is too long\n")
 NO_LENGTH = text("411 Length Required", "Expected: a Content-Length.\n")
 FAULT = text("500 Internal Server Error", "a fault of Stepwatch: its log says more\n")
@@ -72,7 +72,7 @@ class Head(NamedTuple):
 
     @classmethod
     def parse(cls, lines: str) -> Head | None:
-        """What the lines say; ``None`` if they are no head of a request."""
+        """What the lines say; ``None`` if they are not the head of a request."""
         first, *fields = lines.split("\r\n")
         words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1.") or _CONTROL.search(first):

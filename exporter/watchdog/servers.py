@@ -1,7 +1,7 @@
 """Whether Prometheus stores, judges and notifies, and whether Alertmanager answers.
 
 On a full disk most of what Prometheus says of itself still looks well: it is ready, its targets are up, its
-rules have just been evaluated. What tells are two counters: the samples that it appended stand still, and the
+rules have just been evaluated. Two counters show the fault: the samples that it appended stand still, and the
 writes to its log that failed rise.
 """
 

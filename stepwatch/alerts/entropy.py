@@ -52,7 +52,7 @@ class EntropyCollapseWarning(Section):
 class EntropyCollapse(Block):
     """The policy has become certain.
 
-    Never critical: with a good reward it is no reason to page anyone, with a bad one RewardCollapse pages.
+    Never critical: with a good reward it needs no page, with a bad one RewardCollapse pages.
     """
 
     warning: EntropyCollapseWarning | None = EntropyCollapseWarning()

@@ -254,7 +254,7 @@ FABRIC_DOWN = gpu_alert(
         Condition(
             "state of the NVLink fabric (3: joined):",
             gpus("gpu_fabric_state") < 3,
-            given=gpus("gpu_fabric_state") > 0,  # 0 is no fabric
+            given=gpus("gpu_fabric_state") > 0,  # 0: without a fabric
         ),
         # Links that were never up have no bridge; split GPUs (MIG) do without theirs.
         Condition(

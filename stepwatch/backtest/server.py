@@ -31,7 +31,7 @@ Tick = Callable[[], object]
 
 
 class Progress:
-    """A bar on standard error for each part of the work; nothing where that is no terminal."""
+    """A bar on standard error for each part of the work; nothing where that is not a terminal."""
 
     @contextmanager
     def __call__(self, what: str, total: int) -> Iterator[Callable[[], object]]:

@@ -56,7 +56,7 @@ class Override(Section):
         """Return the base block with this override's limits over it.
 
         Raises:
-            pydantic.ValidationError: Together they are no valid block.
+            pydantic.ValidationError: Together they are not a valid block.
         """
         return type(base).model_validate(_merge(base.plain(), self.alerts[name]))
 

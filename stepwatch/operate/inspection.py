@@ -149,7 +149,7 @@ def _others(run: Run) -> set[str]:
 
 
 def _blocks(contents: Sequence[Contents]) -> Iterator[str]:
-    """Each run under its name, and what is no run."""
+    """Each run under its name, and what is not a run."""
     logs = [each.log for each in contents if each.log]
     names = run_names({log.path: log.relative for log in logs})
     for each in contents:

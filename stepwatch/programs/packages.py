@@ -43,7 +43,7 @@ def keep(made: Path, place: Path) -> Path:
 def unpacked(tool: str, package: str) -> Path | None:
     """The root (it holds ``usr/bin``) of the package in the version that apt would install, if it is here.
 
-    A home folder may be shared with machines of other distributions, whose packages are no use here.
+    A home folder may be shared with machines of other distributions, whose packages are of no use here.
     """
     if next(tools_folder().glob(f"{tool}-[0-9]*/usr/bin"), None) is None or not shutil.which("apt-cache"):
         return None

@@ -98,7 +98,7 @@ def find(name: str) -> Program | None:
     other rules.
 
     Raises:
-        ProgramError: the variable names something that is no such program, or too old.
+        ProgramError: the variable names another program, or one that is too old.
     """
     wanted = WANTED[name]
     if named := os.environ.get(wanted.variable):

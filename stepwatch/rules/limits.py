@@ -1,6 +1,6 @@
 """The limits that config.yaml sets for an alert, for all runs and for those of overrides.
 
-Limits of overrides are no part of the rules, which would grow with each: the run exporter serves them
+Limits of overrides are not part of the rules, which would grow with each: the run exporter serves them
 beside the run's statistics (``rl_limit_override``), and a rule takes the limit of the run if there is one.
 """
 

@@ -63,7 +63,7 @@ class Damage:
 
 
 def find(part: str, log: Sequence[str], folder: Path | None = None) -> Damage | None:
-    """Return what keeps a part from starting; ``None`` where it is no damaged file that is known.
+    """Return what keeps a part from starting; ``None`` where that is not a known damaged file.
 
     Args:
         part: Its name.

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 USUAL = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 """Loopback and private networks (RFC 1918, RFC 4193).
 
-Link-local addresses are no part of it, since clouds answer there with a machine's credentials, nor is
+Link-local addresses are not part of it, since clouds answer there with a machine's credentials, nor is
 100.64.0.0/10 (RFC 6598), which belongs to the provider of a network and not to its user.
 """
 

@@ -29,7 +29,7 @@ COARSEST = 0.5e-3
 TELLING = 0.05
 """Below that, three decimals say too little."""
 AGREEMENTS = 8
-"""So many values over four steps or more are no chance."""
+"""So many values over four steps or more do not agree by chance."""
 AGREEING_STEPS = 4
 
 

@@ -125,11 +125,11 @@ class Times:
 
 
 class Run:
-    """A run as its log tells it. ``source`` is the format, ``framework`` whose keys it has.
+    """A run as its log reports it. ``source`` is the format, ``framework`` whose keys it has.
 
     ``watched``: a step arrived while the exporter looked on, now or before a restart. Statistics
     that rules look at first exist only then, since a replay of an old log must raise nothing.
-    ``moved`` is when the last one was logged, in seconds of the steady clock. ``serial`` is no other run's.
+    ``moved`` is when the last one was logged, in seconds of the steady clock. ``serial`` is unique.
     ``restarts`` counts all starts but the first, ``resumes`` those that did not begin from scratch;
     the last of these ``lost`` so many steps, which are made a second time. ``servers`` are those of the
     last start.

@@ -14,7 +14,7 @@ RunSets = Callable[..., "RunSet"]
 """Makes the run set of a log once its format is known, with the arguments of ``RunSet``."""
 
 MOST = 200
-"""Runs of one log; a table whose columns are no runs after all fills no memory."""
+"""Runs of one log; a table whose columns are not runs after all fills no memory."""
 
 
 class RunSet:
@@ -22,7 +22,7 @@ class RunSet:
 
     ``before`` is what runs held before this log's content began, ``watched`` the runs that logged
     while they were watched before the last restart, ``marks`` the operator's. ``refused`` counts
-    events of runs beyond ``MOST``. ``goes_on``: what comes first is no other attempt's than what was
+    events of runs beyond ``MOST``. ``goes_on``: what comes first belongs to the attempt of what was
     held before.
     """
 

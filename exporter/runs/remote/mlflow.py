@@ -40,7 +40,7 @@ class History:
 
     Metrics are logged one by one and stamped by the logger, so values are put together by their
     step, not by their order. A metric that is logged for a lower step than before shows a resume;
-    one that is logged for the same step again is no news.
+    one that is logged for the same step again is ignored.
     """
 
     def __init__(self, run: str) -> None:

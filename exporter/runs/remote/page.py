@@ -293,7 +293,7 @@ class MonitorPage(Page):
     """Read again until it stands still whenever it changed, so that no step is half another's.
 
     What was validated counts once. A page with nothing but that reports no step: verl validates
-    before it trains, and after a resume that is no first step.
+    before it trains, and after a resume that is not the first step.
     """
 
     source = "rl_insight"

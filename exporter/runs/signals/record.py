@@ -44,7 +44,7 @@ class ResponseLimit:
 class Ended:
     """The log says that the run ended.
 
-    A traceback or an exit code is no certain failure (``certain=False``): trainers log those that
+    A traceback or an exit code is not a certain failure (``certain=False``): trainers log those that
     they caught, and those of programs that a reward runs.
     """
 

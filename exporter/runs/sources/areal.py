@@ -15,7 +15,7 @@ from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import ending, pieces
 
 MOST_KEYS = 5000
-"""No trainer has more in a step: what comes then is no table."""
+"""No trainer has more in a step: what comes then is not a table."""
 
 _WALL = "│"
 _BOTTOM = re.compile("[╘└╰][═─]")

@@ -23,7 +23,7 @@ def fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """Each field's key and value: an unsigned integer for a varint, else bytes.
 
     Raises:
-        ValueError: the bytes are no message.
+        ValueError: the bytes are not a message.
     """
     place = 0
     while place < len(message):

@@ -54,7 +54,7 @@ def single(tensor: bytes) -> float | None:
     """The number in a tensor of one element; ``None`` for any other tensor.
 
     Raises:
-        ValueError: the bytes are no tensor.
+        ValueError: the bytes are not a tensor.
     """
     found = dict(fields(tensor))
     kind = _KINDS.get(found.get(TYPE, 0))

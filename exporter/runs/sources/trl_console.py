@@ -176,7 +176,7 @@ class TrlConsole(Source):
         else:
             self._finished = False
             yield from self._record(values, evaluation=False)
-        if self._finished:  # an evaluation after the end is no sign of life
+        if self._finished:  # an evaluation after the end is not a sign of life
             yield Ended("finished")
 
     def _waited(self) -> Iterator[Event]:

@@ -3,7 +3,7 @@
 Users have it in their own systemd manager, root in the system's: root has no user manager outside of a
 login, and the system's needs no lingering.
 
-Whether the stack is to run is no matter of the unit: it starts nothing after `make down`, which leaves it
+The unit does not decide whether the stack is to run: it starts nothing after `make down`, which leaves it
 enabled, and the next `make up` goes on through it.
 """
 

@@ -157,7 +157,7 @@ ROLL: Keys = {
 # slime.
 
 _SLIME_DETAILS = "step|ratio|frac|mean|median|max|min|std|pass_[0-9]+|count_[0-9]+"
-"""How keys below ``eval/`` end that are no data set's score."""
+"""How keys below ``eval/`` end that are not the score of a data set."""
 
 SLIME: Keys = {
     # rollout/rewards is normalised by group: about 0 by construction
