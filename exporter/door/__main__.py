@@ -21,7 +21,7 @@ from exporter import logging_setup
 from exporter.door.check import OriginCheck
 from exporter.door.proxy import MOST_CLIENTS, Backend, Clients, Proxy, session
 from exporter.http import process
-from exporter.http.exposition import CONTENT_TYPE, Family, Sample, header, lines
+from exporter.http.exposition import CONTENT_TYPE, Sample, by_label, own, page
 from exporter.http.message import Answer, text
 from exporter.options import CommandLine, hosts, port
 from exporter.options import text as text_option
@@ -33,12 +33,6 @@ HEALTHY, METRICS = "/-/door/healthy", "/-/door/metrics"
 TICK_SECONDS = 0.5
 LONGEST_HEAD = 1 << 16
 """Bytes of a URL or a header: a query may be long, and all programs on 127.0.0.1 share their cookies."""
-
-_REQUESTS = Family("stepwatch_door_requests_total", "counter", "Requests by the answer's code.")
-_FAILURES = Family(
-    "stepwatch_door_backend_failures_total", "counter", "Requests that the backend failed to answer."
-)
-_DROPPED = Family("stepwatch_door_clients_dropped_total", "counter", "Clients that were dropped.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,14 +81,14 @@ async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with session() as backends, AsyncExitStack() as running:
         proxies: list[Proxy] = []
-        own = {HEALTHY: lambda: text("200 OK", "ok\n"), METRICS: lambda: _metrics(proxies, clients)}
+        pages = {HEALTHY: lambda: text("200 OK", "ok\n"), METRICS: lambda: _metrics(proxies, clients)}
         servers = []
         for name, at, address in (
             ("prometheus", options.prometheus_port, options.prometheus),
             ("alertmanager", options.alertmanager_port, options.alertmanager),
         ):
             backend = Backend(name, name.capitalize(), address)
-            proxies.append(Proxy(backend, options.password_file, check, clients, backends, own))
+            proxies.append(Proxy(backend, options.password_file, check, clients, backends, pages))
             server = web.Server(
                 proxies[-1],
                 handler_cancellation=True,  # a client that hangs up wants no answer: Prometheus may stop
@@ -122,15 +116,17 @@ async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
 
 def _metrics(proxies: Sequence[Proxy], clients: Clients) -> Answer:
     requests: list[Sample] = []
-    failures: list[Sample] = []
     for proxy in proxies:
-        name = proxy.backend.name
-        requests += [({"backend": name, "code": code}, n) for code, n in sorted(proxy.answered.items())]
-        failures.append(({"backend": name}, proxy.failures))
-    dropped: list[Sample] = [({"reason": reason}, count) for reason, count in clients.dropped.items()]
-    families = [(_REQUESTS, requests), (_FAILURES, failures), (_DROPPED, dropped), *process.samples()]
-    page = "".join(header(family) + lines(family.name, "", samples) for family, samples in families)
-    return Answer("200 OK", CONTENT_TYPE, page.encode())
+        for code, count in sorted(proxy.answered.items()):
+            requests.append(({"backend": proxy.backend.name, "code": code}, count))
+    failures = by_label("backend", {proxy.backend.name: proxy.failures for proxy in proxies})
+    metrics = [
+        own("door_requests_total", "Requests by the answer's code.", requests),
+        own("door_backend_failures_total", "Requests that the backend failed to answer.", failures),
+        own("door_clients_dropped_total", "Clients that were dropped.", by_label("reason", clients.dropped)),
+        *process.samples(),
+    ]
+    return Answer("200 OK", CONTENT_TYPE, page(metrics).encode())
 
 
 if __name__ == "__main__":

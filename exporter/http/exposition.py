@@ -26,6 +26,26 @@ class Family(NamedTuple):
     help: str
 
 
+Metric = tuple[Family, list[Sample]]
+"""A metric with its samples."""
+
+
+def own(name: str, text: str, samples: float | list[Sample]) -> Metric:
+    """Return a metric of a program of ours, ``stepwatch_`` before its name; a number is its only sample."""
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return Family(f"stepwatch_{name}", kind, text), samples if isinstance(samples, list) else [({}, samples)]
+
+
+def by_label(label: str, values: Mapping[str, float]) -> list[Sample]:
+    """Return a sample for each value of a label."""
+    return [({label: each}, value) for each, value in values.items()]
+
+
+def page(metrics: Iterable[Metric]) -> str:
+    """Return the text of some metrics."""
+    return "".join(header(family) + lines(family.name, "", samples) for family, samples in metrics)
+
+
 def header(family: Family) -> str:
     """The two lines above a metric's samples."""
     return f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n"

@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from exporter.http.exposition import Family, Sample
+from exporter.http.exposition import Family, Metric
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 STARTED = time.time()
 STATM = "/proc/self/statm"
 
 
-def samples() -> Iterator[tuple[Family, list[Sample]]]:
+def samples() -> Iterator[Metric]:
     """Memory, start and processor time of this process."""
     with suppress(OSError), open(STATM) as statm:  # noqa: PTH123  (pathlib weighs 1 MB)
         resident = int(statm.read().split()[1]) * PAGE

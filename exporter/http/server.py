@@ -11,7 +11,7 @@ from operator import attrgetter
 from threading import Event, Thread
 
 from exporter.http.connection import Connection
-from exporter.http.exposition import Family, Sample
+from exporter.http.exposition import Family, Metric
 from exporter.http.message import Pages
 
 MOST_CLIENTS = 256
@@ -66,7 +66,7 @@ class Server:
         for client in sorted(self._clients.values(), key=attrgetter("active"))[:surplus]:
             self._drop(client, "surplus")
 
-    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+    def samples(self) -> Iterator[Metric]:
         """Its counters."""
         answered: list[Sample] = [({"code": code}, count) for code, count in self.answered.items()]
         dropped: list[Sample] = [({"reason": reason}, count) for reason, count in self.dropped.items()]

@@ -17,7 +17,7 @@ from typing import Any
 
 from exporter import logging_setup
 from exporter.http import process
-from exporter.http.exposition import CONTENT_TYPE, Family, Sample, header, lines
+from exporter.http.exposition import CONTENT_TYPE, Sample, own, page
 from exporter.http.host_check import HostCheck
 from exporter.http.message import Answer, Request
 from exporter.http.message import text as words
@@ -108,15 +108,13 @@ class Watchdog:
             ({"fault": known.finding.fault, "name": known.finding.name}, 1)
             for known in self._findings.present
         ]
-        looked = Family("stepwatch_watchdog_last_look_timestamp_seconds", "gauge", "The last look.")
-        families: list[tuple[Family, list[Sample]]] = [
-            (Family("stepwatch_watchdog_finding", "gauge", "What is wrong now."), found),
-            (looked, [({}, self._looked)]),
+        metrics = [
+            own("watchdog_finding", "What is wrong now.", found),
+            own("watchdog_last_look_timestamp_seconds", "The last look.", self._looked),
             *disks.samples(self._folders),
             *process.samples(),
         ]
-        page = "".join(header(family) + lines(family.name, "", samples) for family, samples in families)
-        return Answer("200 OK", CONTENT_TYPE, page.encode("utf-8", "replace"))
+        return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
 
     def _run(self) -> None:
         while True:

@@ -9,10 +9,11 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from threading import Thread
 from typing import NamedTuple
 
-from exporter.http.exposition import Family, Sample
+from exporter.http.exposition import Metric, Sample, own
 from exporter.watchdog.finding import Finding, size
 
 INTERVAL_SECONDS = 5.0
@@ -258,19 +259,19 @@ def _finding(fault: str, place: str, folders: Sequence[Folder], text: str, first
     return Finding(fault, place, SUMMARIES[fault], description, parts)
 
 
-def samples(folders: Sequence[Folder]) -> Iterator[tuple[Family, list[Sample]]]:
+def samples(folders: Sequence[Folder]) -> Iterator[Metric]:
     """Yield the room of each file system, and what was removed, as metrics."""
     spaces = {folder.look.space.mountpoint: folder.look.space for folder in folders if folder.look}
-    for name, field, text in (
-        ("size_bytes", "size", "Size of a file system that holds state."),
-        ("free_bytes", "free", "What a part may still write to it."),
-        ("files", "files", "Its inodes; 0 if it has no limit."),
-        ("files_free", "files_free", "Its free inodes."),
+    for name, text, value in (
+        ("size_bytes", "Size of a file system that holds state.", attrgetter("size")),
+        ("free_bytes", "What a part may still write to it.", attrgetter("free")),
+        ("files", "Its inodes; 0 if it has no limit.", attrgetter("files")),
+        ("files_free", "Its free inodes.", attrgetter("files_free")),
     ):
         values: list[Sample] = []
         for space in spaces.values():
             labels = {"device": space.device, "fstype": space.fstype, "mountpoint": space.mountpoint}
-            values.append((labels, getattr(space, field)))
-        yield Family(f"stepwatch_state_filesystem_{name}", "gauge", text), values
-    removed: list[Sample] = [({}, sum(folder.removed for folder in folders))]
-    yield Family("stepwatch_leftover_files_removed_total", "counter", "Empty files of Alertmanager."), removed
+            values.append((labels, value(space)))
+        yield own(f"state_filesystem_{name}", text, values)
+    removed = sum(folder.removed for folder in folders)
+    yield own("leftover_files_removed_total", "Empty files of Alertmanager.", removed)

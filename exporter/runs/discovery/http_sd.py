@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from threading import Event, Thread
 
-from exporter.http.exposition import Family, Sample
+from exporter.http.exposition import Metric, Sample, by_label, own
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
 from exporter.runs.discovery.address import AddressMap, Allowlist
@@ -28,12 +28,6 @@ KIND = "application/json"
 """Prometheus demands exactly this."""
 
 STATES = ("served", "silent", "pageless")
-
-_TARGETS = Family("stepwatch_discovery_targets", "gauge", "Servers found: served to Prometheus or not.")
-_ERRORS = Family(
-    "stepwatch_discovery_errors_total", "counter", "What could not be read, or may be no target."
-)
-_READ = Family("stepwatch_discovery_read_timestamp_seconds", "gauge", "When a source was last in good order.")
 
 
 class Discovery:
@@ -75,16 +69,20 @@ class Discovery:
         """Return the page for Prometheus."""
         return {"/sd/rollout": {"GET": self._answer}}
 
-    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+    def samples(self) -> Iterator[Metric]:
         """Yield what was found where, and what went wrong."""
         states, errors = self._states, list(self._allowlist.counts.items())
-        names = [source.name for source in self._sources]
-        yield (
-            _TARGETS,
-            [({"source": name, "state": each}, states[name, each]) for name in names for each in STATES],
-        )
-        yield _ERRORS, [({"source": name, "reason": reason}, count) for (name, reason), count in errors]
-        yield _READ, [({"source": each.name}, each.read) for each in self._sources if each.read is not None]
+        targets: list[Sample] = []
+        for source in self._sources:
+            targets += [
+                ({"source": source.name, "state": state}, states[source.name, state]) for state in STATES
+            ]
+        yield own("discovery_targets", "Servers found: served to Prometheus or not.", targets)
+        failed: list[Sample] = [({"source": name, "reason": each}, count) for (name, each), count in errors]
+        yield own("discovery_errors_total", "What could not be read, or may be no target.", failed)
+        read = {source.name: source.read for source in self._sources if source.read is not None}
+        text = "When a source was last in good order."
+        yield own("discovery_read_timestamp_seconds", text, by_label("source", read))
 
     def silence(self, address: str) -> float:
         """Return for how many seconds a server has taken no connection; may be asked from any thread."""

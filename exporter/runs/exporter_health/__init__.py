@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from exporter import __version__
 from exporter.http import process
-from exporter.http.exposition import Family, Sample
+from exporter.http.exposition import Metric, Sample, by_label, own
 from exporter.runs.stats.catalogue import STATES
 
 LOOK_SECONDS = 60.0
@@ -30,7 +30,7 @@ class Polled(NamedTuple):
     answered: float | None
 
 
-Samples = Callable[[], Iterator[tuple[Family, list[Sample]]]]
+Samples = Callable[[], Iterator[Metric]]
 """What another part of the exporter reports about itself."""
 
 
@@ -77,47 +77,41 @@ class Health:
         ]
         return True, "".join(["ok\n", *hung])
 
-    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+    def samples(self) -> Iterator[Metric]:
         """Every metric about the exporter with its samples."""
-        yield _own("exporter_build_info", "Version; the value is always 1.", [({"version": __version__}, 1)])
-        yield _own("bytes_read_total", "Bytes read from logs.", self.bytes_read)
-        yield _own("lines_read_total", "Lines read from logs.", self.lines_read)
-        yield _own("lines_dropped_total", "Lines that could not be read.", _by("reason", self.dropped))
-        yield _own("file_errors_total", "Files that could not be read.", _by("reason", self.file_errors))
-        yield _own("file_restarts_total", "Logs that were emptied or replaced.", self.restarts)
-        yield _own("state_errors_total", "State files that could not be written.", self.state_errors)
-        yield _own("files", "Files below the watched folders.", _by("kind", self.files))
-        yield _own("unread_bytes", "Bytes of logs not read yet.", self.unread_bytes)
+        yield own("exporter_build_info", "Version; the value is always 1.", [({"version": __version__}, 1)])
+        yield own("bytes_read_total", "Bytes read from logs.", self.bytes_read)
+        yield own("lines_read_total", "Lines read from logs.", self.lines_read)
+        yield own("lines_dropped_total", "Lines that could not be read.", by_label("reason", self.dropped))
+        yield own("file_errors_total", "Files that could not be read.", by_label("reason", self.file_errors))
+        yield own("file_restarts_total", "Logs that were emptied or replaced.", self.restarts)
+        yield own("state_errors_total", "State files that could not be written.", self.state_errors)
+        yield own("files", "Files below the watched folders.", by_label("kind", self.files))
+        yield own("unread_bytes", "Bytes of logs not read yet.", self.unread_bytes)
         text = "Since when a file system does not answer."
-        yield _own("mount_hung_since_timestamp_seconds", text, _by("mount", self.hung))
-        yield _own("runs", "Runs that are served.", _by("state", {name: self.runs[name] for name in STATES}))
+        yield own("mount_hung_since_timestamp_seconds", text, by_label("mount", self.hung))
+        yield own(
+            "runs", "Runs that are served.", by_label("state", {name: self.runs[name] for name in STATES})
+        )
         left_out = {name: self.left_out[name] for name in ("running", "ended")}
-        yield _own("left_out_runs", "Runs beyond the limit, which are not watched.", _by("state", left_out))
-        yield _own("dormant_runs", "Runs that had ended before they were watched.", self.dormant)
-        yield _own("name_collisions", "Logs whose short name another log has too.", self.collisions)
-        yield _own("events_refused_total", "Events of too many runs in one log.", self.refused)
-        yield _own("unjudged_runs", "Runs without a signal that rules look at.", self.unjudged)
+        yield own(
+            "left_out_runs", "Runs beyond the limit, which are not watched.", by_label("state", left_out)
+        )
+        yield own("dormant_runs", "Runs that had ended before they were watched.", self.dormant)
+        yield own("name_collisions", "Logs whose short name another log has too.", self.collisions)
+        yield own("events_refused_total", "Events of too many runs in one log.", self.refused)
+        yield own("unjudged_runs", "Runs without a signal that rules look at.", self.unjudged)
         text = "When the oldest log appeared that grows without a step of any run since."
-        yield _own("log_without_step_timestamp_seconds", text, _by("log", self.unstarted))
-        yield _own("twin_logs", "Logs of a run that is shown by another log of it.", self.twins)
+        yield own("log_without_step_timestamp_seconds", text, by_label("log", self.unstarted))
+        yield own("twin_logs", "Logs of a run that is shown by another log of it.", self.twins)
         up: list[Sample] = [({"name": each.name, "source": each.source}, each.up) for each in self.targets]
         errors: list[Sample] = [({"name": each.name}, each.errors) for each in self.targets]
         answers = {each.name: each.answered for each in self.targets if each.answered is not None}
-        yield _own("target_up", "1 for a polled page or server that answered last.", up)
-        yield _own("target_errors_total", "Polls that failed.", errors)
-        yield _own("target_answered_timestamp_seconds", "When it last answered.", _by("name", answers))
-        yield _own("poll_duration_seconds", "How long the last look took.", self.poll_seconds)
-        yield _own("last_poll_timestamp_seconds", "When the logs were looked at.", self.polled)
+        yield own("target_up", "1 for a polled page or server that answered last.", up)
+        yield own("target_errors_total", "Polls that failed.", errors)
+        yield own("target_answered_timestamp_seconds", "When it last answered.", by_label("name", answers))
+        yield own("poll_duration_seconds", "How long the last look took.", self.poll_seconds)
+        yield own("last_poll_timestamp_seconds", "When the logs were looked at.", self.polled)
         for samples in self.others:
             yield from samples()
         yield from process.samples()
-
-
-def _own(name: str, text: str, samples: float | list[Sample]) -> tuple[Family, list[Sample]]:
-    kind = "counter" if name.endswith("_total") else "gauge"
-    family = Family(f"stepwatch_{name}", kind, text)
-    return family, samples if isinstance(samples, list) else [({}, samples)]
-
-
-def _by(label: str, counts: Mapping[str, float]) -> list[Sample]:
-    return [({label: value}, count) for value, count in counts.items()]

@@ -11,7 +11,7 @@ from functools import cache
 from statistics import median
 
 from exporter.drawing.chart import Band, Chart, Curve, curve, rank
-from exporter.http.exposition import Family, Sample
+from exporter.http.exposition import Metric, own
 from exporter.runs.model.history import SMOOTHED, Kept
 from exporter.runs.overview.health import CORES, GPU, healths
 from exporter.runs.overview.models import (
@@ -92,21 +92,14 @@ class Overview:
         """What is not shown."""
         return self._omitted()
 
-    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+    def samples(self) -> Iterator[Metric]:
         """Metrics about Prometheus' answers and the file of panels."""
         answered = self._prometheus.answers.answered
-        yield (
-            Family("stepwatch_prometheus_errors_total", "counter", "Questions not answered."),
-            [({}, self._prometheus.errors)],
+        yield own("prometheus_errors_total", "Questions not answered.", self._prometheus.errors)
+        yield own(
+            "prometheus_answered_timestamp_seconds", "When it last did.", [] if answered is None else answered
         )
-        yield (
-            Family("stepwatch_prometheus_answered_timestamp_seconds", "gauge", "When it last did."),
-            [] if answered is None else [({}, answered)],
-        )
-        yield (
-            Family("stepwatch_panels_errors_total", "counter", "Files of panels not usable."),
-            [({}, self._file.errors)],
-        )
+        yield own("panels_errors_total", "Files of panels not usable.", self._file.errors)
 
     def runs(self) -> list[RunSummary]:
         """All runs."""

@@ -14,7 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from exporter.http.exposition import Family, Sample
+from exporter.http.exposition import Metric, by_label, own
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Table
 from exporter.runs.discovery.address import Allowed
@@ -167,12 +167,10 @@ class Api:
             "/api/v1/prometheus/targets": {"POST": self._register},
         }
 
-    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+    def samples(self) -> Iterator[Metric]:
         """Yield what became of the requests to register."""
-        family = Family(
-            "stepwatch_registrations_total", "counter", "Requests to register, by what came of it."
-        )
-        yield family, [({"result": result}, count) for result, count in self._results.items()]
+        text = "Requests to register, by what came of it."
+        yield own("registrations_total", text, by_label("result", self._results))
 
     def _register(self, request: Request) -> Answer:
         try:

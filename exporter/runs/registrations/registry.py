@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 
-from exporter.http.exposition import Family, Sample
+from exporter.http.exposition import Metric, own
 from exporter.runs.discovery.address import LONGEST, AddressError, Allowed
 from exporter.runs.discovery.target_registry import ROLLOUT, TRAINER, Target
 from exporter.runs.files import state_file
@@ -264,13 +264,12 @@ class Registry:
         if version != self._saved and self._store.save(known):
             self._saved = version
 
-    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+    def samples(self) -> Iterator[Metric]:
         """Yield how many servers there are, and the failures of the file."""
         with self._lock:
             count = len(self._table)
-        yield Family("stepwatch_registered_servers", "gauge", "Servers that are registered."), [({}, count)]
-        family = Family("stepwatch_registration_file_errors_total", "counter", "Failures of their file.")
-        yield family, [({}, self._store.errors)]
+        yield own("registered_servers", "Servers that are registered.", count)
+        yield own("registration_file_errors_total", "Failures of their file.", self._store.errors)
 
 
 def _target(one: Registration, run: View | None) -> Target:

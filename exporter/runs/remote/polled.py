@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from threading import Lock
 
-from exporter.http.exposition import Family, Sample
+from exporter.http.exposition import Metric, own
 from exporter.runs.exporter_health import Health
 from exporter.runs.files.state_file import Saved, StateFolder
 from exporter.runs.model.run import Clock, Options, Run
@@ -269,10 +269,10 @@ class RegisteredPages(PolledSource):
                 found[page.address] = of_run[runs[0].serial]
         return found
 
-    def samples(self) -> Iterator[tuple[Family, list[Sample]]]:
+    def samples(self) -> Iterator[Metric]:
         """How many pages are left out."""
         text = "Registered pages of trainers that are not polled."
-        yield Family("stepwatch_registered_pages_left_out", "gauge", text), [({}, self.left_out)]
+        yield own("registered_pages_left_out", text, self.left_out)
 
     def _forget(self) -> None:
         now = time.monotonic()
