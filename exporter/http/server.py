@@ -11,7 +11,7 @@ from operator import attrgetter
 from threading import Event, Thread
 
 from exporter.http.connection import Connection
-from exporter.http.exposition import Family, Metric
+from exporter.http.exposition import Metric, by_label, own
 from exporter.http.message import Pages
 
 MOST_CLIENTS = 256
@@ -68,10 +68,10 @@ class Server:
 
     def samples(self) -> Iterator[Metric]:
         """Its counters."""
-        answered: list[Sample] = [({"code": code}, count) for code, count in self.answered.items()]
-        dropped: list[Sample] = [({"reason": reason}, count) for reason, count in self.dropped.items()]
-        yield Family("stepwatch_http_requests_total", "counter", "Requests by the answer's code."), answered
-        yield Family("stepwatch_http_clients_dropped_total", "counter", "Clients that were dropped."), dropped
+        yield own("http_requests_total", "Requests by the answer's code.", by_label("code", self.answered))
+        yield own(
+            "http_clients_dropped_total", "Clients that were dropped.", by_label("reason", self.dropped)
+        )
 
     def close(self) -> None:
         """Release the port and drop all clients."""
