@@ -33,6 +33,8 @@ SETTLE_SECONDS = 60.0
 WAITING = ("BACKOFF", "FATAL", "EXITED")
 """States of a part that should run and does not."""
 
+PROMETHEUS = "prometheus"
+
 _STATUS = adapt("`make status`")
 
 
@@ -92,22 +94,15 @@ class Alertmanager:
         except UnreachableError as fault:
             problem, self.answers_since = str(fault), 0.0
         if self._down.lasts(problem) >= DOWN_SECONDS:
-            yield Finding(
-                "alertmanager_down",
-                ALERTMANAGER,
-                "Alertmanager does not answer",
+            text = (
                 f"{problem}, for {DOWN_SECONDS:.0f} s or more: no notification is sent. "
-                f"First: {_STATUS}, then the log of Alertmanager.",
-                ("alertmanager",),
+                f"First: {_STATUS}, then the log of Alertmanager."
             )
+            yield _finding("alertmanager_down", ALERTMANAGER, "Alertmanager does not answer", text)
         elif self._refusal:
-            yield Finding(
-                "alertmanager_refuses",
-                ALERTMANAGER,
-                "Alertmanager refuses the watchdog's alerts",
-                f"{self._refusal}. First: the log of Alertmanager.",
-                ("alertmanager",),
-            )
+            text = f"{self._refusal}. First: the log of Alertmanager."
+            summary = "Alertmanager refuses the watchdog's alerts"
+            yield _finding("alertmanager_refuses", ALERTMANAGER, summary, text)
 
     def post(self, alerts: list[dict[str, Any]]) -> bool:
         """Send it alerts. Returns whether it took them."""
@@ -172,14 +167,12 @@ class Prometheus:
         if self._dropped.rises and reachable and self._asked - loaded > SETTLE_SECONDS:
             self._dropped_until = time.monotonic() + DROPPED_SECONDS
         if time.monotonic() < self._dropped_until:
-            yield Finding(
-                "notifications_dropped",
-                "prometheus",
-                "Prometheus does not reach Alertmanager",
+            text = (
                 "Prometheus drops its alerts, though Alertmanager answers the watchdog: no alert about a run "
-                "arrives. First: the log of Prometheus, and the network between the two.",
-                ("prometheus",),
+                "arrives. First: the log of Prometheus, and the network between the two."
             )
+            summary = "Prometheus does not reach Alertmanager"
+            yield _finding("notifications_dropped", PROMETHEUS, summary, text)
 
 
 class Counter:
@@ -212,7 +205,11 @@ def _broken(fault: str, summary: str, text: str) -> Finding:
     description = (
         f"{text[:1].upper()}{text[1:]}: no run is watched. First: {_STATUS}, then the log of Prometheus."
     )
-    return Finding(fault, "prometheus", summary, description, ("prometheus",))
+    return _finding(fault, PROMETHEUS, summary, description)
+
+
+def _finding(fault: str, part: str, summary: str, description: str) -> Finding:
+    return Finding(fault, part, summary, description, (part,))
 
 
 def _metrics(client: Client) -> str:

@@ -125,7 +125,10 @@ def test_registrations_outlive_the_server(serve: Callable[..., Client]) -> None:
 def test_a_page_of_a_browser_can_register_nothing(serve: Callable[..., Client]) -> None:
     client = serve()
 
-    assert client.register(Origin="http://example.org").status == 403
+    refused = client.register(Origin="http://example.org")
+    assert refused.status == 403
+    for words in ("an Origin header", "Expected: no such header", "Fix: register servers from a program"):
+        assert words in refused.body["detail"]
     assert client.register(Origin="null").status == 403
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         assert client.register(Content_Type=kind).status == 415
