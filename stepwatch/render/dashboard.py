@@ -7,6 +7,7 @@ signals that a panel shows come from the table of alerts.
 
 from __future__ import annotations
 
+import itertools
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,10 +24,17 @@ SCHEMA_VERSION = 38  # of Grafana 10.0; later ones migrate it on loading
 PROMETHEUS: Json = {"type": "prometheus", "uid": "stepwatch-prometheus"}
 MARK_COLOUR = "blue"
 SEVERITY_COLOURS = {"critical": "red", "warning": "orange", "info": "blue"}
+"""Reserved: no curve has the colour of a severity."""
+CURVE_COLOURS = (
+    *("#3B82D6", "#288A45", "#BC3FAB", "#8A8FA3", "#8C3BDC"),
+    *("#2FA39B", "#5B6BB0", "#8F5661"),
+)
+"""Of the curves of a panel, in their order: readable on both themes, and the first five of them, as all from
+the colours of severities, with red-green colour blindness too. `tests/grafana/test_colours.py` measures it."""
 INSTANT_FORMATS = {"stat": "time_series", "table": "table"}
 
 # A template's own words. What else a panel holds is Grafana's and goes through as it is.
-_PANEL_WORDS = {"look", "width", "unit", "field", "queries", "limits", "columns"}
+_PANEL_WORDS = {"look", "width", "unit", "field", "queries", "limits", "columns", "join", "require", "sort"}
 _DASHBOARD_WORDS = {"rows", "variables", "annotations"}
 
 
@@ -83,9 +91,9 @@ def _variable(short: Json) -> Json:
 
 
 def _annotation(short: Json) -> Json:
-    """Return an annotation; Grafana 10 reads `expr`, later ones `target`.
+    """Return marks, each at the time that its series has as value, in milliseconds.
 
-    One of a severity lasts while its series is there; any other is at the series' value, in milliseconds.
+    Grafana 10 reads `expr`, later ones `target`.
     """
     severity = short.get("severity")
     query = {"expr": short["expr"].strip(), "refId": "Anno"}
@@ -99,21 +107,37 @@ def _annotation(short: Json) -> Json:
         "titleFormat": short["title"],
         "textFormat": short["text"],
         "tagKeys": "severity",
-        "useValueForTime": severity is None,
+        "useValueForTime": True,
         "target": query,
     }
 
 
 def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line]) -> Iterator[Json]:
-    number, y = 0, 0
+    """Yield the panels; a row with a `title` has a line above it, by which a `collapsed` one is opened."""
+    numbers, y = itertools.count(1), 0
     for row in rows:
+        head: Json = {}
+        if "title" in row:
+            head = {
+                "id": next(numbers),
+                "type": "row",
+                "title": row["title"],
+                "collapsed": row.get("collapsed", False),
+                "gridPos": {"x": 0, "y": y, "w": GRID_COLUMNS, "h": 1},
+                "panels": [],
+            }
+            yield head
+            y += 1
         x = 0
         for panel, width in zip(row["panels"], _widths(dashboard, row["panels"]), strict=True):
-            number += 1
             position = {"x": x, "y": y, "w": width, "h": row["height"]}
-            yield {"id": number, "gridPos": position, **_panel(dashboard, panel, lines)}
+            made = {"id": next(numbers), "gridPos": position, **_panel(dashboard, panel, lines)}
             x += width
-        y += row["height"]
+            if head.get("collapsed"):
+                head["panels"].append(made)
+            else:
+                yield made
+        y += 0 if head.get("collapsed") else row["height"]
 
 
 def _widths(dashboard: str, panels: list[Json]) -> list[int]:
@@ -132,13 +156,14 @@ def _widths(dashboard: str, panels: list[Json]) -> list[int]:
 def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     _demand(panel, ("title", "description", "unit", "look", "queries"), f"{dashboard}: a panel")
     look, columns = panel["look"], panel.get("columns", {})
-    limits = [*panel.get("limits", []), *(_limit(dashboard, line, look) for line in shown(panel, lines))]
+    limits = [*panel.get("limits", []), *(_limit(panel, line, dashboard) for line in shown(panel, lines))]
     drawn = [{**limit, "as": _dashed(limit["severity"])} for limit in limits if "expr" in limit]
     # A query without an expression shows a limit that is off.
     asking = [query for query in (*panel["queries"], *drawn) if query["expr"].strip()]
     queries = list(zip(string.ascii_uppercase, asking, strict=False))
     instant = INSTANT_FORMATS.get(look["type"])
-    styles = [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
+    styles = list(_colours(queries)) if look["type"] == "timeseries" else []
+    styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
     styles += [_override("byName", name, properties) for name, properties in columns.items() if properties]
     return {
         "type": look["type"],
@@ -167,8 +192,23 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
             },
             "overrides": styles,
         },
-        "transformations": _column_transformations(columns, queries),
+        "transformations": _column_transformations(columns, queries, panel),
     }
+
+
+def _colours(queries: Iterable[tuple[str, Json]]) -> Iterator[Json]:
+    """Yield the colour of each curve; of the curves of many GPUs, by the last digit of the GPU's number."""
+    colours = itertools.cycle(CURVE_COLOURS)
+    for letter, query in queries:
+        if "GPU {{gpu}}" in query.get("legend", ""):
+            for digit, colour in zip(range(10), itertools.cycle(CURVE_COLOURS), strict=False):
+                yield _override("byRegexp", rf"/^GPU \d*{digit}\b/", {"color": _fixed(colour)})
+        elif "color" not in query.get("as", {}):
+            yield _override("byFrameRefID", letter, {"color": _fixed(next(colours))})
+
+
+def _fixed(colour: str) -> Json:
+    return {"mode": "fixed", "fixedColor": colour}
 
 
 def shown(panel: Json, lines: Sequence[Line]) -> tuple[Line, ...]:
@@ -185,17 +225,35 @@ def shown(panel: Json, lines: Sequence[Line]) -> tuple[Line, ...]:
     )
 
 
-def _limit(dashboard: str, line: Line, look: Json) -> Json:
+def _limit(panel: Json, line: Line, dashboard: str) -> Json:
     """A line with a name; where there are no lines, or none about this subject, a number."""
-    drawn = look["type"] == "timeseries" and line.dashboard == dashboard
+    drawn = panel["look"]["type"] == "timeseries" and line.dashboard == dashboard
     if not drawn and line.number is not None:
         return {"severity": line.severity, "value": line.number}
-    return {"severity": line.severity, "legend": line.name, "expr": line.promql}
+    expr = line.promql
+    if drawn:
+        curves = (query for query in panel["queries"] if query.get("curve", {}).get("signal") == line.signal)
+        expr = _within_reach(expr, next(curves)["expr"].strip())
+    return {"severity": line.severity, "legend": f"{line.name} ({line.severity})", "expr": expr}
+
+
+def _within_reach(limit: str, curve: str) -> str:
+    """Return a limit where it is near the curve: one far away would flatten the curve to a straight line.
+
+    Near is as far from the curve's extremes in the time on show as these are apart, and a third of their size.
+    """
+
+    low, high = (
+        f"{extreme}({extreme}_over_time(({curve})[$__range:$__interval] @ end()))" for extreme in ("min", "max")
+    )
+    below = f"scalar(2 * {low} - {high} - abs({low}) / 3)"
+    above = f"scalar(2 * {high} - {low} + abs({high}) / 3)"
+    return f"({limit}) <= {above} >= {below}"
 
 
 def _dashed(severity: str) -> Json:
     return {
-        "color": {"mode": "fixed", "fixedColor": SEVERITY_COLOURS[severity]},
+        "color": _fixed(SEVERITY_COLOURS[severity]),
         "custom.lineStyle": {"fill": "dash", "dash": [8, 8]},
         "custom.lineWidth": 1,
         "custom.fillOpacity": 0,
@@ -218,8 +276,12 @@ def _override(matcher: str, which: str, properties: Json) -> Json:
     }
 
 
-def _column_transformations(columns: Json, queries: list[tuple[str, Json]]) -> list[Json]:
-    """Join a table's queries, by run or else by all labels they share; keep, order and name its columns."""
+def _column_transformations(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> list[Json]:
+    """Join a table's queries, by the label `join` or else by all they share; keep, order and name its columns.
+
+    Rows that lack the column `require` are left out. The others are in descending order of the column `sort`,
+    for `-sort` in ascending order.
+    """
     if not columns:
         return []
     several = len(queries) > 1
@@ -229,8 +291,8 @@ def _column_transformations(columns: Json, queries: list[tuple[str, Json]]) -> l
         if "column" in query
     }
     fields = [values.get(name, name) for name in columns]
-    by_run = {"id": "joinByField", "options": {"byField": "run", "mode": "outer"}}
-    join = by_run if "run" in columns else {"id": "merge", "options": {}}
+    by_label = {"id": "joinByField", "options": {"byField": panel.get("join"), "mode": "outer"}}
+    join = by_label if "join" in panel else {"id": "merge", "options": {}}
     keep = {"id": "filterFieldsByName", "options": {"include": {"names": fields}}}
     arrange = {
         "id": "organize",
@@ -240,4 +302,11 @@ def _column_transformations(columns: Json, queries: list[tuple[str, Json]]) -> l
             "renameByName": {field: name for name, field in values.items()},
         },
     }
-    return [*([join] if several else []), keep, arrange]
+    made = [*([join] if several else []), keep, arrange]
+    if require := panel.get("require"):
+        present = {"fieldName": require, "config": {"id": "isNotNull", "options": {}}}
+        made.append({"id": "filterByValue", "options": {"type": "include", "match": "all", "filters": [present]}})
+    if sort := panel.get("sort"):
+        order = {"field": sort.lstrip("-"), "desc": not sort.startswith("-")}
+        made.append({"id": "sortBy", "options": {"sort": [order]}})
+    return made

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from exporter.installation import INSTALLED, adapt
 from stepwatch.alerts import gpu_health, gpu_load, incidents
 from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.model.runs import ONSET_STEP
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.render import check, exporters, output, panels
@@ -137,6 +138,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "lines": lines.lines(config, TABLE),
         "subjects": lines.subjects(TABLE),
         "on_show": lines.on_show,
+        "onset_step": ONSET_STEP,
         "gpu_load": gpu_load,
         "messages": messages,
         "incidents": incidents,
