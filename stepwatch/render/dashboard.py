@@ -29,8 +29,8 @@ CURVE_COLOURS = (
     *("#3B82D6", "#288A45", "#BC3FAB", "#8A8FA3", "#8C3BDC"),
     *("#2FA39B", "#5B6BB0", "#8F5661"),
 )
-"""Of the curves of a panel, in their order: readable on both themes, and the first five of them, as all from
-the colours of severities, with red-green colour blindness too. `tests/grafana/test_colours.py` measures it."""
+"""Of the curves of a panel, in their order. `tests/grafana/test_colours.py` measures that they are readable
+on both themes; that the first five differ, and all from the colours of severities, for the colour-blind."""
 INSTANT_FORMATS = {"stat": "time_series", "table": "table"}
 
 # A template's own words. What else a panel holds is Grafana's and goes through as it is.
@@ -113,7 +113,10 @@ def _annotation(short: Json) -> Json:
 
 
 def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line]) -> Iterator[Json]:
-    """Yield the panels; a row with a `title` has a line above it, by which a `collapsed` one is opened."""
+    """Yield the panels; a row with a `title` has a line above it, by which a `collapsed` one is opened.
+
+    Panels that are `stacked` share a place in the row, one below the other.
+    """
     numbers, y = itertools.count(1), 0
     for row in rows:
         head: Json = {}
@@ -129,15 +132,24 @@ def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line]) -> Iterator
             yield head
             y += 1
         x = 0
-        for panel, width in zip(row["panels"], _widths(dashboard, row["panels"]), strict=True):
-            position = {"x": x, "y": y, "w": width, "h": row["height"]}
-            made = {"id": next(numbers), "gridPos": position, **_panel(dashboard, panel, lines)}
+        for cell, width in zip(row["panels"], _widths(dashboard, row["panels"]), strict=True):
+            stacked = in_cell(cell)
+            height = row["height"] // len(stacked)
+            for index, panel in enumerate(stacked):
+                position = {"x": x, "y": y + index * height, "w": width, "h": height}
+                made = {"id": next(numbers), "gridPos": position, **_panel(dashboard, panel, lines)}
+                if head.get("collapsed"):
+                    head["panels"].append(made)
+                else:
+                    yield made
             x += width
-            if head.get("collapsed"):
-                head["panels"].append(made)
-            else:
-                yield made
         y += 0 if head.get("collapsed") else row["height"]
+
+
+def in_cell(cell: Json) -> list[Json]:
+    """Return the panels of a place in a row, from the top."""
+    panels: list[Json] = cell.get("stacked", [cell])
+    return panels
 
 
 def _widths(dashboard: str, panels: list[Json]) -> list[int]:
@@ -145,8 +157,9 @@ def _widths(dashboard: str, panels: list[Json]) -> list[int]:
     taken = sum(panel.get("width", 0) for panel in panels)
     sharing = sum("width" not in panel for panel in panels)
     if taken + sharing > GRID_COLUMNS:
+        first = in_cell(panels[0])[0].get("title")
         raise Refused(
-            f"{dashboard}: the row of {panels[0].get('title')} takes {taken + sharing} columns. "
+            f"{dashboard}: the row of {first} takes {taken + sharing} columns. "
             f"Expected: at most {GRID_COLUMNS}. Fix: give its panels less `width`."
         )
     shares = iter([(GRID_COLUMNS - taken + index) // sharing for index in reversed(range(sharing))])
@@ -157,14 +170,19 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     _demand(panel, ("title", "description", "unit", "look", "queries"), f"{dashboard}: a panel")
     look, columns = panel["look"], panel.get("columns", {})
     limits = [*panel.get("limits", []), *(_limit(panel, line, dashboard) for line in shown(panel, lines))]
-    drawn = [{**limit, "as": _dashed(limit["severity"])} for limit in limits if "expr" in limit]
+    drawn = [limit for limit in limits if "expr" in limit]
+    if look["type"] == "timeseries":
+        asked = [*panel["queries"], *({**limit, "as": _dashed(limit["severity"])} for limit in drawn)]
+    else:
+        asked = [each for query in panel["queries"] for each in _coloured(query, drawn)]
     # A query without an expression shows a limit that is off.
-    asking = [query for query in (*panel["queries"], *drawn) if query["expr"].strip()]
+    asking = [query for query in asked if query["expr"].strip()]
     queries = list(zip(string.ascii_uppercase, asking, strict=False))
     instant = INSTANT_FORMATS.get(look["type"])
     styles = list(_colours(queries)) if look["type"] == "timeseries" else []
     styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
-    styles += [_override("byName", name, properties) for name, properties in columns.items() if properties]
+    # What `noValue` says of a table without rows is not to stand in each empty cell.
+    styles += [_override("byName", name, {"noValue": "", **style}) for name, style in columns.items()]
     return {
         "type": look["type"],
         "datasource": PROMETHEUS,
@@ -196,13 +214,24 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     }
 
 
+def _coloured(query: Json, limits: list[Json]) -> Iterator[Json]:
+    """Yield a figure, and the same in the colour of a limit for where it is past that."""
+    past = [f"{query['expr'].strip()} > ({limit['expr']})" for limit in limits]
+    yield {**query, "expr": "\nunless ".join([query["expr"], *(f"({each})" for each in past)])}
+    for limit, expr in zip(limits, past, strict=True):
+        yield {**query, "expr": expr, "as": {"color": _fixed(SEVERITY_COLOURS[limit["severity"]])}}
+
+
 def _colours(queries: Iterable[tuple[str, Json]]) -> Iterator[Json]:
-    """Yield the colour of each curve; of the curves of many GPUs, by the last digit of the GPU's number."""
+    """Yield the colour of each curve; of several of one query by `names`, or the last digit of the GPU."""
     colours = itertools.cycle(CURVE_COLOURS)
     for letter, query in queries:
         if "GPU {{gpu}}" in query.get("legend", ""):
             for digit, colour in zip(range(10), itertools.cycle(CURVE_COLOURS), strict=False):
                 yield _override("byRegexp", rf"/^GPU \d*{digit}\b/", {"color": _fixed(colour)})
+        elif "names" in query:
+            for name in query["names"]:
+                yield _override("byName", name, {"color": _fixed(next(colours))})
         elif "color" not in query.get("as", {}):
             yield _override("byFrameRefID", letter, {"color": _fixed(next(colours))})
 
@@ -240,11 +269,11 @@ def _limit(panel: Json, line: Line, dashboard: str) -> Json:
 def _within_reach(limit: str, curve: str) -> str:
     """Return a limit where it is near the curve: one far away would flatten the curve to a straight line.
 
-    Near is as far from the curve's extremes in the time on show as these are apart, and a third of their size.
+    Near is as far from the curve's extremes in the time on show as these are apart, and a third more.
     """
-
     low, high = (
-        f"{extreme}({extreme}_over_time(({curve})[$__range:$__interval] @ end()))" for extreme in ("min", "max")
+        f"{extreme}({extreme}_over_time(({curve})[$__range:$__interval] @ end()))"
+        for extreme in ("min", "max")
     )
     below = f"scalar(2 * {low} - {high} - abs({low}) / 3)"
     above = f"scalar(2 * {high} - {low} + abs({high}) / 3)"
@@ -277,7 +306,7 @@ def _override(matcher: str, which: str, properties: Json) -> Json:
 
 
 def _column_transformations(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> list[Json]:
-    """Join a table's queries, by the label `join` or else by all they share; keep, order and name its columns.
+    """Join a table's queries, by the label `join` or all they share; keep, order and name its columns.
 
     Rows that lack the column `require` are left out. The others are in descending order of the column `sort`,
     for `-sort` in ascending order.
@@ -305,7 +334,9 @@ def _column_transformations(columns: Json, queries: list[tuple[str, Json]], pane
     made = [*([join] if several else []), keep, arrange]
     if require := panel.get("require"):
         present = {"fieldName": require, "config": {"id": "isNotNull", "options": {}}}
-        made.append({"id": "filterByValue", "options": {"type": "include", "match": "all", "filters": [present]}})
+        made.append(
+            {"id": "filterByValue", "options": {"type": "include", "match": "all", "filters": [present]}}
+        )
     if sort := panel.get("sort"):
         order = {"field": sort.lstrip("-"), "desc": not sort.startswith("-")}
         made.append({"id": "sortBy", "options": {"sort": [order]}})

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from exporter.gpu.contract import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
 from stepwatch.alerts import gpu_health, gpu_load, incidents
 from stepwatch.alerts.catalogue import TABLE
@@ -139,6 +140,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "subjects": lines.subjects(TABLE),
         "on_show": lines.on_show,
         "onset_step": ONSET_STEP,
+        "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
         "gpu_load": gpu_load,
         "messages": messages,
         "incidents": incidents,

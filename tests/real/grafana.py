@@ -15,7 +15,8 @@ from tests.real.tools import unavailable
 
 SOURCE = Path(__file__).parents[1] / "grafana" / "libraries"
 PAGE = """<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="page.css"><body>
-<script>window.grafanaBootData = {settings: {featureToggles: {}}, user: {}}</script><script src="page.js"></script>
+<script>window.grafanaBootData = {settings: {featureToggles: {}}, user: {}}</script>
+<script src="page.js"></script>
 """
 LOADERS = {"svg": "text", "png": "empty", "ttf": "empty", "woff2": "empty"}
 QUIET = ("--ignore-scripts", "--no-audit", "--no-fund", "--legacy-peer-deps")
@@ -54,4 +55,6 @@ def _digest(name: str) -> str:
 def _run(command: list[str], folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        unavailable(f"Grafana's libraries: {' '.join(command[:2])}: {(done.stderr or done.stdout).strip()[-800:]}")
+        unavailable(
+            f"Grafana's libraries: {' '.join(command[:2])}: {(done.stderr or done.stdout).strip()[-800:]}"
+        )

@@ -191,7 +191,7 @@ ONSET_STEP = "rl_alert_onset_step"
 
 
 def onset_rule() -> dict[str, str]:
-    """Return the rule that records the step at which each alert about a run began to fire: it keeps the first."""
+    """Return the rule that records the step at which each alert about a run began to fire."""
     labels = written(("alertname", "severity", *RUN))
     fires = f'max by ({labels}) (ALERTS{{alertstate="firing",run!=""}})'
     return {

@@ -14,6 +14,7 @@ import {
   getDisplayProcessor,
   getFieldDisplayName,
   getFieldDisplayValues,
+  getFieldDisplayValuesProxy,
   dataLinksOverrideProcessor,
   identityOverrideProcessor,
   standardFieldConfigEditorRegistry,
@@ -50,6 +51,7 @@ const PROPERTIES = {
   decimals: identityOverrideProcessor,
   color: identityOverrideProcessor,
   noValue: identityOverrideProcessor,
+  fieldMinMax: identityOverrideProcessor,
   filterable: identityOverrideProcessor,
   description: identityOverrideProcessor,
   links: dataLinksOverrideProcessor,
@@ -102,12 +104,30 @@ function legend({ legendFormat, expr }, { __name__ = '', ...labels }) {
   return pairs.length ? `${__name__}{${pairs.join(', ')}}` : __name__ || expr;
 }
 
+// What Grafana puts in place of a variable: of a dashboard, or in a link of the row or series that is clicked.
+const interpolated = (variables) => (text, scoped) => text.replace(/\$\{([^}:]+)(?::(\w+))?\}/g, (whole, path, format) => {
+  const value = valueOf(path, variables, scoped?.__dataContext?.value);
+  return value === undefined ? whole : format === 'percentencode' ? encodeURIComponent(value) : String(value);
+});
+
+function valueOf(path, variables, context) {
+  const [scope, kind, name, ...rest] = path.split('.');
+  if (scope === '__data' && kind === 'fields') {
+    const shown = getFieldDisplayValuesProxy({ frame: context.frame, rowIndex: context.rowIndex })[name];
+    return shown && (rest[0] === 'numeric' ? shown.numeric : shown.toString());
+  }
+  if (scope === '__field' && kind === 'labels') {
+    return context.field.labels?.[name];
+  }
+  return variables[path];
+}
+
 // The frames as the panel gets them: transformed, with field config and overrides applied.
 async function prepared(panel, answers, { theme, range, variables }) {
   const targets = panel.targets ?? [];
   const data = targets.flatMap((target) => framesOf(target, answers[target.refId]));
   const { data: frames } = transformV2({ data }, { targets, app: 'dashboard' }, {});
-  const replace = (text, scoped) => text.replace(/\$\{?(\w+)(?::\w+)?\}?/g, (whole, name) => variables[name] ?? scoped?.[name]?.value ?? whole);
+  const replace = interpolated(variables);
   const transformed = await firstValueFrom(transformDataFrame(panel.transformations ?? [], frames, { interpolate: replace }));
   return applyFieldOverrides({
     data: transformed, fieldConfig: panel.fieldConfig, replaceVariables: replace, theme, timeZone: 'utc',
@@ -115,9 +135,10 @@ async function prepared(panel, answers, { theme, range, variables }) {
   });
 }
 
-const cell = (field, value) => {
+const cell = (field, value, row) => {
   const shown = field.display(value);
-  return { text: `${shown.prefix ?? ''}${shown.text}${shown.suffix ?? ''}`, color: shown.color };
+  const links = row === undefined ? [] : field.getLinks?.({ valueRowIndex: row }) ?? [];
+  return { text: `${shown.prefix ?? ''}${shown.text}${shown.suffix ?? ''}`, color: shown.color, links: links.map(({ href }) => href) };
 };
 
 // What can be read without a picture: of a table its cells, of values their texts, of curves their names and ends.
@@ -131,7 +152,7 @@ function read(panel, frames, theme) {
     return frames.slice(0, 1).flatMap((frame) => {
       const fields = frame.fields.filter(({ config }) => !config.custom?.hidden && !config.custom?.hideFrom?.viz);
       return Array.from({ length: frame.length }, (_, row) =>
-        Object.fromEntries(fields.map((field) => [getFieldDisplayName(field, frame, frames), cell(field, field.values[row])])));
+        Object.fromEntries(fields.map((field) => [getFieldDisplayName(field, frame, frames), cell(field, field.values[row], row)])));
     });
   }
   return frames.flatMap((frame) => frame.fields.filter(({ type }) => type === FieldType.number).map((field) => ({
