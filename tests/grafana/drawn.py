@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.grafana.queries import Json, View, ask
+from tests.grafana.queries import Json, View, ask, marks_of
 from tests.real import grafana
 from tests.runs.light.browser import Browser, started
 
@@ -54,10 +54,11 @@ class Drawing:
         answers = {
             number: {letter: job.result() for letter, job in found.items()} for number, found in jobs.items()
         }
-        # A request of a browser may not be larger than some megabytes: a file holds it.
+        marks = [mark for each in dashboard["annotations"]["list"] for mark in marks_of(url, each, view)]
         request = {
             "panels": panels,
             "answers": answers,
+            "marks": marks,
             "mode": theme,
             "width": width,
             "from": view.start * 1000,

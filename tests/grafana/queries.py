@@ -130,6 +130,29 @@ def ask(url: str, target: Json, view: View) -> Json:
     return {**data, "step": view.step}
 
 
+def marks_of(url: str, annotation: Json, view: View) -> list[Json]:
+    """Return what an annotation marks in the time on show: ``time`` in milliseconds, ``title``, ``color``.
+
+    As Grafana does it where values are times: each time once.
+    """
+    assert annotation["useValueForTime"]
+    answer = ask(url, {"expr": annotation["expr"], "instant": False}, view)
+    found = {
+        (int(float(value)), _titled(annotation["titleFormat"], series["metric"]))
+        for series in answer["result"]
+        for _, value in series["values"]
+    }
+    return [
+        {"time": time, "title": title, "color": annotation["iconColor"]}
+        for time, title in sorted(found)
+        if 1000 * view.start <= time <= 1000 * view.end
+    ]
+
+
+def _titled(template: str, labels: Mapping[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: labels.get(name[1], ""), template)
+
+
 def selectors(expr: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Metric name and `=` matchers of every selector in an expression."""
     yield from _selectors(promql_parser.parse(expr))

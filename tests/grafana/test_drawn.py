@@ -17,7 +17,7 @@ from tests import own_logs
 from tests.e2e.stack import PAIRS
 from tests.e2e.writer import writing
 from tests.grafana.drawn import THEMES, WIDTHS, Drawing, drawing
-from tests.grafana.queries import Json, View
+from tests.grafana.queries import Json, View, marks_of
 from tests.runs.light.screenshots import Scene
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -62,9 +62,19 @@ class Eyes:
         (gpu, *_) = scene.query("gpu_up")
         self.box = gpu["metric"]["instance"]
 
+    def marks(self, name: str, **variables: str) -> list[Json]:
+        view = View(self._began, time.time(), variables)
+        listed = self._dashboard(name)["annotations"]["list"]
+        return [mark for each in listed for mark in marks_of(self._url, each, view)]
+
+    def _dashboard(self, name: str) -> Json:
+        found: Json = json.loads((self._folder / f"{name}.json").read_text())
+        return found
+
     def read(self, name: str, theme: str = "dark", width: int = 1600, **variables: str) -> Found:
-        dashboard: Json = json.loads((self._folder / f"{name}.json").read_text())
-        return self.pen.show(dashboard, self._url, View(self._began, time.time(), variables), theme, width)
+        return self.pen.show(
+            self._dashboard(name), self._url, View(self._began, time.time(), variables), theme, width
+        )
 
 
 @pytest.fixture(name="eyes", scope="module")
@@ -133,6 +143,16 @@ def test_what_fires_is_in_the_order_of_its_onset_with_the_step(runs: Found, sick
         assert all(30 <= int(row["step"]["text"]) <= 60 for row in rows)
         assert all("none" not in cell["text"] for row in rows for cell in row.values())
     assert {row["about"]["text"] for row in runs["Firing"]} == {SICK}
+
+
+def test_each_onset_is_marked_once_with_its_step(eyes: Eyes) -> None:
+    found = eyes.marks("training", run=SICK)
+    titles = [(mark["title"], mark["color"]) for mark in found]
+
+    assert len(titles) == len(set(titles)) >= 4
+    assert any(re.fullmatch(r"KLExplosion at step [3-6]\d", title) for title, _ in titles)
+    assert {mark["color"] for mark in found} == {"red", "orange"}
+    assert eyes.marks("training", run=WELL) == []
 
 
 @pytest.mark.parametrize("name", ["sick", "well"])

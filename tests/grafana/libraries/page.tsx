@@ -177,9 +177,37 @@ function values(panel, frames, theme) {
   });
 }
 
+// Marks, as Grafana's own plugin draws them: a dashed line, and a tag below the curves.
+const marked = (marks, theme) => (config) => {
+  config.addHook('draw', (plot) => {
+    const { left, top, width, height } = plot.bbox;
+    for (const { time, color } of marks) {
+      const x = plot.valToPos(time, 'x', true);
+      if (x < left || x > left + width) {
+        continue;
+      }
+      plot.ctx.save();
+      plot.ctx.strokeStyle = plot.ctx.fillStyle = theme.visualization.getColorByName(color);
+      plot.ctx.setLineDash([5, 5]);
+      plot.ctx.beginPath();
+      plot.ctx.moveTo(x, top);
+      plot.ctx.lineTo(x, top + height);
+      plot.ctx.stroke();
+      plot.ctx.beginPath();
+      plot.ctx.moveTo(x - 5, top + height + 6);
+      plot.ctx.lineTo(x + 5, top + height + 6);
+      plot.ctx.lineTo(x, top + height);
+      plot.ctx.fill();
+      plot.ctx.restore();
+    }
+  });
+  return null;
+};
+
 const draw = {
-  timeseries: ({ panel, frames, width, height, timeRange }) =>
-    h(TimeSeries, { frames, width, height, timeRange, timeZone: 'utc', legend: panel.options.legend, options: panel.options }),
+  timeseries: ({ panel, frames, width, height, timeRange, theme, marks }) =>
+    h(TimeSeries, { frames, width, height, timeRange, timeZone: 'utc', legend: panel.options.legend, options: panel.options },
+      marked(marks, theme)),
   table: ({ panel, frames, width, height, timeRange }) =>
     h(TableNG, { data: frames[0], width, height, timeRange, fieldConfig: panel.fieldConfig, initialSortBy: panel.options.sortBy,
       noHeader: !panel.options.showHeader, cellHeight: panel.options.cellHeight, enableVirtualization: false }),
@@ -202,7 +230,7 @@ const draw = {
   },
 };
 
-window.show = async ({ panels, answers, mode = 'dark', width = 1600, from, to, variables = {}, empty = {} }) => {
+window.show = async ({ panels, answers, marks = [], mode = 'dark', width = 1600, from, to, variables = {} }) => {
   const theme = createTheme({ colors: { mode } });
   const timeRange = { from: dateTime(from), to: dateTime(to), raw: { from: dateTime(from), to: dateTime(to) } };
   Object.assign(document.body.style, { margin: 0, width: `${width}px`, background: theme.colors.background.canvas,
@@ -231,7 +259,7 @@ window.show = async ({ panels, answers, mode = 'dark', width = 1600, from, to, v
     }
     const drawer = draw[panel.type];
     if (!drawer) {
-      body.textContent = `(${panel.type})`;
+      body.textContent = `A ${panel.type.replace('-', ' ')} of ${frames.length} rows: Grafana draws it itself.`;
       continue;
     }
     const context = { eventsScope: 'panel', eventBus: new EventBusSrv() };
@@ -239,7 +267,7 @@ window.show = async ({ panels, answers, mode = 'dark', width = 1600, from, to, v
       h(ThemeContext.Provider, { value: theme },
         h(GlobalStyles, { skipFonts: true }),
         h(PanelContextProvider, { value: context },
-          drawer({ panel, frames, timeRange, theme, ...size })))));
+          drawer({ panel, frames, timeRange, theme, marks, ...size })))));
   }
   await new Promise((resolve) => setTimeout(resolve, 300));
   return found;
