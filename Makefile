@@ -17,7 +17,7 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert mark silence config alerts discover gpu-release inspect gpu-check backtest generate test test-fast test-world trainer-logs check bench mutate formats judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence config alerts discover gpu-release inspect gpu-check backtest generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -104,6 +104,10 @@ mutate: development ## See whether the rules' tests notice every change of a rul
 
 formats: development ## Write what is read of the real logs into docs/formats.md
 	@$(PY) -m tests.formats
+
+pictures: development ## Draw the pictures of the documents anew, in ten minutes
+	@$(PY) -m tests.runs.light.screenshots
+	@$(PY) -m tests.grafana.pictures
 
 judge: development ## Score the rules on the real logs, and write docs/alert-quality.md
 	@$(PY) -m tests.real

@@ -32,6 +32,7 @@ from exporter.runs.visible.views import View
 from exporter.watchdog import finding
 from stepwatch.operate import logfiles
 from stepwatch.system import http_client
+from tests.grafana.queries import dashboard_queries
 from tests.own_logs import HEALTHY
 from tests.real import AlertmanagerServer, PrometheusServer
 from tests.real.waiting import eventually
@@ -56,11 +57,9 @@ def _dashboards() -> Iterator[dict[str, Any]]:
 
 def _panel_queries() -> Iterator[str]:
     for dashboard in _dashboards():
-        for panel in dashboard["panels"]:
-            yield from (target["expr"] for target in panel["targets"])
-        yield from (annotation["expr"] for annotation in dashboard["annotations"]["list"])
+        yield from (query.expr for query in dashboard_queries(dashboard, "a", "b"))
         for variable in dashboard["templating"]["list"]:
-            yield re.sub(r"label_values\((.*), \w+\)", r"\1", variable["definition"])
+            yield re.sub(r"(?s)^\w+\((.*?)(?:, \w+)?\)$", r"\1", variable["definition"])
 
 
 def _rule_queries() -> Iterator[str]:

@@ -7,6 +7,7 @@ signals that a panel shows come from the table of alerts.
 
 from __future__ import annotations
 
+import itertools
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,10 +24,17 @@ SCHEMA_VERSION = 38  # of Grafana 10.0; later ones migrate it on loading
 PROMETHEUS: Json = {"type": "prometheus", "uid": "stepwatch-prometheus"}
 MARK_COLOUR = "blue"
 SEVERITY_COLOURS = {"critical": "red", "warning": "orange", "info": "blue"}
+"""Reserved: no curve has the colour of a severity."""
+CURVE_COLOURS = (
+    *("#3B82D6", "#288A45", "#BC3FAB", "#8A8FA3", "#8C3BDC"),
+    *("#2FA39B", "#5B6BB0", "#8F5661"),
+)
+"""Of the curves of a panel, in their order. `tests/grafana/test_colours.py` measures that they are readable
+on both themes; that the first five differ, and all from the colours of severities, for the colour-blind."""
 INSTANT_FORMATS = {"stat": "time_series", "table": "table"}
 
 # A template's own words. What else a panel holds is Grafana's and goes through as it is.
-_PANEL_WORDS = {"look", "width", "unit", "field", "queries", "limits", "columns"}
+_PANEL_WORDS = {"look", "width", "unit", "field", "queries", "limits", "columns", "join", "require", "sort"}
 _DASHBOARD_WORDS = {"rows", "variables", "annotations"}
 
 
@@ -83,9 +91,9 @@ def _variable(short: Json) -> Json:
 
 
 def _annotation(short: Json) -> Json:
-    """Return an annotation; Grafana 10 reads `expr`, later ones `target`.
+    """Return marks, each at the time that its series has as value, in milliseconds.
 
-    One of a severity lasts while its series is there; any other is at the series' value, in milliseconds.
+    Grafana 10 reads `expr`, later ones `target`.
     """
     severity = short.get("severity")
     query = {"expr": short["expr"].strip(), "refId": "Anno"}
@@ -99,21 +107,49 @@ def _annotation(short: Json) -> Json:
         "titleFormat": short["title"],
         "textFormat": short["text"],
         "tagKeys": "severity",
-        "useValueForTime": severity is None,
+        "useValueForTime": True,
         "target": query,
     }
 
 
 def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line]) -> Iterator[Json]:
-    number, y = 0, 0
+    """Yield the panels; a row with a `title` has a line above it, by which a `collapsed` one is opened.
+
+    Panels that are `stacked` share a place in the row, one below the other.
+    """
+    numbers, y = itertools.count(1), 0
     for row in rows:
+        head: Json = {}
+        if "title" in row:
+            head = {
+                "id": next(numbers),
+                "type": "row",
+                "title": row["title"],
+                "collapsed": row.get("collapsed", False),
+                "gridPos": {"x": 0, "y": y, "w": GRID_COLUMNS, "h": 1},
+                "panels": [],
+            }
+            yield head
+            y += 1
         x = 0
-        for panel, width in zip(row["panels"], _widths(dashboard, row["panels"]), strict=True):
-            number += 1
-            position = {"x": x, "y": y, "w": width, "h": row["height"]}
-            yield {"id": number, "gridPos": position, **_panel(dashboard, panel, lines)}
+        for cell, width in zip(row["panels"], _widths(dashboard, row["panels"]), strict=True):
+            stacked = in_cell(cell)
+            height = row["height"] // len(stacked)
+            for index, panel in enumerate(stacked):
+                position = {"x": x, "y": y + index * height, "w": width, "h": height}
+                made = {"id": next(numbers), "gridPos": position, **_panel(dashboard, panel, lines)}
+                if head.get("collapsed"):
+                    head["panels"].append(made)
+                else:
+                    yield made
             x += width
-        y += row["height"]
+        y += 0 if head.get("collapsed") else row["height"]
+
+
+def in_cell(cell: Json) -> list[Json]:
+    """Return the panels of a place in a row, from the top."""
+    panels: list[Json] = cell.get("stacked", [cell])
+    return panels
 
 
 def _widths(dashboard: str, panels: list[Json]) -> list[int]:
@@ -121,8 +157,9 @@ def _widths(dashboard: str, panels: list[Json]) -> list[int]:
     taken = sum(panel.get("width", 0) for panel in panels)
     sharing = sum("width" not in panel for panel in panels)
     if taken + sharing > GRID_COLUMNS:
+        first = in_cell(panels[0])[0].get("title")
         raise Refused(
-            f"{dashboard}: the row of {panels[0].get('title')} takes {taken + sharing} columns. "
+            f"{dashboard}: the row of {first} takes {taken + sharing} columns. "
             f"Expected: at most {GRID_COLUMNS}. Fix: give its panels less `width`."
         )
     shares = iter([(GRID_COLUMNS - taken + index) // sharing for index in reversed(range(sharing))])
@@ -132,14 +169,20 @@ def _widths(dashboard: str, panels: list[Json]) -> list[int]:
 def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     _demand(panel, ("title", "description", "unit", "look", "queries"), f"{dashboard}: a panel")
     look, columns = panel["look"], panel.get("columns", {})
-    limits = [*panel.get("limits", []), *(_limit(dashboard, line, look) for line in shown(panel, lines))]
-    drawn = [{**limit, "as": _dashed(limit["severity"])} for limit in limits if "expr" in limit]
+    limits = [*panel.get("limits", []), *(_limit(panel, line, dashboard) for line in shown(panel, lines))]
+    drawn = [limit for limit in limits if "expr" in limit]
+    if look["type"] == "timeseries":
+        asked = [*panel["queries"], *({**limit, "as": _dashed(limit["severity"])} for limit in drawn)]
+    else:
+        asked = [each for query in panel["queries"] for each in _coloured(query, drawn)]
     # A query without an expression shows a limit that is off.
-    asking = [query for query in (*panel["queries"], *drawn) if query["expr"].strip()]
+    asking = [query for query in asked if query["expr"].strip()]
     queries = list(zip(string.ascii_uppercase, asking, strict=False))
     instant = INSTANT_FORMATS.get(look["type"])
-    styles = [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
-    styles += [_override("byName", name, properties) for name, properties in columns.items() if properties]
+    styles = list(_colours(queries)) if look["type"] == "timeseries" else []
+    styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
+    # What `noValue` says of a table without rows is not to stand in each empty cell.
+    styles += [_override("byName", name, {"noValue": "", **style}) for name, style in columns.items()]
     return {
         "type": look["type"],
         "datasource": PROMETHEUS,
@@ -167,8 +210,34 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
             },
             "overrides": styles,
         },
-        "transformations": _column_transformations(columns, queries),
+        "transformations": _column_transformations(columns, queries, panel),
     }
+
+
+def _coloured(query: Json, limits: list[Json]) -> Iterator[Json]:
+    """Yield a figure, and the same in the colour of a limit for where it is past that."""
+    past = [f"{query['expr'].strip()} > ({limit['expr']})" for limit in limits]
+    yield {**query, "expr": "\nunless ".join([query["expr"], *(f"({each})" for each in past)])}
+    for limit, expr in zip(limits, past, strict=True):
+        yield {**query, "expr": expr, "as": {"color": _fixed(SEVERITY_COLOURS[limit["severity"]])}}
+
+
+def _colours(queries: Iterable[tuple[str, Json]]) -> Iterator[Json]:
+    """Yield the colour of each curve; of several of one query by `names`, or the last digit of the GPU."""
+    colours = itertools.cycle(CURVE_COLOURS)
+    for letter, query in queries:
+        if "GPU {{gpu}}" in query.get("legend", ""):
+            for digit, colour in zip(range(10), itertools.cycle(CURVE_COLOURS), strict=False):
+                yield _override("byRegexp", rf"/^GPU \d*{digit}\b/", {"color": _fixed(colour)})
+        elif "names" in query:
+            for name in query["names"]:
+                yield _override("byName", name, {"color": _fixed(next(colours))})
+        elif "color" not in query.get("as", {}):
+            yield _override("byFrameRefID", letter, {"color": _fixed(next(colours))})
+
+
+def _fixed(colour: str) -> Json:
+    return {"mode": "fixed", "fixedColor": colour}
 
 
 def shown(panel: Json, lines: Sequence[Line]) -> tuple[Line, ...]:
@@ -185,17 +254,35 @@ def shown(panel: Json, lines: Sequence[Line]) -> tuple[Line, ...]:
     )
 
 
-def _limit(dashboard: str, line: Line, look: Json) -> Json:
+def _limit(panel: Json, line: Line, dashboard: str) -> Json:
     """A line with a name; where there are no lines, or none about this subject, a number."""
-    drawn = look["type"] == "timeseries" and line.dashboard == dashboard
+    drawn = panel["look"]["type"] == "timeseries" and line.dashboard == dashboard
     if not drawn and line.number is not None:
         return {"severity": line.severity, "value": line.number}
-    return {"severity": line.severity, "legend": line.name, "expr": line.promql}
+    expr = line.promql
+    if drawn:
+        curves = (query for query in panel["queries"] if query.get("curve", {}).get("signal") == line.signal)
+        expr = _within_reach(expr, next(curves)["expr"].strip())
+    return {"severity": line.severity, "legend": f"{line.name} ({line.severity})", "expr": expr}
+
+
+def _within_reach(limit: str, curve: str) -> str:
+    """Return a limit where it is near the curve: one far away would flatten the curve to a straight line.
+
+    Near is as far from the curve's extremes in the time on show as these are apart, and a third more.
+    """
+    low, high = (
+        f"{extreme}({extreme}_over_time(({curve})[$__range:$__interval] @ end()))"
+        for extreme in ("min", "max")
+    )
+    below = f"scalar(2 * {low} - {high} - abs({low}) / 3)"
+    above = f"scalar(2 * {high} - {low} + abs({high}) / 3)"
+    return f"({limit}) <= {above} >= {below}"
 
 
 def _dashed(severity: str) -> Json:
     return {
-        "color": {"mode": "fixed", "fixedColor": SEVERITY_COLOURS[severity]},
+        "color": _fixed(SEVERITY_COLOURS[severity]),
         "custom.lineStyle": {"fill": "dash", "dash": [8, 8]},
         "custom.lineWidth": 1,
         "custom.fillOpacity": 0,
@@ -218,8 +305,12 @@ def _override(matcher: str, which: str, properties: Json) -> Json:
     }
 
 
-def _column_transformations(columns: Json, queries: list[tuple[str, Json]]) -> list[Json]:
-    """Join a table's queries, by run or else by all labels they share; keep, order and name its columns."""
+def _column_transformations(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> list[Json]:
+    """Join a table's queries, by the label `join` or all they share; keep, order and name its columns.
+
+    Rows that lack the column `require` are left out. The others are in descending order of the column `sort`,
+    for `-sort` in ascending order.
+    """
     if not columns:
         return []
     several = len(queries) > 1
@@ -229,8 +320,8 @@ def _column_transformations(columns: Json, queries: list[tuple[str, Json]]) -> l
         if "column" in query
     }
     fields = [values.get(name, name) for name in columns]
-    by_run = {"id": "joinByField", "options": {"byField": "run", "mode": "outer"}}
-    join = by_run if "run" in columns else {"id": "merge", "options": {}}
+    by_label = {"id": "joinByField", "options": {"byField": panel.get("join"), "mode": "outer"}}
+    join = by_label if "join" in panel else {"id": "merge", "options": {}}
     keep = {"id": "filterFieldsByName", "options": {"include": {"names": fields}}}
     arrange = {
         "id": "organize",
@@ -240,4 +331,13 @@ def _column_transformations(columns: Json, queries: list[tuple[str, Json]]) -> l
             "renameByName": {field: name for name, field in values.items()},
         },
     }
-    return [*([join] if several else []), keep, arrange]
+    made = [*([join] if several else []), keep, arrange]
+    if require := panel.get("require"):
+        present = {"fieldName": require, "config": {"id": "isNotNull", "options": {}}}
+        made.append(
+            {"id": "filterByValue", "options": {"type": "include", "match": "all", "filters": [present]}}
+        )
+    if sort := panel.get("sort"):
+        order = {"field": sort.lstrip("-"), "desc": not sort.startswith("-")}
+        made.append({"id": "sortBy", "options": {"sort": [order]}})
+    return made

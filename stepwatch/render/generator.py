@@ -10,9 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from exporter.gpu.contract import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
 from stepwatch.alerts import gpu_health, gpu_load, incidents
 from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.model.runs import ONSET_STEP
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.render import check, exporters, output, panels
@@ -137,6 +139,8 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "lines": lines.lines(config, TABLE),
         "subjects": lines.subjects(TABLE),
         "on_show": lines.on_show,
+        "onset_step": ONSET_STEP,
+        "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
         "gpu_load": gpu_load,
         "messages": messages,
         "incidents": incidents,

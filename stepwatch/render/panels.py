@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 
 from exporter.http.exposition import escape
-from stepwatch.render.dashboard import Json, shown
+from stepwatch.render.dashboard import Json, in_cell, shown
 from stepwatch.rules.lines import RUN, Line
 
 TEMPLATE = PurePosixPath("grafana/templates/dashboards/training.yaml.j2")
@@ -76,7 +76,7 @@ def panels(document: Json, lines: Sequence[Line]) -> tuple[Panel, ...]:
     """
     about = [line for line in lines if line.dashboard == document["uid"]]
     found = []
-    for panel in (panel for row in document["rows"] for panel in row["panels"]):
+    for panel in (panel for row in document["rows"] for cell in row["panels"] for panel in in_cell(cell)):
         curves = tuple(
             Curve(
                 query["legend"],

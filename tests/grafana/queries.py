@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import promql_parser
@@ -17,6 +23,17 @@ class DashboardQuery(NamedTuple):
     panel: str
     expr: str
 
+    @property
+    def limit(self) -> str:
+        """The expression, of a limit without the condition that it is near the curve."""
+        return bare(self.expr)
+
+
+def bare(expr: str) -> str:
+    """Return a limit without the condition that it is near the curve; any other expression as it is."""
+    limit, reach, _ = expr.partition(") <= scalar(")
+    return limit.removeprefix("(") if reach else expr
+
 
 def dashboard_queries(dashboard: Json, run: str = "", instance: str = "") -> list[DashboardQuery]:
     """All queries of a dashboard's panels and annotations for the run, or the box of GPUs, on show.
@@ -24,24 +41,116 @@ def dashboard_queries(dashboard: Json, run: str = "", instance: str = "") -> lis
     A query may rightly return nothing where none of its metrics exist (`metrics_of`): a run
     without a critic, a machine without a GPU, no alert that fires.
     """
+    chosen = {"run": run, "instance": instance, "folder": ".*", "framework": ".*", "state": ".*"}
+    view = View(0, 3600, chosen)
     return [
-        DashboardQuery(dashboard["title"], panel, fill_in(fill_in(expr, run), instance, "instance"))
+        DashboardQuery(dashboard["title"], panel, view.expression(expr))
         for panel, expr in _expressions(dashboard)
     ]
 
 
 def _expressions(dashboard: Json) -> Iterator[tuple[str, str]]:
-    for panel in dashboard["panels"]:
+    for panel in panels_of(dashboard):
         for target in panel["targets"]:
             yield panel["title"], target["expr"]
     for annotation in dashboard["annotations"]["list"]:
         yield annotation["name"], annotation["expr"]
 
 
-def fill_in(expr: str, value: str, variable: str = "run") -> str:
-    """Replace a variable as Grafana's `doublequote` format does: in quotes, and those in it escaped."""
-    quoted = value.replace('"', '\\"')
-    return expr.replace(f"${{{variable}:doublequote}}", f'"{quoted}"')
+_POINTS = 800
+"""Of a curve: about the width of a panel in pixels, as Grafana asks for."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a person chose: values of variables, ``.*`` for all, and the time on show."""
+
+    start: float
+    end: float
+    variables: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    interval: float = 5
+
+    @property
+    def step(self) -> float:
+        """Seconds between the points of a curve."""
+        return max(self.interval, (self.end - self.start) // _POINTS)
+
+    def expression(self, template: str) -> str:
+        """PromQL as Grafana sends it: variables by their formats, and its own about times."""
+        own = {
+            "__range": f"{self.end - self.start:.0f}s",
+            "__interval": f"{self.step:.0f}s",
+            "__rate_interval": f"{4 * self.step:.0f}s",
+        }
+
+        def value(found: re.Match[str]) -> str:
+            name, kind = found[1] or found[3], found[2]
+            if name in own:
+                return own[name]
+            chosen = self.variables[name]
+            return _formatted(chosen, kind)
+
+        return re.sub(r"\$\{(\w+)(?::(\w+))?\}|\$(__\w+)", value, template)
+
+
+def _formatted(chosen: str | Sequence[str], kind: str) -> str:
+    if chosen == ".*":  # all: Grafana leaves it as it is
+        return ".*"
+    if kind == "doublequote":
+        assert isinstance(chosen, str)
+        return '"{}"'.format(chosen.replace('"', '\\"'))
+    assert kind == "regex", kind
+    names = [chosen] if isinstance(chosen, str) else list(chosen)
+    escaped = [re.sub(r"[\\^$*+?.()|\[\]{}/]", r"\\\g<0>", name) for name in names]
+    return escaped[0] if len(escaped) == 1 else f"({'|'.join(escaped)})"
+
+
+def panels_of(dashboard: Json) -> Iterator[Json]:
+    """Yield the panels, those of collapsed rows too."""
+    for panel in dashboard["panels"]:
+        if panel["type"] == "row":
+            yield from panel["panels"]
+        else:
+            yield panel
+
+
+def ask(url: str, target: Json, view: View) -> Json:
+    """Return the answer to a query of a panel, as Prometheus gives it."""
+    expr = view.expression(target["expr"])
+    if target["instant"]:
+        path, times = "query", {"time": view.end}
+    else:
+        path, times = "query_range", {"start": view.start, "end": view.end, "step": view.step}
+    body = urllib.parse.urlencode({"query": expr, **times}).encode()
+    try:
+        with urllib.request.urlopen(f"{url}/api/v1/{path}", body, timeout=60) as answer:
+            data: Json = json.load(answer)["data"]
+    except urllib.error.HTTPError as refusal:
+        raise AssertionError(f"{json.load(refusal)['error']}\n{expr}") from None
+    return {**data, "step": view.step}
+
+
+def marks_of(url: str, annotation: Json, view: View) -> list[Json]:
+    """Return what an annotation marks in the time on show: ``time`` in milliseconds, ``title``, ``color``.
+
+    As Grafana does it where values are times: each time once.
+    """
+    assert annotation["useValueForTime"]
+    answer = ask(url, {"expr": annotation["expr"], "instant": False}, view)
+    found = {
+        (int(float(value)), _titled(annotation["titleFormat"], series["metric"]))
+        for series in answer["result"]
+        for _, value in series["values"]
+    }
+    return [
+        {"time": time, "title": title, "color": annotation["iconColor"]}
+        for time, title in sorted(found)
+        if 1000 * view.start <= time <= 1000 * view.end
+    ]
+
+
+def _titled(template: str, labels: Mapping[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: labels.get(name[1], ""), template)
 
 
 def selectors(expr: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -121,7 +121,7 @@ def test_limits_that_are_numbers_become_threshold_steps_in_ascending_order() -> 
 
 def test_limits_that_are_queries_come_after_the_panels_own_and_are_styled_by_their_letter() -> None:
     made = only(limits=[{"severity": "critical", "legend": "KLExplosion", "expr": "start + 1"}])
-    (override,) = made["fieldConfig"]["overrides"]
+    _, override = made["fieldConfig"]["overrides"]
 
     assert [(each["refId"], each["legendFormat"]) for each in made["targets"]] == [
         ("A", "__auto"),
@@ -153,11 +153,59 @@ def test_a_table_of_one_query_needs_no_join() -> None:
     ]
 
 
-@pytest.mark.parametrize(("label", "join"), [("run", "joinByField"), ("gpu", "merge")])
-def test_a_table_of_several_queries_joins_them_by_run_or_by_the_labels_they_share(
-    label: str, join: str
+@pytest.mark.parametrize(
+    ("parts", "join"),
+    [
+        ({"join": "gpu"}, {"id": "joinByField", "options": {"byField": "gpu", "mode": "outer"}}),
+        ({}, {"id": "merge", "options": {}}),
+    ],
+)
+def test_a_table_of_several_queries_joins_them_by_the_label_it_names_or_by_all_they_share(
+    parts: Json, join: Json
 ) -> None:
     queries = [{"expr": name, "column": name} for name in "ab"]
-    made = only(look=TABLE, queries=queries, columns={label: {}, "a": {}, "b": {}})
+    made = only(look=TABLE, queries=queries, columns={"gpu": {}, "a": {}, "b": {}}, **parts)
 
-    assert made["transformations"][0]["id"] == join
+    assert made["transformations"][0] == join
+
+
+def test_an_empty_cell_of_a_table_does_not_say_what_a_table_without_rows_says() -> None:
+    made = only(
+        look=TABLE, queries=[{"expr": "a", "column": "a"}], columns={"a": {}}, field={"noValue": "None."}
+    )
+
+    (style,) = made["fieldConfig"]["overrides"]
+    assert made["fieldConfig"]["defaults"]["noValue"] == "None."
+    assert style["properties"] == [{"id": "noValue", "value": ""}]
+
+
+def test_a_collapsed_row_holds_its_panels_and_takes_one_line() -> None:
+    rows = [
+        {"height": 8, "title": "Critic", "collapsed": True, "panels": [panel()]},
+        {"height": 5, "title": "Rest", "panels": [panel()]},
+    ]
+    critic, rest, below = assemble({"uid": "x", "title": "X", "rows": rows})["panels"]
+
+    assert (critic["type"], critic["collapsed"], [each["type"] for each in critic["panels"]]) == (
+        "row",
+        True,
+        ["timeseries"],
+    )
+    assert (rest["type"], rest["collapsed"], rest["panels"]) == ("row", False, [])
+    assert [each["gridPos"]["y"] for each in (critic, critic["panels"][0], rest, below)] == [0, 1, 1, 2]
+
+
+def test_panels_can_share_a_place_one_below_the_other() -> None:
+    above, below, beside = assemble(
+        {
+            "uid": "x",
+            "title": "X",
+            "rows": [{"height": 6, "panels": [{"width": 4, "stacked": [panel(), panel()]}, panel()]}],
+        }
+    )["panels"]
+
+    assert [each["gridPos"] for each in (above, below, beside)] == [
+        {"x": 0, "y": 0, "w": 4, "h": 3},
+        {"x": 0, "y": 3, "w": 4, "h": 3},
+        {"x": 4, "y": 0, "w": 20, "h": 6},
+    ]

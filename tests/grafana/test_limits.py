@@ -13,18 +13,22 @@ from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.config import Config
 from stepwatch.rules import lines as alert_lines
 from tests.grafana.conftest import Dashboards, Json
-from tests.grafana.queries import fill_in
+from tests.grafana.queries import View, bare, panels_of
 from tests.real import prometheus
 
 
 def panel(dashboards: dict[str, Json], title: str, of: str = "training") -> Json:
-    return next(each for each in dashboards[f"stepwatch-{of}"]["panels"] if each["title"] == title)
+    return next(each for each in panels_of(dashboards[f"stepwatch-{of}"]) if each["title"] == title)
 
 
-def lines(dashboards: dict[str, Json], title: str, legend: str, of: str = "training") -> list[str]:
-    """Expressions of a panel that have this legend."""
+def lines(dashboards: dict[str, Json], title: str, name: str, of: str = "training") -> list[str]:
+    """The limits of a panel with this name, of any severity; without the condition that they are near."""
     targets = panel(dashboards, title, of)["targets"]
-    return [target["expr"] for target in targets if target["legendFormat"] == legend]
+    return [
+        bare(target["expr"])
+        for target in targets
+        if re.fullmatch(rf"{re.escape(name)} \((critical|warning|info)\)", target["legendFormat"])
+    ]
 
 
 def steps(dashboards: dict[str, Json], title: str, of: str = "training") -> list[tuple[str, float | None]]:
@@ -38,26 +42,43 @@ def test_a_limit_that_moves_with_the_run_is_a_dashed_line_in_the_colour_of_its_s
     kl = panel(default, "KL")
     letters = {target["refId"]: target["legendFormat"] for target in kl["targets"]}
     lines = {
-        letters[each["matcher"]["options"]]: {entry["id"]: entry["value"] for entry in each["properties"]}
+        letters.get(each["matcher"]["options"]): {entry["id"]: entry["value"] for entry in each["properties"]}
         for each in kl["fieldConfig"]["overrides"]
     }
 
-    for alert, colour in (("KLHigh", "orange"), ("KLExplosion", "red"), ("PolicyKLHigh", "orange")):
-        assert lines[alert]["color"] == {"mode": "fixed", "fixedColor": colour}
-        assert lines[alert]["custom.lineStyle"]["fill"] == "dash"
+    for alert, severity, colour in (
+        ("KLHigh", "warning", "orange"),
+        ("KLExplosion", "critical", "red"),
+        ("PolicyKLHigh", "warning", "orange"),
+    ):
+        found = lines[f"{alert} ({severity})"]
+        assert found["color"] == {"mode": "fixed", "fixedColor": colour}
+        assert found["custom.lineStyle"]["fill"] == "dash"
 
 
 def test_each_panel_has_the_lines_of_the_signals_that_it_shows(default: dict[str, Json]) -> None:
     expected = {line.promql for line in alert_lines.lines(Config(), TABLE)}
     expressions = [
-        target["expr"] for each in default["stepwatch-training"]["panels"] for target in each["targets"]
+        bare(target["expr"])
+        for each in panels_of(default["stepwatch-training"])
+        for target in each["targets"]
     ]
     drawn = [expression for expression in expressions if expression in expected]
 
     assert len(drawn) == len(set(drawn)) > 25
-    assert (
-        "5 * max by (cluster, run) (rl_step_interval_typical_seconds"
-        in lines(default, "Since the last step", "Stalled")[0]
+
+
+def test_a_figure_past_its_limit_has_the_colour_of_the_severity(default: dict[str, Json]) -> None:
+    last = panel(default, "Last step")
+    within, past = (target["expr"] for target in last["targets"])
+    (style,) = last["fieldConfig"]["overrides"]
+
+    assert past.startswith("time() - ")
+    assert "> ((\n  5 * max by (cluster, run) (rl_step_interval_typical_seconds" in past
+    assert within == f"{past.partition(' > ')[0]}\nunless ({past})"
+    assert (style["matcher"]["options"], style["properties"]) == (
+        "B",
+        [{"id": "color", "value": {"mode": "fixed", "fixedColor": "red"}}],
     )
 
 
@@ -79,8 +100,8 @@ def test_a_panel_without_lines_is_coloured_by_numbers(
 ) -> None:
     other = dashboards("alerts: {NonFinite: {warning: {steps: 2}}}")
 
-    assert steps(default, "NaN or Inf in a row") == [("green", None), ("orange", 1), ("red", 3)]
-    assert steps(other, "NaN or Inf in a row") == [("green", None), ("orange", 2), ("red", 3)]
+    assert steps(default, "NaN or Inf") == [("green", None), ("orange", 1), ("red", 3)]
+    assert steps(other, "NaN or Inf") == [("green", None), ("orange", 2), ("red", 3)]
 
 
 def test_the_optional_absolute_limit_of_the_kl_is_drawn_once_it_is_set(
@@ -104,9 +125,9 @@ def test_a_limit_that_is_off_is_not_drawn(dashboards: Dashboards, off: str) -> N
 def test_with_every_alert_off_the_dashboards_still_show_the_run(dashboards: Dashboards) -> None:
     off = {name: {"enabled": False} for name in BLOCKS}
 
-    bare = dashboards(yaml.safe_dump({"alerts": off}))
+    none = dashboards(yaml.safe_dump({"alerts": off}))
 
-    for each in [*bare["stepwatch-training"]["panels"], *bare["stepwatch-gpu"]["panels"]]:
+    for each in [*panels_of(none["stepwatch-training"]), *panels_of(none["stepwatch-gpu"])]:
         assert each["targets"]
         assert all(target["expr"] for target in each["targets"])
 
@@ -146,7 +167,7 @@ def test_limits_of_gpus_that_are_off_are_not_drawn(dashboards: Dashboards) -> No
 def test_a_limit_of_a_gpu_has_the_colour_of_the_severity_that_is_set(dashboards: Dashboards) -> None:
     paged = dashboards("alerts: {GPUHot: {severity: critical}}")
     temperature = panel(paged, "Temperature", "gpu")
-    (letter,) = [each["refId"] for each in temperature["targets"] if each["legendFormat"] == "GPUHot"]
+    (letter,) = [each["refId"] for each in temperature["targets"] if "GPUHot" in each["legendFormat"]]
     (found,) = [
         each for each in temperature["fieldConfig"]["overrides"] if each["matcher"]["options"] == letter
     ]
@@ -193,8 +214,12 @@ def test_a_real_prometheus_draws_each_line_at_the_limit_of_the_run_on_show(
     }
 
     above_start = {"other": 1.25, "noisy": 3.25, "ppo/a": 2.25}
-    assert_values(version, tmp_path, given, {fill_in(relative, run): above_start.get(run) for run in noise})
-    assert_values(version, tmp_path, given, {fill_in(absolute, run): {"ppo/a": 3}.get(run) for run in noise})
+    assert_values(version, tmp_path, given, {of_run(relative, run): above_start.get(run) for run in noise})
+    assert_values(version, tmp_path, given, {of_run(absolute, run): {"ppo/a": 3}.get(run) for run in noise})
+
+
+def of_run(expr: str, run: str) -> str:
+    return View(0, 3600, {"run": run}).expression(expr)
 
 
 def assert_values(

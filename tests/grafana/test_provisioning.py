@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import yaml
 
+from stepwatch.config import Config
+from stepwatch.deploy.native.grafana import environment
+from stepwatch.system.environment import CHECKOUT
 from tests.grafana.conftest import FOLDER, Json, Render
 
+HOME = "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"
 VARIABLES = {"STEPWATCH_PROMETHEUS_URL", "STEPWATCH_ALERTMANAGER_URL", "STEPWATCH_DASHBOARDS"}
 
 
@@ -49,3 +54,18 @@ def test_grafana_is_given_nothing_to_fill_in_but_our_three_variables(render: Ren
 
     assert set(re.findall(r"\$\{(\w+)\}", "".join(settings))) == VARIABLES
     assert "".join(settings).count("$") == len(VARIABLES)
+
+
+def test_runs_is_the_home_page_in_containers_and_without(tmp_path: Path) -> None:
+    compose = yaml.safe_load((CHECKOUT / "compose.yaml").read_text())["services"]["grafana"]
+    native = environment(Config(), tmp_path, tmp_path)
+
+    assert compose["environment"][HOME] == f"{compose['environment']['STEPWATCH_DASHBOARDS']}/runs.json"
+    assert native[HOME] == f"{native['STEPWATCH_DASHBOARDS']}/runs.json"
+
+
+def test_each_folder_that_grafana_looks_for_is_there(render: Render) -> None:
+    """It logs an error about each that is missing."""
+    folders = {path.parent.name for path in render() if FOLDER / "provisioning" in path.parents}
+
+    assert folders >= {"alerting", "dashboards", "datasources", "plugins"}

@@ -19,6 +19,8 @@ PACKAGES = {
     "ip": "iproute2",
     "iptables": "iptables",
     "mkfs.ext4": "e2fsprogs",
+    "node": "nodejs",
+    "npm": "npm",
 }
 """Which package has each program."""
 

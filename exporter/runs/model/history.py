@@ -23,6 +23,7 @@ DRAWN = frozenset({
     "value_loss",
     "grad_norm",
     "critic_grad_norm",
+    "explained_variance",
     "mfu_ratio",
     "rollout_seconds",
     "update_actor_seconds",

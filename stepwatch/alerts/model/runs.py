@@ -184,3 +184,18 @@ def recording_rule() -> dict[str, str]:
         for found, by in ((used, "process"), (f"group by ({_GPU}) {node}", "node"))
     )
     return {"record": RECORDED, "expr": f"{known}\nor on ({_RUN}) {else_}"}
+
+
+ONSET_STEP = "rl_alert_onset_step"
+"""The step of a run at which an alert began to fire, as long as it fires; for dashboards."""
+
+
+def onset_rule() -> dict[str, str]:
+    """Return the rule that records the step at which each alert about a run began to fire."""
+    labels = written(("alertname", "severity", *RUN))
+    fires = f'max by ({labels}) (ALERTS{{alertstate="firing",run!=""}})'
+    return {
+        "record": ONSET_STEP,
+        "expr": f"{ONSET_STEP} and {fires}\n"
+        f"or on ({labels}) {fires} * on ({_RUN}) group_left () max by ({_RUN}) (rl_step)",
+    }

@@ -50,6 +50,7 @@ def environment(config: Config, rendered: Path, data: Path) -> dict[str, str]:
         "GF_ANALYTICS_CHECK_FOR_UPDATES": "false",
         "GF_ANALYTICS_CHECK_FOR_PLUGIN_UPDATES": "false",
         "GF_NEWS_NEWS_FEED_ENABLED": "false",
+        "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": str(rendered / "grafana/generated/dashboards/runs.json"),
         "GF_PLUGINS_PREINSTALL_DISABLED": "true",
         "GF_SECURITY_DISABLE_GRAVATAR": "true",
         # Grafana puts the content of the file here; it counts when the database is made.

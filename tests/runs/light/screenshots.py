@@ -77,9 +77,14 @@ def take(browser: Browser, url: str) -> None:
 
 
 def keep(browser: Browser, name: str, height: int) -> None:
-    """Write a picture, in few colours: it is to be small."""
+    """Write a picture."""
     path = DOCS / f"{name}.png"
     browser.picture(path, height)
+    shrink(path)
+
+
+def shrink(path: Path) -> None:
+    """Write a picture again in few colours: it is to be small."""
     with Image.open(path) as picture:
         few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         few.save(path, optimize=True)

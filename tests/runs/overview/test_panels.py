@@ -16,6 +16,7 @@ from stepwatch.render.generator import render_all, stale
 from stepwatch.render.panels import FILE
 from stepwatch.rules.lines import lines
 from stepwatch.system.environment import CHECKOUT
+from tests.grafana.queries import bare, panels_of
 from tests.runs.overview.conftest import EVERY_LIMIT, config, panels
 
 DASHBOARD = PurePosixPath("grafana/generated/dashboards/training.json")
@@ -28,7 +29,7 @@ def of(title: str, found: Panels | None = None) -> list[Limit]:
 
 def test_every_panel_of_the_dashboard_is_in_with_all_its_curves_and_limits():
     content = render_all(config(*EVERY_LIMIT), CHECKOUT, OnThisMachine)[DASHBOARD]
-    every = json.loads(content)["panels"]
+    every = list(panels_of(json.loads(content)))
     shown = {each["title"]: each for each in every if each["type"] == "timeseries"}
     drawn = {panel.title: panel for panel in panels(*EVERY_LIMIT).panels}
 
@@ -36,14 +37,16 @@ def test_every_panel_of_the_dashboard_is_in_with_all_its_curves_and_limits():
     for title, mine in drawn.items():
         theirs = shown[title]
         targets = [
-            (each["legendFormat"], each["expr"])
+            (each["legendFormat"], bare(each["expr"]))
             for each in theirs["targets"]
             if each["legendFormat"] != "step" and "{{" not in each["legendFormat"]
         ]
         curves = [name for name, _ in targets[: len(targets) - len(mine.limits)]]
         assert sorted(curves) == sorted(each.name for each in (*mine.curves, *mine.queries))
         assert {(each.name, each.promql) for each in mine.queries} <= set(targets)
-        assert [(each.name, each.promql) for each in mine.limits] == targets[len(curves) :]
+        assert [(f"{each.name} ({each.severity})", each.promql) for each in mine.limits] == targets[
+            len(curves) :
+        ]
         assert mine.description == theirs["description"].strip()
         assert mine.unit == theirs["fieldConfig"]["defaults"]["unit"]
     assert {limit.alert for panel in drawn.values() for limit in panel.limits} >= {

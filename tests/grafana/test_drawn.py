@@ -1,0 +1,237 @@
+"""What a person reads on the dashboards: of a sick run, a healthy one, simulated GPUs, and nothing at all."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from exporter.runs.stats.catalogue import STATES
+from stepwatch.render.dashboard import CURVE_COLOURS
+from tests import own_logs
+from tests.e2e.stack import PAIRS
+from tests.e2e.writer import writing
+from tests.grafana.drawn import THEMES, WIDTHS, Drawing, drawing
+from tests.grafana.queries import Json, View, marks_of
+from tests.runs.light.screenshots import Scene
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+SICK, WELL = "grpo/short-answers", "ppo/long.run"
+RED, ORANGE, GREEN = {"#F2495C", "#E02F44"}, {"#FF9830"}, {"#73BF69"}
+AT_A_GLANCE = 8
+ALL = {"folder": ".*", "framework": ".*", "state": ".*"}
+
+Found = dict[str, list[Any]]
+
+
+@pytest.fixture(name="scene", scope="module")
+def _scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, float]]:
+    """A stack whose sick run fires, with when it began."""
+    with Scene(tmp_path_factory.mktemp("scene"), PAIRS[-1]) as scene:
+        began = time.time()
+        with (
+            writing(own_logs.SICK, scene.runs / f"{SICK}.log", "--rate=3", "--stay"),
+            writing(own_logs.HEALTHY, scene.runs / f"{WELL}.log", "--rate=2", "--stay"),
+        ):
+            scene.wait_until(lambda: scene.query('ALERTS{alertname="RewardCollapse",alertstate="firing"}'))
+            scene.wait_until(lambda: scene.query("rl_alert_onset_step"))
+            scene.wait_until(lambda: scene.query("rate(gpu_energy_joules_total[1m])"))
+            scene.wait_step(WELL, 50)
+            yield scene, began
+
+
+@pytest.fixture(name="pen", scope="module")
+def _pen() -> Iterator[Drawing]:
+    with drawing() as found:
+        yield found
+
+
+class Eyes:
+    """Reads the dashboards of the scene."""
+
+    def __init__(self, scene: Scene, began: float, pen: Drawing) -> None:
+        self._url = f"http://{scene.config.address('prometheus')}"
+        self._folder = scene.state.rendered / "grafana/generated/dashboards"
+        self._began, self.pen = began, pen
+        (gpu, *_) = scene.query("gpu_up")
+        self.box = gpu["metric"]["instance"]
+
+    def marks(self, name: str, **variables: str) -> list[Json]:
+        view = View(self._began, time.time(), variables)
+        listed = self._dashboard(name)["annotations"]["list"]
+        return [mark for each in listed for mark in marks_of(self._url, each, view)]
+
+    def _dashboard(self, name: str) -> Json:
+        found: Json = json.loads((self._folder / f"{name}.json").read_text())
+        return found
+
+    def read(self, name: str, theme: str = "dark", width: int = 1600, **variables: str) -> Found:
+        return self.pen.show(
+            self._dashboard(name), self._url, View(self._began, time.time(), variables), theme, width
+        )
+
+
+@pytest.fixture(name="eyes", scope="module")
+def _eyes(scene: tuple[Scene, float], pen: Drawing) -> Eyes:
+    return Eyes(*scene, pen)
+
+
+@pytest.fixture(name="runs", scope="module")
+def _runs(eyes: Eyes) -> Found:
+    return eyes.read("runs", **ALL)
+
+
+@pytest.fixture(name="sick", scope="module")
+def _sick(eyes: Eyes) -> Found:
+    return eyes.read("training", run=SICK)
+
+
+@pytest.fixture(name="well", scope="module")
+def _well(eyes: Eyes) -> Found:
+    return eyes.read("training", run=WELL)
+
+
+def test_the_sickest_run_stands_first_with_the_first_of_its_worst_alerts(runs: Found) -> None:
+    sick, well = runs["All runs"]
+
+    assert sick["run"]["text"] == SICK
+    assert (sick["severity"]["text"], sick["severity"]["color"] in RED) == ("critical", True)
+    critical = [row for row in runs["Firing"] if row["severity"]["text"] == "critical"]
+    first = {row["alert"]["text"] for row in critical if row["since"] == critical[0]["since"]}
+    assert sick["alert"]["text"] in first
+    assert (well["run"]["text"], well["severity"]["text"], well["alert"]["text"]) == (WELL, "", "")
+    assert {sick["state"]["text"], well["state"]["text"]} <= {*STATES, "stalled"}
+
+
+def test_a_run_is_opened_with_its_own_time_on_show(runs: Found, scene: tuple[Scene, float]) -> None:
+    (row,) = [each for each in runs["All runs"] if each["run"]["text"] == SICK]
+    (link,) = row["run"]["links"]
+    asked = parse_qs(urlsplit(link).query)
+    (start,) = scene[0].query(f'rl_run_start_timestamp_seconds{{run="{SICK}"}}')
+
+    assert urlsplit(link).path == "/d/stepwatch-training"
+    assert asked["var-run"] == [SICK]
+    assert asked["from"] == [str(round(1000 * float(start["value"][1])))]
+    assert asked["to"] == ["now"]
+
+
+def test_folder_and_state_leave_out_other_runs(eyes: Eyes) -> None:
+    of_folder = eyes.read("runs", **{**ALL, "folder": "ppo/"})
+    failed = eyes.read("runs", **{**ALL, "state": "failed"})
+
+    assert [each["run"]["text"] for each in of_folder["All runs"]] == [WELL]
+    assert failed["All runs"] == []
+
+
+def test_states_have_names(runs: Found) -> None:
+    assert {each["name"] for each in runs["States"]} == {SICK, WELL}
+    for run in runs["States"]:
+        assert set(run["texts"]) <= {*STATES, "stalled"}, run
+
+
+def test_what_fires_is_in_the_order_of_its_onset_with_the_step(runs: Found, sick: Found) -> None:
+    for found in (runs["Firing"], sick["Firing"]):
+        rows = [row for row in found if row["severity"]["text"] != "info"]
+        assert len(rows) >= 4
+        assert [row["since"]["text"] for row in rows] == sorted(row["since"]["text"] for row in rows)
+        assert all(30 <= int(row["step"]["text"]) <= 60 for row in rows)
+        assert all("none" not in cell["text"] for row in rows for cell in row.values())
+    assert {row["about"]["text"] for row in runs["Firing"]} == {SICK}
+
+
+def test_each_onset_is_marked_once_with_its_step(eyes: Eyes) -> None:
+    found = eyes.marks("training", run=SICK)
+    titles = [(mark["title"], mark["color"]) for mark in found]
+
+    assert len(titles) == len(set(titles)) >= 4
+    assert any(re.fullmatch(r"KLExplosion at step [3-6]\d", title) for title, _ in titles)
+    assert {mark["color"] for mark in found} == {"red", "orange"}
+    assert eyes.marks("training", run=WELL) == []
+
+
+@pytest.mark.parametrize("name", ["sick", "well"])
+def test_a_legend_is_read_at_a_glance_and_says_each_name_once(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    for title, curves in request.getfixturevalue(name).items():
+        shown = [curve["name"] for curve in curves if curve.get("legend")]
+        assert len(shown) == len(set(shown)) <= AT_A_GLANCE, title
+
+
+def test_only_limits_are_red_or_orange(sick: Found) -> None:
+    drawn = [curve for curves in sick.values() for curve in curves if curve.get("legend")]
+    limits = [curve for curve in drawn if curve["color"] in {"red", "orange"}]
+
+    assert len(limits) >= 5
+    for curve in drawn:
+        severity = re.search(r"\((critical|warning)\)$", curve["name"])
+        if severity:
+            assert curve["color"] == {"critical": "red", "warning": "orange"}[severity[1]]
+        else:
+            assert curve["color"] in CURVE_COLOURS, curve
+
+
+def test_a_limit_is_drawn_where_the_curve_comes_near_and_flattens_no_other(sick: Found, well: Found) -> None:
+    def names(found: Found, title: str) -> set[str]:
+        return {curve["name"] for curve in found[title]}
+
+    assert {"KLHigh (warning)", "KLExplosion (critical)"} <= names(sick, "KL")
+    assert not {"KLHigh (warning)", "KLExplosion (critical)"} & names(well, "KL")
+
+
+def test_a_curve_that_the_run_does_not_log_leaves_an_empty_panel(sick: Found) -> None:
+    assert sick["Critic loss"] == []
+    assert "step" in {curve["name"] for curve in sick["Reward"]}
+
+
+def test_gpus_stand_side_by_side_the_slowest_first(eyes: Eyes) -> None:
+    found = eyes.read("gpu", instance=eyes.box)
+    rows = found["Side by side"]
+
+    def hertz(row: dict[str, Any]) -> float:
+        number, unit = row["SM clock"]["text"].split()
+        return float(number) * {"GHz": 1e9, "MHz": 1e6}[unit]
+
+    assert len(rows) == 8
+    assert [hertz(row) for row in rows] == sorted(hertz(row) for row in rows)
+    assert all((row["state"]["text"], row["state"]["color"] in GREEN) == ("ok", True) for row in rows)
+    assert {text for curve in found["State"] for text in curve["texts"]} == {"ok"}
+    names = [curve["name"] for curve in found["Utilisation"] if curve["legend"]]
+    assert names == [f"GPU {number}" for number in range(8)]
+
+
+def test_an_empty_stack_says_what_to_do(eyes: Eyes) -> None:
+    eyes.read("runs", folder="none/", framework=".*", state=".*")
+    runs = text_of(eyes, "All runs")
+    eyes.read("gpu", instance="none")
+    gpus = text_of(eyes, "Side by side")
+
+    assert runs.startswith("No runs yet. Expected: a trainer that logs into a folder of")
+    assert gpus.startswith("No GPU exporter. Fix:")
+
+
+def text_of(eyes: Eyes, title: str) -> str:
+    boxes = eyes.pen.browser.tell(
+        "Object.fromEntries([...document.querySelectorAll('section')]"
+        ".map((box) => [box.querySelector('h2').textContent, box.innerText.split('\\n').slice(1).join(' ')]))"
+    )
+    return str(boxes[title]).strip()
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_title_is_cut_off(eyes: Eyes, theme: str, width: int) -> None:
+    for name, variables in (("runs", ALL), ("training", {"run": SICK}), ("gpu", {"instance": eyes.box})):
+        found = eyes.read(name, theme, width, **variables)
+        cut = eyes.pen.browser.tell(
+            "[...document.querySelectorAll('h2')].filter((title) => title.scrollWidth > title.clientWidth)"
+            ".map((title) => title.textContent)"
+        )
+        assert found
+        assert cut == []

@@ -1,0 +1,60 @@
+"""Grafana's own libraries, bundled for a browser: `tests/grafana/libraries`."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from stepwatch.programs.packages import tools_folder
+from tests.real.build import locked
+from tests.real.tools import unavailable
+
+SOURCE = Path(__file__).parents[1] / "grafana" / "libraries"
+PAGE = """<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="page.css"><body>
+<script>window.grafanaBootData = {settings: {featureToggles: {}}, user: {}}</script>
+<script src="page.js"></script>
+"""
+LOADERS = {"svg": "text", "png": "empty", "ttf": "empty", "woff2": "empty"}
+QUIET = ("--ignore-scripts", "--no-audit", "--no-fund", "--legacy-peer-deps")
+
+
+@functools.cache
+def page() -> Path:
+    """The page whose `window.show` draws panels; the libraries are installed once, in about a minute."""
+    place = tools_folder() / f"grafana-libraries-{_digest('package-lock.json')}"
+    bundle = place / f"bundle-{_digest('page.tsx')}"
+    if missing := [name for name in ("node", "npm") if not shutil.which(name)]:
+        unavailable(f"Grafana's libraries need {' and '.join(missing)}")
+    with locked(place):
+        if not (place / "node_modules" / ".package-lock.json").is_file():
+            sys.stderr.write(f"Installing {place.name}, once (a minute, 800 MB) ...\n")
+            place.mkdir(parents=True, exist_ok=True)
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(SOURCE / name, place)
+            _run(["npm", "ci", *QUIET], place)
+        if not bundle.is_dir():
+            shutil.copy(SOURCE / "page.tsx", place)
+            loaders = [f"--loader:.{kind}={loader}" for kind, loader in LOADERS.items()]
+            options = ["--bundle", "--minify", "--format=iife", "--log-level=error", *loaders]
+            defined = ["--define:process.env.NODE_ENV='production'", "--define:global=window"]
+            output = place / "new"
+            _run(["node_modules/.bin/esbuild", "page.tsx", *options, *defined, f"--outdir={output}"], place)
+            (output / "index.html").write_text(PAGE)
+            output.rename(bundle)
+    return bundle / "index.html"
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256((SOURCE / name).read_bytes()).hexdigest()[:12]
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        unavailable(
+            f"Grafana's libraries: {' '.join(command[:2])}: {(done.stderr or done.stdout).strip()[-800:]}"
+        )
