@@ -181,7 +181,7 @@ def test_a_table_about_gpus_joins_its_queries_by_all_labels_they_share(default: 
 def test_onsets_of_alerts_are_marked_and_do_not_cover_the_curves(
     default: dict[str, Json], uid: str, selected: str, title: str
 ) -> None:
-    critical, warning = (each for each in default[uid]["annotations"]["list"] if each["name"] != "Marks")
+    warning, critical = (each for each in default[uid]["annotations"]["list"] if each["name"] != "Marks")
 
     assert (critical["iconColor"], warning["iconColor"]) == ("red", "orange")
     for each in (critical, warning):
