@@ -31,7 +31,10 @@ CURVE_COLOURS = (
 )
 """Of the curves of a panel, in their order. `tests/grafana/test_colours.py` measures that they are readable
 on both themes; that the first five differ, and all from the colours of severities, for the colour-blind."""
-INSTANT_FORMATS = {"stat": "time_series", "table": "table"}
+_INSTANT = ("stat", "table")
+_TABLES = ("table", "trend")
+BY_STEP = "Value #B\\run"
+"""The field with the steps, which is what Grafana calls it once `_by_step` has turned the answers over."""
 
 # A template's own words. What else a panel holds is Grafana's and goes through as it is.
 _PANEL_WORDS = {"look", "width", "unit", "field", "queries", "limits", "columns", "join", "require", "sort"}
@@ -74,6 +77,9 @@ def _demand(part: Json, words: Iterable[str], what: str) -> None:
 
 
 def _variable(short: Json) -> Json:
+    if short.get("type") == "textbox":
+        value = {"text": short["query"], "value": short["query"]}
+        return {"hide": 0, **short, "current": value, "options": [{**value, "selected": True}]}
     query = {"query": short["query"], "refId": "StandardVariableQuery"}
     return {
         "type": "query",
@@ -178,7 +184,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     # A query without an expression shows a limit that is off.
     asking = [query for query in asked if query["expr"].strip()]
     queries = list(zip(string.ascii_uppercase, asking, strict=False))
-    instant = INSTANT_FORMATS.get(look["type"])
+    instant = look["type"] in _INSTANT
     styles = list(_colours(queries)) if look["type"] == "timeseries" else []
     styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
     # What `noValue` says of a table without rows is not to stand in each empty cell.
@@ -195,9 +201,9 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
                 "editorMode": "code",
                 "expr": query["expr"].strip(),
                 "legendFormat": query.get("legend", "__auto"),
-                "instant": bool(instant),
+                "instant": instant,
                 "range": not instant,
-                "format": instant or "time_series",
+                "format": "table" if look["type"] in _TABLES else "time_series",
             }
             for letter, query in queries
         ],
@@ -210,7 +216,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
             },
             "overrides": styles,
         },
-        "transformations": _column_transformations(columns, queries, panel),
+        "transformations": _by_step() if look["type"] == "trend" else _columns(columns, queries, panel),
     }
 
 
@@ -305,7 +311,19 @@ def _override(matcher: str, which: str, properties: Json) -> Json:
     }
 
 
-def _column_transformations(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> list[Json]:
+def _by_step() -> list[Json]:
+    """Turn two queries, of a signal (A) and the step (B) by run, into a column for each run, over steps."""
+    matrix = {"columnField": "run", "rowField": "Value #B", "valueField": "Value #A", "emptyValue": "null"}
+    number = {"targetField": BY_STEP, "destinationType": "number"}
+    return [
+        {"id": "merge", "options": {}},
+        {"id": "groupingToMatrix", "options": matrix},
+        {"id": "convertFieldType", "options": {"conversions": [number], "fields": {}}},
+        {"id": "sortBy", "options": {"sort": [{"field": BY_STEP, "desc": False}]}},
+    ]
+
+
+def _columns(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> list[Json]:
     """Join a table's queries, by the label `join` or all they share; keep, order and name its columns.
 
     Rows that lack the column `require` are left out. The others are in descending order of the column `sort`,

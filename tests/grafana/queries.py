@@ -93,7 +93,10 @@ class View:
         return re.sub(r"\$\{(\w+)(?::(\w+))?\}|\$(__\w+)", value, template)
 
 
-def _formatted(chosen: str | Sequence[str], kind: str) -> str:
+def _formatted(chosen: str | Sequence[str], kind: str | None) -> str:
+    if kind is None:
+        assert isinstance(chosen, str)
+        return chosen
     if chosen == ".*":  # all: Grafana leaves it as it is
         return ".*"
     if kind == "doublequote":
