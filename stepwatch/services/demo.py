@@ -7,7 +7,7 @@ import time
 import urllib.parse
 from datetime import datetime, timezone
 
-from demo.limits import RUNS
+from demo import RUNS
 from stepwatch.system import http_client
 
 _PATIENCE = 60
