@@ -148,7 +148,7 @@ class Logs:
                 branch.search.wait(left)
             if branch.work is not None:
                 branch.work.wait(left)
-            if branch.work is not None and branch.work.done:
+            if branch.work is not None and branch.work.done():
                 done, branch.work = branch.work, None
                 done.result()
 
@@ -178,7 +178,7 @@ class Logs:
                     branch.begun = now
                     branch.search = branch.mount.start(partial(self._searcher.search, branch, branch.starts))
             self._wait(branch for branch in self._branches.values() if branch.search or branch.work)
-            done = [branch for branch in self._branches.values() if branch.search and branch.search.done]
+            done = [branch for branch in self._branches.values() if branch.search and branch.search.done()]
             if not done:
                 break
             searched = True

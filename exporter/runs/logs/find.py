@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.runs.files.mounts import Mount, Mounts, Way
+from exporter.runs.files.mounts import Mount, Mounts, Resolution
 from exporter.runs.files.notice import Refusals
 
 WILDCARDS = frozenset("*?[")
@@ -98,15 +98,15 @@ class Ground:
         if self._mounts is None or self._mount is None:
             return os.path.realpath(start.path)
         above, _, name = start.real.rpartition("/")
-        way = Way(name, above or "/")
+        resolution = Resolution(name, above or "/")
         try:
-            self._mounts.go(way, self._mount)
+            self._mounts.resolve_on(self._mount, resolution)
         except OSError:
             return None
-        if not way.is_over:
+        if not resolution.done:
             self.beyond.append(start)
             return None
-        return way.done
+        return resolution.real
 
     def stir(self) -> None:
         """The file system has answered."""

@@ -162,7 +162,7 @@ class Branch:
     @property
     def busy(self) -> bool:
         """Whether its thread is still at work."""
-        return any(call is not None and not call.done for call in (self.search, self.work))
+        return any(call is not None and not call.done() for call in (self.search, self.work))
 
 
 class Searcher:
