@@ -207,17 +207,17 @@ class Logs:
         if branch.search is None:
             return []
         done, branch.search = branch.search, None
-        haul = done.result()
-        branch.beyond, branch.refusals = haul.beyond, haul.refusals
-        branch.old, branch.empty = haul.old, haul.empty
-        branch.next_search = branch.begun + haul.pause
-        new = [found for found in haul.found if not self._is_known(found, branch)]
+        result = done.result()
+        branch.beyond, branch.refusals = result.beyond, result.refusals
+        branch.old, branch.empty = result.old, result.empty
+        branch.next_search = branch.begun + result.pause
+        new = [found for found in result.found if not self._is_known(found, branch)]
         changed = {str(found.path): found.changed for found in new}
         wall = self._time.time()
         with_runs = (self._known(log, wall) for log in self if log.run_set is not None)
         branch.over = self._limit.still_out(branch.over, changed, with_runs, wall)
         new = [found for found in new if str(found.path) not in branch.over]
-        there = {found.path for found in haul.found}
+        there = {found.path for found in result.found}
         # A log that has runs stays until its time is over, though its file is gone.
         gone = [
             log
@@ -232,7 +232,7 @@ class Logs:
             log.forget()
         followed = [log for log in self if log.run_set is None and log.mount is branch.mount]
         surplus = max(0, len(followed) + len(new) - MOST_FILES)
-        branch.left_out = haul.left_out + surplus
+        branch.left_out = result.left_out + surplus
         if surplus:
             new, least = _newest(followed, new, surplus)
             for log in least:
