@@ -291,7 +291,7 @@ class Logs:
         for log in ignored:
             self._drop(log)
             if log.mount is not None:
-                self._branch(log.mount).ignored.add(str(log.path), log.inode, log.length, log.kind)
+                self._branch(log.mount).ignored.add(str(log.path), log.found.inode, log.length, log.kind)
         return ignored
 
     def _read_some(self, logs: list[Log]) -> None:
@@ -416,7 +416,7 @@ def _deleted(states: Iterable[About]) -> list[Path]:
 def _newest(followed: list[Log], new: list[Found], surplus: int) -> tuple[list[Found], list[Log]]:
     """Of files without a record that are followed, and new ones: those to follow now, and those to drop."""
     ranks: list[tuple[tuple[bool, float], Log | Found]] = [
-        ((log.length > 0, max(log.written, log.changed)), log) for log in followed
+        ((log.length > 0, max(log.written, log.found.changed)), log) for log in followed
     ]
     ranks += [((one.size > 0, one.changed), one) for one in new]
     least = {id(each) for _, each in heapq.nsmallest(surplus, ranks, key=lambda pair: pair[0])}
