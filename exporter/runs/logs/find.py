@@ -237,21 +237,17 @@ class _Search:
             at, below = folders.pop(), list[Start]()
             for entry in self._entries(at.path):
                 if entry.is_symlink():
-                    yield from self._link(_down(at, entry.name)._replace(linked=True), entry, links)
+                    link = _down(at, entry.name)._replace(linked=True)
+                    real = self._ground.follow(link)
+                    if real is not None and _is_folder(entry):
+                        links.append(link._replace(real=real))
+                    elif real is not None:
+                        yield link
                 elif not _is_folder(entry):
                     yield Start(entry.path, "", at.root, (), at.linked)
                 elif folder := self._folder(entry, at):
                     below.append(folder)
             folders += reversed(below)
-
-    def _link(self, link: Start, entry: os.DirEntry[str], links: list[Start]) -> Iterator[Start]:
-        real = self._ground.follow(link)
-        if real is None:
-            return
-        if _is_folder(entry):
-            links.append(link._replace(real=real))
-        else:
-            yield link
 
     def _folder(self, entry: os.DirEntry[str], at: Start) -> Start | None:
         """The folder that an entry is or leads to, if it is this search's."""
