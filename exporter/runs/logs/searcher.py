@@ -9,7 +9,7 @@ from typing import Protocol
 
 from exporter.runs.files.mounts import Call, Mount, Mounts
 from exporter.runs.files.notice import Refusals
-from exporter.runs.logs.find import Found, Ground, Seen, Start, fixed_part, search, start_of
+from exporter.runs.logs.find import Found, Scope, Seen, Start, fixed_part, search, start_of
 from exporter.runs.logs.grouping import gathered, is_part
 from exporter.runs.model.run_limit import LeftOut
 
@@ -190,13 +190,13 @@ class Searcher:
     def search(self, branch: Branch, starts: tuple[Start, ...]) -> SearchResult:
         """Search a mount, in its thread: keep what may matter, and of the rest no more than its number."""
         started, worked = self._time.monotonic(), self._time.thread_time()
-        ground, refusals = Ground(self._mounts, branch.mount), Refusals()
-        result = SearchResult(ground.beyond, refusals)
+        scope, refusals = Scope(self._mounts, branch.mount), Refusals()
+        result = SearchResult(scope.beyond, refusals)
         kept: list[Found] = []
         newest: list[tuple[bool, float, Seen]] = []
         oldest = self._time.time() - self._forget_after
         aside, branch.aside = branch.aside, {}
-        for seen in search(starts, ground, refusals):
+        for seen in search(starts, scope, refusals):
             if seen.path in self._known or is_part(seen.path):
                 kept.append(seen.found)
             elif self._may_be_new(branch, aside, seen, oldest, result):
