@@ -4,47 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import (
-    backtest,
-    cold_start,
-    containers,
-    discovery,
-    door,
-    event_files,
-    generator,
-    gpu_page,
-    gpu_soak,
-    idle,
-    image,
-    light,
-    look,
-    many,
-    metrics_page,
-    notification,
-    rules,
-    visible,
-)
+from benchmarks.containers import containers, image
+from benchmarks.door import door
+from benchmarks.gpu import gpu_page, gpu_soak
+from benchmarks.load import idle, many
+from benchmarks.pages import discovery, light, metrics_page
+from benchmarks.reading import cold_start, event_files, look, visible
+from benchmarks.stack import backtest, generator, notification, rules
 
 BENCHMARKS = {
-    "cold_start": cold_start.run,
-    "event_files": event_files.run,
-    "metrics_page": metrics_page.run,
-    "idle": idle.run,
-    "look": look.run,
-    "visible": visible.run,
-    "generator": generator.run,
-    "notification": notification.run,
-    "rules": rules.run,
-    "backtest": backtest.run,
-    "discovery": discovery.run,
-    "door": door.run,
-    "light": light.run,
-    "many": many.run,
-    "gpu_page": gpu_page.run,
-    "gpu_soak": gpu_soak.run,
-    "containers": containers.run,
-    "image": image.run,
-}
+    benchmark.__name__: benchmark
+    for benchmark in (
+        cold_start, event_files, metrics_page, idle, look, visible, generator, notification, rules, backtest,
+        discovery, door, light, many, gpu_page, gpu_soak, containers, image,
+    )
+}  # fmt: skip
 
 
 def main(names: list[str]) -> int:

@@ -7,10 +7,10 @@ import tempfile
 import time
 import urllib.parse
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from statistics import quantiles
 
-from benchmarks import processes
+from benchmarks.measure import memory, quantiles, table
 from exporter.door import backend_access
 from stepwatch.system.http_client import Page
 from tests.door.backend import Backend
@@ -20,16 +20,6 @@ from tests.real.listening import Listening
 
 SMALL, LARGE_TRIES = 1000, 20
 POINTS, SERIES = 10_000, 40
-HEAD = (
-    "request",
-    "answer, kB",
-    "direct: p50, ms",
-    "p99, ms",
-    "door: p50, ms",
-    "p99, ms",
-    "p50 times as long",
-)
-
 _SERIES = " or ".join(f'label_replace(vector(time()), "n", "{number}", "", "")' for number in range(SERIES))
 _RANGE = urllib.parse.urlencode({"query": _SERIES, "start": 0, "end": POINTS - 1, "step": 1})
 Asked = tuple[str, str, str, int]
@@ -42,10 +32,9 @@ REQUESTS: tuple[Asked, ...] = (
 STREAM = ("64 MB of a server that has them ready", "prometheus", "/large", LARGE_TRIES)
 
 
-def run() -> Iterator[str]:
-    """The rows of the table."""
-    yield f"| {' | '.join(HEAD)} |"
-    yield "|---" * len(HEAD) + "|"
+@table("request", "answer, kB", "direct: p50, ms", "p99, ms", "door: p50, ms", "p99, ms", "p50 times as long")
+def door() -> Iterator[tuple[object, ...]]:
+    """Requests through the door, beside the same requests to the ports behind it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         access = folder / "backend"
@@ -61,35 +50,35 @@ def run() -> Iterator[str]:
             "prometheus": f"127.0.0.1:{prometheus.port}",
             "alertmanager": f"127.0.0.1:{alertmanager.port}",
         }
-        with prometheus, alertmanager, before(*addresses.values(), access) as door:
-            yield from _rows(door, addresses, REQUESTS)
+        with prometheus, alertmanager, before(*addresses.values(), access) as front:
+            yield from _rows(front, addresses, REQUESTS)
         with Listening(Backend) as backend:
             address = backend.url.removeprefix("http://")
-            with before(address, address, access) as door:
-                yield from _rows(door, {"prometheus": address}, (STREAM,))
+            with before(address, address, access) as front:
+                yield from _rows(front, {"prometheus": address}, (STREAM,))
 
 
-def _rows(door: Door, addresses: dict[str, str], requests: tuple[Asked, ...]) -> Iterator[str]:
-    login = backend_access.authorization(door.access / backend_access.PASSWORD)
-    begun = processes.resident(door.server.pid)
+def _rows(
+    front: Door, addresses: dict[str, str], requests: tuple[Asked, ...]
+) -> Iterator[tuple[object, ...]]:
+    login = backend_access.authorization(front.access / backend_access.PASSWORD)
+    begun = memory(front.server.pid)
     for title, part, path, count in requests:
         direct, size = _times(addresses[part], path, count, {"Authorization": login})
-        through, _ = _times(getattr(door, part), path, count, {})
-        figures = [f"{each:.2f}" for each in (*direct, *through)]
-        yield f"| {title} | {size / 1000:.1f} | {' | '.join(figures)} | {through[0] / direct[0]:.1f} |"
-    ended = processes.resident(door.server.pid)
-    memory = f"resident memory of the door: {begun:.0f} MB at its start, {ended:.0f} MB after these"
-    yield f"| {memory} {'|' * len(HEAD)}"
+        through, _ = _times(getattr(front, part), path, count, {})
+        figures = (f"{each:.2f}" for each in (*direct, *through))
+        yield title, f"{size / 1000:.1f}", *figures, f"{through[0] / direct[0]:.1f}"
+    grown = f"{begun:.0f} MB at its start, {memory(front.server.pid):.0f} MB after these"
+    yield f"resident memory of the door: {grown}", *[""] * 6
 
 
-def _times(address: str, path: str, count: int, headers: dict[str, str]) -> tuple[tuple[float, float], int]:
+def _times(address: str, path: str, count: int, headers: dict[str, str]) -> tuple[list[float], int]:
     """p50 and p99 in milliseconds over one connection that is kept, and the bytes of an answer."""
-    connection, seconds, size = http.client.HTTPConnection(address), [], 0
-    for _ in range(count):
-        begun = time.perf_counter()
-        connection.request("GET", path, headers=headers)
-        size = len(connection.getresponse().read())
-        seconds.append(time.perf_counter() - begun)
-    connection.close()
-    found = quantiles(seconds, n=100, method="inclusive")
-    return (found[49] * 1000, found[98] * 1000), size
+    times, size = [], 0
+    with closing(http.client.HTTPConnection(address)) as connection:
+        for _ in range(count):
+            begun = time.perf_counter()
+            connection.request("GET", path, headers=headers)
+            size = len(connection.getresponse().read())
+            times.append(1000 * (time.perf_counter() - begun))
+    return quantiles(times, 0.5, 0.99), size

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from collections.abc import Iterator
+from itertools import count, islice
 from pathlib import Path
 
 import orjson
@@ -72,19 +75,44 @@ FORMS = {form.__name__: form for form in (verl_jsonl, verl_console, trl_console,
 def lines(form: str, seed: int = 1) -> Iterator[bytes]:
     """Steps without end."""
     dice = random.Random(seed)
-    step = 0
-    while True:
-        step += 1
+    for step in count(1):
         yield FORMS[form](step, dice)
 
 
 def write(path: Path, form: str, size: int) -> int:
     """Write a log of this many bytes. Returns the number of steps."""
-    written = steps = 0
     with path.open("wb") as file:
-        for line in lines(form):
-            written += file.write(line)
-            steps += 1
-            if written >= size:
+        for steps, line in enumerate(lines(form), 1):
+            file.write(line)
+            if file.tell() >= size:
                 return steps
-    return steps
+    raise AssertionError("steps never end")
+
+
+class Log:
+    """A log of verl's JSON lines, and the steps to come."""
+
+    def __init__(self, path: Path, seed: int, steps: int) -> None:
+        self.path, self.lines = path, lines("verl_jsonl", seed)
+        with path.open("wb") as file:
+            file.writelines(islice(self.lines, steps))
+
+    def step(self) -> None:
+        with self.path.open("ab") as file:
+            file.write(next(self.lines))
+
+
+def runs(folder: Path, number: int, steps: int = 300) -> list[Log]:
+    """The logs of the runs ``run-0``, ``run-1``, ..."""
+    return [Log(folder / f"run-{seed}.jsonl", seed, steps) for seed in range(number)]
+
+
+def files(folder: Path, total: int, name: str, content: bytes, old: float = 1) -> None:
+    """Files in 20 folders; this share of them is of last month."""
+    month_ago = time.time() - 30 * 24 * 3600
+    for number in range(total):
+        path = folder / f"project-{number % 20}" / name.format(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        if number < total * old:
+            os.utime(path, (month_ago, month_ago))

@@ -6,10 +6,10 @@ import html
 import json
 import time
 import urllib.parse
-import urllib.request
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.measure import get
 
 FILE = Path(__file__).resolve().parent.parent / "docs/demo.svg"
 
@@ -45,23 +45,16 @@ class Panel:
     labels: str = ""
 
 
+def _of_run(run: str, what: str, metric: str, alert: str = "") -> Panel:
+    matcher = f'run="{run}"'
+    return Panel(run, what, f"{metric}{{{matcher}}}", alert, matcher)
+
+
 PANELS = (
-    Panel("demo/healthy", "reward", 'rl_reward{run="demo/healthy"}'),
-    Panel(
-        "demo/kl-explodes",
-        "KL, nats/token",
-        'rl_kl{run="demo/kl-explodes"}',
-        "KLExplosion",
-        'run="demo/kl-explodes"',
-    ),
-    Panel(
-        "demo/stagnates",
-        "reward",
-        'rl_reward{run="demo/stagnates"}',
-        "RewardStagnation",
-        'run="demo/stagnates"',
-    ),
-    Panel("demo/hangs", "step", 'rl_step{run="demo/hangs"}', "Stalled", 'run="demo/hangs"'),
+    _of_run("demo/healthy", "reward", "rl_reward"),
+    _of_run("demo/kl-explodes", "KL, nats/token", "rl_kl", "KLExplosion"),
+    _of_run("demo/stagnates", "reward", "rl_reward", "RewardStagnation"),
+    _of_run("demo/hangs", "step", "rl_step", "Stalled"),
     Panel(
         "GPU of a well card",
         "power, W",
@@ -87,81 +80,47 @@ def draw(prometheus: str, begun: float) -> str:
 
 
 def _panel(index: int, panel: Panel, prometheus: str, begun: float, now: float) -> str:
-    x = _LEFT + index % _COLUMNS * (_WIDTH + _GAP)
-    y = _TOP + index // _COLUMNS * (_HEIGHT + _TOP + 34)
+    """A curve with its largest and smallest value, shaded since the alert, and when that came."""
     points = _series(prometheus, panel.query, begun, now)
-    fired = _fired(prometheus, panel, begun, now)
-    return (
-        f'<g transform="translate({x} {y})">{_title(panel)}'
-        f'<rect class="frame" width="{_WIDTH}" height="{_HEIGHT}"/>{_since(fired, begun, now)}'
-        f'<path class="curve" d="{_path(points, begun, now)}"/>{_axis(points)}'
-        f"{_caption(panel, fired, begun, now)}</g>"
-    )
-
-
-def _title(panel: Panel) -> str:
-    name = f'<text y="-8"><tspan class="name">{html.escape(panel.name)}</tspan>'
-    return f'{name}<tspan class="what" dx="6">{html.escape(panel.what)}</tspan></text>'
-
-
-def _since(fired: float | None, begun: float, now: float) -> str:
-    if fired is None:
-        return ""
-    x = _WIDTH * (fired - begun) / (now - begun)
-    return (
-        f'<rect class="since" x="{x:.1f}" width="{_WIDTH - x:.1f}" height="{_HEIGHT}"/>'
-        f'<path class="mark" d="M{x:.1f} 0V{_HEIGHT}"/>'
-    )
-
-
-def _path(points: Sequence[tuple[float, float]], begun: float, now: float) -> str:
-    low, high = _bounds(points)
-    return "".join(
-        f"{'L' if index else 'M'}{_WIDTH * (at - begun) / (now - begun):.1f} "
-        f"{_HEIGHT - 6 - (_HEIGHT - 12) * (value - low) / (high - low):.1f}"
-        for index, (at, value) in enumerate(points)
-    )
-
-
-def _axis(points: Sequence[tuple[float, float]]) -> str:
-    low, high = _bounds(points)
-    return (
-        f'<text class="axis" x="4" y="14">{high:.3g}</text>'
-        f'<text class="axis" x="4" y="{_HEIGHT - 6}">{low:.3g}</text>'
-        f'<text class="axis" y="{_HEIGHT + 15}">0:00</text>'
-    )
-
-
-def _caption(panel: Panel, fired: float | None, begun: float, now: float) -> str:
-    """What the time axis says: when the alert came, or that none did."""
-    at, kind, word = (now, "well", "no alert") if fired is None else (fired, "alert", panel.alert)
-    x = _WIDTH * (at - begun) / (now - begun)
-    return (
-        f'<text class="{kind}" x="{x:.1f}" y="{_HEIGHT + 15}" text-anchor="{"end" if x > 120 else "start"}">'
-        f"{word} {_clock(at - begun)}</text>"
-    )
-
-
-def _bounds(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     values = [value for _, value in points]
     low, high = min(values), max(values)
-    return (low, high) if high > low else (low, low + 1)
+    span = high - low or 1
+    fired = None
+    if panel.alert:
+        matchers = filter(None, [f'alertname="{panel.alert}"', 'alertstate="firing"', panel.labels])
+        firing = _series(prometheus, f"max(ALERTS{{{','.join(matchers)}}})", begun, now)
+        fired = firing[0][0] if firing else None
 
+    def x(at: float) -> float:
+        return _WIDTH * (at - begun) / (now - begun)
 
-def _clock(seconds: float) -> str:
-    return f"{int(seconds // 60)}:{int(seconds % 60):02}"
-
-
-def _fired(prometheus: str, panel: Panel, begun: float, now: float) -> float | None:
-    if not panel.alert:
-        return None
-    matchers = ",".join(filter(None, [f'alertname="{panel.alert}"', 'alertstate="firing"', panel.labels]))
-    points = _series(prometheus, f"max(ALERTS{{{matchers}}})", begun, now)
-    return points[0][0] if points else None
+    path = "".join(
+        f"{'L' if number else 'M'}{x(at):.1f} {_HEIGHT - 6 - (_HEIGHT - 12) * (value - low) / span:.1f}"
+        for number, (at, value) in enumerate(points)
+    )
+    at, kind, word, since = now, "well", "no alert", ""
+    if fired is not None:
+        at, kind, word = fired, "alert", panel.alert
+        since = (
+            f'<rect class="since" x="{x(at):.1f}" width="{_WIDTH - x(at):.1f}" height="{_HEIGHT}"/>'
+            f'<path class="mark" d="M{x(at):.1f} 0V{_HEIGHT}"/>'
+        )
+    left, top = _LEFT + index % _COLUMNS * (_WIDTH + _GAP), _TOP + index // _COLUMNS * (_HEIGHT + _TOP + 34)
+    anchor = "end" if x(at) > 120 else "start"
+    return (
+        f'<g transform="translate({left} {top})">'
+        f'<text y="-8"><tspan class="name">{html.escape(panel.name)}</tspan>'
+        f'<tspan class="what" dx="6">{html.escape(panel.what)}</tspan></text>'
+        f'<rect class="frame" width="{_WIDTH}" height="{_HEIGHT}"/>{since}<path class="curve" d="{path}"/>'
+        f'<text class="axis" x="4" y="14">{low + span:.3g}</text>'
+        f'<text class="axis" x="4" y="{_HEIGHT - 6}">{low:.3g}</text>'
+        f'<text class="axis" y="{_HEIGHT + 15}">0:00</text>'
+        f'<text class="{kind}" x="{x(at):.1f}" y="{_HEIGHT + 15}" text-anchor="{anchor}">'
+        f"{word} {int(at - begun) // 60}:{int(at - begun) % 60:02}</text></g>"
+    )
 
 
 def _series(prometheus: str, query: str, begun: float, now: float) -> list[tuple[float, float]]:
     asked = urllib.parse.urlencode({"query": query, "start": begun, "end": now, "step": 1})
-    with urllib.request.urlopen(f"{prometheus}/api/v1/query_range?{asked}", timeout=30) as answer:
-        result = json.load(answer)["data"]["result"]
+    result = json.loads(get(f"{prometheus}/api/v1/query_range?{asked}"))["data"]["result"]
     return [(at, float(value)) for at, value in result[0]["values"]] if result else []

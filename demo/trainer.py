@@ -7,26 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from demo import batch, verl
 from demo.story import RESPONSE_LIMIT, Story
 from demo.verl import PROMPT_LIMIT, Values
-
-
-class Logger(Protocol):
-    """How one of verl's loggers writes a run."""
-
-    suffix: str
-
-    def opening(self, total: int) -> str:
-        """What stands before the first record of a run of so many steps."""
-
-    def record(self, step: int, values: Values) -> str:
-        """The line of one record."""
-
-    def closing(self, values: Values) -> str:
-        """What stands behind the last record, with the values of the last validation."""
 
 
 class File:
@@ -35,33 +20,32 @@ class File:
     suffix = ".jsonl"
 
     def opening(self, total: int) -> str:  # noqa: ARG002 - the file does not say it
+        """Return what stands before the first record of a run of so many steps."""
         return ""
 
     def record(self, step: int, values: Values) -> str:
+        """Return the line of one record."""
         return json.dumps({"step": step, "data": values}, separators=(",", ":")) + "\n"
 
     def closing(self, values: Values) -> str:  # noqa: ARG002 - nor this
+        """Return what stands behind the last record, with the values of the last validation."""
         return ""
 
 
-class Console:
+class Console(File):
     """``trainer.logger=console``, as Ray shows it on the driver's terminal: with colours and chatter."""
 
     suffix = ".log"
 
     def opening(self, total: int) -> str:
-        return "".join(
-            map(
-                _said,
-                (
-                    "TaskRunner hostname: simulation, PID: 4711",
-                    f"{{'data': {{'max_prompt_length': {PROMPT_LIMIT},",
-                    f"          'max_response_length': {RESPONSE_LIMIT}}},",
-                    " 'trainer': {'logger': ['console'], 'project_name': 'demo'}}",
-                    f"Total training steps: {total}",
-                ),
-            )
+        lines = (
+            "TaskRunner hostname: simulation, PID: 4711",
+            f"{{'data': {{'max_prompt_length': {PROMPT_LIMIT},",
+            f"          'max_response_length': {RESPONSE_LIMIT}}},",
+            " 'trainer': {'logger': ['console'], 'project_name': 'demo'}}",
+            f"Total training steps: {total}",
         )
+        return "".join(map(_said, lines))
 
     def record(self, step: int, values: Values) -> str:
         fields = [f"step:{step}", *(f"{key}:{value!r}" for key, value in values.items())]
@@ -71,7 +55,7 @@ class Console:
         return _said(f"Final validation metrics: {values!r}")
 
 
-LOGGERS: dict[str, Logger] = {"file": File(), "console": Console()}
+LOGGERS = {"file": File(), "console": Console()}
 
 
 def _said(line: str) -> str:
@@ -115,7 +99,11 @@ class Trainer:
         """
         text = next(self._ticks, None)
         if text is None:
-            self._start()
+            self.close()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # A record is there at once, as with verl.
+            self._file = self.path.open("wb", buffering=0)
+            self._ticks = self._attempt()
             text = next(self._ticks)
         if text and self._file:
             self._file.write(text.encode())
@@ -131,31 +119,24 @@ class Trainer:
         self.path.unlink(missing_ok=True)
 
     @property
-    def _logger(self) -> Logger:
+    def _logger(self) -> File:
         return LOGGERS[self.story.logger]
-
-    def _start(self) -> None:
-        self.close()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # A record is there at once, as with verl.
-        self._file = self.path.open("wb", buffering=0)
-        self._ticks = self._attempt()
 
     def _attempt(self) -> Iterator[str]:
         """What it writes in each step's time; nothing while it hangs or rests."""
         dice = Random(f"{self.seed} {self.story.name}")  # noqa: S311 - a simulation, no secret
+        last = self.total if self.story.hangs_after is None else self.story.hangs_after
         score = self.story.level(0).score
         yield self._logger.opening(self.total) + self._logger.record(0, verl.validation(score))
         for step in range(1, self.total + 1):
-            yield "" if self._hangs(step) else self._logger.record(step, self._values(step, dice))
-        if not self._hangs(self.total):
+            if step > last:
+                yield ""
+                continue
+            level = self.story.level(step)
+            values = verl.training(step, batch.draw(level, dice), self.seconds, dice)
+            if step % VALIDATION == 0:
+                values |= verl.validation(level.score)
+            yield self._logger.record(step, values)
+        if last >= self.total:
             yield self._logger.closing(verl.validation(self.story.level(self.total).score))
         yield from [""] * REST
-
-    def _hangs(self, step: int) -> bool:
-        return self.story.hangs_after is not None and step > self.story.hangs_after
-
-    def _values(self, step: int, dice: Random) -> verl.Values:
-        level = self.story.level(step)
-        values = verl.training(step, batch.draw(level, dice), self.seconds, dice)
-        return {**values, **(verl.validation(level.score) if step % VALIDATION == 0 else {})}

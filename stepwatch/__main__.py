@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from stepwatch.deploy.backend import Stack
     from stepwatch.deploy.native.state import State
 
+Function = Callable[[argparse.Namespace], int]
+Command = Callable[..., argparse.ArgumentParser]
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
@@ -51,15 +54,21 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"stepwatch {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    def command(
-        name: str, text: str, function: Callable[[argparse.Namespace], int], *, config: bool = True
-    ) -> argparse.ArgumentParser:
+    def command(name: str, text: str, function: Function, *, config: bool = True) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text)
         added.set_defaults(function=function)
         if config:
             added.add_argument("--config", type=Path, help="in place of config.yaml")
         return added
 
+    _add_stack(command)
+    _add_orders(command)
+    _add_readers(command)
+    return parser
+
+
+def _add_stack(command: Command) -> None:
+    """What starts, stops and shows the stack."""
     for starting in (
         command("up", "start the stack, or bring a running one up to date", _up),
         command("demo", "the same with simulated trainers and GPUs", _up),
@@ -79,6 +88,10 @@ def parser() -> argparse.ArgumentParser:
     command("demo-reset", "have the demo start over", _stack)
     testing = command("test-alert", "send one marked test message to a receiver", _stack)
     testing.add_argument("receiver", help="its name in config.yaml")
+
+
+def _add_orders(command: Command) -> None:
+    """What changes one run or the GPUs, and what shows the limits."""
     marking = command("mark", "measure a run anew after a wanted change of level", _order)
     marking.add_argument("run", help="its name")
     marking.add_argument("--note", metavar="TEXT", help="what changed; shown on the dashboards")
@@ -97,14 +110,18 @@ def parser() -> argparse.ArgumentParser:
     which.add_argument(
         "--explain", metavar="KEY", help="one with all below it: alerts.KL; or an alert's: KLHigh"
     )
-    looking = command("inspect", "show what is read of logs: which runs, which signals", _read_logs)
-    # Texts: a path would take one of the slashes of an address away.
-    looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
-    looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
     releasing = command("gpu-release", "release the GPUs for a while, so that one can be reset", _order)
     releasing.add_argument(
         "--for", dest="span", default=f"{RELEASE_SECONDS}s", metavar="TIME", help="default: %(default)s"
     )
+
+
+def _add_readers(command: Command) -> None:
+    """What reads logs that are named."""
+    looking = command("inspect", "show what is read of logs: which runs, which signals", _read_logs)
+    # Texts: a path would take one of the slashes of an address away.
+    looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
+    looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
     replaying = command("backtest", "show which alerts old runs would have raised", _read_logs)
     replaying.add_argument("places", nargs="+", metavar="PATH", help="logs, folders of logs, or globs")
     replaying.add_argument("--format", choices=("table", "json", "html"), default="table")
@@ -117,7 +134,6 @@ def parser() -> argparse.ArgumentParser:
     replaying.add_argument(
         "--suggest", action="store_true", help="show which limits would have changed the outcome"
     )
-    return parser
 
 
 def _count(text: str) -> int:

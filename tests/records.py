@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterable, Mapping
+
+from tests.real.waiting import HANG_SECONDS
 
 _FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)(?: |$)')
 
@@ -43,3 +46,15 @@ def split(lines: str, expected: str = "") -> tuple[str, str]:
 
 def _messages(found: Iterable[Record]) -> str:
     return "".join(f"{each['message']}\n" for each in found)
+
+
+def refusal(process: subprocess.Popen[str]) -> str:
+    """What a program says that does not start, with exit code 2 and without a traceback."""
+    try:
+        out, errors = process.communicate(timeout=HANG_SECONDS)
+    finally:
+        process.kill()
+    assert process.returncode == 2
+    assert out == ""
+    assert "Traceback" not in errors
+    return errors

@@ -24,7 +24,7 @@ from exporter import logging_setup
 from exporter.gpu import backend as source
 from exporter.gpu.backend import Card, Event, Reading, Report
 from exporter.gpu.contract import FRESH, STALE_INTERVALS
-from exporter.gpu.dcgm import Twins
+from exporter.gpu.dcgm import DcgmWriter
 from exporter.gpu.families import GPU_FAMILIES
 from exporter.gpu.reader import Reader
 from exporter.http.exposition import escape, header, number, series
@@ -41,16 +41,16 @@ def message(
     system: Iterable[Reading] = (),
     reports: Iterable[tuple[Card, Report]] = (),
     events: Iterable[Event] = (),
-    twins: Twins | None = None,
+    dcgm: DcgmWriter | None = None,
 ) -> bytes:
-    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``; ``twins`` add DCGM's names."""
+    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``; ``dcgm`` adds DCGM's names."""
     known = list(reports)
     plain = {
         "nvml": nvml,
         "cards": [(card.number, card.uuid, report.reason) for card, report in known],
         "events": list(events),
-        "text": text(system, known) + (twins.text(known) if twins else ""),
-        "dcgm": twins.labels if twins else {},
+        "text": text(system, known) + (dcgm.text(known) if dcgm else ""),
+        "dcgm": dcgm.labels if dcgm else {},
     }
     return json.dumps(plain).encode() + b"\n"
 
@@ -104,17 +104,17 @@ class Worker:
     """Reads all GPUs each interval and sends what it read.
 
     ``interval`` in seconds; ``orders`` is the pipe by which the front changes that, and which closes when
-    the front goes. ``twins``, if any, serve it under other names as well.
+    the front goes. ``dcgm``, if any, writes it under DCGM's names as well.
     """
 
     def __init__(
-        self, backend: source.Backend, pipe: int, orders: int, interval: float, twins: Twins | None = None
+        self, backend: source.Backend, pipe: int, orders: int, interval: float, dcgm: DcgmWriter | None = None
     ) -> None:
         self._backend = backend
         self._pipe = pipe
         self._orders = orders
         self._usual = self._interval = interval
-        self._twins = twins
+        self._dcgm = dcgm
         self._stop = Flag()
         self._wake = Flag()
         self._changed = Condition()
@@ -177,7 +177,7 @@ class Worker:
         events = [self._events.popleft() for _ in range(len(self._events))]
         if reason == source.OK:
             reports = [(reader.card, reader.current(now, interval)) for reader in self._readers]
-            self._send(message(reason, system, reports, events, self._twins))
+            self._send(message(reason, system, reports, events, self._dcgm))
         else:
             self._send(message(reason, events=events))
 
@@ -232,8 +232,8 @@ def main(name: str, extras: str, interval: str, pipe: str, orders: str, *log: st
     module, _, kind = source.BACKENDS[name].partition(":")
     options = source.Extras(*json.loads(extras))
     backend = getattr(importlib.import_module(module), kind)(options)
-    twins = Twins() if options.compat == "dcgm" else None
-    worker = Worker(backend, int(pipe), int(orders), float(interval), twins)
+    dcgm = DcgmWriter() if options.compat == "dcgm" else None
+    worker = Worker(backend, int(pipe), int(orders), float(interval), dcgm)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it is the front's, which may share our name
     return worker.run()

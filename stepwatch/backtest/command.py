@@ -14,9 +14,9 @@ from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Options
 from stepwatch.alerts.incidents import PAIRS
 from stepwatch.backtest import server
-from stepwatch.backtest.judge import Judge, Judged, Results, inhibitions
-from stepwatch.backtest.page import Charts, Panels, page
-from stepwatch.backtest.replay import SAMPLES, Recording, Replayed, Replays, Unjudged, find, replay
+from stepwatch.backtest.judge import Judged, Results, inhibitions, judge
+from stepwatch.backtest.page import Panels, charts, page
+from stepwatch.backtest.replay import SAMPLES, Replayed, Replays, Unjudged, find, replay
 from stepwatch.backtest.report import DOCUMENT, PAGE, Report, make, write
 from stepwatch.backtest.rules import Catalogue, catalogue, metrics
 from stepwatch.backtest.server import Progress, Prometheus
@@ -45,10 +45,10 @@ def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
         options.places, settings, options.jobs, progress, panels.metrics if panels else ()
     ) as loaded:
         results = loaded.results(progress)
-        charts = loaded.charts(results, panels, progress) if panels else {}
+        drawn = loaded.charts(results, panels, progress) if panels else {}
         suggestions = loaded.suggestions(progress) if options.suggest else None
     report = Report(results, tuple(options.set), suggestions)
-    html = page(report, charts, settings) if panels else ""
+    html = page(report, drawn, settings) if panels else ""
     if options.report:
         write(options.report, {PAGE: html, DOCUMENT: f"{report.json()}\n"})
     if options.format == "table":
@@ -80,9 +80,9 @@ class Backtest:
 
     def results(self, progress: Progress) -> Results:
         """Return which alert would have fired for which run, in the order of the logs."""
-        judge = Judge(self.prometheus, self.catalogue.rules, inhibitions(PAIRS))
-        with progress("judging", len(judge.rules)) as tick:
-            verdicts = iter(list(judge.judge(self.runs, tick)))
+        rules = self.catalogue.rules
+        with progress("judging", len(rules)) as tick:
+            verdicts = iter(list(judge(self.prometheus, rules, inhibitions(PAIRS), self.runs, tick)))
         found: list[Judged | Unjudged] = []
         for log in self.logs:
             found += [log] if isinstance(log, Unjudged) else [next(verdicts) for _ in log]
@@ -99,8 +99,8 @@ class Backtest:
         """Return what the panels show of each run, by its name."""
         judged = {run.run: run for run in results.judged}
         with progress("drawing", len(self.runs)) as tick:
-            found = Charts(self.prometheus, panels).draw([(run, judged[run.run]) for run in self.runs], tick)
-        return {run.run: charts for run, charts in zip(self.runs, found, strict=True)}
+            found = charts(self.prometheus, panels, [(run, judged[run.run]) for run in self.runs], tick)
+        return {run.run: drawn for run, drawn in zip(self.runs, found, strict=True)}
 
 
 @contextmanager
@@ -119,9 +119,9 @@ def prepared(
     wanted = metrics(rules.rules).union(also)
     with tempfile.TemporaryDirectory(prefix="stepwatch-backtest-") as scratch:
         found = find(paths, config.runs.path)
-        recording = Recording(wanted, Options(keys=config.signals, raw=RawRule(limit=0)), Path(scratch))
+        options = Options(keys=config.signals, raw=RawRule(limit=0))
         with progress("reading", len(found.found)) as tick:
-            logs = [*found.missing, *replay(found, recording, jobs, tick)]
+            logs = [*found.missing, *replay(found, wanted, options, Path(scratch), jobs=jobs, tick=tick)]
         samples = sorted(Path(scratch).glob(f"*{SAMPLES}"))
         records = {run.run: len(run.steps) for run in _replayed(logs)}
         with server.loaded(prometheus, promtool, samples, records) as loaded:

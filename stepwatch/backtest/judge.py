@@ -144,48 +144,48 @@ def inhibited(episode: Episode, others: Sequence[Episode], rules: Sequence[Inhib
     )
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Evaluates each rule's own expression at every record of every run."""
+def judge(
+    prometheus: Prometheus,
+    rules: Sequence[Rule],
+    inhibitions: Sequence[Inhibition],
+    runs: Sequence[Replayed],
+    tick: Tick,
+) -> Iterator[Judged]:
+    """Evaluate each rule's own expression at every record; yield the verdict on each run.
 
-    prometheus: Prometheus
-    rules: Sequence[Rule]
-    inhibitions: Sequence[Inhibition]
-
-    def judge(self, runs: Sequence[Replayed], tick: Tick) -> Iterator[Judged]:
-        """Yield the verdict on each run; ``tick`` is called for each rule."""
-        expressions = (rule.expression for rule in self.rules)
-        held = list(side_by_side(self.prometheus.records, expressions, tick))
-        for run in runs:
-            found = [
-                episode
-                for rule, records in zip(self.rules, held, strict=True)
-                if rule.judges(run.run)
-                for episode in episodes(rule, records.get(run.run, {}))
-            ]
-            found.sort(key=lambda episode: episode.first)
-            alerts = tuple(self._alert(run, episode, found) for episode in found)
-            first, last = (min(run.steps), max(run.steps)) if run.steps else (None, None)
-            yield Judged(run.run, run.files, run.format, len(run.steps), first, last, run.signals, alerts)
-
-    def _alert(self, run: Replayed, episode: Episode, others: Sequence[Episode]) -> Alert:
-        time = START + episode.first
-        holding = (
-            each for each in episode.rule.conditions if run.run in self.prometheus.at(each.expression, time)
+    ``tick`` is called for each rule.
+    """
+    held = list(side_by_side(prometheus.records, (rule.expression for rule in rules), tick))
+    for run in runs:
+        found = [
+            episode
+            for rule, records in zip(rules, held, strict=True)
+            if rule.judges(run.run)
+            for episode in episodes(rule, records.get(run.run, {}))
+        ]
+        found.sort(key=lambda episode: episode.first)
+        alerts = tuple(
+            Alert(
+                episode.rule.alert,
+                episode.rule.severity,
+                episode.first,
+                episode.last,
+                run.steps[episode.first - 1],
+                run.steps[episode.last - 1],
+                *_measured(prometheus, run.run, episode),
+                inhibited(episode, found, inhibitions),
+            )
+            for episode in found
         )
-        condition = next(holding, None)
-        return Alert(
-            episode.rule.alert,
-            episode.rule.severity,
-            episode.first,
-            episode.last,
-            run.steps[episode.first - 1],
-            run.steps[episode.last - 1],
-            self._at(condition.value, run.run, time) if condition else None,
-            self._at(condition.limit, run.run, time) if condition else None,
-            inhibited(episode, others, self.inhibitions),
-        )
+        first, last = (min(run.steps), max(run.steps)) if run.steps else (None, None)
+        yield Judged(run.run, run.files, run.format, len(run.steps), first, last, run.signals, alerts)
 
-    def _at(self, expression: str, run: str, time: int) -> float | None:
-        found = self.prometheus.at(expression, time)
-        return found.get(run, found.get(NO_RUN))
+
+def _measured(prometheus: Prometheus, run: str, episode: Episode) -> tuple[float | None, float | None]:
+    """The value and the limit of the first condition that holds at an episode's first record."""
+    time = START + episode.first
+    for condition in episode.rule.conditions:
+        if run in prometheus.at(condition.expression, time):
+            value, limit = (prometheus.at(each, time) for each in (condition.value, condition.limit))
+            return value.get(run, value.get(NO_RUN)), limit.get(run, limit.get(NO_RUN))
+    return None, None

@@ -48,63 +48,61 @@ class Panels:
         return panels(self._document, lines(self.config.of_run(run), TABLE))
 
 
-@dataclass(frozen=True)
-class Charts:
-    """Draws the panels of runs from what a Prometheus holds."""
+def charts(
+    prometheus: Prometheus, panels: Panels, runs: Sequence[tuple[Replayed, Judged]], tick: Tick
+) -> list[tuple[Chart, ...]]:
+    """Return the charts of each run, drawn from what a Prometheus holds; ``tick`` is called after each."""
+    return list(side_by_side(lambda run: _charts(prometheus, panels.of_run(run[0].run), *run), runs, tick))
 
-    prometheus: Prometheus
-    panels: Panels
 
-    def draw(self, runs: Sequence[tuple[Replayed, Judged]], tick: Tick) -> list[tuple[Chart, ...]]:
-        """Return the charts of each run; ``tick`` is called after each."""
-        return list(side_by_side(lambda run: self._of(*run), runs, tick))
+def _charts(
+    prometheus: Prometheus, panels: Iterable[Panel], run: Replayed, judged: Judged
+) -> tuple[Chart, ...]:
+    """Panels without a curve are left out; those in which an alert is shaded come first.
 
-    def _of(self, run: Replayed, judged: Judged) -> tuple[Chart, ...]:
-        """Panels without a curve are left out; those in which an alert is shaded come first.
+    An alert is shaded in the panels of its signals, and in all if none of these is drawn.
+    """
+    if not run.steps:
+        return ()
+    drawn = []
+    for panel in panels:
+        wanted = ((each.name, each.promql, "") for each in panel.curves if not each.asked)
+        if curves := _curves(prometheus, run, wanted):
+            drawn.append((panel, curves))
+    shown = frozenset().union(*(panel.signals for panel, _ in drawn))
+    about = subjects(TABLE)
+    found = [
+        Chart(
+            panel.title,
+            "",
+            panel.unit,
+            panel.low,
+            panel.high,
+            min(run.steps),
+            max(run.steps),
+            curves,
+            _curves(prometheus, run, ((each.name, each.promql, each.severity) for each in panel.limits)),
+            tuple(
+                Band(alert.alert, alert.severity, alert.first_step, alert.last_step)
+                for alert in judged.alerts
+                if panel.signals & about[alert.alert] or not shown & about[alert.alert]
+            ),
+        )
+        for panel, curves in drawn
+    ]
+    return tuple(sorted(found, key=lambda chart: not chart.bands))
 
-        An alert is shaded in the panels of its signals, and in all if none of these is drawn.
-        """
-        if not run.steps:
-            return ()
-        drawn = []
-        for panel in self.panels.of_run(run.run):
-            curves = self._curves(
-                run, ((each.name, each.promql, "") for each in panel.curves if not each.asked)
-            )
-            if curves:
-                drawn.append((panel, curves))
-        shown = frozenset().union(*(panel.signals for panel, _ in drawn))
-        about = subjects(TABLE)
-        charts = [
-            Chart(
-                panel.title,
-                "",
-                panel.unit,
-                panel.low,
-                panel.high,
-                min(run.steps),
-                max(run.steps),
-                curves,
-                self._curves(run, ((each.name, each.promql, each.severity) for each in panel.limits)),
-                tuple(
-                    Band(alert.alert, alert.severity, alert.first_step, alert.last_step)
-                    for alert in judged.alerts
-                    if panel.signals & about[alert.alert] or not shown & about[alert.alert]
-                ),
-            )
-            for panel, curves in drawn
-        ]
-        return tuple(sorted(charts, key=lambda chart: not chart.bands))
 
-    def _curves(self, run: Replayed, wanted: Iterable[tuple[str, str, str]]) -> tuple[Curve, ...]:
-        """Return the curves that have a value, of name, PromQL and severity."""
-        found = []
-        for name, promql, severity in wanted:
-            asked = of_run(promql, run.run)
-            times = self.prometheus.over(asked, START + 1, START + len(run.steps)).get(run.run, {})
-            values = {time - START: value for time, value in times.items()}
-            found.append(curve(name, values, run.steps, severity))
-        return tuple(each for each in found if each.pieces)
+def _curves(
+    prometheus: Prometheus, run: Replayed, wanted: Iterable[tuple[str, str, str]]
+) -> tuple[Curve, ...]:
+    """Return the curves that have a value, of name, PromQL and severity."""
+    found = []
+    for name, promql, severity in wanted:
+        times = prometheus.over(of_run(promql, run.run), START + 1, START + len(run.steps)).get(run.run, {})
+        values = {time - START: value for time, value in times.items()}
+        found.append(curve(name, values, run.steps, severity))
+    return tuple(each for each in found if each.pieces)
 
 
 @dataclass(frozen=True)
@@ -133,8 +131,8 @@ class Entry:
         return next((severity for severity in SEVERITIES if severity in sent), "")
 
 
-def page(report: Report, charts: Mapping[str, tuple[Chart, ...]], config: Config) -> str:
-    """Return the page of a report with the charts of its runs, by name; the worst run first."""
+def page(report: Report, drawn: Mapping[str, tuple[Chart, ...]], config: Config) -> str:
+    """Return the page of a report with the charts ``drawn`` of its runs, by name; the worst run first."""
 
     def runbook(alert: str) -> str:
         """Return the runbook's heading of an alert, from wherever the page is opened."""
@@ -145,7 +143,7 @@ def page(report: Report, charts: Mapping[str, tuple[Chart, ...]], config: Config
     environment.globals |= {"suggestions": suggestions, "extent": extent, "runbook": runbook}
     environment.filters["number"] = number
     entries = [
-        Entry(f"run-{index}", run, charts.get(run.run, ()) if isinstance(run, Judged) else ())
+        Entry(f"run-{index}", run, drawn.get(run.run, ()) if isinstance(run, Judged) else ())
         for index, run in enumerate(report.results.runs, 1)
     ]
     worst = [entry.severity for entry in entries]

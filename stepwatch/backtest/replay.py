@@ -59,15 +59,6 @@ Replays = tuple[Replayed, ...] | Unjudged
 
 
 @dataclass(frozen=True)
-class Recording:
-    """Which metrics are written, into files of which folder; ``options`` say how logs are read."""
-
-    metrics: frozenset[str]
-    options: Options
-    folder: Path
-
-
-@dataclass(frozen=True)
 class Logs:
     """The logs that users named: ``found`` by the name of their run, ``missing`` paths that hold none.
 
@@ -91,9 +82,14 @@ def find(paths: Sequence[str], watched: Path) -> Logs:
     return Logs(tuple((names[log.path], log) for log in found), missing, asked)
 
 
-def replay(logs: Logs, recording: Recording, jobs: int, tick: Tick) -> Iterator[Replays]:
-    """Yield what each log held, in order; ``jobs`` are read at once."""
-    work = partial(_replay, recording=recording, asked=logs.asked)
+def replay(
+    logs: Logs, metrics: Collection[str], options: Options, folder: Path, *, jobs: int, tick: Tick
+) -> Iterator[Replays]:
+    """Write the samples of these metrics into files of a folder, and yield what each log held, in order.
+
+    ``options`` say how logs are read; ``jobs`` are read at once.
+    """
+    work = partial(_replay, metrics=metrics, options=options, folder=folder, asked=logs.asked)
     numbered = list(enumerate(logs.found))
     with ExitStack() as stack:
         several = jobs > 1 and len(numbered) > 1
@@ -103,11 +99,17 @@ def replay(logs: Logs, recording: Recording, jobs: int, tick: Tick) -> Iterator[
             yield each
 
 
-def _replay(log: tuple[int, tuple[str, Found]], recording: Recording, asked: frozenset[Path]) -> Replays:
+def _replay(
+    log: tuple[int, tuple[str, Found]],
+    metrics: Collection[str],
+    options: Options,
+    folder: Path,
+    asked: frozenset[Path],
+) -> Replays:
     index, (name, found) = log
-    samples = recording.folder / f"{index}{SAMPLES}"
+    samples = folder / f"{index}{SAMPLES}"
     try:
-        return write(found, name, recording.metrics, recording.options, samples)
+        return write(found, name, metrics, options, samples)
     except logfiles.UnreadError as problem:
         samples.unlink()
         asked_for = not asked.isdisjoint(part.absolute() for part in found.parts)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from stepwatch.alerts.catalogue import GROUPS
 from stepwatch.alerts.model.expression import Series
-from stepwatch.config import Config, Variant
-from stepwatch.rules.alerting import InForce, in_force
+from stepwatch.config import Config
+from stepwatch.rules.alerting import in_force
 from stepwatch.schema.names import fits
 
 STATE = "rl_run_state"
@@ -78,27 +78,28 @@ def catalogue(config: Config) -> Catalogue:
         for variant in config.variants(name):
             alerts = config.alerts.model_copy(update={name: variant.limits})
             own = config.model_copy(update={"alerts": alerts, "overrides": ()})
-            judged += [_rule(found, variant) for found in in_force(own, (alert,))]
+            for found in in_force(own, (alert,)):
+                scope, whole = found.scope(), found.expression
+                conditions = tuple(
+                    Condition(*(part.promql(scope) for part in (found.guarded(each), each.value, each.limit)))
+                    for each in found.conditions
+                )
+                read = frozenset(part.metric for part in whole.parts() if isinstance(part, Series))
+                judged.append(
+                    Rule(
+                        alert.name,
+                        found.severity,
+                        alert.topic,
+                        whole.promql(scope),
+                        conditions,
+                        read,
+                        variant.only,
+                        variant.without,
+                    )
+                )
     named = {rule.alert for rule in judged}
     on = dict.fromkeys(found.alert.name for found in in_force(config, table))
     return Catalogue(tuple(judged), tuple(name for name in on if name not in named))
-
-
-def _rule(found: InForce, variant: Variant) -> Rule:
-    scope, whole = found.scope(), found.expression
-    return Rule(
-        found.alert.name,
-        found.severity,
-        found.alert.topic,
-        whole.promql(scope),
-        tuple(
-            Condition(found.guarded(each).promql(scope), each.value.promql(scope), each.limit.promql(scope))
-            for each in found.conditions
-        ),
-        frozenset(part.metric for part in whole.parts() if isinstance(part, Series)),
-        variant.only,
-        variant.without,
-    )
 
 
 def metrics(rules: Iterable[Rule]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import create_model
 
-from demo.limits import OVERRIDES
+from demo import OVERRIDES
 from stepwatch.alerts.catalogue import BLOCKS
 from stepwatch.schema.names import RunGlob
 from stepwatch.schema.section import Block, Section, needed

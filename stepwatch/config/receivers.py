@@ -21,17 +21,17 @@ from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan, SentSeverity, Span, Switch
 from stepwatch.schema.section import Section, default, needed
 
-# The ways in which a receiver can be notified: by webhook, by mail, in Slack.
+# The integrations of a receiver: webhook, mail, Slack.
 #
-# Of each, ``integration`` is what Alertmanager's metrics call it, and ``spoken`` what people do.
+# Of each, ``label`` is what Alertmanager's metrics call it, and ``title`` what messages do.
 _TLS_FROM_THE_START = ":465"
 
 
 class Webhook(Section):
     """An HTTP endpoint that takes Alertmanager's JSON; its URL here or, if secret, in a file."""
 
-    integration: ClassVar[str] = "webhook"
-    spoken: ClassVar[str] = "webhook (HTTP)"
+    label: ClassVar[str] = "webhook"
+    title: ClassVar[str] = "webhook (HTTP)"
 
     url: WebhookUrl | None = default(None, "Its URL, if it holds no secret.")
     url_file: SecretUrlFile | None = default(
@@ -59,8 +59,8 @@ class Webhook(Section):
 class Mail(Section):
     """Mails, handed to a mail server that takes them from this machine."""
 
-    integration: ClassVar[str] = "email"
-    spoken: ClassVar[str] = "mail (SMTP)"
+    label: ClassVar[str] = "email"
+    title: ClassVar[str] = "mail (SMTP)"
 
     to: tuple[MailAddress, ...] = needed("The addresses.")
     from_: MailAddress = Field(alias="from", description="The sender's address.")
@@ -117,8 +117,8 @@ class Mail(Section):
 class Slack(Section):
     """A Slack channel, by an incoming webhook; its URL is a secret, in a file."""
 
-    integration: ClassVar[str] = "slack"
-    spoken: ClassVar[str] = "Slack"
+    label: ClassVar[str] = "slack"
+    title: ClassVar[str] = "Slack"
 
     url_file: SecretUrlFile = needed("A file with the URL of an incoming webhook.")
     channel: Channel | None = default(None, '"#name". null: the webhook\'s own.')
@@ -129,8 +129,8 @@ class Slack(Section):
         return (self.url_file,)
 
 
-Way = Webhook | Mail | Slack
-WAYS = ("webhook", "mail", "slack")
+Integration = Webhook | Mail | Slack
+TYPES = ("webhook", "mail", "slack")
 
 
 # Alertmanager forgets what it has sent after 120 h, and would send everything once more.
@@ -217,20 +217,20 @@ class Receiver(Section):
     send_resolved: Switch = default(True, "Also notify when an alert resolves.")
 
     @property
-    def way(self) -> Way:
-        """How it is notified."""
-        return next(way for way in (self.webhook, self.mail, self.slack) if way)
+    def integration(self) -> Integration:
+        """The type of the receiver with its keys."""
+        return next(each for each in (self.webhook, self.mail, self.slack) if each)
 
     @model_validator(mode="after")
-    def _one_way(self) -> Receiver:
-        ways = [key for key in WAYS if getattr(self, key)]
-        if len(ways) != 1:
+    def _one_type(self) -> Receiver:
+        types = [key for key in TYPES if getattr(self, key)]
+        if len(types) != 1:
             raise Fault(
-                f"names {' and '.join(ways) or 'nothing to notify'}",
+                f"names {' and '.join(types) or 'nothing to notify'}",
                 value=NOTHING,
-                expected=f"one of {', '.join(WAYS)}",
-                fix="write another receiver, with a name of its own, for each further way"
-                if ways
+                expected=f"one of {', '.join(TYPES)}",
+                fix="write another receiver, with a name of its own, for each further type"
+                if types
                 else "write one of these with its keys below it",
             )
         return self

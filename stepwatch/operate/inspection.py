@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from exporter.runs.logs import find
 from exporter.runs.logs.find import Found
@@ -15,7 +16,6 @@ from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import RunSet
 from exporter.runs.remote.page import Page
 from exporter.runs.remote.web import PollError
-from exporter.runs.signals.candidates import Candidate
 from exporter.secret_shapes import masked_url
 from stepwatch.config import Config
 from stepwatch.operate import logfiles
@@ -26,6 +26,8 @@ NO_STEP = "no step yet: it has no metric of a trainer, or none of them was set s
 LATER = "means of histograms and summaries come with the next step"
 HEAD = ("file", "framework", "format", "runs", "records", "steps", "signals", "keys without a signal")
 EVERYTHING = 10**6
+MOST_SOURCES = 6
+"""Keys listed for one signal: a validation score may be the mean over many data sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,7 @@ class Contents:
     log: Found | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Summary(NamedTuple):
     """What one run is, or all runs of one file together."""
 
     framework: str
@@ -51,16 +52,32 @@ class Row:
     runs: int
     records: int
     steps: str
-    signals: tuple[str, ...]
-    others: tuple[str, ...]
+    signals: Sequence[str]
+    others: Sequence[str]
 
-
-MOST_SOURCES = 6
-"""Keys listed for one signal: a validation score may be the mean over many data sets."""
+    @classmethod
+    def of(cls, runs: Collection[Run]) -> Summary:
+        """Of these runs, at least one; ``others`` are the keys that no signal was read from."""
+        signals, others = set(), set()
+        for run in runs:
+            read = {key for keys in run.raw.sources(run.reading).values() for key in keys}
+            others |= run.raw.values(run.reading).keys() - read
+            signals |= {*run.latest, *(signal for signal, _ in run.parts)}
+        first = next(iter(runs))
+        lowest = min(run.progress.first or 0 for run in runs)
+        return cls(
+            first.reading.framework,
+            first.source,
+            len(runs),
+            sum(run.records for run in runs),
+            f"{lowest}-{max(run.progress.highest for run in runs)}",
+            sorted(signals),
+            sorted(others),
+        )
 
 
 def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) -> int:
-    """Tell what is read of logs, folders of logs and Prometheus pages.
+    """Report what is read of logs, folders of logs and Prometheus pages.
 
     People get each run as the stack names it; with ``markdown`` each file is a row of a table.
 
@@ -68,15 +85,16 @@ def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) 
         0 if runs were found, 1 if none were.
     """
     options = Options(keys=config.signals, raw=RawRule(limit=EVERYTHING))
-    paths = [place for place in places if not _is_url(place)]
+    paths = [place for place in places if "://" not in place]
     logs = find.files(paths) if markdown else logfiles.logs(paths, config.runs.path)[0]
+    pages = {page.url: Page(page.url, page.run, page.step) for page in config.runs.pages}
     contents = [_read(log, options) for log in logs]
-    contents += [_poll(_page(place, config), options) for place in places if _is_url(place)]
+    contents += [_poll(pages.get(url) or Page(url), options) for url in places if "://" in url]
     for line in _table(contents) if markdown else _blocks(contents):
         say(line)
     found = any(each.runs for each in contents)
     if not found and not markdown:
-        shown = (masked_url(place) if _is_url(place) else place for place in places)
+        shown = (masked_url(place) if "://" in place else place for place in places)
         say(
             f"No run in {', '.join(shown)}. docs/formats.md lists what is understood. "
             "Fix: name logs or their folder: `make inspect RUNS=/path/to/logs`"
@@ -84,74 +102,36 @@ def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) 
     return 0 if found else 1
 
 
-def _is_url(place: str) -> bool:
-    return "://" in place
-
-
 def _read(found: Found, options: Options) -> Contents:
-    """Read a log to its end, as one of its own."""
+    """Read a log to its end; its files are named by their paths below the watched folder."""
     place = printable(found.relative)
     try:
-        roster = logfiles.read(found, options)
+        runs = logfiles.read(found, options).runs
     except UnreadError as problem:
         return Contents(place, problem=str(problem))
-    return Contents(place, _origin(found), roster.runs, log=found)
-
-
-def _origin(found: Found) -> str:
-    """The files of a log, as paths below the watched folder."""
     folder = found.path.parents[len(found.relative.parts) - 1]
     files = [printable(part.relative_to(folder)) for part in found.parts]
-    if found.path.name == STATE_FILE and len(files) > 1:
-        return f"{files[-1]} (newest of {len(files)})"
-    return _few(files, most=3)
-
-
-def _page(url: str, config: Config) -> Page:
-    """The page, with what the configuration says of it."""
-    known = next((page for page in config.runs.pages if page.url == url), None)
-    return Page(url, known.run, known.step) if known else Page(url)
+    newest_only = found.path.name == STATE_FILE and len(files) > 1
+    origin = f"{files[-1]} (newest of {len(files)})" if newest_only else _few(files, most=3)
+    return Contents(place, origin, runs, log=found)
 
 
 def _poll(page: Page, options: Options) -> Contents:
-    """Ask a page once."""
-    roster = RunSet(page.source, "", options)
+    """Request a page once."""
+    run_set = RunSet(page.source, "", options)
     try:
         for event in page.poll():
-            roster.take(event, Clock(time.time(), time.monotonic(), live=False))
+            run_set.take(event, Clock(time.time(), time.monotonic(), live=False))
     except PollError as error:
         return Contents(page.name, problem=str(error).removeprefix(f"{page.name} "))
-    if not roster.runs:
+    if not run_set.runs:
         return Contents(page.name, problem=NO_STEP)
-    return Contents(page.name, f"{page.name} ({LATER})", roster.runs)
-
-
-def _row(runs: Sequence[Run]) -> Row:
-    first = min(run.progress.first or 0 for run in runs)
-    last = max(run.progress.highest for run in runs)
-    signals = {signal for run in runs for signal in run.latest}
-    parts = {signal for run in runs for signal, _ in run.parts}
-    return Row(
-        runs[0].reading.framework,
-        runs[0].source,
-        len(runs),
-        sum(run.records for run in runs),
-        f"{first}-{last}",
-        tuple(sorted(signals | parts)),
-        tuple(sorted({key for run in runs for key in _others(run)})),
-    )
-
-
-def _others(run: Run) -> set[str]:
-    """The keys that no signal was read from, alone or with others."""
-    read = {key for keys in run.raw.sources(run.reading).values() for key in keys}
-    return run.raw.values(run.reading).keys() - read
+    return Contents(page.name, f"{page.name} ({LATER})", run_set.runs)
 
 
 def _blocks(contents: Sequence[Contents]) -> Iterator[str]:
     """Each run under its name, and what is not a run."""
-    logs = [each.log for each in contents if each.log]
-    names = run_names({log.path: log.relative for log in logs})
+    names = run_names({each.log.path: each.log.relative for each in contents if each.log})
     for each in contents:
         if each.problem:
             yield f"{each.place}: {each.problem}"
@@ -161,49 +141,37 @@ def _blocks(contents: Sequence[Contents]) -> Iterator[str]:
 
 
 def _block(name: str, run: Run, origin: str) -> Iterator[str]:
-    row = _row([run])
-    steps = f"{row.records} records, steps {row.steps}"
-    if row.records == 1:
-        steps = f"1 record, step {row.steps.partition('-')[0]}"
-    yield f"{name}: {row.framework} ({row.format}), {steps}"
+    summary = Summary.of([run])
+    steps = f"{run.records} records, steps {summary.steps}"
+    if run.records == 1:
+        steps = f"1 record, step {summary.steps.partition('-')[0]}"
+    yield f"{name}: {summary.framework} ({summary.format}), {steps}"
     yield f"    read from: {origin}"
-    yield f"    signals:{'' if row.signals else ' none'}"
+    yield f"    signals:{'' if summary.signals else ' none'}"
     read_from = run.raw.sources(run.reading)
-    for signal in row.signals:
-        keys = _few(read_from.get(signal, _parts(run, signal)), most=MOST_SOURCES)
-        yield f"      {signal}: {keys}"
-    if row.others:
-        yield f"    without a signal: {', '.join(row.others)}"
-    yield from _advice(run.candidates())
-
-
-def _parts(run: Run, signal: str) -> tuple[str, ...]:
-    """The names of the parts of a signal that is logged once for each."""
-    return tuple(sorted(part for of, part in run.parts if of == signal))
-
-
-def _advice(candidates: Sequence[Candidate]) -> Iterator[str]:
-    if candidates:
+    for signal in summary.signals:
+        # A signal that is logged once for each of its parts has their names.
+        keys = read_from.get(signal) or sorted(part for of, part in run.parts if of == signal)
+        yield f"      {signal}: {_few(keys, most=MOST_SOURCES)}"
+    if summary.others:
+        yield f"    without a signal: {', '.join(summary.others)}"
+    if candidates := run.candidates():
         yield "    may carry a signal that the run lacks. Put the lines that are right into config.yaml,"
         yield "    in place of `signals: {}` or below your own `signals:`, and run `make up`:"
         yield "signals:"
         yield from (f"  {candidate.setting}" for candidate in candidates)
 
 
-def _table(contents: Iterable[Contents]) -> Iterator[str]:
+def _table(contents: Sequence[Contents]) -> Iterator[str]:
     yield f"| {' | '.join(HEAD)} |"
     yield f"|{'---|' * len(HEAD)}"
     for each in contents:
-        yield f"| {each.place} | {_cells(each)}"
-
-
-def _cells(contents: Contents) -> str:
-    if contents.problem:
-        return f"{contents.problem} |{' |' * (len(HEAD) - 2)}"
-    row = _row(list(contents.runs.values()))
-    texts = (row.framework, row.format, str(row.runs), str(row.records), row.steps)
-    others = _few([f"`{key}`" for key in row.others], most=12).replace("|", "\\|")
-    return f"{' | '.join(texts)} | {', '.join(row.signals)} | {others} |"
+        if each.problem:
+            yield f"| {each.place} | {each.problem} |{' |' * (len(HEAD) - 2)}"
+            continue
+        *texts, signals, keys = Summary.of(each.runs.values())
+        others = _few([f"`{key}`" for key in keys], most=12).replace("|", "\\|")
+        yield f"| {' | '.join(map(str, (each.place, *texts)))} | {', '.join(signals)} | {others} |"
 
 
 def _few(texts: Sequence[str], most: int) -> str:

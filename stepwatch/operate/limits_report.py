@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,8 @@ from stepwatch.services import runs
 from stepwatch.system import http_client
 from stepwatch.system.terminal import Say, table
 
+HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
+
 
 def unmatched(config: Config) -> list[str]:
     """A remark on each override that fits no run; none while runs are not all known.
@@ -40,9 +42,6 @@ def unmatched(config: Config) -> list[str]:
         for number, override in enumerate(config.overrides)
         if override not in DEMO and not any(fits(override.runs, name) for name in known)
     ]
-
-
-HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
 
 
 class Limit(NamedTuple):
@@ -64,46 +63,21 @@ class Alert:
     limits: tuple[Limit, ...]
 
 
-@dataclass(frozen=True)
-class Origins:
-    """Tells where a value is from: an override and the keys that it says, else the file or the defaults."""
-
-    file: str
-    override: str = ""
-    said: Collection[KeyPath] = ()
-
-    def of(self, key: KeyPath, value: Any, defaults: dict[KeyPath, Any]) -> str:
-        """What the file says as the default has it counts as the default."""
-        if key in self.said:
-            return self.override
-        return "default" if key in defaults and defaults[key] == value else self.file
-
-
 def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
-    """Tell which limits hold for the run of a name, or, without one, where no override fits.
+    """Print which limits hold for the run of a name, or, without one, where no override fits.
 
-    Args:
-        config: The configuration file.
-        run: The name of a run; one that the run exporter does not know is said to be unknown. Alerts that
-            are not about runs are left out then.
-        form: `table` or `json`.
-        say: Gets each line.
-
-    Returns:
-        0.
-
-    Raises:
-        Refused: The configuration is wrong.
+    A run that the run exporter does not know is said to be unknown; alerts that are not about runs are left
+    out for it. ``form`` is `table` or `json`. Returns 0; raises ``Refused`` for a wrong configuration.
     """
     settings = load(config)
     found = list(effective(settings, run, config.name))
     names = None if run is None else runs.known(settings.address("exporter"))
+    known = None if names is None else run in names
     if form == "json":
-        known = None if run is None or names is None else run in names
         plain = {"run": run, "known": known, "alerts": [_plain(alert) for alert in found]}
         say(json.dumps(plain, ensure_ascii=False, indent=2))
         return 0
-    if run is not None and names is not None and run not in names:
+    if run is not None and names is not None and not known:
         say(f"{unknown(run, names)} A run of that name would have these limits:\n")
     for line in table([HEADINGS, *(row for alert in found for row in _rows(alert))]):
         say(line)
@@ -116,34 +90,34 @@ def effective(config: Config, run: str | None, file: str) -> Iterator[Alert]:
     """Yield each alert with the limits that hold; ``file`` is what the configuration is called."""
     for alert in TABLE:
         name = alert.block.__name__
-        base = config.alerts.block(name)
-        found = config.override(name, run) if run is not None and base.about_runs else None
-        if found is not None:
+        block = config.alerts.block(name)
+        if run is not None and not block.about_runs:
+            continue
+        origins: dict[KeyPath, str] = {}
+        if run is not None and (found := config.override(name, run)):
             number, override = found
-            place = "the demo" if override in DEMO else f"overrides[{number}] `{override.runs}`"
-            origins = Origins(file, place, _leaves(override.alerts[name]))
-            yield _in_force(alert, override.over(name, base), origins)
-        elif run is None or base.about_runs:
-            yield _in_force(alert, base, Origins(file))
+            origin = "the demo" if override in DEMO else f"overrides[{number}] `{override.runs}`"
+            origins = dict.fromkeys(_leaves(override.alerts[name]), origin)
+            block = override.over(name, block)
+        yield _in_force(alert, block, file, origins)
 
 
-def _in_force(alert: Entry, block: Block, origins: Origins) -> Alert:
+def _in_force(alert: Entry, block: Block, file: str, origins: dict[KeyPath, str]) -> Alert:
+    """The alert with its limits, or with the key that switches it off.
+
+    What the file says as the default has it counts as the default.
+    """
     name, values, defaults = alert.block.__name__, _leaves(block.plain()), _leaves(alert.block().plain())
-    off: KeyPath | None = None  # the key that switches the alert off
-    if not values["enabled",]:
-        off = ("enabled",)
-    else:
+    if values["enabled",]:
         off = next(((key,) for key in alert.switches if values.get((key,), "") is None), None)
+    else:
+        off = ("enabled",)
     own = [key for key in values if spell(key) in alert.keys or key in (("severity",), ("for",))]
-    limits = (
-        Limit(
-            spell(("alerts", name, *key)),
-            values[key],
-            alert.unit_of(spell(key)),
-            origins.of(key, values[key], defaults),
-        )
-        for key in ([off] if off else own or [("enabled",)])
-    )
+    limits = []
+    for key in [off] if off else own or [("enabled",)]:
+        usual = "default" if key in defaults and defaults[key] == values[key] else file
+        full = spell(("alerts", name, *key))
+        limits.append(Limit(full, values[key], alert.unit_of(spell(key)), origins.get(key, usual)))
     return Alert(alert.name, alert.severity or values["severity",], not off, tuple(limits))
 
 
@@ -151,15 +125,13 @@ def _leaves(plain: dict[str, Any], above: KeyPath = ()) -> dict[KeyPath, Any]:
     """The values of a mapping of mappings, by key."""
     found: dict[KeyPath, Any] = {}
     for key, value in plain.items():
-        inner = _leaves(value, (*above, key)) if isinstance(value, dict) else {(*above, key): value}
-        found.update(inner)
+        found |= _leaves(value, (*above, key)) if isinstance(value, dict) else {(*above, key): value}
     return found
 
 
 def _rows(alert: Alert) -> Iterator[tuple[str, ...]]:
     for limit in alert.limits:
-        value = scalar(limit.value) if alert.enabled else "off"
-        unit = limit.unit if alert.enabled else ""
+        value, unit = (scalar(limit.value), limit.unit) if alert.enabled else ("off", "")
         yield alert.name, alert.severity, limit.key, value, unit, limit.origin
 
 

@@ -1,9 +1,9 @@
-"""The logs that users name on a command line, as the stack finds them."""
+"""The logs that users name on a command line, found as the stack finds them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ NOT_READ = {
     "database": "no record of a trainer",
     "log": "a table without a row so far",
 }
-"""What a file is that no run was found in."""
+"""What a file without a run is."""
 
 
 class UnreadError(Exception):
@@ -38,7 +38,7 @@ class UnreadError(Exception):
 
 
 class NoRunError(UnreadError):
-    """Raised for a file in which there is no run; says what it is instead."""
+    """Raised for a file without a run; says what it is instead."""
 
 
 def logs(places: Sequence[str], watched: Path) -> tuple[list[Found], list[str]]:
@@ -47,37 +47,32 @@ def logs(places: Sequence[str], watched: Path) -> tuple[list[Found], list[str]]:
     Those below the watched folder are known by their path there. In a folder, files that make up one log
     are one, as for the stack. A file that is named is meant alone.
     """
-    files = {place: list(_placed(find.files([place]), watched)) for place in places}
-    alone = [place for place in places if Path(place).is_file()]
-    others = [place for place in places if place not in alone]
-    found = [*_once(files, alone), *gathered(_once(files, others))]
-    return list({log.path: log for log in found}.values()), [place for place in places if not files[place]]
+    root = watched.absolute()
+    named: dict[Path, Found] = {}
+    others: dict[Path, Found] = {}
+    bare = []
+    for place in places:
+        files = list(find.files([place]))
+        if not files:
+            bare.append(place)
+        for file in files:
+            path = file.path.absolute()
+            if path.is_relative_to(root):
+                file = replace(file, path=path, root=root, parts=(path,))  # noqa: PLW2901
+            # Two places may lead to one file.
+            (named if Path(place).is_file() else others).setdefault(file.path.resolve(), file)
+    found = [*named.values(), *gathered(others.values())]
+    return list({log.path: log for log in found}.values()), bare
 
 
-def _once(files: Mapping[str, Sequence[Found]], places: Iterable[str]) -> Iterable[Found]:
-    """The files of some places, one that two of them lead to once."""
-    found: dict[Path, Found] = {}
-    for file in (file for place in places for file in files[place]):
-        found.setdefault(file.path.resolve(), file)
-    return found.values()
-
-
-def _placed(files: Iterable[Found], watched: Path) -> Iterator[Found]:
-    folder = watched.absolute()
-    for file in files:
-        path = file.path.absolute()
-        inside = path.is_relative_to(folder)
-        yield replace(file, path=path, root=folder, parts=(path,)) if inside else file
-
-
-def read(found: Found, options: Options, rosters: RunSets = RunSet) -> RunSet:
+def read(found: Found, options: Options, run_sets: RunSets = RunSet) -> RunSet:
     """Read a log to its end, as one that no one writes to any more.
 
     Raises:
         NoRunError: it holds no run.
         UnreadError: it cannot be read.
     """
-    log = Log(found, StateFolder(None), Health(), options, rosters)
+    log = Log(found, StateFolder(None), Health(), options, run_sets)
     try:
         while log.more:
             log.read(time.time(), time.monotonic())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 from exporter.gpu.contract import LONGEST_RELEASE_SECONDS
 from exporter.runs.serve.endpoints import unknown
@@ -30,11 +31,7 @@ def mark(config: Path, run: str, note: str | None, say: Say) -> int:
     """Have the run exporter measure a run anew from its next step on, after an intended change of level."""
     settings = load(config)
     exporter = f"http://{settings.address('exporter')}"
-    answer = http_client.order(f"{exporter}/-/mark", {"run": run, "note": note})
-    if answer is None:
-        raise Refused(http_client.unanswered("The run exporter", exporter))
-    if answer:
-        raise Refused(f"Nothing was marked. {answer}")
+    _post("The run exporter", exporter, "/-/mark", {"run": run, "note": note}, refused="Nothing was marked. ")
     say(f"Marked {run}: from its next step on, start, best, peak, noise and windows begin anew.")
     say(f"What fires by the old level ends {settings.notify.keep_firing_for} later (notify.keep_firing_for).")
     return 0
@@ -63,19 +60,15 @@ def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> in
         "createdBy": "stepwatch",
         "comment": note or "stepwatch silence",
     }
-    answer = http_client.post(f"{alertmanager}/api/v2/silences", wanted)
-    if answer is None:
-        raise Refused(http_client.unanswered("Alertmanager", alertmanager))
-    if not answer.done:
-        raise Refused(f"Alertmanager refuses the silence. It says: {answer.text}")
-    made = json.loads(answer.text)["silenceID"]
+    refused = "Alertmanager refuses the silence. It says: "
+    made = json.loads(_post("Alertmanager", alertmanager, "/api/v2/silences", wanted, refused=refused))
     say(
         f"{run} is silenced for {duration}, until {end.astimezone():%H:%M %Z, %d %b}: "
         "no notification is sent about it."
     )
     if not http_client.lacks_web_page(http_client.read(f"{alertmanager}/")):
-        say(f"The silence: {settings.link('alertmanager')}/#/silences/{made}")
-    say(f"To end it: curl -X DELETE {alertmanager}/api/v2/silence/{made}")
+        say(f"The silence: {settings.link('alertmanager')}/#/silences/{made['silenceID']}")
+    say(f"To end it: curl -X DELETE {alertmanager}/api/v2/silence/{made['silenceID']}")
     return 0
 
 
@@ -87,13 +80,9 @@ def gpu_release(config: Path, span: str, say: Say) -> int:
         raise Refused(
             f"{span} is too long. Expected: at most {_LONGEST_RELEASE}. Fix: ask again when it is over."
         )
-    exporter = f"http://{settings.address('gpu')}"
     seconds = duration.milliseconds // 1000
-    answer = http_client.post(f"{exporter}/-/release?seconds={seconds}", timeout=_RELEASE_ANSWER_SECONDS)
-    if answer is None:
-        raise Refused(http_client.unanswered("The GPU exporter", exporter))
-    if not answer.done:
-        raise Refused(answer.text)
+    path = f"/-/release?seconds={seconds}"
+    _post("The GPU exporter", f"http://{settings.address('gpu')}", path, timeout=_RELEASE_ANSWER_SECONDS)
     if seconds:
         say(f"Stepwatch has closed the GPUs for {duration}; no new alert reports them meanwhile.")
         say("Now, as root: `nvidia-smi -r -i N`. Who else has them open: `fuser -v /dev/nvidia*`.")
@@ -101,6 +90,18 @@ def gpu_release(config: Path, span: str, say: Say) -> int:
     else:
         say("The GPUs are read again.")
     return 0
+
+
+def _post(
+    part: str, url: str, path: str, value: Any = None, *, refused: str = "", timeout: float = 10
+) -> str:
+    """POST an order to a part and return what it answers."""
+    answer = http_client.post(f"{url}{path}", value, timeout=timeout)
+    if answer is None:
+        raise Refused(http_client.unanswered(part, url))
+    if not answer.done:
+        raise Refused(f"{refused}{answer.text}")
+    return answer.text
 
 
 def _duration(span: str, examples: str) -> Duration:

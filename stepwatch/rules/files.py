@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from exporter.gpu.dcgm import TWINS
+from exporter.gpu.dcgm import ALIASES
 from stepwatch.alerts.catalogue import GROUPS, TABLE
 from stepwatch.alerts.model.expression import number
 from stepwatch.alerts.model.runs import onset_rule, recording_rule
@@ -109,14 +109,14 @@ def dcgm_rules() -> Iterator[tuple[str, str]]:
     scraped has a job, and what is recorded here has none.
     """
     for name in SHOWN:
-        (twin,) = (twin for twin in TWINS if name in twin.names)
-        matchers = ",".join(f'{label}="{value}"' for label, value in twin.labels.items())
-        selector = f"{twin.metric}{{{matchers}}}" if matchers else twin.metric
+        (alias,) = (alias for alias in ALIASES if name in alias.names)
+        matchers = ",".join(f'{label}="{value}"' for label, value in alias.labels.items())
+        selector = f"{alias.metric}{{{matchers}}}" if matchers else alias.metric
         value = f"max by (instance, gpu, uuid) ({selector})"
         expression = (
             "max by (instance, gpu, UUID, device, modelName, pci_bus_id) (\n"
             f"  {_NAMED}\n"
-            f"  * on (instance, gpu, uuid) group_left () ({number(twin.factor)} * {value})\n"
+            f"  * on (instance, gpu, uuid) group_left () ({number(alias.factor)} * {value})\n"
             ")\n"
             f'unless on (UUID) {name}{{job!=""}}'
         )

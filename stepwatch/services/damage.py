@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -22,7 +22,6 @@ LOG_LINES = 50
 NOTHING = "`make up REPAIR=1`: no damaged file keeps a part from starting; nothing was moved."
 
 _WORKS = re.compile("TSDB started|Server is ready|Completed loading of configuration file")
-_PROMETHEUS = re.compile(r'"opening storage failed: (?P<reason>.*)"')
 _BLOCK = re.compile(r"\bcorrupted block (?P<name>[0-9A-HJKMNP-TV-Z]{26})\b")
 _HEAD = re.compile(r"\bchunks_head\b|head chunk file")
 _WAL = re.compile(r"\bWAL\b|/wal\b|get segment range|segments are not sequential")
@@ -31,10 +30,13 @@ _OTHER_TROUBLE = re.compile(
     "|input/output error|temporarily unavailable"
 )
 """The file is well then, or the disk is not: moving a file aside would help neither."""
-_ALERTMANAGER = re.compile(
-    r'(?:msg="(?P<what>[^"]*)" )?'
-    r'err="(?P<reason>unexpected EOF|proto: .*|invalid state|read .* is a directory)"'
-)
+_FATAL = {
+    "prometheus": re.compile(r'"opening storage failed: (?P<reason>.*)"'),
+    "alertmanager": re.compile(
+        r'(?:msg="(?P<what>[^"]*)" )?'
+        r'err="(?P<reason>unexpected EOF|proto: .*|invalid state|read .* is a directory)"'
+    ),
+}
 
 _LOSS = {
     "chunks_head": "nothing: Prometheus makes it anew from its write-ahead log",
@@ -63,19 +65,21 @@ class Damage:
 
 
 def find(part: str, log: Sequence[str], folder: Path | None = None) -> Damage | None:
-    """Return what keeps a part from starting; ``None`` where that is not a known damaged file.
+    """Return the damaged file that keeps a part from starting; ``None`` where none is known.
 
-    Args:
-        part: Its name.
-        log: The last lines of its log, some `LOG_LINES`.
-        folder: Its data folder, where that can be looked into; what is no longer there is not damaged.
+    ``log`` are the last lines of its log, some `LOG_LINES`; ``folder`` is its data folder, where that can be
+    looked into: a file that is no longer there is not damaged.
     """
-    found = None
-    if part == "prometheus":
-        found = _of_prometheus(log)
-    elif part == "alertmanager":
-        found = _of_alertmanager(log, folder)
-    return found if found and (folder is None or (folder / found.name).exists()) else None
+    if part not in _FATAL:
+        return None
+    # One that dies again and again may be in the middle of a start.
+    since_it_worked = takewhile(lambda line: not _WORKS.search(line), reversed(log))
+    fatal = next(filter(None, map(_FATAL[part].search, since_it_worked)), None)
+    if not fatal:
+        return None
+    name = _of_prometheus(fatal["reason"]) if part == "prometheus" else _of_alertmanager(fatal, folder)
+    missing = not name or (folder is not None and not (folder / name).exists())
+    return None if missing else Damage(part, name, fatal["reason"])
 
 
 def stamp() -> str:
@@ -94,35 +98,26 @@ def move_aside(damage: Damage, folder: Path) -> Path:
     return (folder / damage.name).rename(aside / damage.name)
 
 
-def _since_it_worked(log: Sequence[str]) -> Iterable[str]:
-    """The last lines, the newest first: one that dies again and again may be in the middle of a start."""
-    return takewhile(lambda line: not _WORKS.search(line), reversed(log))
+def _of_prometheus(reason: str) -> str:
+    if _OTHER_TROUBLE.search(reason):
+        return ""
+    if block := _BLOCK.search(reason):
+        return block["name"]
+    if _HEAD.search(reason):
+        return "chunks_head"
+    return "wal" if _WAL.search(reason) else ""
 
 
-def _of_prometheus(log: Sequence[str]) -> Damage | None:
-    fatal = next(filter(None, map(_PROMETHEUS.search, _since_it_worked(log))), None)
-    if not fatal or _OTHER_TROUBLE.search(fatal["reason"]):
-        return None
-    block = _BLOCK.search(fatal["reason"])
-    names = {"chunks_head": _HEAD.search(fatal["reason"]), "wal": _WAL.search(fatal["reason"])}
-    name = block["name"] if block else next((name for name in names if names[name]), "")
-    return Damage("prometheus", name, fatal["reason"]) if name else None
-
-
-def _of_alertmanager(log: Sequence[str], folder: Path | None) -> Damage | None:
-    fatal = next(filter(None, map(_ALERTMANAGER.search, _since_it_worked(log))), None)
-    if not fatal:
-        return None
+def _of_alertmanager(fatal: re.Match[str], folder: Path | None) -> str:
     words = (fatal["what"] or "").lower()
     if "notification log" in words:
-        name = "nflog"
-    elif "silence" in words:
-        name = "silences"
-    else:  # before 0.26 it does not say which file; it reads nflog first
-        names = [name for name in ("nflog", "silences") if folder is None or (folder / name).exists()]
-        broken = (name for name in names if folder is None or not _whole(folder / name))
-        name = next(broken, names[0] if names else "nflog")
-    return Damage("alertmanager", name, fatal["reason"])
+        return "nflog"
+    if "silence" in words:
+        return "silences"
+    # Before 0.26 it does not say which file; it reads nflog first.
+    names = [name for name in ("nflog", "silences") if folder is None or (folder / name).exists()]
+    broken = (name for name in names if folder is None or not _whole(folder / name))
+    return next(broken, names[0] if names else "nflog")
 
 
 def _whole(file: Path) -> bool:

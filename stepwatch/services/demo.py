@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import time
 import urllib.parse
-from collections.abc import Callable
 from datetime import datetime, timezone
 
-from demo.limits import RUNS
+from demo import RUNS
 from stepwatch.system import http_client
 
 _PATIENCE = 60
@@ -19,9 +18,7 @@ def end_alerts(alertmanager: str, gpus: str) -> int:
 
     Prometheus would say so only minutes later, if at all: it forgets them when it starts again.
 
-    Args:
-        alertmanager: Its base URL.
-        gpus: The ``instance`` of the simulated GPUs.
+    ``alertmanager`` is its base URL, ``gpus`` the ``instance`` of the simulated GPUs.
     """
     alerts = json.loads(http_client.read(f"{alertmanager}/api/v2/alerts") or "[]")
     now = datetime.now(timezone.utc).isoformat()
@@ -35,20 +32,13 @@ def end_alerts(alertmanager: str, gpus: str) -> int:
 
 
 def wait_started(prometheus: str, after: float) -> bool:
-    """Wait until Prometheus has seen that every run of the demo began anew.
-
-    Args:
-        prometheus: Its base URL.
-        after: Unix seconds; what began before was the last time.
-    """
-    promql = f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}'
-    return _wait(lambda: _found(prometheus, promql))
+    """Wait until Prometheus has seen that every run of the demo began anew, after this Unix time."""
+    return _wait(prometheus, f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}')
 
 
 def wait_gone(prometheus: str) -> bool:
     """Wait until Prometheus has seen that there is no run of the demo any more."""
-    promql = f'absent(rl_step{{run=~"{RUNS}.+"}})'
-    return _wait(lambda: _found(prometheus, promql))
+    return _wait(prometheus, f'absent(rl_step{{run=~"{RUNS}.+"}})')
 
 
 def wait_unscraped(prometheus: str, seconds: float) -> bool:
@@ -57,24 +47,20 @@ def wait_unscraped(prometheus: str, seconds: float) -> bool:
     Stopped before, it would go on with their last samples, and with the demo's alerts, when it is started
     again within five minutes.
     """
-    return _wait(lambda: _found(prometheus, 'absent(up{job=~"runs|gpu"} == 1)'), seconds)
+    return _wait(prometheus, 'absent(up{job=~"runs|gpu"} == 1)', seconds)
 
 
 def wait_ready(prometheus: str) -> bool:
-    """Wait until Prometheus, started again, answers."""
-    return _wait(lambda: http_client.read(f"{prometheus}/-/ready") is not None)
+    """Wait until Prometheus, started again, answers queries."""
+    return _wait(prometheus, "vector(1)")
 
 
-def _found(prometheus: str, promql: str) -> bool:
-    """Whether a query has a result."""
-    answer = http_client.read(f"{prometheus}/api/v1/query?query={urllib.parse.quote(promql)}")
-    return bool(answer and json.loads(answer)["data"]["result"])
-
-
-def _wait(condition: Callable[[], bool], seconds: float = _PATIENCE) -> bool:
+def _wait(prometheus: str, promql: str, seconds: float = _PATIENCE) -> bool:
+    """Wait until a query has a result, no longer than these seconds."""
     deadline = time.monotonic() + seconds
+    url = f"{prometheus}/api/v1/query?query={urllib.parse.quote(promql)}"
     while time.monotonic() < deadline:
-        if condition():
+        if (answer := http_client.read(url)) and json.loads(answer)["data"]["result"]:
             return True
         time.sleep(0.5)
     return False

@@ -29,6 +29,21 @@ _SEVERITIES = ("critical", "warning", "info")
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
 _HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
 
+_LEFT_OUT = {
+    'stepwatch_files{kind="left_out"}': (
+        "files are not read: the exporter reads the newest 5000 without a record. "
+        "Fix: name the folder or glob that holds the logs only."
+    ),
+    'stepwatch_left_out_runs{state="running"}': (
+        "live runs are not watched: the exporter watches 400. "
+        "Fix: start another Stepwatch for some of the folders."
+    ),
+    'stepwatch_left_out_runs{state="ended"}': (
+        "ended runs are not shown: the exporter shows 400 runs, live ones first."
+    ),
+}
+"""By metric, what follows its value."""
+
 _REFILL = 60
 """Seconds after which an Alertmanager that starts again has all alerts."""
 _FIRST_LOOK = 3
@@ -61,12 +76,7 @@ class HealthReport:
     def show(self, texts: Texts, say: Say) -> bool:
         """Report runs, what cannot be read, receivers, alerts, and what keeps those from coming.
 
-        Args:
-            texts: What was read of ``pages``.
-            say: Gets each line.
-
-        Returns:
-            Whether the watchdog knows of nothing that keeps alerts from coming.
+        ``texts`` was read of ``pages``. Return whether the watchdog knows of nothing that does so.
         """
         if self.exporter:
             page = texts[self._url("exporter", "/metrics")]
@@ -115,18 +125,9 @@ class HealthReport:
                 f"{mount} has not answered for {duration(time.time() - float(since))}: the runs below it are "
                 "not watched until it does. Fix: repair the file server, or unmount the folder."
             )
-        if files := metric(page, 'stepwatch_files{kind="left_out"}'):
-            yield (
-                f"{files:.0f} files are not read: the exporter reads the newest 5000 without a record. "
-                "Fix: name the folder or glob that holds the logs only."
-            )
-        if runs := metric(page, 'stepwatch_left_out_runs{state="running"}'):
-            yield (
-                f"{runs:.0f} live runs are not watched: the exporter watches 400. "
-                "Fix: start another Stepwatch for some of the folders."
-            )
-        if runs := metric(page, 'stepwatch_left_out_runs{state="ended"}'):
-            yield f"{runs:.0f} ended runs are not shown: the exporter shows 400 runs, live ones first."
+        for name, text in _LEFT_OUT.items():
+            if count := metric(page, name):
+                yield f"{count:.0f} {text}"
         yield from self._unreadable(page)
         for name in re.findall(_DOWN, page, re.MULTILINE):
             yield f"{name} gives no answer that can be read; {self.log} says why."

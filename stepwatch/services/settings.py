@@ -106,14 +106,9 @@ class ReloadError(Refused):
 
 
 def reload(alertmanager: str, settings: Path) -> str:
-    """Have it read its settings again; returns how that went, in words.
+    """Have Alertmanager, at this base URL, read its settings again; returns how that went, in words.
 
-    Args:
-        alertmanager: Its base URL.
-        settings: The file that it should run now.
-
-    Raises:
-        ReloadError: It refuses them.
+    ``settings`` is the file that it should run now. Raises ``ReloadError`` when it refuses them.
     """
     answer = http_client.order(f"{alertmanager}/-/reload")
     if answer is None:

@@ -39,71 +39,57 @@ class Look:
     gone: bool = False
 
 
-@dataclass
-class _Waiting:
-    """A part that does not work yet: how often it had ended, and since when nothing has changed."""
+def wait(
+    names: Iterable[str],
+    looks: Callable[[Iterable[str]], Mapping[str, Look]],
+    say: Say,
+    ended: Mapping[str, int],
+    pause: float = 0.2,
+) -> dict[str, str]:
+    """Wait until each part works or is given up; return why, by name, for those that are given up.
 
-    ends: int
-    since: float
-    busy: str = ""
+    ``looks`` shows the named parts, ``ended`` is how often each had ended before.
+    """
+    begun, news = time.monotonic(), _NEWS_SECONDS
+    waiting = dict.fromkeys(names, ("", begun))  # what it says it does, and since when
+    failed: dict[str, str] = {}
+    while True:
+        looked = looks(waiting)
+        now = time.monotonic()
+        for name, look in looked.items():
+            if look.busy != waiting[name][0]:
+                waiting[name] = (look.busy, now)
+            if look.ready:
+                say(f"  {name} is ready ({now - begun:.1f} s)")
+            elif reason := _hopeless(look, look.ends - ended.get(name, 0), now - waiting[name][1]):
+                failed[name] = reason
+            else:
+                continue
+            del waiting[name]
+        if not waiting:
+            return failed
+        if now - begun > news:
+            doing = (f"{name} ({busy})" if busy else name for name, (busy, _) in waiting.items())
+            say(f"  still starting after {news} s: {', '.join(doing)}")
+            news += _NEWS_SECONDS
+        time.sleep(pause)
 
-    def hopeless(self, look: Look, now: float) -> str:
-        """Why this part is given up, empty while it is not."""
-        if look.gone:
-            return "was stopped, by `make down` or a kill of the whole stack"
-        if look.busy != self.busy:
-            self.busy, self.since = look.busy, now
-        if look.ends - self.ends >= ENDS:
-            return f"ended {look.ends - self.ends} times while it started"
-        if now - self.since > (_BUSY_PATIENCE if look.busy else PATIENCE):
-            return f"did not answer within {now - self.since:.0f} s"
-        return ""
 
-
-@dataclass
-class Startup:
-    """One wait for some parts; ``looks`` shows the named ones, ``ended`` is how often each had ended."""
-
-    looks: Callable[[Iterable[str]], Mapping[str, Look]]
-    say: Say
-    ended: Mapping[str, int]
-    pause: float = 0.2
-
-    def wait(self, names: Iterable[str]) -> dict[str, str]:
-        """Wait until each part works or is given up; return why, by name, for those that are given up."""
-        begun = time.monotonic()
-        waiting = {name: _Waiting(self.ended.get(name, 0), begun) for name in names}
-        failed: dict[str, str] = {}
-        news = _NEWS_SECONDS
-        while True:
-            looks = self.looks(waiting)
-            now = time.monotonic()
-            for name, look in looks.items():
-                reason = "" if look.ready else waiting[name].hopeless(look, now)
-                if look.ready:
-                    self.say(f"  {name} is ready ({now - begun:.1f} s)")
-                if reason:
-                    failed[name] = reason
-                if look.ready or reason:
-                    del waiting[name]
-            if not waiting:
-                return failed
-            if now - begun > news:
-                doing = (f"{name} ({part.busy})" if part.busy else name for name, part in waiting.items())
-                self.say(f"  still starting after {news} s: {', '.join(doing)}")
-                news += _NEWS_SECONDS
-            time.sleep(self.pause)
+def _hopeless(look: Look, ends: int, unchanged: float) -> str:
+    """Why a part is given up that ended so often, and was unchanged for these seconds; empty if it is not."""
+    if look.gone:
+        return "was stopped, by `make down` or a kill of the whole stack"
+    if ends >= ENDS:
+        return f"ended {ends} times while it started"
+    patience = _BUSY_PATIENCE if look.busy else PATIENCE
+    return f"did not answer within {unchanged:.0f} s" if unchanged > patience else ""
 
 
 def failure(name: str, reason: str, log: str, lines: Iterable[str], fix: str = "") -> list[str]:
-    """What the user reads of a part that was given up.
+    """What the user reads of a part that was given up for a reason.
 
-    Args:
-        name: The part.
-        reason: Why it was given up.
-        log: Where its log is.
-        lines: The last ones of it.
-        fix: What is wrong and what to do, where that is known.
+    ``log`` is where its log is, ``lines`` are its last ones; ``fix`` says what is wrong and what to do, where
+    that is known.
     """
     fix = fix or f"Fix: correct what the log of {name} says, then run `make up` again."
     return [
@@ -120,9 +106,8 @@ def verdict(failed: Collection[str], count: int) -> str:
 
 def replay(lines: Iterable[str]) -> str:
     """What Prometheus reads before it works, by the last lines of its log; empty when it reads nothing."""
-    found = [match for line in lines for match in [_REPLAY.search(line)] if match]
+    found = [match for match in map(_REPLAY.search, lines) if match]
     if not found or found[-1]["over"]:
         return ""
-    last = found[-1]
-    at = f", segment {last['segment']} of {last['last']}" if last["segment"] else ""
-    return f"replays its write-ahead log{at}"
+    segment, last = found[-1]["segment"], found[-1]["last"]
+    return f"replays its write-ahead log{f', segment {segment} of {last}' if segment else ''}"

@@ -105,7 +105,7 @@ class Watch:
         Raises:
             UnreachableError: Alertmanager does not answer.
         """
-        integration = self.receiver.way.integration
+        integration = self.receiver.integration.label
         before, begun = self.alertmanager.sent(integration, self.probe), time.monotonic()
         news, fires, delivered = _BETWEEN_NEWS, True, False
         self.alertmanager.post(self.probe.alert())
@@ -149,7 +149,7 @@ class Watch:
 
     def _news(self, look: Look) -> str:
         if look.story.error:
-            error = redacted(look.story.error, self.receiver.way.secrets)
+            error = redacted(look.story.error, self.receiver.integration.secrets)
             return f"an attempt failed ({error}); Alertmanager tries again"
         if look.sent.arrived:
             return "messages arrive; waiting for Alertmanager's log"

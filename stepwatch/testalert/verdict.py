@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter import secret_shapes
-from stepwatch.config.receivers import Mail, Receiver, Slack, Way, Webhook
+from stepwatch.config.receivers import Integration, Mail, Receiver, Slack, Webhook
 from stepwatch.schema.path_types import read_secret
 from stepwatch.testalert.alertmanager import Sent
 from stepwatch.testalert.journal import Story
@@ -68,10 +68,10 @@ _FIXES: tuple[tuple[str, tuple[type, ...], str], ...] = (
 )
 
 
-def fix(error: str, way: Way) -> str | None:
+def fix(error: str, integration: Integration) -> str | None:
     """What to do about an error, ``None`` if nothing is known."""
-    for sign, ways, words in _FIXES:
-        if isinstance(way, ways) and re.search(sign, error):
+    for sign, types, words in _FIXES:
+        if isinstance(integration, types) and re.search(sign, error):
             return words
     return None
 
@@ -87,9 +87,11 @@ class Verdict:
 def delivered(receiver: Receiver, sent: Sent) -> Verdict:
     """The receiver took it."""
     took = f" in {max(sent.seconds, 0.01):.2f} s" if sent.attempts == 1 else ""
-    lines = [f"{receiver.name}: Alertmanager delivered the test message by {receiver.way.spoken}{took}."]
-    if isinstance(receiver.way, Mail):
-        *others, last = receiver.way.to
+    lines = [
+        f"{receiver.name}: Alertmanager delivered the test message by {receiver.integration.title}{took}."
+    ]
+    if isinstance(receiver.integration, Mail):
+        *others, last = receiver.integration.to
         names = f"{', '.join(others)} and {last}" if others else last
         lines += [f"The mail server took it: see that {names} got it, and not as spam."]
     return Verdict(delivered=True, words="\n  ".join(lines))
@@ -103,8 +105,8 @@ def refused(receiver: Receiver, story: Story, *, where: str) -> Verdict:
         again = "Alertmanager tried several times; with a real alert it goes on as long as the alert lasts."
     else:
         again = "Alertmanager is still trying."
-    what = fix(story.error, receiver.way) or f"look into {where}"
-    return _undelivered(receiver, redacted(story.error, receiver.way.secrets), again, what)
+    what = fix(story.error, receiver.integration) or f"look into {where}"
+    return _undelivered(receiver, redacted(story.error, receiver.integration.secrets), again, what)
 
 
 def failed(receiver: Receiver, *, where: str) -> Verdict:
@@ -133,7 +135,7 @@ def unknown(receiver: Receiver, sent: Sent, *, patience: float, where: str) -> V
 
 
 def _undelivered(receiver: Receiver, why: str, more: str, what: str) -> Verdict:
-    first = f"{receiver.name}: not delivered by {receiver.way.spoken}: {why}."
+    first = f"{receiver.name}: not delivered by {receiver.integration.title}: {why}."
     return Verdict(delivered=False, words="\n  ".join((first, more, f"Fix: {what}.")))
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from demo.limits import OVERRIDES
+from demo import OVERRIDES
 from stepwatch.__main__ import main
 from stepwatch.backtest.suggestions import Limit, limits
 from stepwatch.config import Config, load

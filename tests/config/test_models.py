@@ -170,11 +170,11 @@ def test_a_webhook_url_may_hold_what_is_no_secret(loaded):
 def test_encryption_is_asked_for_but_where_it_is_there_from_the_first_byte(loaded, smarthost, tls, starttls):
     mail = f"{{to: [a@b.example], from: c@d.example, smarthost: '{smarthost}', tls: {tls}}}"
 
-    assert loaded(f"receivers: [{{name: a, mail: {mail}}}]").receivers[0].way.starttls is starttls
+    assert loaded(f"receivers: [{{name: a, mail: {mail}}}]").receivers[0].integration.starttls is starttls
 
 
 @pytest.mark.parametrize("address", ["a@b", "first.last+tag@mail.example.org", "o'brien@x-y.example"])
 def test_mail_addresses_of_every_common_form_are_taken(loaded, address):
     mail = f'{{to: ["{address}"], from: "{address}", smarthost: "h:25"}}'
 
-    assert loaded(f"receivers: [{{name: a, mail: {mail}}}]").receivers[0].way.to == (address,)
+    assert loaded(f"receivers: [{{name: a, mail: {mail}}}]").receivers[0].integration.to == (address,)

@@ -2,7 +2,7 @@
 
 The real ``pynvml`` reads the library of ``driver.py`` while GPUs are lost and come back, are split and
 whole again, report errors and have other processes. The clock goes on by a second a cycle. After each
-tenth of the cycles a line of JSON tells what this process takes.
+tenth of the cycles a line of JSON says what this process takes.
 """
 
 from __future__ import annotations
@@ -66,30 +66,30 @@ def main(cycles: int) -> None:
     reader_module.time = worker_module.time = clock
     reported.change()
     backend = Nvml(Extras(processes=4, serial=True, links=True))
-    says = os.memfd_create("messages")
-    worker = Worker(backend, says, os.pipe()[0], 1.0)
+    pipe = os.memfd_create("messages")
+    worker = Worker(backend, pipe, os.pipe()[0], 1.0)
     backend.open()
     system = backend.system()
     worker._readers = [Reader(card, 1.0, worker._changed) for card in backend.cards()]
     for reader in worker._readers:
         reader.start()
-    worker._ear.start()
+    worker._listener.start()
     for cycle in range(1, cycles + 1):
         clock.now = cycle
         if cycle % CYCLES_A_STATE == 0:
             reported.change()
         worker._read(PATIENCE_SECONDS)
-        worker._tell(OK, system, 1.0)
-        _take(state, says, cycle)
+        worker._report(OK, system, 1.0)
+        _take(state, pipe, cycle)
         if cycle % (cycles // 10) == 0:
             print(json.dumps(_figures(cycle, state)), flush=True)
     os._exit(0)
 
 
-def _take(state: State, says: int, cycle: int) -> None:
-    size = os.lseek(says, 0, os.SEEK_CUR)
-    message = json.loads(os.pread(says, size, 0))
-    os.lseek(says, 0, os.SEEK_SET)
+def _take(state: State, pipe: int, cycle: int) -> None:
+    size = os.lseek(pipe, 0, os.SEEK_CUR)
+    message = json.loads(os.pread(pipe, size, 0))
+    os.lseek(pipe, 0, os.SEEK_SET)
     state.update(message, cycle, cycle)
     state.count(message["events"])
     state.page(cycle)

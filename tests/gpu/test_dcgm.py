@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from exporter.gpu.backend import Extras, Reading, Report
-from exporter.gpu.dcgm import LINKS, TWINS, XID, Twins
+from exporter.gpu.dcgm import ALIASES, LINKS, XID, DcgmWriter
 from exporter.gpu.demo import Demo
 from exporter.gpu.families import GPU_FAMILIES
 from exporter.gpu.state import State
@@ -57,18 +57,18 @@ def test_each_query_of_the_dashboard_answers_with_our_value(url: str) -> None:
 
 
 def test_every_name_is_reported_with_nvidia_s_labels() -> None:
-    assert {name for twin in (*TWINS, LINKS, XID) for name in twin.names} == THEIRS
+    assert {name for alias in (*ALIASES, LINKS, XID) for name in alias.names} == THEIRS
     for name, labels in PAGE.samples:
         if name.startswith("DCGM"):
             assert {label for label, _ in labels} == LABELS
 
 
 def test_values_are_ours_in_their_units() -> None:
-    for twin in TWINS:
-        ours = PAGE.value(twin.metric, gpu="3", **twin.labels)
+    for alias in ALIASES:
+        ours = PAGE.value(alias.metric, gpu="3", **alias.labels)
         assert ours is not None
-        for name in twin.names:
-            assert PAGE.value(name, device="nvidia3") == pytest.approx(ours * twin.factor, abs=1e-6)
+        for name in alias.names:
+            assert PAGE.value(name, device="nvidia3") == pytest.approx(ours * alias.factor, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_units_are_mib_mhz_percent_mj_and_ns(
 
 def twice(*readings: Reading, seconds: float = 2.0, then: tuple[Reading, ...] = ()) -> Scrape:
     """What is reported about one card that was read twice."""
-    (card, *_), twins = cards(), Twins()
-    twins.text([(card, Report(10.0, "ok", readings))])
-    return Scrape(twins.text([(card, Report(10.0 + seconds, "ok", then or readings))]).encode())
+    (card, *_), dcgm = cards(), DcgmWriter()
+    dcgm.text([(card, Report(10.0, "ok", readings))])
+    return Scrape(dcgm.text([(card, Report(10.0 + seconds, "ok", then or readings))]).encode())
 
 
 def cards() -> list:
@@ -126,10 +126,10 @@ def test_a_link_by_itself_and_a_part_of_a_card_have_no_name_there() -> None:
 
 
 def test_the_last_xid_error_stays_also_when_the_card_is_gone() -> None:
-    state, twins, card = State(1.0), Twins(), cards()[0]
+    state, dcgm, card = State(1.0), DcgmWriter(), cards()[0]
     info = Reading("gpu_info", 1, {"name": "H200", "pci_bus_id": "0"})
     for now, report in ((0.0, Report(0.0, "ok", (info,))), (1.0, Report(1.0, "lost"))):
-        state.update(json.loads(message("ok", (), [(card, report)], (), twins)), now, 1e9)
+        state.update(json.loads(message("ok", (), [(card, report)], (), dcgm)), now, 1e9)
         found = [Scrape(state.page(now)).value(name) for name in XID.names]
         assert found == [79 if now else 0] * 2
         state.count([(card.uuid, 13, 5.0), (card.uuid, 79, 7.0)])
@@ -143,6 +143,6 @@ def test_without_the_flag_no_name_of_nvidia_s_is_reported(start: Callable[..., E
 
 def test_our_metrics_of_the_table_exist_and_what_counts_is_untyped() -> None:
     known = {family.name: family.type for family in GPU_FAMILIES}
-    for twin in TWINS:
-        kind = {"gauge": "gauge", "counter": "unknown"}[known[twin.metric]]
-        assert [PAGE.types[name] for name in twin.names] == [kind] * len(twin.names)
+    for alias in ALIASES:
+        kind = {"gauge": "gauge", "counter": "unknown"}[known[alias.metric]]
+        assert [PAGE.types[name] for name in alias.names] == [kind] * len(alias.names)

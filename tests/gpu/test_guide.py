@@ -6,7 +6,7 @@ import re
 
 from exporter.gpu.backend import PROFILES
 from exporter.gpu.contract import NVML_REASONS
-from exporter.gpu.dcgm import LINKS, TWINS, XID
+from exporter.gpu.dcgm import ALIASES, LINKS, XID
 from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from exporter.gpu.options import command_line
 from tests.gpu.exporter import ROOT
@@ -44,7 +44,7 @@ def plain(default: object) -> str:
 
 def test_every_metric_that_is_named_exists() -> None:
     known = {family.name for family in (*GPU_FAMILIES, *FRONT_FAMILIES)}
-    known |= {name for twin in (*TWINS, LINKS, XID) for name in twin.names}
+    known |= {name for alias in (*ALIASES, LINKS, XID) for name in alias.names}
     named = set(re.findall(r"`(gpu_[a-z_]+|DCGM_\w+)\b(?!\*)", PAGE)) - {"gpu_mig_memory_"}
 
     assert named
@@ -53,7 +53,7 @@ def test_every_metric_that_is_named_exists() -> None:
 
 def test_every_profile_is_reported_and_how_many_of_nvidia_s_names_there_are() -> None:
     assert all(f"`{profile}`" in section("Flags") for profile in PROFILES)
-    assert f"gives {len(TWINS) + 2} of our values" in section("Dashboards made for NVIDIA's exporter")
+    assert f"gives {len(ALIASES) + 2} of our values" in section("Dashboards made for NVIDIA's exporter")
 
 
 def test_the_place_for_a_real_card_s_figures_is_there() -> None:

@@ -13,22 +13,14 @@ import pytest
 
 from tests.gpu.exporter import ROOT, Exporter, all_ok
 from tests.real import free_port
-from tests.real.waiting import HANG_SECONDS
+from tests.records import refusal
 
 Starting = Callable[..., Exporter]
 
 
 def refused(*flags: str) -> str:
     """What the exporter says when it does not start."""
-    exporter = Exporter(*flags)
-    try:
-        out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
-    finally:
-        exporter.process.kill()
-    assert exporter.process.returncode == 2
-    assert out == ""
-    assert "Traceback" not in errors
-    return errors
+    return refusal(Exporter(*flags).process)
 
 
 def test_a_flag_wins_over_the_file(start: Starting, tmp_path: Path) -> None:

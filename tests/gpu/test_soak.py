@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.gpu_soak import soak
+from benchmarks.gpu import soak
 
 pytestmark = pytest.mark.world
 

@@ -13,10 +13,9 @@ import pytest
 
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.exporter import ROOT
-from tools.gpu_check import smi
+from tools.gpu_check.readings import Page, Round, board_value
 from tools.gpu_check.rows import ROWS
-from tools.gpu_check.served import Page
-from tools.gpu_check.verdicts import Round, findings, verdicts
+from tools.gpu_check.verdicts import findings, verdicts
 
 PAGE = "# GPUs\n\n<!-- made by `make gpu-check` -->\nno card so far\n<!-- end -->\n\n## Next\n"
 
@@ -214,4 +213,4 @@ def test_processes_and_gpm_are_reported() -> None:
 def test_every_row_has_a_way_to_nvidia_smi_and_no_two_are_the_same() -> None:
     assert all(row.paths for row in ROWS)
     assert len({row.name for row in ROWS}) == len(ROWS)
-    assert smi.value(Xml.fromstring("<gpu><a>-8 C</a></gpu>"), ("b", "a")) == -8
+    assert board_value(Xml.fromstring("<gpu><a>-8 C</a></gpu>"), ("b", "a")) == -8

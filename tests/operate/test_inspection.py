@@ -1,4 +1,4 @@
-"""`python -m stepwatch inspect` tells what is read, and docs/formats.md shows it of the real logs."""
+"""`python -m stepwatch inspect` reports what is read, and docs/formats.md shows it of the real logs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ rl_insight_monitor_training_global_step{project="math",experiment_name="ppo"} %d
 rl_insight_monitor_critic_score_mean{project="math",experiment_name="ppo"} 0.5
 rl_insight_monitor_env_depth{project="math",experiment_name="ppo"} 3
 """
-Telling = Callable[..., list[str]]
+Reporting = Callable[..., list[str]]
 
 
 @pytest.fixture(name="config")
@@ -39,7 +39,7 @@ def _config(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(name="reported")
-def _reported(config: Path, capsys: pytest.CaptureFixture[str]) -> Telling:
+def _reported(config: Path, capsys: pytest.CaptureFixture[str]) -> Reporting:
     """What is reported about some places, line by line."""
 
     def reported(*places: object, found: bool = True) -> list[str]:
@@ -67,7 +67,7 @@ def state(path: Path, steps: int) -> None:
 
 
 def test_a_log_is_reported_with_format_steps_signals_and_other_keys(
-    tmp_path: Path, reported: Telling
+    tmp_path: Path, reported: Reporting
 ) -> None:
     values = {"actor/entropy": 0.5, "env/score": 1.0, "env/depth": 3}
     log = tmp_path / "a.jsonl"
@@ -83,7 +83,7 @@ def test_a_log_is_reported_with_format_steps_signals_and_other_keys(
     ]
 
 
-def test_what_each_signal_was_read_from_is_reported(tmp_path: Path, reported: Telling) -> None:
+def test_what_each_signal_was_read_from_is_reported(tmp_path: Path, reported: Reporting) -> None:
     """Also of signals that come with some records only, or that several keys make."""
     log = tmp_path / "a.jsonl"
     append(
@@ -109,7 +109,7 @@ def test_what_each_signal_was_read_from_is_reported(tmp_path: Path, reported: Te
 
 
 def test_keys_that_look_like_a_signal_are_reported_with_lines_to_paste(
-    tmp_path: Path, reported: Telling, config: Path
+    tmp_path: Path, reported: Reporting, config: Path
 ) -> None:
     log = tmp_path / "a.jsonl"
     append(log, *(json.dumps({"step": n, "env/judge_reward": n / 8, "my kl": 0.1}) + "\n" for n in range(8)))
@@ -126,7 +126,7 @@ def test_keys_that_look_like_a_signal_are_reported_with_lines_to_paste(
     assert "signals:" not in again
 
 
-def test_checkpoints_are_one_run_that_is_read_from_the_newest(tmp_path: Path, reported: Telling) -> None:
+def test_checkpoints_are_one_run_that_is_read_from_the_newest(tmp_path: Path, reported: Reporting) -> None:
     for steps in (9, 10, 200):
         state(tmp_path / f"logs/trl/out/checkpoint-{steps}/trainer_state.json", steps)
 
@@ -137,7 +137,7 @@ def test_checkpoints_are_one_run_that_is_read_from_the_newest(tmp_path: Path, re
 
 
 def test_event_files_of_several_starts_are_one_run_that_is_read_from_all(
-    tmp_path: Path, reported: Telling
+    tmp_path: Path, reported: Reporting
 ) -> None:
     logs = [next(TRL.glob(f"starts/{start}/**/events.*")) for start in ("start-1", "start-2")]
     for log, start in zip(logs, ("Oct21_18-43-39_host", "Oct22_12-05-43_host"), strict=True):
@@ -157,7 +157,7 @@ def test_event_files_of_several_starts_are_one_run_that_is_read_from_all(
 
 
 def test_the_runs_of_one_table_are_reported_each_with_its_own_numbers(
-    tmp_path: Path, reported: Telling
+    tmp_path: Path, reported: Reporting
 ) -> None:
     append(
         tmp_path / "sweep.csv",
@@ -175,7 +175,7 @@ def test_the_runs_of_one_table_are_reported_each_with_its_own_numbers(
 
 
 def test_a_log_below_the_watched_folder_has_the_name_that_the_stack_gives_it(
-    tmp_path: Path, config: Path, reported: Telling, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, config: Path, reported: Reporting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config.write_text("runs: {path: ./logs}\n")
     folder = tmp_path / "logs/ppo"
@@ -190,7 +190,7 @@ def test_a_log_below_the_watched_folder_has_the_name_that_the_stack_gives_it(
 
 
 def test_logs_that_lead_to_one_name_are_distinguished_and_what_is_no_log_takes_no_name(
-    tmp_path: Path, reported: Telling
+    tmp_path: Path, reported: Reporting
 ) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
@@ -214,7 +214,7 @@ def test_logs_that_lead_to_one_name_are_distinguished_and_what_is_no_log_takes_n
     ],
 )
 def test_a_file_that_is_no_log_is_reported_as_what_it_is(
-    tmp_path: Path, reported: Telling, content: bytes, says: str
+    tmp_path: Path, reported: Reporting, content: bytes, says: str
 ) -> None:
     (tmp_path / "x.txt").write_bytes(content)
 
@@ -222,7 +222,7 @@ def test_a_file_that_is_no_log_is_reported_as_what_it_is(
 
 
 def test_a_path_that_is_not_there_is_reported_with_where_to_read_on(
-    tmp_path: Path, reported: Telling
+    tmp_path: Path, reported: Reporting
 ) -> None:
     (line,) = reported(tmp_path / "nowhere", found=False)
 
@@ -230,14 +230,14 @@ def test_a_path_that_is_not_there_is_reported_with_where_to_read_on(
     assert "docs/formats.md" in line
 
 
-def test_a_last_line_without_line_end_is_read(tmp_path: Path, reported: Telling) -> None:
+def test_a_last_line_without_line_end_is_read(tmp_path: Path, reported: Reporting) -> None:
     (tmp_path / "a.log").write_text("step:1 - critic/score/mean:0.5\nstep:2 - critic/score/mean:0.6")
 
     assert "2 records, steps 1-2" in reported(tmp_path / "a.log")[0]
 
 
 def test_a_table_has_a_row_for_each_file_however_many_runs_they_make(
-    tmp_path: Path, reported: Telling
+    tmp_path: Path, reported: Reporting
 ) -> None:
     for steps in (9, 10):
         state(tmp_path / f"logs/out/checkpoint-{steps}/trainer_state.json", steps)
@@ -253,7 +253,7 @@ def test_a_table_has_a_row_for_each_file_however_many_runs_they_make(
 # Pages
 
 
-def test_a_page_is_reported_with_its_runs_signals_and_other_metrics(reported: Telling) -> None:
+def test_a_page_is_reported_with_its_runs_signals_and_other_metrics(reported: Reporting) -> None:
     with Speaking(says(PAGE.encode() % 57)) as server:
         lines = reported(f"{server.url}/metrics")
 
@@ -266,7 +266,7 @@ def test_a_page_is_reported_with_its_runs_signals_and_other_metrics(reported: Te
     ]
 
 
-def test_a_page_of_the_configuration_is_read_as_it_says(config: Path, reported: Telling) -> None:
+def test_a_page_of_the_configuration_is_read_as_it_says(config: Path, reported: Reporting) -> None:
     page = b"# TYPE rounds gauge\nrounds 8\n# TYPE reward_mean gauge\nreward_mean 0.5\n"
     with Speaking(says(page)) as server:
         config.write_text(f"runs: {{pages: [{{url: '{server.url}/metrics', run: mine, step: rounds}}]}}\n")
@@ -276,7 +276,7 @@ def test_a_page_of_the_configuration_is_read_as_it_says(config: Path, reported: 
 
 
 @pytest.mark.parametrize("page", [PAGE.encode() % 0, b"# TYPE vllm_requests gauge\nvllm_requests 3\n", b""])
-def test_a_page_without_a_step_says_what_that_may_mean(reported: Telling, page: bytes) -> None:
+def test_a_page_without_a_step_says_what_that_may_mean(reported: Reporting, page: bytes) -> None:
     with Speaking(says(page)) as server:
         line, _ = reported(f"{server.url}/metrics", found=False)
 
@@ -285,7 +285,7 @@ def test_a_page_without_a_step_says_what_that_may_mean(reported: Telling, page: 
     )
 
 
-def test_a_page_that_cannot_be_read_is_reported_with_the_reason_and_no_secret(reported: Telling) -> None:
+def test_a_page_that_cannot_be_read_is_reported_with_the_reason_and_no_secret(reported: Reporting) -> None:
     with Speaking(says(b"gone", 404)) as server:
         line, _ = reported(f"{server.url}/metrics?key=abc", found=False)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from demo.limits import OVERRIDES
+from demo import OVERRIDES
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.render.generator import generate

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from demo.limits import OVERRIDES
+from demo import OVERRIDES
 from tests.alerts import configured
 from tests.rules import healthy as h
 from tests.rules import promtool as unit

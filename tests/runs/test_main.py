@@ -16,7 +16,7 @@ import pytest
 from stepwatch.system import http_client
 from tests.real import free_port
 from tests.real.waiting import HANG_SECONDS, in_time
-from tests.records import split
+from tests.records import refusal, split
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.scrape import Scrape, until
 
@@ -75,15 +75,7 @@ def _start() -> Iterator[Callable[..., Exporter]]:
 
 def refused(*flags: str | Path) -> str:
     """What the exporter says when it does not start."""
-    exporter = Exporter(*flags)
-    try:
-        out, errors = exporter.process.communicate(timeout=HANG_SECONDS)
-    finally:
-        exporter.process.kill()
-    assert exporter.process.returncode == 2
-    assert out == ""
-    assert "Traceback" not in errors
-    return errors
+    return refusal(Exporter(*flags).process)
 
 
 def log(folder: Path, name: str = "a", steps: int = 3) -> Path:

@@ -521,9 +521,12 @@ def write(process: subprocess.Popen[str], *lines: str) -> None:
         process.stdout.readline()
 
 
-def killed_in_the_middle(page: Watched, process: subprocess.Popen[str], *lines: str) -> None:
-    """The writer logs a step a second and is then killed."""
-    for line in lines:
+def logged_and_killed(page: Watched, log: Path, writer: Writer, *start: str, end: str = "") -> None:
+    """A writer goes on after three steps, logs one more at each look, then the ``end``, and is killed."""
+    append(log, *start, *console_steps(1, 3))
+    process = writer(log)
+    page.look()
+    for line in (*console_steps(4, 14), *filter(None, [end])):
         write(process, line)
         page.look(1.5)
     process.kill()
@@ -539,10 +542,7 @@ def test_a_killed_writer_vanished_if_the_total_is_known_and_stopped_if_not(
     folder: Path, watched: Watching, writer: Writer, start: list[str], state: str
 ) -> None:
     page, log = watched(proc=Path("/proc")), folder / "a.log"
-    append(log, *start, *console_steps(1, 3))
-    process = writer(log)
-    page.look()
-    killed_in_the_middle(page, process, *console_steps(4, 14))
+    logged_and_killed(page, log, writer, *start)
     page.look(1.5)
 
     assert page.scrape().value("rl_run_writer_present", run="a") == 0
@@ -554,10 +554,7 @@ def test_a_vanished_run_is_vanished_at_once_after_a_restart_of_the_exporter(
     folder: Path, tmp_path: Path, watched: Watching, writer: Writer
 ) -> None:
     page, log = watched(proc=Path("/proc"), state_folder=tmp_path / "state"), folder / "a.log"
-    append(log, "Total training steps: 100\n", *console_steps(1, 3))
-    process = writer(log)
-    page.look()
-    killed_in_the_middle(page, process, *console_steps(4, 14))
+    logged_and_killed(page, log, writer, "Total training steps: 100\n")
     assert page.look(1.5).state("a") == "running"
     assert page.look(11.0).state("a") == "vanished"
     page.watch.save()
@@ -592,10 +589,7 @@ def test_a_log_that_grows_after_its_writer_left_has_another_one_that_cannot_be_s
     folder: Path, watched: Watching, writer: Writer
 ) -> None:
     page, log = watched(proc=Path("/proc")), folder / "a.log"
-    append(log, "Total training steps: 100\n", *console_steps(1, 3))
-    process = writer(log)
-    page.look()
-    killed_in_the_middle(page, process, *console_steps(4, 14))
+    logged_and_killed(page, log, writer, "Total training steps: 100\n")
     page.look(1.5)
     assert page.look(11.0).state("a") == "vanished"
 
@@ -622,9 +616,7 @@ def test_a_finished_run_whose_writer_leaves_stays_finished(
     folder: Path, watched: Watching, writer: Writer
 ) -> None:
     page, log = watched(proc=Path("/proc")), folder / "a.log"
-    append(log, "Total training steps: 14\n", *console_steps(1, 3))
-    process = writer(log)
-    killed_in_the_middle(page, process, *console_steps(4, 14))
+    logged_and_killed(page, log, writer, "Total training steps: 14\n")
     page.look(1.5)
 
     assert page.look(60.0).state("a") == "finished"
@@ -634,9 +626,7 @@ def test_a_traceback_of_a_writer_that_is_gone_is_a_failure(
     folder: Path, watched: Watching, writer: Writer
 ) -> None:
     page, log = watched(proc=Path("/proc")), folder / "a.log"
-    append(log, *console_steps(1, 3))
-    process = writer(log)
-    killed_in_the_middle(page, process, *console_steps(4, 14), "Traceback (most recent call last):\n")
+    logged_and_killed(page, log, writer, end="Traceback (most recent call last):\n")
     page.look(1.5)
 
     assert page.look(11.0).state("a") == "failed"
@@ -646,8 +636,7 @@ def test_a_run_that_a_wrapper_starts_again_is_running(
     folder: Path, watched: Watching, writer: Writer
 ) -> None:
     page, log = watched(proc=Path("/proc")), folder / "a.log"
-    append(log, "Total training steps: 100\n", *console_steps(1, 3))
-    killed_in_the_middle(page, writer(log), *console_steps(4, 14))
+    logged_and_killed(page, log, writer, "Total training steps: 100\n")
     page.look(1.5)
     page.look(15.0)
     write(writer(log), *console_steps(11, 11))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.services import startup
-from stepwatch.services.startup import Look, Startup
+from stepwatch.services.startup import Look
 from tests.real import PrometheusServer
 
 
@@ -48,7 +48,7 @@ def waited(
             last[name] = next(turns[name], None) or last[name]
         return {name: last[name] for name in names}
 
-    failed = Startup(looks, said.append, ended or {}, pause=1).wait(story)
+    failed = startup.wait(story, looks, said.append, ended or {}, pause=1)
     return failed, "\n".join(said)
 
 

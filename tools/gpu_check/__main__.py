@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
-import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
 from stepwatch.system.terminal import Say, table
-from tools.gpu_check import nvml, served, smi
-from tools.gpu_check.smi import NoGpuError
-from tools.gpu_check.verdicts import DIFFERS, LACKS, Round, Verdict, findings, verdicts
+from tools.gpu_check.readings import NoGpuError, Round, rounds
+from tools.gpu_check.verdicts import DIFFERS, LACKS, Verdict, findings, verdicts
 
 USUAL_PAGE = Path(__file__).resolve().parents[2] / "docs/gpu.md"
 ROUNDS = 5
@@ -33,38 +31,26 @@ def main() -> int:
 def gpu_check(page: Path, say: Say) -> int:
     """Compare what the exporter, ``nvidia-smi`` and NVML say of this machine's GPUs.
 
-    Args:
-        page: The documentation; what stands between its two marks is replaced.
-        say: Gets each line.
-
-    Returns:
-        0 if all agree, or if there is no GPU to ask; 1 if something differs.
+    In the documentation, the ``page``, what stands between its two marks is replaced. Returns 0 if all agree,
+    or if there is no GPU to ask; 1 if something differs.
     """
     try:
-        rounds = _rounds()
+        readings = rounds(ROUNDS, PAUSE_SECONDS)
     except NoGpuError as reason:
         say(f"No NVIDIA GPU to check here: {reason}. Nothing was compared, and {page.name} is as it was.")
         return 0
-    found = verdicts(rounds)
-    remarks = findings(rounds, found)
-    for line in (*table([HEAD, *map(_cells, found)]), "", *remarks):
+    found = verdicts(readings)
+    remarks = findings(readings, found)
+    cells = [_cells(verdict) for verdict in found]
+    for line in (*table([HEAD, *cells]), "", *remarks):
         say(line)
-    _write(page, _title(rounds), found, remarks)
+    rows = [f"| `{name}` | {' | '.join(rest)} |" for name, *rest in cells]
+    head = [_title(readings), "", f"| {' | '.join(HEAD)} |", "|---|---|---|---|---|"]
+    text = "\n".join([*head, *rows, "", *(f"- {each}" for each in remarks), ""])
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    page.write_text(before + BEGIN + text + END + rest.partition(END)[2], encoding="utf-8")
     say(f"\nWritten to {page}.")
     return int(any(verdict.says in (DIFFERS, LACKS) for verdict in found))
-
-
-def _rounds() -> list[Round]:
-    boards = smi.boards()
-    nvml.ask(boards)
-    with served.exporter() as url:
-        return [_round(url) for _ in range(ROUNDS)]
-
-
-def _round(url: str) -> Round:
-    time.sleep(PAUSE_SECONDS)
-    boards = smi.boards()
-    return Round(served.page(url), boards, nvml.ask(boards))
 
 
 def _title(rounds: Sequence[Round]) -> str:
@@ -81,14 +67,6 @@ def _title(rounds: Sequence[Round]) -> str:
 def _cells(verdict: Verdict) -> tuple[str, ...]:
     values = (verdict.ours, verdict.smi, verdict.nvml)
     return (verdict.row.name, *("" if value is None else f"{value:.12g}" for value in values), verdict.says)
-
-
-def _write(page: Path, title: str, found: Sequence[Verdict], remarks: Sequence[str]) -> None:
-    rows = [f"| `{name}` | {' | '.join(rest)} |" for name, *rest in map(_cells, found)]
-    lines = [title, "", f"| {' | '.join(HEAD)} |", "|---|---|---|---|---|", *rows, ""]
-    text = "".join(f"{line}\n" for line in (*lines, *(f"- {each}" for each in remarks)))
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    page.write_text(before + BEGIN + text + END + rest.partition(END)[2], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,11 +7,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from tools.gpu_check import nvml, smi
-from tools.gpu_check.nvml import Answers
+from tools.gpu_check.readings import Round, board_value
 from tools.gpu_check.rows import ROWS, Row
-from tools.gpu_check.served import Page
-from tools.gpu_check.smi import Boards
 
 AGREES, ONLY_OURS, LACKS, DIFFERS = "agrees", "only the exporter", "the exporter lacks it", "differs"
 BADNESS = (AGREES, ONLY_OURS, LACKS, DIFFERS)
@@ -21,14 +18,6 @@ HELD_SECONDS = 10.0
 SHOWN_CALLS = 3
 COUNTED = "gpu_clock_event_seconds_total"
 HELD = "gpu_process_memory_bytes"
-
-
-class Round(NamedTuple):
-    """What all three said within a second or so."""
-
-    page: Page
-    boards: Boards
-    answers: Answers
 
 
 class Verdict(NamedTuple):
@@ -56,10 +45,10 @@ def verdicts(rounds: Sequence[Round]) -> list[Verdict]:
 def _each(rounds: Sequence[Round], row: Row) -> Iterator[Verdict]:
     for uuid in rounds[0].boards:
         ours = _usual(each.page.value(uuid, row) for each in rounds)
-        theirs = _usual(smi.value(each.boards[uuid], row.paths) for each in rounds if uuid in each.boards)
+        theirs = _usual(board_value(each.boards[uuid], row.paths) for each in rounds if uuid in each.boards)
         scaled = theirs if theirs is None else theirs * row.unit
         asked = _usual(
-            answer.value if (answer := each.answers.get((uuid, row.name))) else None for each in rounds
+            each.answers[uuid, row.name].value for each in rounds if (uuid, row.name) in each.answers
         )
         if (ours, scaled, asked) != (None, None, None):
             yield Verdict(row, uuid, ours, scaled, asked, _says(row, ours, scaled, asked))
@@ -110,7 +99,8 @@ def _gpm(last: Round) -> str:
 
 def _pids(last: Round) -> Iterator[str]:
     ours = last.page.values(HELD, "pid") - {""}
-    theirs = set().union(*map(smi.pids, last.boards.values())) - {""}
+    boards = last.boards.values()
+    theirs = {each.findtext("pid", "") for board in boards for each in board.iter("process_info")} - {""}
     unnamed = sum(sample.name == HELD and not sample.labels["name"] for sample in last.page.samples)
     yield (
         f"Processes: {len(ours & theirs)} that both name, {len(ours - theirs)} that only the exporter does, "
@@ -119,8 +109,13 @@ def _pids(last: Round) -> Iterator[str]:
 
 
 def _latency(rounds: Sequence[Round]) -> str:
-    took = nvml.usual_seconds(each.answers for each in rounds)
-    slowest = [f"{call} {1000 * seconds:.3g} ms" for call, seconds in list(took.items())[:SHOWN_CALLS]]
-    return (
-        f"Slowest of {len(took)} plain NVML calls: {', '.join(slowest)}." if took else "NVML answers nothing."
-    )
+    calls = {row.name: row.ask.call for row in ROWS if row.ask is not None}
+    took: dict[str, list[float]] = {}
+    for each in rounds:
+        for (_, name), answer in each.answers.items():
+            took.setdefault(calls[name], []).append(answer.seconds)
+    if not took:
+        return "NVML answers nothing."
+    usual = sorted(((median(seconds), call) for call, seconds in took.items()), reverse=True)
+    slowest = (f"{call} {1000 * seconds:.3g} ms" for seconds, call in usual[:SHOWN_CALLS])
+    return f"Slowest of {len(took)} plain NVML calls: {', '.join(slowest)}."

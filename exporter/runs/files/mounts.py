@@ -12,11 +12,13 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent import futures
+from concurrent.futures import Future
 from contextlib import suppress
 from errno import ELOOP, ETIMEDOUT
 from pathlib import Path
-from threading import Condition, Event, Lock, Thread
-from typing import Generic, TypeVar
+from threading import Condition, Thread
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -38,43 +40,15 @@ class HungError(OSError):
         super().__init__(ETIMEDOUT, f"{mount.point} does not answer", mount.point)
 
 
-class Call(Generic[T]):
+class Call(Future[T]):
     """A call that was handed over. ``late``: its caller no longer waits, so it is to end when it can."""
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        self.late = False
-        self._work = work
-        self._done = Event()
-        self._result: list[T] = []
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        """Make the call, in the mount's thread."""
-        try:
-            self._result.append(self._work())
-        except BaseException as error:  # noqa: BLE001  (raised again for the caller)
-            self._error = error
-        self._done.set()
+    late = False
 
     def wait(self, seconds: float) -> bool:
         """Return whether the call is done, at the latest after so long."""
-        self.late = not self._done.wait(max(0.0, seconds))
+        self.late = not futures.wait((self,), max(0.0, seconds)).done
         return not self.late
-
-    @property
-    def done(self) -> bool:
-        """Whether the result is there."""
-        return self._done.is_set()
-
-    def result(self) -> T:
-        """What the call returned.
-
-        Raises:
-            BaseException: what it raised.
-        """
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
 
 
 class Mount:
@@ -85,16 +59,16 @@ class Mount:
 
     def __init__(self, point: str) -> None:
         self.point = point
-        self._waiting: deque[Call[object]] = deque()
-        self._there = Condition(Lock())
+        self._waiting: deque[tuple[Call[Any], Callable[[], object]]] = deque()
+        self._there = Condition()
         self._thread: Thread | None = None
         self._alive_at: float | None = None
 
     def start(self, work: Callable[[], T]) -> Call[T]:
         """Hand a call over, to be made behind those that were handed over before."""
-        call = Call(work)
+        call = Call[T]()
         with self._there:
-            self._waiting.append(call)  # type: ignore[arg-type]
+            self._waiting.append((call, work))
             if self._thread is None:
                 self._thread = Thread(target=self._run, name=f"mount {self.point}", daemon=True)
                 self._thread.start()
@@ -112,7 +86,7 @@ class Mount:
             if call.wait(PATIENCE_SECONDS):
                 return call.result()
             with self._there, suppress(ValueError):
-                self._waiting.remove(call)  # type: ignore[arg-type]
+                self._waiting.remove((call, work))
         raise HungError(self)
 
     def stir(self) -> None:
@@ -135,10 +109,13 @@ class Mount:
             with self._there:
                 while not self._waiting:
                     self._there.wait()
-                call = self._waiting.popleft()
+                call, work = self._waiting.popleft()
                 self._alive_at = time.monotonic()
-            call.run()
-            del call  # what it holds is not kept until the next one
+            try:
+                call.set_result(work())
+            except BaseException as error:  # noqa: BLE001  (raised again for the caller)
+                call.set_exception(error)
+            del call, work  # what they hold is not kept until the next ones
             self._alive_at = None
 
 
@@ -159,15 +136,15 @@ class Mounts:
                 text = file.read()
         except OSError:
             return
-        if text != self._text:
-            self._text = text
-            self._take([line.split() for line in text.splitlines()])
-
-    def _take(self, lines: list[list[str]]) -> None:
+        if text == self._text:
+            return
+        self._text = text
         known, self._by_device = self._by_device, {}
         points: dict[str, Mount] = {}
-        for line in lines:
-            device, point = line[2], _unescaped(line[4])
+        for line in text.splitlines():
+            _, _, device, _, escaped, *_ = line.split()
+            # Spaces and the like are octal numbers.
+            point = _ESCAPED.sub(lambda code: chr(int(code[1], 8)), escaped)
             mount = self._by_device.get(device) or known.get(device) or Mount(point)
             # One file system that is mounted twice hangs as one; a later mount hides an earlier one.
             self._by_device[device] = points[point] = mount
@@ -205,20 +182,20 @@ class Mounts:
             HungError: a mount on the way does not answer.
             OSError: the links lead in a circle.
         """
-        way = Way(os.path.join(os.getcwd(), path))  # noqa: PTH109, PTH118  (neither may look at the file)
-        while not way.is_over:
-            mount = self.of(way.next)
-            mount.call(lambda mount=mount: self.go(way, mount))  # type: ignore[misc]
-        return self.of(way.done), way.done
+        resolution = Resolution(os.path.join(os.getcwd(), path))  # noqa: PTH109, PTH118  (neither may look at the file)
+        while not resolution.done:
+            mount = self.of(resolution.next)
+            mount.call(lambda mount=mount: self.resolve_on(mount, resolution))  # type: ignore[misc]
+        return self.of(resolution.real), resolution.real
 
-    def go(self, way: Way, mount: Mount) -> None:
-        """Go on to where a path leads as far as it lies on one mount; in its thread.
+    def resolve_on(self, mount: Mount, resolution: Resolution) -> None:
+        """Resolve a path further, as far as it lies on one mount; in its thread.
 
         Raises:
             OSError: the links lead in a circle.
         """
-        while not way.is_over and self.of(way.next) is mount:
-            way.step()
+        while not resolution.done and self.of(resolution.next) is mount:
+            resolution.step()
 
     def call(self, path: Path | str, work: Callable[[], T]) -> T:
         """Make a call about a path in the thread of the mount that the path leads to.
@@ -230,16 +207,20 @@ class Mounts:
         return mount.call(work)
 
 
-class Way:
-    """A path that is resolved step by step: ``done`` has no link, ``next`` is what is looked at then."""
+class Resolution:
+    """A path that is resolved step by step: ``real`` has no link, ``next`` is what is looked at then."""
 
-    def __init__(self, path: str, done: str = "/") -> None:
-        self.done = done
-        self._left = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+    def __init__(self, path: str, real: str = "/") -> None:
+        self.real = real
+        self._left: list[str] = []
         self._links = 0
+        self._push(path)
+
+    def _push(self, path: str) -> None:
+        self._left += [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
     @property
-    def is_over(self) -> bool:
+    def done(self) -> bool:
         """Whether all of it is resolved."""
         return not self._left
 
@@ -248,8 +229,8 @@ class Way:
         """The path of the next step."""
         part = self._left[-1]
         if part == "..":
-            return os.path.dirname(self.done)  # noqa: PTH120
-        return f"{self.done.rstrip('/')}/{part}"
+            return os.path.dirname(self.real)  # noqa: PTH120
+        return f"{self.real.rstrip('/')}/{part}"
 
     def step(self) -> None:
         """Make the next step; what is not there leads to itself.
@@ -262,16 +243,11 @@ class Way:
         try:
             target = os.readlink(path)  # noqa: PTH115  (the one call that must not follow anything)
         except OSError:  # not a link, or not there
-            self.done = path
+            self.real = path
             return
         self._links += 1
         if self._links > MOST_LINKS:
             raise OSError(ELOOP, os.strerror(ELOOP), path)
-        self._left += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+        self._push(target)
         if target.startswith("/"):
-            self.done = "/"
-
-
-def _unescaped(path: str) -> str:
-    """A path of the table, in which spaces and the like stand as octal numbers."""
-    return _ESCAPED.sub(lambda code: chr(int(code[1], 8)), path)
+            self.real = "/"

@@ -69,9 +69,9 @@ class Saved:
 
     ``carry`` is what each run held before the log's present content began (``None``: nothing),
     ``latest`` what they held after reading up to ``offset``. ``head`` is the start of the content,
-    ``watched`` the runs that logged while it was watched. ``writer``: was a writer there; ``None`` if none
-    was ever seen. ``marks`` are the operator's, by run: each takes effect where the run passes its
-    place, and ``carry`` or ``latest`` say which places are behind it.
+    ``watched`` the runs that logged while it was watched. ``writer``: whether a writer was there;
+    ``None`` if none was ever seen. ``marks`` are the operator's, by run: each takes effect where the run
+    passes its place, and ``carry`` or ``latest`` say which places are behind it.
     """
 
     carry: Kept | None
@@ -91,7 +91,7 @@ class Saved:
 class About(NamedTuple):
     """What a state file is about: a log, the file of it that was read last, and the mount that it lay on.
 
-    ``mount`` is empty for what is not a log. ``writer``: was a writer there.
+    ``mount`` is empty for what is not a log. ``writer``: whether a writer was there.
     """
 
     log: str
@@ -114,7 +114,7 @@ class StateFolder:
 
     @property
     def ready(self) -> bool:
-        """Is it known of which logs there is a state? Looked up once, which many files make slow."""
+        """Whether it is known of which logs there is a state: looked up once, which many files make slow."""
         if self._known is None:
             self._open()
         return self._known is not None

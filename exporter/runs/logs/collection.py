@@ -148,7 +148,7 @@ class Logs:
                 branch.search.wait(left)
             if branch.work is not None:
                 branch.work.wait(left)
-            if branch.work is not None and branch.work.done:
+            if branch.work is not None and branch.work.done():
                 done, branch.work = branch.work, None
                 done.result()
 
@@ -178,7 +178,7 @@ class Logs:
                     branch.begun = now
                     branch.search = branch.mount.start(partial(self._searcher.search, branch, branch.starts))
             self._wait(branch for branch in self._branches.values() if branch.search or branch.work)
-            done = [branch for branch in self._branches.values() if branch.search and branch.search.done]
+            done = [branch for branch in self._branches.values() if branch.search and branch.search.done()]
             if not done:
                 break
             searched = True
@@ -207,17 +207,17 @@ class Logs:
         if branch.search is None:
             return []
         done, branch.search = branch.search, None
-        haul = done.result()
-        branch.beyond, branch.refusals = haul.beyond, haul.refusals
-        branch.old, branch.empty = haul.old, haul.empty
-        branch.next_search = branch.begun + haul.pause
-        new = [found for found in haul.found if not self._is_known(found, branch)]
+        result = done.result()
+        branch.beyond, branch.refusals = result.beyond, result.refusals
+        branch.old, branch.empty = result.old, result.empty
+        branch.next_search = branch.begun + result.pause
+        new = [found for found in result.found if not self._is_known(found, branch)]
         changed = {str(found.path): found.changed for found in new}
         wall = self._time.time()
         with_runs = (self._known(log, wall) for log in self if log.run_set is not None)
         branch.over = self._limit.still_out(branch.over, changed, with_runs, wall)
         new = [found for found in new if str(found.path) not in branch.over]
-        there = {found.path for found in haul.found}
+        there = {found.path for found in result.found}
         # A log that has runs stays until its time is over, though its file is gone.
         gone = [
             log
@@ -232,7 +232,7 @@ class Logs:
             log.forget()
         followed = [log for log in self if log.run_set is None and log.mount is branch.mount]
         surplus = max(0, len(followed) + len(new) - MOST_FILES)
-        branch.left_out = haul.left_out + surplus
+        branch.left_out = result.left_out + surplus
         if surplus:
             new, least = _newest(followed, new, surplus)
             for log in least:
@@ -291,7 +291,7 @@ class Logs:
         for log in ignored:
             self._drop(log)
             if log.mount is not None:
-                self._branch(log.mount).ignored.add(str(log.path), log.inode, log.length, log.kind)
+                self._branch(log.mount).ignored.add(str(log.path), log.found.inode, log.length, log.kind)
         return ignored
 
     def _read_some(self, logs: list[Log]) -> None:
@@ -416,7 +416,7 @@ def _deleted(states: Iterable[About]) -> list[Path]:
 def _newest(followed: list[Log], new: list[Found], surplus: int) -> tuple[list[Found], list[Log]]:
     """Of files without a record that are followed, and new ones: those to follow now, and those to drop."""
     ranks: list[tuple[tuple[bool, float], Log | Found]] = [
-        ((log.length > 0, max(log.written, log.changed)), log) for log in followed
+        ((log.length > 0, max(log.written, log.found.changed)), log) for log in followed
     ]
     ranks += [((one.size > 0, one.changed), one) for one in new]
     least = {id(each) for _, each in heapq.nsmallest(surplus, ranks, key=lambda pair: pair[0])}

@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.runs.files.mounts import Mount, Mounts, Way
+from exporter.runs.files.mounts import Mount, Mounts, Resolution
 from exporter.runs.files.notice import Refusals
 
 WILDCARDS = frozenset("*?[")
@@ -74,10 +74,10 @@ class Start(NamedTuple):
     linked: bool = False
 
 
-class Ground:
+class Scope:
     """What one search may touch: a single mount, or all of them where none is given.
 
-    ``beyond`` are the places that lead off the mount, each of which is another search's.
+    ``beyond`` are the places that lead off the mount: other searches go on there.
     """
 
     def __init__(self, mounts: Mounts | None = None, mount: Mount | None = None) -> None:
@@ -98,15 +98,15 @@ class Ground:
         if self._mounts is None or self._mount is None:
             return os.path.realpath(start.path)
         above, _, name = start.real.rpartition("/")
-        way = Way(name, above or "/")
+        resolution = Resolution(name, above or "/")
         try:
-            self._mounts.go(way, self._mount)
+            self._mounts.resolve_on(self._mount, resolution)
         except OSError:
             return None
-        if not way.is_over:
+        if not resolution.done:
             self.beyond.append(start)
             return None
-        return way.done
+        return resolution.real
 
     def stir(self) -> None:
         """The file system has answered."""
@@ -121,7 +121,7 @@ def files(patterns: Sequence[str], refusals: Refusals | None = None) -> Iterator
     the folders that cannot be listed and the files that cannot be reached.
     """
     starts = [start_of(pattern, os.path.realpath(fixed_part(pattern))) for pattern in patterns]
-    for seen in search(starts, Ground(), Refusals() if refusals is None else refusals):
+    for seen in search(starts, Scope(), Refusals() if refusals is None else refusals):
         yield seen.found
 
 
@@ -136,12 +136,12 @@ def start_of(pattern: str, real: str) -> Start:
     return Start(str(fixed), real, fixed, Path(pattern).parts[len(fixed.parts) :])
 
 
-def search(starts: Iterable[Start], ground: Ground, refusals: Refusals) -> Iterator[Seen]:
+def search(starts: Iterable[Start], scope: Scope, refusals: Refusals) -> Iterator[Seen]:
     """The regular files below the starts, each once; of a file and the links to it, the file.
 
     ``latest.log`` leads elsewhere tomorrow, so links come last.
     """
-    at = _Search(ground, refusals)
+    at = _Search(scope, refusals)
     for start in starts:
         links: list[Start] = []
         for file in at.files(start):
@@ -155,8 +155,8 @@ def search(starts: Iterable[Start], ground: Ground, refusals: Refusals) -> Itera
 class _Search:
     """What a search came by so far."""
 
-    def __init__(self, ground: Ground, refusals: Refusals) -> None:
-        self._ground, self._refusals = ground, refusals
+    def __init__(self, scope: Scope, refusals: Refusals) -> None:
+        self._scope, self._refusals = scope, refusals
         self._known: set[object] = set()
         self._device: int | None = None
         self._followed: set[tuple[str, tuple[str, ...]]] = set()
@@ -195,7 +195,7 @@ class _Search:
                     yield from self._matches(folder)
         elif WILDCARDS.isdisjoint(part):
             below = _down(at, part)._replace(rest=rest)
-            real = self._ground.follow(below)
+            real = self._scope.follow(below)
             if real is not None:
                 yield from self._matches(below._replace(real=real))
         else:
@@ -215,7 +215,7 @@ class _Search:
 
     def _below(self, match: Start) -> Iterator[Start]:
         """The file that matches, or those below the folder that does."""
-        real = self._ground.follow(match)
+        real = self._scope.follow(match)
         if real is None:
             return
         if self._status(match.path) is not None:
@@ -237,29 +237,25 @@ class _Search:
             at, below = folders.pop(), list[Start]()
             for entry in self._entries(at.path):
                 if entry.is_symlink():
-                    yield from self._link(_down(at, entry.name)._replace(linked=True), entry, links)
+                    link = _down(at, entry.name)._replace(linked=True)
+                    real = self._scope.follow(link)
+                    if real is not None and _is_folder(entry):
+                        links.append(link._replace(real=real))
+                    elif real is not None:
+                        yield link
                 elif not _is_folder(entry):
                     yield Start(entry.path, "", at.root, (), at.linked)
                 elif folder := self._folder(entry, at):
                     below.append(folder)
             folders += reversed(below)
 
-    def _link(self, link: Start, entry: os.DirEntry[str], links: list[Start]) -> Iterator[Start]:
-        real = self._ground.follow(link)
-        if real is None:
-            return
-        if _is_folder(entry):
-            links.append(link._replace(real=real))
-        else:
-            yield link
-
     def _folder(self, entry: os.DirEntry[str], at: Start) -> Start | None:
         """The folder that an entry is or leads to, if it is this search's."""
         folder = _down(at, entry.name)
         if entry.is_symlink():
-            real = self._ground.follow(folder)
+            real = self._scope.follow(folder)
             return folder._replace(real=real) if real is not None and _is_folder(entry) else None
-        if entry.name == SYSTEM or not _is_folder(entry) or not self._ground.holds(folder):
+        if entry.name == SYSTEM or not _is_folder(entry) or not self._scope.holds(folder):
             return None
         return folder
 
@@ -271,7 +267,7 @@ class _Search:
         except OSError as error:
             self._refusals.note(Path(folder), error)
             return []
-        self._ground.stir()
+        self._scope.stir()
         return sorted(found, key=lambda entry: entry.name)
 
     def _status(self, path: str) -> os.stat_result | None:
@@ -281,7 +277,7 @@ class _Search:
         except OSError as error:
             self._refusals.note(Path(path), error)
             return None
-        self._ground.stir()
+        self._scope.stir()
         return status if stat.S_ISREG(status.st_mode) else None
 
 

@@ -7,8 +7,7 @@ W&B replays it as a terminal, which rewrites lines and keeps no bar of a step.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,9 +22,8 @@ CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 START = re.compile(r"[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
 """Hugging Face's trainer has a folder for each start of a run: ``runs/Oct21_18-43-39_host``."""
 
-_WANDB_FOLDERS = frozenset({"files", "logs"})
-
 Order = tuple[int, str]
+"""Of a file among those of its log."""
 
 
 def is_part(path: str) -> bool:
@@ -40,41 +38,26 @@ def gathered(found: Iterable[Found]) -> Iterator[Found]:
     files = list(found)
     of_wandb = {file.path.parent for file in files if file.path.suffix == WANDB_FILE}
     for file in files:
-        if of_wandb and _is_of_wandb(file.path, of_wandb):
+        folder = file.path.parent
+        # W&B's own log, or what it captured of the console.
+        captured = folder.name == "logs" or (folder.name == "files" and file.path.name == "output.log")
+        if captured and folder.parent in of_wandb:
             continue
-        place = _place(file)
-        if place is None:
-            yield file
+        if place := _of_events(file.path) or _of_checkpoint(file.path):
+            path, order = place
+            groups.setdefault(path, []).append((order, file))
         else:
-            groups.setdefault(place[0], []).append((place[1], file))
+            yield file
     for path, members in groups.items():
-        yield _one(path, [file for _, file in sorted(members, key=lambda member: member[0])])
-
-
-def _is_of_wandb(path: Path, folders: AbstractSet[Path]) -> bool:
-    """Whether W&B captured it of the console, or it is W&B's own log, in one of these runs' folders."""
-    if path.parent.name not in _WANDB_FOLDERS or path.parent.parent not in folders:
-        return False
-    return path.parent.name == "logs" or path.name == "output.log"
-
-
-def _one(path: Path, files: list[Found]) -> Found:
-    root = files[0].root
-    return replace(
-        files[-1],
-        path=path,
-        root=root if root in path.parents else path.parent,
-        changed=max(file.changed for file in files),
-        parts=tuple(file.path for file in files),
-    )
-
-
-def _place(file: Found) -> tuple[Path, Order] | None:
-    """The log that a file is part of, and where it stands in it."""
-    for place in _PLACES:
-        if found := place(file.path):
-            return found
-    return None
+        parts = [file for _, file in sorted(members, key=lambda member: member[0])]
+        root = parts[0].root
+        yield replace(
+            parts[-1],
+            path=path,
+            root=root if root in path.parents else path.parent,
+            changed=max(file.changed for file in parts),
+            parts=tuple(file.path for file in parts),
+        )
 
 
 def _of_events(path: Path) -> tuple[Path, Order] | None:
@@ -92,6 +75,3 @@ def _of_checkpoint(path: Path) -> tuple[Path, Order] | None:
     if number is None:
         return path, (2**63, str(path))
     return path.parent.parent / STATE_FILE, (int(number[1]), str(path))
-
-
-_PLACES: tuple[Callable[[Path], tuple[Path, Order] | None], ...] = (_of_events, _of_checkpoint)

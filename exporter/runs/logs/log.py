@@ -87,6 +87,7 @@ class Log:
     writer is present, as last known; ``None`` if none was ever seen. ``preamble``: what is known of the
     trainer of a text that has no record yet. ``mount``: what it lies on; ``reading``: it is being read
     right now. ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
+    ``found``: its files, as the last search saw them. ``must_be_saved``: what its runs know is nowhere else.
     ``priority``: that of its runs under the run limit, once they were judged; ``followed``: it had runs at
     the last look.
     """
@@ -119,9 +120,9 @@ class Log:
         self.priority: Priority | None = None
         self.followed = False
         self._unread_from = 0.0
-        self._found = found
+        self.found = found
         self._known_before = saved
-        self._emptied = False
+        self.must_be_saved = False
         self._reader: Reader | None = None
         self._source: Source | None = None
         self._live_from: int | None = None
@@ -137,7 +138,7 @@ class Log:
     @property
     def file(self) -> Path:
         """The file that is read now."""
-        return self._reader.path if self._reader else self._found.parts[-1]
+        return self._reader.path if self._reader else self.found.parts[-1]
 
     @property
     def ignored(self) -> bool:
@@ -174,11 +175,6 @@ class Log:
         return (self.preamble.run,) if self.preamble else ()
 
     @property
-    def changed(self) -> float:
-        """When the file was written last before it was found, in seconds since the epoch."""
-        return self._found.changed
-
-    @property
     def is_text(self) -> bool:
         """Whether it is a text without a record so far."""
         return self.run_set is None and self.kind == "text" and self.caught_up
@@ -189,19 +185,14 @@ class Log:
         return self.preamble.run.servers if self.preamble else ()
 
     @property
-    def inode(self) -> int:
-        """The file's, as it was found."""
-        return self._found.inode
-
-    @property
     def length(self) -> int:
         """Bytes that the file had when it was found, or by what was read of it since."""
-        return max(self._found.size, self._reader.offset if self._reader else 0)
+        return max(self.found.size, self._reader.offset if self._reader else 0)
 
     def found_again(self, found: Found) -> None:
         """Take its files as they are now: they may be more, or others."""
-        if found.parts != self._found.parts:
-            self._found = found
+        if found.parts != self.found.parts:
+            self.found = found
 
     def quiet(self, steady: float) -> float:
         """Seconds since the log last grew, also if the machine's clock was set since."""
@@ -214,7 +205,7 @@ class Log:
             wall: The time in seconds since the epoch.
             duplicate: Whether other logs show its runs.
         """
-        changed = max(self.written, self.changed)
+        changed = max(self.written, self.found.changed)
         priority = self.priority
         if priority is not None and duplicate:
             priority = min(priority, Priority.TWIN)
@@ -244,7 +235,7 @@ class Log:
             if self.kind == "empty":
                 self._reached_end()
             elif self.kind != "binary":
-                self._reader = reader_of(self.kind, lambda: self._found.parts)
+                self._reader = reader_of(self.kind, lambda: self.found.parts)
         if self._reader is None:
             self.unread_since = None
             return
@@ -310,7 +301,7 @@ class Log:
                 self._carry = self.run_set.kept()
                 self.run_set.emptied()
                 self._source = type(self._source)()
-                self._emptied = True
+                self.must_be_saved = True
         if self._source is not None or self._recognised(block, clock, size):
             self._feed(block, clock)
         self.more = block.more and not self.ignored
@@ -385,7 +376,7 @@ class Log:
             HungError: the state folder does not answer.
         """
         version = self._version()
-        if not self._emptied and (not self.caught_up or version in (self._saved, _NOTHING)):
+        if not self.must_be_saved and (not self.caught_up or version in (self._saved, _NOTHING)):
             return
         read = (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
         if self.run_set:
@@ -408,12 +399,7 @@ class Log:
             if isinstance(error, HungError):
                 raise
             return
-        self._saved, self._emptied = version, False
-
-    @property
-    def must_be_saved(self) -> bool:
-        """Whether what its runs know is nowhere else now."""
-        return self._emptied
+        self._saved, self.must_be_saved = version, False
 
     def _version(self) -> tuple[object, ...]:
         if self.run_set is None:

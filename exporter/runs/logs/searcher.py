@@ -9,7 +9,7 @@ from typing import Protocol
 
 from exporter.runs.files.mounts import Call, Mount, Mounts
 from exporter.runs.files.notice import Refusals
-from exporter.runs.logs.find import Found, Ground, Seen, Start, fixed_part, search, start_of
+from exporter.runs.logs.find import Found, Scope, Seen, Start, fixed_part, search, start_of
 from exporter.runs.logs.grouping import gathered, is_part
 from exporter.runs.model.run_limit import LeftOut
 
@@ -162,7 +162,7 @@ class Branch:
     @property
     def busy(self) -> bool:
         """Whether its thread is still at work."""
-        return any(call is not None and not call.done for call in (self.search, self.work))
+        return any(call is not None and not call.done() for call in (self.search, self.work))
 
 
 class Searcher:
@@ -188,41 +188,37 @@ class Searcher:
         self._forget_after, self._most = forget_after, most
 
     def search(self, branch: Branch, starts: tuple[Start, ...]) -> SearchResult:
-        """Search a mount; in its thread."""
+        """Search a mount, in its thread: keep what may matter, and of the rest no more than its number."""
         started, worked = self._time.monotonic(), self._time.thread_time()
-        ground, refusals = Ground(self._mounts, branch.mount), Refusals()
-        haul = SearchResult(ground.beyond, refusals)
-        self._sift(branch, search(starts, ground, refusals), haul)
-        took, work = self._time.monotonic() - started, self._time.thread_time() - worked
-        haul.pause = max(DISCOVER_SECONDS, took / DISCOVER_SHARE, work / DISCOVER_CORE)
-        return haul
-
-    def _sift(self, branch: Branch, files: Iterable[Seen], haul: SearchResult) -> None:
-        """Keep what may matter, and of the rest no more than its number."""
+        scope, refusals = Scope(self._mounts, branch.mount), Refusals()
+        result = SearchResult(scope.beyond, refusals)
         kept: list[Found] = []
         newest: list[tuple[bool, float, Seen]] = []
         oldest = self._time.time() - self._forget_after
         aside, branch.aside = branch.aside, {}
-        for seen in files:
+        for seen in search(starts, scope, refusals):
             if seen.path in self._known or is_part(seen.path):
                 kept.append(seen.found)
-            elif self._may_be_new(branch, aside, seen, oldest, haul):
+            elif self._may_be_new(branch, aside, seen, oldest, result):
                 heapq.heappush(newest, (seen.size > 0, seen.changed, seen))
                 if len(newest) > self._most:
                     has_content, _, _ = heapq.heappop(newest)
-                    haul.left_out += has_content
-                    haul.empty += not has_content
+                    result.left_out += has_content
+                    result.empty += not has_content
         new = {seen.path for _, _, seen in newest}
         for found in gathered([*kept, *(seen.found for _, _, seen in newest)]):
             one = Seen(str(found.path), found.root, found.inode, found.size, found.changed)
             known = one.path in new or one.path in self._known
-            if known or self._may_be_new(branch, aside, one, oldest, haul):
-                haul.found.append(found)
+            if known or self._may_be_new(branch, aside, one, oldest, result):
+                result.found.append(found)
         branch.ignored.sweep()
-        haul.old += len(branch.aside)
+        result.old += len(branch.aside)
+        took, work = self._time.monotonic() - started, self._time.thread_time() - worked
+        result.pause = max(DISCOVER_SECONDS, took / DISCOVER_SHARE, work / DISCOVER_CORE)
+        return result
 
     def _may_be_new(
-        self, branch: Branch, aside: dict[str, float], seen: Seen, oldest: float, haul: SearchResult
+        self, branch: Branch, aside: dict[str, float], seen: Seen, oldest: float, result: SearchResult
     ) -> bool:
         """Whether to look into a file that is not followed; if it is old, that is counted."""
         if aside.get(seen.path) == seen.changed:
@@ -230,6 +226,6 @@ class Searcher:
             return False
         # A run that hung while its writer was seen has not left the pages.
         if seen.changed < oldest and not self._has_writer(seen.path):
-            haul.old += 1
+            result.old += 1
             return False
         return not branch.ignored.holds(seen.path, seen.inode, seen.size)

@@ -33,7 +33,7 @@ class RunStates:
         found: list[Log] = []
         for log in logs:
             if log.kind == "empty":  # a trainer may fail right behind its first words
-                due = wall - log.changed < GROWING_SECONDS
+                due = wall - log.found.changed < GROWING_SECONDS
             elif log.is_text:
                 due = bool(log.writer) or log.quiet(now) < GROWING_SECONDS
             else:

@@ -87,9 +87,12 @@ class GPUProcesses:
             with suppress(OSError):
                 node += _UUID.findall(file.read_text(errors="replace"))
         namespace = pid_namespace(self._root)
-        return {
-            run: RunGPUs(_first(used[run]) if namespace else (), namespace, tuple(node)) for run in writers
-        }
+        gpus: dict[Place, RunGPUs] = {}
+        for run in writers:
+            first = sorted(used[run], key=lambda process: (process.began, process.pid))[:MOST_PROCESSES]
+            processes = sorted(process.pid for process in first) if namespace else ()
+            gpus[run] = RunGPUs(tuple(processes), namespace, tuple(node))
+        return gpus
 
     def _assigned(self, writers: Mapping[Place, Iterable[str]]) -> Iterator[tuple[Process, Place]]:
         """Yield each process of a run: it descends from its writer or launcher, or is in a group of theirs.
@@ -148,9 +151,3 @@ class GPUProcesses:
         command = files.command(self._root, child.pid)
         siblings = (each for each in self._children[parent.pid] if each.pid != child.pid)
         return bool(command) and any(files.command(self._root, each.pid) == command for each in siblings)
-
-
-def _first(processes: Iterable[Process]) -> tuple[int, ...]:
-    """Return the ids of those that began first."""
-    ranked = sorted(processes, key=lambda process: (process.began, process.pid))
-    return tuple(sorted(process.pid for process in ranked[:MOST_PROCESSES]))

@@ -8,10 +8,11 @@ hands over what a restart must not lose with ``kept()`` and ``take()``. The defi
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from itertools import accumulate, pairwise
 from statistics import fmean, median
-from typing import Any, Protocol
+from typing import Any
 
 # The usual size of values that are often 0 and sometimes huge, such as a gradient norm.
 #
@@ -65,18 +66,23 @@ TREND_WINDOWS = {"0.5": 3, "0.3": 5, "0.1": 20}
 PATIENCE_NOISES = 0.16
 
 
-class Estimator(Protocol):
+class Estimator(ABC):
     """One thing remembered about a signal."""
 
-    def add(self, value: float, step: int) -> None:
+    __slots__ = ()
+
+    @abstractmethod
+    def add(self, value: float, step: int, /) -> None:
         """Take the finite value of one record."""
 
-    def resume(self) -> None:
-        """The next value belongs to another attempt: forget the windows."""
+    def resume(self) -> None:  # noqa: B027  (most have no window)
+        """Forget the windows: the next value belongs to another attempt."""
 
+    @abstractmethod
     def kept(self) -> Any:
         """What a resume keeps, as plain JSON values."""
 
+    @abstractmethod
     def take(self, kept: Any) -> None:
         """Start from what ``kept`` returned."""
 
@@ -106,7 +112,7 @@ class Ewma:
         self.count, self.mean = int(kept[0]), kept[1]
 
 
-class Noise:
+class Noise(Estimator):
     """Step-to-step spread of a signal."""
 
     __slots__ = ("differences", "last")
@@ -136,7 +142,7 @@ class Noise:
         return NOISE_PER_DIFFERENCE * fmean(self.differences)
 
 
-class Start:
+class Start(Estimator):
     """Median of the first values."""
 
     __slots__ = ("values",)
@@ -147,9 +153,6 @@ class Start:
     def add(self, value: float, _step: int) -> None:
         if len(self.values) < START_VALUES:
             self.values.append(value)
-
-    def resume(self) -> None:
-        """The start of a run is its start, whatever came later."""
 
     def kept(self) -> list[float]:
         return self.values
@@ -162,7 +165,7 @@ class Start:
         return median(self.values) if len(self.values) == START_VALUES else None
 
 
-class Peak:
+class Peak(Estimator):
     """Running maximum of a slow mean: a spike of a small batch does not set it."""
 
     __slots__ = ("highest", "slow")
@@ -176,9 +179,6 @@ class Peak:
         if self.highest is None or mean > self.highest:
             self.highest = mean
 
-    def resume(self) -> None:
-        """A peak stays."""
-
     def kept(self) -> list[Any]:
         return [self.slow.kept(), self.highest]
 
@@ -191,7 +191,7 @@ class Peak:
         return self.highest
 
 
-class Confirmed:
+class Confirmed(Estimator):
     """Running maximum of the smaller of two values in a row: one lucky value does not set it."""
 
     __slots__ = ("highest", "last")
@@ -220,7 +220,7 @@ class Confirmed:
         return self.highest
 
 
-class RecentMeans:
+class RecentMeans(Estimator):
     """The last values of an exponentially weighted mean."""
 
     __slots__ = ("ewma", "means")
@@ -246,7 +246,7 @@ class RecentMeans:
         return max(self.means) if len(self.means) == self.means.maxlen else None
 
 
-class Trend:
+class Trend(Estimator):
     """How far a signal is below its best."""
 
     __slots__ = ("best", "drawdowns", "means")
@@ -293,7 +293,7 @@ class Trend:
         return min(window) if len(window) == window.maxlen else None
 
 
-class Patience:
+class Patience(Estimator):
     """For how long the slow mean has not beaten its best."""
 
     __slots__ = ("best", "best_step", "noise", "records", "slow", "steps")
@@ -313,9 +313,6 @@ class Patience:
         else:
             self.records += 1
         self.steps = step - self.best_step
-
-    def resume(self) -> None:
-        """A best stays."""
 
     def kept(self) -> list[Any]:
         return [self.slow.kept(), self.best, self.best_step, self.steps, self.records]

@@ -239,32 +239,28 @@ class SignalStatistics:
         return function(self.values[-steps:].tolist()) if len(self.values) >= needed else None
 
     def _tracked(self, name: str, alpha: str, steps: int) -> Read:
-        match name:
-            case "start" | "noise" | "peak" | "confirmed_best":
-                return self._tracker(name, OF_ONE_VALUE[name]()).value
-            case "gain":
-                trend, start = self._tracker("trend", Trend()), self._tracker("start", Start())
-                return lambda: _difference(trend.ewma("0.1"), start.value())
-            case "ewma_max_over_steps":
-                return self._tracker(f"means {alpha}", RecentMeans(float(alpha), steps)).value
-            case "steps_since_best" | "records_since_best":
-                patience = self._tracker("patience", Patience(self._tracker("noise", Noise())))
-                return lambda: patience.since_best(name.partition("_")[0])
-        return _trend_reader(self._tracker("trend", Trend()), name, alpha)
+        if name in OF_ONE_VALUE:
+            return self._tracker(name, OF_ONE_VALUE[name]()).value
+        if name == "ewma_max_over_steps":
+            return self._tracker(f"means {alpha}", RecentMeans(float(alpha), steps)).value
+        if name in ("steps_since_best", "records_since_best"):
+            patience = self._tracker("patience", Patience(self._tracker("noise", Noise())))
+            return lambda: patience.since_best(name.partition("_")[0])
+        trend = self._tracker("trend", Trend())
+        if name == "gain":
+            start = self._tracker("start", Start())
+            return lambda: _difference(trend.ewma(SMOOTH), start.value())
+        readers: dict[str, Read] = {
+            "best": lambda: trend.best,
+            "ewma": lambda: trend.ewma(alpha),
+            "drawdown": lambda: trend.drawdown(alpha),
+            "drawdown_min_over_steps": lambda: trend.drawdown_min(alpha),
+        }
+        return readers[name]
 
     def _tracker(self, name: str, fresh: T) -> T:
         """The tracker of that name; ``fresh`` becomes it when there is none yet."""
         return cast("T", self._trackers.setdefault(name, fresh))
-
-
-def _trend_reader(trend: Trend, name: str, alpha: str) -> Read:
-    readers: dict[str, Read] = {
-        "best": lambda: trend.best,
-        "ewma": lambda: trend.ewma(alpha),
-        "drawdown": lambda: trend.drawdown(alpha),
-        "drawdown_min_over_steps": lambda: trend.drawdown_min(alpha),
-    }
-    return readers[name]
 
 
 def _difference(value: float | None, other: float | None) -> float | None:

@@ -20,7 +20,7 @@ from stepwatch.services import damage, startup
 from stepwatch.services import demo as demo_alerts
 from stepwatch.services.runs import folder_remark, make_folder
 from stepwatch.services.settings import reload
-from stepwatch.services.startup import Look, Startup
+from stepwatch.services.startup import Look
 from stepwatch.system import ports
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.terminal import Say, table
@@ -245,7 +245,7 @@ def _start(project: Engine, say: Say) -> str:
         failed = dict.fromkeys(waited, "did not start")
     else:
         ends = {name: service.restarts for name, service in services.items()}
-        failed = Startup(looks, say, ends, pause=1).wait(services)
+        failed = startup.wait(services, looks, say, ends, pause=1)
     for name, reason in failed.items():
         whole = f"{reason} ({services[name].summary or services[name].state})"
         where, fix = f"`docker compose logs {name}`", status.fix(project, name)

@@ -114,7 +114,15 @@ def start(place: State) -> None:
         StackError: it does not start.
     """
     _require_systemd()
-    state.write(place.environment, _variables())
+    # What parts take from the shell of `make up`: programs, libraries, proxies, our own settings.
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _INHERITED or name.lower() in _PROXIES or name.startswith("STEPWATCH_")
+        if name not in (processes.MARK, guardian.SERVICE) and "\n" not in value
+    }
+    lines = (f"{name}={_quoted(value)}\n" for name, value in inherited.items())
+    state.write(place.environment, "".join(lines))
     place.environment.chmod(0o600)
     _order("start", NAME)
     deadline = time.monotonic() + _START_SECONDS
@@ -156,10 +164,10 @@ def standing(place: State) -> list[str]:
 
 def unit(place: State) -> str:
     """The text of the unit's file."""
-    root, folder = os.geteuid() == 0, _plain(place.folder)
+    root = os.geteuid() == 0
     variables = (f"{processes.MARK}={place.mark}", f"{guardian.SERVICE}=1")
     return adapt(_UNIT).format(
-        folder=folder,
+        folder=_plain(place.folder),
         config=_plain(place.supervisor_config),
         file=_plain(place.environment),
         command=" ".join(map(_word, [*supervisord.command(place), "--nodaemon"])).replace("$", "$$"),
@@ -178,17 +186,6 @@ def _text() -> str:
         return path().read_text(encoding="utf-8")
     except OSError:
         return ""
-
-
-def _variables() -> str:
-    """What parts take from the shell of `make up`: programs, libraries, proxies, our own settings."""
-    named = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _INHERITED or name.lower() in _PROXIES or name.startswith("STEPWATCH_")
-        if name not in (processes.MARK, guardian.SERVICE)
-    }
-    return "".join(f"{name}={_quoted(value)}\n" for name, value in named.items() if "\n" not in value)
 
 
 def _plain(path: Path) -> str:
@@ -217,11 +214,10 @@ def _remarks() -> list[str]:
 
 
 def _require_systemd() -> None:
-    answer = _ask("show", "--property=Version")
-    if answer is None or answer.returncode:
-        manager = "systemd" if os.geteuid() == 0 else "systemd user manager"
-        said = answer.stderr.strip() if answer else "systemctl is not on PATH"
-        fix = "" if os.geteuid() == 0 else "log in as this user (not by su or sudo), or "
+    if said := _refusal("show", "--property=Version"):
+        root = os.geteuid() == 0
+        manager = "systemd" if root else "systemd user manager"
+        fix = "" if root else "log in as this user (not by su or sudo), or "
         raise StackError(
             f"`make up SERVICE=1`: no {manager} answers here ({said}). "
             f"Expected: a machine that systemd runs. Fix: {fix}run `make up` alone and "
@@ -230,10 +226,16 @@ def _require_systemd() -> None:
 
 
 def _order(*words: str) -> None:
-    answer = _ask(*words)
-    if answer is None or answer.returncode:
-        said = answer.stderr.strip() if answer else "systemctl is not on PATH"
+    if said := _refusal(*words):
         raise StackError(f"systemctl {' '.join(words)} failed. It says: {said}")
+
+
+def _refusal(*words: str) -> str:
+    """What systemctl says of an order that it does not carry out; empty if it does."""
+    answer = _ask(*words)
+    if answer is None:
+        return "systemctl is not on PATH"
+    return answer.stderr.strip() or f"exit code {answer.returncode}" if answer.returncode else ""
 
 
 def _shown(*words: str) -> str:

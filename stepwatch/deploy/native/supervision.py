@@ -10,7 +10,7 @@ from stepwatch.deploy.native.state import StackError, State
 from stepwatch.services import damage, startup
 from stepwatch.services.damage import Damage
 from stepwatch.services.settings import Settings, loaded, wait_loaded
-from stepwatch.services.startup import Look, Startup
+from stepwatch.services.startup import Look
 from stepwatch.system import http_client, ports, processes
 from stepwatch.system.files import last_lines
 from stepwatch.system.terminal import Say
@@ -125,7 +125,7 @@ def wait_ready(parts: Sequence[Part], place: State, say: Say) -> dict[str, str]:
         }
 
     ended = {name: len(each) for name, each in supervisord.exits(place).items()}
-    return Startup(looks, say, ended).wait(by_name)
+    return startup.wait(by_name, looks, say, ended)
 
 
 def explain(failed: Mapping[str, str], place: State, say: Say) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Condition
 
 from exporter.gpu.backend import OK, PROFILES, Backend, Extras
-from exporter.gpu.dcgm import Twins
+from exporter.gpu.dcgm import DcgmWriter
 from exporter.gpu.demo import Demo
 from exporter.gpu.reader import Reader
 from exporter.gpu.state import State
@@ -55,10 +55,10 @@ def _demo(extras: Extras) -> str:
     demo = Demo(extras, SEED, lambda: at, lambda _: None)
     demo.open()
     at = WORKED_SECONDS
-    return steady(_page(demo, Twins() if extras.compat == "dcgm" else None))
+    return steady(_page(demo, DcgmWriter() if extras.compat == "dcgm" else None))
 
 
-def _page(backend: Backend, twins: Twins | None) -> str:
+def _page(backend: Backend, dcgm: DcgmWriter | None) -> str:
     """The page after two readings: a rate needs two."""
     readers = [Reader(card, INTERVAL, Condition()) for card in backend.cards()]
     state = State(INTERVAL)
@@ -66,7 +66,7 @@ def _page(backend: Backend, twins: Twins | None) -> str:
         for reader in readers:
             reader.read(now)
         reports = [(reader.card, reader.report) for reader in readers]
-        reported = json.loads(message(OK, backend.system(), reports, backend.events(0), twins))
+        reported = json.loads(message(OK, backend.system(), reports, backend.events(0), dcgm))
         state.update(reported, now, 1e9)
         state.count((uuid, xid, 1e9) for uuid, xid, _ in reported["events"])
     return state.page(INTERVAL).decode()

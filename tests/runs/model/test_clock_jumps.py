@@ -32,14 +32,19 @@ def follow(page: Watched, log: Path, first: int, last: int) -> Scrape:
     return found
 
 
+def begin(page: Watched, log: Path, last: int) -> None:
+    """A run is watched from its first step to this one."""
+    log_step(log, page.clock, 1)
+    page.look()
+    follow(page, log, 2, last)
+
+
 @both_ways
 def test_a_run_goes_on_with_its_pace_and_its_last_step_is_never_ahead(
     folder: Path, watched: Watching, clock: Clock, jump: float
 ) -> None:
     page, log = watched(), folder / "a.jsonl"
-    log_step(log, clock, 1)
-    page.look()
-    follow(page, log, 2, 20)
+    begin(page, log, 20)
     clock.wall += jump
     assert page.look(1.0).state("a") == "running"
     found = follow(page, log, 21, 30)
@@ -56,9 +61,7 @@ def test_silence_is_noticed_as_soon_as_ever(
     folder: Path, watched: Watching, clock: Clock, jump: float
 ) -> None:
     page, log = watched(), folder / "a.jsonl"
-    log_step(log, clock, 1)
-    page.look()
-    follow(page, log, 2, 20)
+    begin(page, log, 20)
     clock.wall += jump
 
     assert page.look(590.0).state("a") == "running"
@@ -99,9 +102,7 @@ def test_an_exporter_that_starts_after_the_jump_shows_what_still_goes_on(
     folder: Path, tmp_path: Path, watched: Watching, clock: Clock, jump: float
 ) -> None:
     page, log = watched(state_folder=tmp_path / "state"), folder / "a.jsonl"
-    log_step(log, clock, 1)
-    page.look()
-    follow(page, log, 2, 5)
+    begin(page, log, 5)
     page.watch.save()
     clock.wall += jump
     page = watched(state_folder=tmp_path / "state")

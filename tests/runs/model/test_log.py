@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,12 @@ class Trainer:
             self.log.write_text("")
         self.step = 0
         self.train(steps)
+
+
+@pytest.fixture(name="stateful")
+def _stateful(watched: Watching, tmp_path: Path) -> Watching:
+    """An exporter that keeps its state, or one that finds that of the last."""
+    return partial(watched, state_folder=tmp_path / "state")
 
 
 def known(page: Watched) -> Page:
@@ -131,17 +138,17 @@ def test_without_a_state_folder_a_restart_rebuilds_everything_from_the_log(
 
 
 def test_best_start_peak_and_noise_outlive_an_emptied_log_and_a_restart(
-    watched: Watching, folder: Path, tmp_path: Path
+    stateful: Watching, folder: Path
 ) -> None:
     trainer = Trainer(folder / "a.jsonl")
     trainer.train(80)
-    page = watched(state_folder=tmp_path / "state")
+    page = stateful()
     page.look()
     trainer.train(1)
     before = page.look(1.0)
     page.watch.save()
     trainer.resume(20, 5, empties=True)
-    after = watched(state_folder=tmp_path / "state").look()
+    after = stateful().look()
 
     for name, signal in (("best", "reward"), ("noise", "kl"), ("start", "kl"), ("peak", "entropy")):
         assert before.value(f"rl_{name}", run="a", signal=signal) is not None
@@ -152,42 +159,42 @@ def test_best_start_peak_and_noise_outlive_an_emptied_log_and_a_restart(
 
 
 def test_steps_logged_again_are_not_counted_even_if_the_log_was_emptied_twice(
-    watched: Watching, folder: Path, tmp_path: Path
+    stateful: Watching, folder: Path
 ) -> None:
     trainer = Trainer(folder / "a.jsonl")
     trainer.train(100)
-    page = watched(state_folder=tmp_path / "state")
+    page = stateful()
     page.look()
     trainer.resume(20, 5, empties=True)
     page.look(1.0)
     page.watch.save()
     trainer.resume(0, 20, empties=True)
-    after = watched(state_folder=tmp_path / "state").look()
+    after = stateful().look()
 
     assert (after.value("rl_step", run="a"), after.value("rl_records_total", run="a")) == (105, 105)
 
 
 def test_a_run_that_was_watched_before_a_restart_is_watched_after_it(
-    watched: Watching, folder: Path, tmp_path: Path
+    stateful: Watching, folder: Path
 ) -> None:
     trainer, log = Trainer(folder / "a.jsonl"), folder / "a.jsonl"
     trainer.train(30)
-    page = watched(state_folder=tmp_path / "state")
+    page = stateful()
     page.look()
     trainer.train(1)
     page.look(1.0)
     page.watch.save()
 
-    after = watched(state_folder=tmp_path / "state").look()
+    after = stateful().look()
 
     assert after.value("rl_min_over_steps", run="a", signal="kl") is not None
     assert log.stat().st_size > 0
 
 
-def test_nothing_is_held_after_a_restart(watched: Watching, folder: Path, tmp_path: Path) -> None:
+def test_nothing_is_held_after_a_restart(stateful: Watching, folder: Path) -> None:
     log = folder / "a.jsonl"
     append(log, *(verl_json(step, measured(step)) for step in range(50)))
-    page = watched(state_folder=tmp_path / "state")
+    page = stateful()
     page.look()
     append(log, *(verl_json(step, measured(step, kl=9.0)) for step in range(50, 53)))
     page.look(1.0)
@@ -195,7 +202,7 @@ def test_nothing_is_held_after_a_restart(watched: Watching, folder: Path, tmp_pa
     assert page.look(1.0).value("rl_min_over_steps", run="a", signal="kl") == 9.0
     page.watch.save()
 
-    after = watched(state_folder=tmp_path / "state").look(1.0)
+    after = stateful().look(1.0)
 
     assert (after.value("rl_min_over_steps", run="a", signal="kl") or 9.0) < 0.1
 
@@ -204,17 +211,17 @@ def test_nothing_is_held_after_a_restart(watched: Watching, folder: Path, tmp_pa
     "damage", [b"", b"{}", b"\xff" * 100, None], ids=["empty", "foreign", "noise", "truncated"]
 )
 def test_a_bad_state_file_counts_as_none(
-    watched: Watching, folder: Path, tmp_path: Path, damage: bytes | None
+    stateful: Watching, folder: Path, tmp_path: Path, damage: bytes | None
 ) -> None:
     trainer = Trainer(folder / "a.jsonl")
     trainer.train(80)
-    page = watched(state_folder=tmp_path / "state")
+    page = stateful()
     page.look()
     page.watch.save()
     (state,) = (tmp_path / "state").iterdir()
     state.write_bytes(state.read_bytes()[:-9] if damage is None else damage)
     trainer.resume(20, 5, empties=True)
-    after = watched(state_folder=tmp_path / "state").look()
+    after = stateful().look()
 
     assert after.value("rl_records_total", run="a") == 5
 
@@ -272,10 +279,10 @@ def test_half_a_log_does_not_overwrite_what_was_known_of_the_whole(
     assert state.read_bytes() == saved
 
 
-def test_run_folders_are_only_read(watched: Watching, folder: Path, tmp_path: Path) -> None:
+def test_run_folders_are_only_read(stateful: Watching, folder: Path) -> None:
     trainer = Trainer(folder / "a.jsonl")
     trainer.train(10)
-    page = watched(state_folder=tmp_path / "state")
+    page = stateful()
     page.look()
     trainer.resume(3, 9, empties=True)
     page.look(1.0)

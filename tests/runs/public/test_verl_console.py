@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runs.conftest import Watched
-from tests.runs.lines import append, console, measured
+from tests.runs.verl_pages import live, one_more_step, state_at_the_end, stddevs_below_best
 
 Watching = Callable[..., Watched]
 
@@ -24,14 +24,6 @@ def _logs(real_logs: Path) -> Callable[[str], bytes]:
         return found.read_bytes()
 
     return content
-
-
-def live(page: Watched, log: Path, step: int) -> Watched:
-    """One more step, while the exporter was watching."""
-    page.look()
-    append(log, "\n", console(step, measured(step)))
-    page.look(1.0)
-    return page
 
 
 @given(cuts=st.lists(st.integers(0, 190_000), max_size=20))
@@ -115,33 +107,15 @@ def test_a_field_that_was_cut_off_is_a_gap_and_no_zero(
 def test_each_log_ends_as_it_says(
     logs: Callable[[str], bytes], folder: Path, watched: Watching, name: str, state: str
 ) -> None:
-    log, content = folder / "a.log", logs(name)
-    middle = content.rfind(b"\n", 0, len(content) // 2) + 1
-    log.write_bytes(content[:middle])
-    page = watched()
-    assert page.look().state("a") == "running"
-    with log.open("ab") as file:
-        file.write(content[middle:])
-    page.look(1.0)
-
-    assert page.look(4 * 3600.0).state("a") == state
+    assert state_at_the_end(watched(), folder / "a.log", logs(name)) == state
 
 
 def test_the_reward_collapse_shows_in_the_statistics_and_the_healthy_run_shows_none(
     logs: Callable[[str], bytes], folder: Path, watched: Watching
 ) -> None:
-    sick, healthy = folder / "sick.log", folder / "healthy.log"
-    sick.write_bytes(logs("opd_gjvwlq13").partition(b"step:50 - ")[0])
-    healthy.write_bytes(logs("opd_ry3hgbx5").partition(b"step:50 - ")[0])
-    page = watched()
-    page.look()
-    for log in (sick, healthy):
-        append(log, "\n", console(50, {"perf/throughput": 1.0}))
-    found = page.look(1.0)
+    contents = {"sick": logs("opd_gjvwlq13"), "healthy": logs("opd_ry3hgbx5")}
+    before = {name: content.partition(b"step:50 - ")[0] for name, content in contents.items()}
+    found = one_more_step(watched(), folder, before, 50)
 
-    def noises_below_best(run: str) -> float:
-        fallen = found.value("rl_drawdown_min_over_steps", run=run, signal="reward", steps="5") or 0.0
-        return fallen / (found.value("rl_noise", run=run, signal="reward") or 1.0)
-
-    assert noises_below_best("sick") > 4
-    assert noises_below_best("healthy") < 2.5
+    assert stddevs_below_best(found, "sick") > 4
+    assert stddevs_below_best(found, "healthy") < 2.5

@@ -92,38 +92,27 @@ def test_tensorflows_writer_is_followed_as_well(folder: Path, watched: Watching)
     assert found.value("rl_kl", run="ppo") == pytest.approx(0.05)
 
 
-def test_a_resume_goes_on_in_a_second_file_and_is_one_run(
-    folder: Path, watched: Watching, trainer: Trainer
+@pytest.mark.parametrize(
+    ("first", "second", "run"),
+    [("ppo", "ppo", "ppo"), ("out/runs/Oct21_18-43-39_node1", "out/runs/Oct22_08-00-00_node2", "out")],
+    ids=["a second file", "a folder for each start"],
+)
+def test_a_resume_goes_on_in_a_file_of_its_own_and_is_one_run(
+    folder: Path, watched: Watching, trainer: Trainer, *, first: str, second: str, run: str
 ) -> None:
     page = watched()
-    trainer.begins(folder / "ppo")
+    trainer.begins(folder / first)
     trainer.logs(*range(1, 21))
     page.look()
-    trainer.begins(folder / "ppo")
+    trainer.begins(folder / second)
     trainer.logs(*range(11, 26))
     found = page.discover()
 
-    assert found.runs() == {"ppo"}
-    assert found.value("rl_step", run="ppo") == 25
-    assert found.value("rl_records_total", run="ppo") == 25
-    assert found.value("rl_resumes_total", run="ppo") == 1
+    assert found.runs() == {run}
+    assert found.value("rl_step", run=run) == 25
+    assert found.value("rl_records_total", run=run) == 25
+    assert found.value("rl_resumes_total", run=run) == 1
     assert found.value("stepwatch_files", kind="log") == 1
-
-
-def test_starts_in_folders_of_their_own_are_one_run(
-    folder: Path, watched: Watching, trainer: Trainer
-) -> None:
-    page = watched()
-    trainer.begins(folder / "out/runs/Oct21_18-43-39_node1")
-    trainer.logs(*range(1, 11))
-    page.look()
-    trainer.begins(folder / "out/runs/Oct22_08-00-00_node2")
-    trainer.logs(*range(6, 16))
-    found = page.discover()
-
-    assert found.runs() == {"out"}
-    assert found.value("rl_records_total", run="out") == 15
-    assert found.value("rl_resumes_total", run="out") == 1
 
 
 def test_an_exporter_that_starts_late_reads_all_files_of_a_run(

@@ -18,16 +18,9 @@ from tests.own_logs import CONSOLES, HEALTHY, LOGS, QUIET, RESUMED, SICK, VERL
 from tests.real import prometheus
 from tests.runs.conftest import Watched
 from tests.runs.lines import append, console, measured
+from tests.runs.verl_pages import live, one_more_step, state_at_the_end, stddevs_below_best
 
 Watching = Callable[..., Watched]
-
-
-def live(page: Watched, log: Path, step: int) -> Watched:
-    """One more step, while the exporter is watching."""
-    page.look()
-    append(log, "\n", console(step, measured(step)))
-    page.look(1.0)
-    return page
 
 
 @pytest.mark.slow
@@ -95,35 +88,18 @@ def test_a_run_without_rewards_has_no_reward(folder: Path, watched: Watching) ->
     ids=lambda value: value.stem if isinstance(value, Path) else value,
 )
 def test_each_log_ends_as_it_says(folder: Path, watched: Watching, log: Path, state: str) -> None:
-    target, text = folder / "a.log", log.read_bytes()
-    middle = text.rfind(b"\n", 0, len(text) // 2) + 1
-    target.write_bytes(text[:middle])
-    page = watched()
-    assert page.look().state("a") == "running"
-    with target.open("ab") as file:
-        file.write(text[middle:])
-    page.look(1.0)
-
-    assert page.look(4 * 3600.0).state("a") == state
+    assert state_at_the_end(watched(), folder / "a.log", log.read_bytes()) == state
 
 
 def test_the_reward_collapse_shows_in_the_statistics_and_the_healthy_run_shows_none(
     folder: Path, watched: Watching
 ) -> None:
-    for name, log in (("sick", SICK), ("healthy", QUIET)):
-        (folder / f"{name}.log").write_bytes(log.read_bytes().partition(b"step:42 - ")[0])
-    page = watched()
-    page.look()
-    for name in ("sick", "healthy"):
-        append(folder / f"{name}.log", "\n", console(42, {"perf/throughput": 1.0}))
-    found = page.look(1.0)
+    contents = {"sick": SICK.read_bytes(), "healthy": QUIET.read_bytes()}
+    before = {name: content.partition(b"step:42 - ")[0] for name, content in contents.items()}
+    found = one_more_step(watched(), folder, before, 42)
 
-    def stddevs_below_best(run: str) -> float:
-        fallen = found.value("rl_drawdown_min_over_steps", run=run, signal="reward", steps="5") or 0.0
-        return fallen / (found.value("rl_noise", run=run, signal="reward") or 1.0)
-
-    assert stddevs_below_best("sick") > 4
-    assert stddevs_below_best("healthy") < 2.5
+    assert stddevs_below_best(found, "sick") > 4
+    assert stddevs_below_best(found, "healthy") < 2.5
 
 
 def test_the_page_of_all_logs_parses_and_promtool_finds_nothing_wrong_with_it(
