@@ -58,7 +58,7 @@ def _dashboards() -> Iterator[dict[str, Any]]:
 def _panel_queries() -> Iterator[str]:
     for dashboard in _dashboards():
         yield from (query.expr for query in dashboard_queries(dashboard, "a", "b"))
-        for variable in dashboard["templating"]["list"]:
+        for variable in (each for each in dashboard["templating"]["list"] if each["type"] == "query"):
             yield re.sub(r"(?s)^\w+\((.*?)(?:, \w+)?\)$", r"\1", variable["definition"])
 
 

@@ -186,6 +186,8 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     queries = list(zip(string.ascii_uppercase, asking, strict=False))
     instant = look["type"] in _INSTANT
     styles = list(_colours(queries)) if look["type"] == "timeseries" else []
+    if look["type"] == "trend":
+        styles.append(_override("byName", BY_STEP, {"unit": "none"}))
     styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
     # What `noValue` says of a table without rows is not to stand in each empty cell.
     styles += [_override("byName", name, {"noValue": "", **style}) for name, style in columns.items()]

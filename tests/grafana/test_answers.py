@@ -167,6 +167,15 @@ def test_every_query_about_all_runs_gives_each_of_them_once(
             assert sorted(runs) == sorted(wanted), asked
 
 
+def test_every_query_about_chosen_runs_gives_each_of_them_at_most_once(
+    default: dict[str, Json], prometheus_url: str
+) -> None:
+    for asked in dashboard_queries(default["stepwatch-compare"], RUN):
+        runs = [each["metric"]["run"] for each in query(prometheus_url, asked.expr)]
+        assert sorted(runs) == sorted([RUN, OTHER_RUN]) or "GPU" in asked.panel or not runs, asked
+        assert len(set(runs)) == len(runs), asked
+
+
 def test_figures_say_what_their_panels_promise(default: dict[str, Json], prometheus_url: str) -> None:
     shown = {
         asked.panel: float(query(prometheus_url, asked.expr)[0]["value"][1])

@@ -16,7 +16,7 @@ from stepwatch.alerts.gpu_health import XIDS
 from tests.grafana.conftest import Json
 from tests.grafana.queries import View, dashboard_queries, panels_of, selectors
 
-UIDS = ("stepwatch-gpu", "stepwatch-runs", "stepwatch-training")
+UIDS = ("stepwatch-compare", "stepwatch-gpu", "stepwatch-runs", "stepwatch-training")
 GRID_COLUMNS = 24
 # A screen of 1200 lines shows 30 rows of the grid.
 SCREEN_ROWS = 30
@@ -35,8 +35,9 @@ def dashboard(default: dict[str, Json], request: pytest.FixtureRequest) -> Json:
     return default[request.param]
 
 
-def test_there_are_three_dashboards_with_the_uids_that_links_hold(default: dict[str, Json]) -> None:
+def test_there_are_four_dashboards_with_the_uids_that_links_hold(default: dict[str, Json]) -> None:
     assert {uid: each["title"] for uid, each in default.items()} == {
+        "stepwatch-compare": "Compare",
         "stepwatch-gpu": "GPU",
         "stepwatch-runs": "Runs",
         "stepwatch-training": "Training",
@@ -51,7 +52,7 @@ def test_it_is_in_the_classic_form_that_grafana_10_to_13_loads(dashboard: Json) 
     for panel in panels_of(dashboard):
         assert {"id", "type", "title", "gridPos", "targets", "fieldConfig", "options"} <= set(panel)
         assert {"defaults", "overrides"} == set(panel["fieldConfig"])
-        assert panel["type"] in {"timeseries", "stat", "table", "state-timeline"}
+        assert panel["type"] in {"timeseries", "stat", "table", "state-timeline", "trend"}
 
 
 def test_panels_have_ids_of_their_own_and_queries_letters_of_their_own(dashboard: Json) -> None:
@@ -124,7 +125,8 @@ def datasources(part: Any) -> Iterator[Any]:
 
 
 def test_every_panel_query_variable_and_annotation_names_the_fixed_datasource(dashboard: Json) -> None:
-    parts = [*panels_of(dashboard), *dashboard["templating"]["list"], *dashboard["annotations"]["list"]]
+    asked = [each for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    parts = [*panels_of(dashboard), *asked, *dashboard["annotations"]["list"]]
     parts += [target for panel in panels_of(dashboard) for target in panel["targets"]]
 
     assert all("datasource" in part for part in parts)

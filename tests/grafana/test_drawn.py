@@ -71,7 +71,7 @@ class Eyes:
         found: Json = json.loads((self._folder / f"{name}.json").read_text())
         return found
 
-    def read(self, name: str, theme: str = "dark", width: int = 1600, **variables: str) -> Found:
+    def read(self, name: str, theme: str = "dark", width: int = 1600, **variables: str | list[str]) -> Found:
         return self.pen.show(
             self._dashboard(name), self._url, View(self._began, time.time(), variables), theme, width
         )
@@ -188,6 +188,22 @@ def test_a_limit_is_drawn_where_the_curve_comes_near_and_flattens_no_other(sick:
 def test_a_curve_that_the_run_does_not_log_leaves_an_empty_panel(sick: Found) -> None:
     assert sick["Critic loss"] == []
     assert "step" in {curve["name"] for curve in sick["Reward"]}
+
+
+def test_runs_are_compared_at_the_same_step(eyes: Eyes) -> None:
+    found = eyes.read("compare", runs=[SICK, WELL], baseline=WELL, reach="0.1")
+    steps, *curves = found["Reward"]
+    rows = {row["run"]["text"]: row for row in found["Side by side"]}
+
+    assert {curve["name"] for curve in curves} == {SICK, WELL}
+    assert steps["unit"] == "none"
+    numbers = [int(text) for text in steps["texts"]]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) > 5
+    assert float(rows[WELL]["vs baseline"]["text"]) == 0
+    better = float(rows[SICK]["best"]["text"]) - float(rows[WELL]["best"]["text"])
+    assert float(rows[SICK]["vs baseline"]["text"]) == pytest.approx(better, abs=0.002)
+    assert int(rows[SICK]["steps to reach"]["text"]) <= 60
 
 
 def test_gpus_stand_side_by_side_the_slowest_first(eyes: Eyes) -> None:
