@@ -140,6 +140,10 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "subjects": lines.subjects(TABLE),
         "on_show": lines.on_show,
         "onset_step": ONSET_STEP,
+        "actions": {
+            name: {"text": text, "index": index}
+            for index, (name, text) in enumerate({each.name: each.action for each in TABLE}.items())
+        },
         "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
         "gpu_load": gpu_load,
         "messages": messages,

@@ -42,7 +42,9 @@ def dashboard_queries(dashboard: Json, run: str = "", instance: str = "") -> lis
     without a critic, a machine without a GPU, no alert that fires.
     """
     every = dict.fromkeys(("folder", "framework", "state", "runs"), ".*")
-    view = View(0, 3600, {**every, "run": run, "instance": instance, "baseline": run, "reach": "0.5"})
+    view = View(
+        0, 3600, {**every, "run": run, "instance": instance, "baseline": run, "reach": "0.5", "band": "60"}
+    )
     return [
         DashboardQuery(dashboard["title"], panel, view.expression(expr))
         for panel, expr in _expressions(dashboard)
@@ -169,9 +171,19 @@ def metrics_of(expr: str) -> set[str]:
 def _selectors(node: Any) -> Iterator[tuple[str, dict[str, str]]]:
     if isinstance(node, promql_parser.VectorSelector):
         equal = promql_parser.MatchOp.Equal
-        yield node.name, {each.name: each.value for each in node.matchers.matchers if each.op == equal}
+        labels = {each.name: each.value for each in node.matchers.matchers if each.op == equal}
+        for name in [node.name] if node.name else _alternatives(node):
+            yield name, labels
     for child in _children(node):
         yield from _selectors(child)
+
+
+def _alternatives(node: Any) -> Iterator[str]:
+    """The names of `{__name__=~"rl_(reward|kl)"}`."""
+    (pattern,) = (each.value for each in node.matchers.matchers if each.name == "__name__")
+    prefix, _, names = pattern.rstrip(")").partition("(")
+    for name in names.split("|"):
+        yield prefix + name
 
 
 def _children(node: Any) -> Iterator[Any]:

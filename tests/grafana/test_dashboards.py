@@ -16,7 +16,7 @@ from stepwatch.alerts.gpu_health import XIDS
 from tests.grafana.conftest import Json
 from tests.grafana.queries import View, dashboard_queries, panels_of, selectors
 
-UIDS = ("stepwatch-compare", "stepwatch-gpu", "stepwatch-runs", "stepwatch-training")
+UIDS = ("stepwatch-compare", "stepwatch-diagnose", "stepwatch-gpu", "stepwatch-runs", "stepwatch-training")
 GRID_COLUMNS = 24
 # A screen of 1200 lines shows 30 rows of the grid.
 SCREEN_ROWS = 30
@@ -35,9 +35,12 @@ def dashboard(default: dict[str, Json], request: pytest.FixtureRequest) -> Json:
     return default[request.param]
 
 
-def test_there_are_four_dashboards_with_the_uids_that_links_hold(default: dict[str, Json]) -> None:
+def test_there_is_a_dashboard_for_each_question_with_the_uids_that_links_hold(
+    default: dict[str, Json],
+) -> None:
     assert {uid: each["title"] for uid, each in default.items()} == {
         "stepwatch-compare": "Compare",
+        "stepwatch-diagnose": "Diagnose",
         "stepwatch-gpu": "GPU",
         "stepwatch-runs": "Runs",
         "stepwatch-training": "Training",

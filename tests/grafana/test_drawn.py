@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from exporter.runs.stats.catalogue import STATES
+from stepwatch.alerts.catalogue import TABLE
 from stepwatch.render.dashboard import CURVE_COLOURS
 from tests import own_logs
 from tests.e2e.stack import PAIRS
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 SICK, WELL = "grpo/short-answers", "ppo/long.run"
 RED, ORANGE, GREEN = {"#F2495C", "#E02F44"}, {"#FF9830"}, {"#73BF69"}
 AT_A_GLANCE = 8
+ACTION = next(alert.action for alert in TABLE if alert.name == "KLExplosion")
 ALL = {"folder": ".*", "framework": ".*", "state": ".*"}
 
 Found = dict[str, list[Any]]
@@ -36,7 +38,7 @@ def _scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, fl
     with Scene(tmp_path_factory.mktemp("scene"), PAIRS[-1]) as scene:
         began = time.time()
         with (
-            writing(own_logs.SICK, scene.runs / f"{SICK}.log", "--rate=3", "--stay"),
+            writing(own_logs.SICK, scene.runs / f"{SICK}.log", "--rate=1.5", "--stay"),
             writing(own_logs.HEALTHY, scene.runs / f"{WELL}.log", "--rate=2", "--stay"),
         ):
             scene.wait_until(lambda: scene.query('ALERTS{alertname="RewardCollapse",alertstate="firing"}'))
@@ -204,6 +206,21 @@ def test_runs_are_compared_at_the_same_step(eyes: Eyes) -> None:
     better = float(rows[SICK]["best"]["text"]) - float(rows[WELL]["best"]["text"])
     assert float(rows[SICK]["vs baseline"]["text"]) == pytest.approx(better, abs=0.002)
     assert int(rows[SICK]["steps to reach"]["text"]) <= 60
+
+
+def test_an_incident_says_what_moved_first_and_what_to_do(eyes: Eyes) -> None:
+    found = eyes.read("diagnose", run=SICK, band="20")
+    moved = {row["signal"]["text"]: row for row in found["What moved first"]}
+    steps = [int(row["step"]["text"]) for row in found["What moved first"]]
+    alerts = {row["alert"]["text"]: row for row in found["Alerts"]}
+
+    assert {"kl", "entropy"} <= set(moved)
+    assert steps == sorted(steps)
+    assert all(float(row["deviations"]["text"]) > 4 for row in moved.values())
+    assert {curve["name"] for curve in found["Deviations"]} == set(moved)
+    assert "KLExplosion" in alerts
+    assert alerts["KLExplosion"]["first"]["text"] == ACTION
+    assert 34 <= int(alerts["KLExplosion"]["step"]["text"]) <= 60
 
 
 def test_gpus_stand_side_by_side_the_slowest_first(eyes: Eyes) -> None:
