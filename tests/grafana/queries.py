@@ -82,6 +82,7 @@ class View:
         own = {
             "__range": f"{self.end - self.start:.0f}s",
             "__interval": f"{self.step:.0f}s",
+            "__interval_ms": f"{1000 * self.step:.0f}",
             "__rate_interval": f"{4 * self.step:.0f}s",
         }
 

@@ -15,8 +15,16 @@ from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
 from stepwatch.alerts.gpu_health import XIDS
 from tests.grafana.conftest import Json
 from tests.grafana.queries import View, dashboard_queries, panels_of, selectors
+from tests.rules.served import METRICS
 
-UIDS = ("stepwatch-compare", "stepwatch-diagnose", "stepwatch-gpu", "stepwatch-runs", "stepwatch-training")
+UIDS = (
+    "stepwatch-compare",
+    "stepwatch-diagnose",
+    "stepwatch-gpu",
+    "stepwatch-runs",
+    "stepwatch-stack",
+    "stepwatch-training",
+)
 GRID_COLUMNS = 24
 # A screen of 1200 lines shows 30 rows of the grid.
 SCREEN_ROWS = 30
@@ -24,8 +32,8 @@ SCREEN_ROWS = 30
 RUN_METRICS = {family.name for family in RUN_FAMILIES} | {f"rl_{signal.name}" for signal in SIGNALS}
 STATISTIC_SERIES = {(each.metric, tuple(sorted(each.labels.items()))) for each in STATISTICS}
 OTHER_METRICS = {
-    *("ALERTS", "ALERTS_FOR_STATE", "up", "rl_alert_onset_step", "rl_run_gpu"),
-    *("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"),
+    *("rl_alert_onset_step", "rl_run_gpu"),
+    *(name for name in METRICS if not name.startswith("rl_")),
     *(family.name for family in (*GPU_FAMILIES, *FRONT_FAMILIES)),
 }
 
@@ -43,6 +51,7 @@ def test_there_is_a_dashboard_for_each_question_with_the_uids_that_links_hold(
         "stepwatch-diagnose": "Diagnose",
         "stepwatch-gpu": "GPU",
         "stepwatch-runs": "Runs",
+        "stepwatch-stack": "Stack",
         "stepwatch-training": "Training",
     }
 

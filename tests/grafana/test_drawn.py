@@ -29,6 +29,9 @@ AT_A_GLANCE = 8
 ACTION = next(alert.action for alert in TABLE if alert.name == "KLExplosion")
 ALL = {"folder": ".*", "framework": ".*", "state": ".*"}
 
+WITHOUT_STEP = 'ALERTS{alertstate="firing",run!=""} unless on (alertname, severity, run) rl_alert_onset_step'
+"""Alerts that fire, and the rule that records their onset was not evaluated since."""
+
 Found = dict[str, list[Any]]
 
 
@@ -42,9 +45,10 @@ def _scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, fl
             writing(own_logs.HEALTHY, scene.runs / f"{WELL}.log", "--rate=2", "--stay"),
         ):
             scene.wait_until(lambda: scene.query('ALERTS{alertname="RewardCollapse",alertstate="firing"}'))
-            scene.wait_until(lambda: scene.query("rl_alert_onset_step"))
+            scene.wait_step(SICK, 60)
             scene.wait_until(lambda: scene.query("rate(gpu_energy_joules_total[1m])"))
             scene.wait_step(WELL, 50)
+            scene.wait_until(lambda: not scene.query(WITHOUT_STEP))
             yield scene, began
 
 
@@ -221,6 +225,18 @@ def test_an_incident_says_what_moved_first_and_what_to_do(eyes: Eyes) -> None:
     assert "KLExplosion" in alerts
     assert alerts["KLExplosion"]["first"]["text"] == ACTION
     assert 34 <= int(alerts["KLExplosion"]["step"]["text"]) <= 60
+
+
+def test_the_stack_says_whether_silence_can_be_trusted(eyes: Eyes) -> None:
+    found = eyes.read("stack")
+    figures = {title: values[0]["text"] for title, values in found.items() if values and "text" in values[0]}
+    empty = {title for title, values in found.items() if not values}
+
+    assert figures.pop("Can I trust silence?") == "yes"
+    assert figures.pop("Sent, 24 h")
+    assert set(figures.values()) == {"0"}
+    assert {row["state"]["text"] for row in found["Targets"]} == {"up"}
+    assert empty <= {"Firing", "Disks of the stack"}
 
 
 def test_gpus_stand_side_by_side_the_slowest_first(eyes: Eyes) -> None:

@@ -36,6 +36,8 @@ DCGM_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname")
 FOREIGN: Mapping[str, Mapping[str, Metric]] = {
     "Prometheus, of what it scrapes and judges": {
         "up": _scraped(GAUGE),
+        "scrape_duration_seconds": _scraped(GAUGE),
+        "scrape_samples_scraped": _scraped(GAUGE),
         "ALERTS": Metric(GAUGE, TARGET | {"alertname", "alertstate", "severity", "topic", "run"}),
         "ALERTS_FOR_STATE": Metric(GAUGE, TARGET | {"alertname", "severity", "topic", "run"}),
     },
@@ -45,6 +47,8 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "prometheus_notifications_dropped_total": _scraped(COUNTER),
         "prometheus_notifications_errors_total": _scraped(COUNTER, "alertmanager"),
         "prometheus_rule_evaluation_failures_total": _scraped(COUNTER, "rule_group"),
+        "prometheus_rule_group_last_duration_seconds": _scraped(GAUGE, "rule_group"),
+        "prometheus_rule_group_last_evaluation_timestamp_seconds": _scraped(GAUGE, "rule_group"),
         "prometheus_rule_group_iterations_missed_total": _scraped(COUNTER, "rule_group"),
         "prometheus_target_scrapes_exceeded_sample_limit_total": _scraped(COUNTER),
         "prometheus_tsdb_compactions_failed_total": _scraped(COUNTER),
@@ -57,6 +61,7 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
     },
     "Alertmanager": {
         "alertmanager_config_last_reload_successful": _scraped(GAUGE),
+        "alertmanager_notifications_total": _scraped(COUNTER, "integration", "receiver_name"),
         # Alertmanager names the receiver from 0.27 on
         "alertmanager_notifications_failed_total": _scraped(
             COUNTER, "integration", "reason", "receiver_name"
