@@ -223,7 +223,7 @@ def test_an_incident_says_what_moved_first_and_what_to_do(eyes: Eyes) -> None:
     assert all(float(row["deviations"]["text"]) > 4 for row in moved.values())
     assert {curve["name"] for curve in found["Deviations"]} == set(moved)
     assert "KLExplosion" in alerts
-    assert alerts["KLExplosion"]["first"]["text"] == ACTION
+    assert alerts["KLExplosion"]["what to do first"]["text"] == ACTION
     assert 34 <= int(alerts["KLExplosion"]["step"]["text"]) <= 60
 
 
