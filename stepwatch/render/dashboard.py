@@ -328,8 +328,8 @@ def _by_step() -> list[Json]:
 def _columns(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> list[Json]:
     """Join a table's queries, by the label `join` or all they share; keep, order and name its columns.
 
-    Rows that lack the column `require` are left out. The others are in descending order of the column `sort`,
-    for `-sort` in ascending order.
+    Rows that lack the column `require` are left out. The others are sorted by each column of `sort` in turn, so
+    that the last counts most: in descending order, by `-name` in ascending order.
     """
     if not columns:
         return []
@@ -357,7 +357,8 @@ def _columns(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> lis
         made.append(
             {"id": "filterByValue", "options": {"type": "include", "match": "all", "filters": [present]}}
         )
-    if sort := panel.get("sort"):
-        order = {"field": sort.lstrip("-"), "desc": not sort.startswith("-")}
-        made.append({"id": "sortBy", "options": {"sort": [order]}})
+    made += [
+        {"id": "sortBy", "options": {"sort": [{"field": name.lstrip("-"), "desc": not name.startswith("-")}]}}
+        for name in panel.get("sort", ())
+    ]
     return made

@@ -29,6 +29,8 @@ def main() -> None:
         shown = {
             "runs": {"folder": ".*", "framework": ".*", "state": ".*"},
             "training": {"run": SICK},
+            "diagnose": {"run": SICK, "band": "60"},
+            "stack": {},
             "gpu": {"instance": gpu["metric"]["instance"]},
         }
         with drawing() as pen:
