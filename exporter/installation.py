@@ -30,6 +30,7 @@ _COMMANDS = {
     "config": None,
     "alerts": "RUN",
     "discover": None,
+    "import-dashboard": "FILE",
     "gpu-release": None,
     "inspect": "RUNS",
     "backtest": "RUNS",
@@ -38,7 +39,7 @@ _COMMANDS = {
 an argument there; all other variables are options."""
 
 _OPTIONS = {"KEY": "--explain"}
-_SWITCHES = ("DEMO", "NATIVE", "REPAIR", "SERVICE")
+_SWITCHES = ("DEMO", "NATIVE", "REPAIR", "SERVICE", "FORCE")
 
 
 def adapt(text: str) -> str:

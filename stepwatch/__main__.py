@@ -91,7 +91,7 @@ def _add_stack(command: Command) -> None:
 
 
 def _add_orders(command: Command) -> None:
-    """What changes one run or the GPUs, and what shows the limits."""
+    """What changes one run, the GPUs or the dashboards, and what shows the limits."""
     marking = command("mark", "measure a run anew after a wanted change of level", _order)
     marking.add_argument("run", help="its name")
     marking.add_argument("--note", metavar="TEXT", help="what changed; shown on the dashboards")
@@ -110,6 +110,12 @@ def _add_orders(command: Command) -> None:
     which.add_argument(
         "--explain", metavar="KEY", help="one with all below it: alerts.KL; or an alert's: KLHigh"
     )
+    importing = command(
+        "import-dashboard", "keep a dashboard that was edited in Grafana as a template of your own", _import
+    )
+    importing.add_argument("file", type=Path, metavar="FILE", help="its JSON, exported in the classic form")
+    importing.add_argument("--title", metavar="TEXT", help="default: its own; of ours, with (own) behind it")
+    importing.add_argument("--force", action="store_true", help="replace the template of that title")
     releasing = command("gpu-release", "release the GPUs for a while, so that one can be reset", _order)
     releasing.add_argument(
         "--for", dest="span", default=f"{RELEASE_SECONDS}s", metavar="TIME", help="default: %(default)s"
@@ -205,6 +211,15 @@ def _order(options: argparse.Namespace) -> int:
     if options.command == "gpu-release":
         return orders.gpu_release(file, options.span, _say)
     return limits_report.alerts(file, options.run, options.format, _say)
+
+
+def _import(options: argparse.Namespace) -> int:
+    from stepwatch.operate.dashboard_import import import_dashboard
+    from stepwatch.render import layout
+
+    # Not the default file of an installation: what lies beside that is only read.
+    config = options.config or _place().config(_say) or layout.CONFIG
+    return import_dashboard(options.file, config, options.title, _say, force=options.force)
 
 
 def _print_config(options: argparse.Namespace) -> int:

@@ -35,6 +35,7 @@ def test_a_checkout_keeps_its_texts() -> None:
         ("`make up CONFIG='my config.yaml'`", "`stepwatch up --config 'my config.yaml'`"),
         ("`make config KEY=KLHigh`", "`stepwatch config --explain KLHigh`"),
         ("`make silence RUN=name FOR=2h`", "`stepwatch silence name --for 2h`"),
+        ("`make import-dashboard FILE=a.json FORCE=1`", "`stepwatch import-dashboard a.json --force`"),
         ("<code>make inspect RUNS=/logs</code>", "<code>stepwatch inspect /logs</code>"),
         ("`make generate`, make up", "`make generate`, make up"),
         ("`make it 'one`", "`make it 'one`"),

@@ -19,8 +19,8 @@ from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.render import check, exporters, output, panels
 from stepwatch.render.dashboard import Json
-from stepwatch.render.layout import CONFIG, RESOURCES
-from stepwatch.render.templates import SERVICES, render, template
+from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
+from stepwatch.render.templates import SERVICES, render, render_own, template
 from stepwatch.rules import files as rule_files
 from stepwatch.rules import lines, messages
 from stepwatch.schema.errors import Refused
@@ -74,7 +74,7 @@ def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Pla
     settings = load(config)
     context = _context(settings, place)
     check.require_webhook_url_file(settings, config, context["deployment"])
-    files = _rendered(templates, context)
+    files = _rendered(templates, context, own=own_dashboards(config))
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
         checks = check.check(staging.rendered())
@@ -97,13 +97,15 @@ def rendered(config: Path, templates: Path, place: Place) -> dict[PurePosixPath,
     Raises:
         Refused: The configuration is wrong.
     """
-    return render_all(load(config), templates, place)
+    return _rendered(templates, _context(load(config), place), own=own_dashboards(config))
 
 
 def render_all(
     config: Config, templates: Path, place: Place, services: Collection[str] = ALL_SERVICES
 ) -> dict[PurePosixPath, bytes]:
     """Return every generated file of a configuration, or of these services, by path below the target folder.
+
+    Dashboards of the user's own are left out.
 
     Raises:
         Refused: A template fails, or a file that the configuration names cannot be seen.
@@ -121,15 +123,21 @@ def training(config: Config, templates: Path, place: Place) -> Json:
 
 
 def _rendered(
-    templates: Path, context: Mapping[str, Any], services: Collection[str] = ALL_SERVICES
+    templates: Path,
+    context: Mapping[str, Any],
+    services: Collection[str] = ALL_SERVICES,
+    *,
+    own: Path | None = None,
 ) -> dict[PurePosixPath, bytes]:
-    """Return every file of the services: of templates, and of the table of alerts."""
+    """Return every file of the services: of templates, the table of alerts, and the user's own dashboards."""
     files = render(templates, context, services)
     if "prometheus" in services:
         files |= rule_files.files(context["config"], context["deployment"])
     if "exporter" in services:
         files |= exporters.documents(context["config"], context["deployment"])
-    return {path: adapt(content.decode()).encode() for path, content in files.items()} if INSTALLED else files
+    if INSTALLED:
+        files = {path: adapt(content.decode()).encode() for path, content in files.items()}
+    return {**files, **render_own(templates, own, context, files)} if own else files
 
 
 def _context(config: Config, place: Place) -> dict[str, Any]:
@@ -196,8 +204,11 @@ def pending(config: Path, out: Path, place: Place) -> str | None:
     except Refused as refusal:
         return f"{config.name} cannot be used; what was rendered last is in force.\n  {refusal}"
     # Which targets there are depends on the machine, not on config.yaml.
-    if any("targets" not in path.parts for _, path in changes):
+    edited = [path for _, path in changes if "targets" not in path.parts]
+    if edited:
         usual = config.resolve() == CONFIG.resolve()
         up = "`make up`" if usual else f"`make up CONFIG={shlex.quote(str(config))}`"
+        if all("dashboards" in path.parts for path in edited):
+            return f"Dashboards were changed since they were rendered: {up} shows them."
         return f"{config.name} was changed since it was rendered: {up} puts it in force."
     return None
