@@ -332,8 +332,8 @@ def _by_step() -> list[Json]:
 def _columns(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> list[Json]:
     """Join a table's queries, by the label `join` or all they share; keep, order and name its columns.
 
-    Rows that lack the column `require` are left out. The others are sorted by each column of `sort` in turn, so
-    that the last counts most: in descending order, by `-name` in ascending order.
+    Rows that lack the column `require` are left out. The others are sorted by each column of `sort` in turn,
+    so that the last counts most: in descending order, by `-name` in ascending order.
     """
     if not columns:
         return []
