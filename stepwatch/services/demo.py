@@ -38,7 +38,7 @@ def wait_started(prometheus: str, after: float) -> bool:
 
 def wait_gone(prometheus: str) -> bool:
     """Wait until Prometheus has seen that there is no run of the demo any more."""
-    return _wait(prometheus, f'absent(rl_step{{run=~"{RUNS}.+"}})')
+    return _wait(prometheus, f'absent(rl_step{{run=~"{RUNS}.+"}})', _PATIENCE)
 
 
 def wait_unscraped(prometheus: str, seconds: float) -> bool:
@@ -52,10 +52,10 @@ def wait_unscraped(prometheus: str, seconds: float) -> bool:
 
 def wait_ready(prometheus: str) -> bool:
     """Wait until Prometheus, started again, answers queries."""
-    return _wait(prometheus, "vector(1)")
+    return _wait(prometheus, "vector(1)", _PATIENCE)
 
 
-def _wait(prometheus: str, promql: str, seconds: float = _PATIENCE) -> bool:
+def _wait(prometheus: str, promql: str, seconds: float) -> bool:
     """Wait until a query has a result, no longer than these seconds."""
     deadline = time.monotonic() + seconds
     url = f"{prometheus}/api/v1/query?query={urllib.parse.quote(promql)}"
