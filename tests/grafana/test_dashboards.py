@@ -15,18 +15,20 @@ from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
 from stepwatch.alerts.gpu_health import XIDS
 from tests.grafana.conftest import Json
 from tests.grafana.queries import View, dashboard_queries, panels_of, selectors
+from tests.rules.served import COUNTER, FOREIGN
 
-UIDS = ("stepwatch-compare", "stepwatch-gpu", "stepwatch-runs", "stepwatch-training")
+UIDS = tuple(f"stepwatch-{name}" for name in ("compare", "gpu", "nodes", "rollout", "runs", "training"))
 GRID_COLUMNS = 24
 # A screen of 1200 lines shows 30 rows of the grid.
 SCREEN_ROWS = 30
 
 RUN_METRICS = {family.name for family in RUN_FAMILIES} | {f"rl_{signal.name}" for signal in SIGNALS}
 STATISTIC_SERIES = {(each.metric, tuple(sorted(each.labels.items()))) for each in STATISTICS}
+FOREIGN_TYPES = {name: metric.type for metrics in FOREIGN.values() for name, metric in metrics.items()}
 OTHER_METRICS = {
-    *("ALERTS", "ALERTS_FOR_STATE", "up", "rl_alert_onset_step", "rl_run_gpu"),
-    *("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"),
+    *("rl_alert_onset_step", "rl_run_gpu", "stepwatch_mount_hung_since_timestamp_seconds"),
     *(family.name for family in (*GPU_FAMILIES, *FRONT_FAMILIES)),
+    *FOREIGN_TYPES,
 }
 
 
@@ -35,10 +37,12 @@ def dashboard(default: dict[str, Json], request: pytest.FixtureRequest) -> Json:
     return default[request.param]
 
 
-def test_there_are_four_dashboards_with_the_uids_that_links_hold(default: dict[str, Json]) -> None:
+def test_there_are_six_dashboards_with_the_uids_that_links_hold(default: dict[str, Json]) -> None:
     assert {uid: each["title"] for uid, each in default.items()} == {
         "stepwatch-compare": "Compare",
         "stepwatch-gpu": "GPU",
+        "stepwatch-nodes": "Nodes",
+        "stepwatch-rollout": "Rollout",
         "stepwatch-runs": "Runs",
         "stepwatch-training": "Training",
     }
@@ -52,7 +56,7 @@ def test_it_is_in_the_classic_form_that_grafana_10_to_13_loads(dashboard: Json) 
     for panel in panels_of(dashboard):
         assert {"id", "type", "title", "gridPos", "targets", "fieldConfig", "options"} <= set(panel)
         assert {"defaults", "overrides"} == set(panel["fieldConfig"])
-        assert panel["type"] in {"timeseries", "stat", "table", "state-timeline", "trend"}
+        assert panel["type"] in {"timeseries", "stat", "table", "state-timeline", "trend", "heatmap"}
 
 
 def test_panels_have_ids_of_their_own_and_queries_letters_of_their_own(dashboard: Json) -> None:
@@ -246,8 +250,8 @@ def test_two_exporters_on_one_run_draw_one_curve(dashboard: Json) -> None:
 
 def test_gauges_are_not_read_as_counters(dashboard: Json) -> None:
     for query in dashboard_queries(dashboard, "a"):
-        for read in re.findall(r"\b(?:rate|increase|irate)\((\w+)", query.expr):
-            assert read.endswith("_total"), query
+        for read in re.findall(r"\b(?:rate|increase|irate)\(([\w:]+)", query.expr):
+            assert read.endswith("_total") or FOREIGN_TYPES.get(read) == COUNTER, query
 
 
 def test_a_run_is_filled_in_as_grafana_does_it() -> None:
