@@ -300,6 +300,7 @@ def test_figures_of_a_machine_count_no_part_of_a_drive_and_no_network_of_contain
         )
     }
 
+    assert found["Machines side by side"]["A __auto"][0][1] == pytest.approx(0.2, rel=0.05)
     assert found["CPU"]["A {{machine}}"][0][0] == {"instance": "node:8000", "machine": "node"}
     assert figures == pytest.approx(
         {
