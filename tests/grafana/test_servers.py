@@ -279,7 +279,7 @@ def test_each_panel_about_machines_has_data(default: dict[str, Json], url: str) 
     assert found.pop("Firing") == {"A __auto": []}
     for title, figures in found.items():
         for name, values in figures.items():
-            assert values or name == "F __auto", f"{title}, {name}"
+            assert values, f"{title}, {name}"
 
 
 def test_figures_of_a_machine_count_no_part_of_a_drive_and_no_network_of_containers(
@@ -315,6 +315,12 @@ def test_figures_of_a_machine_count_no_part_of_a_drive_and_no_network_of_contain
         },
         rel=0.2,
     )
+
+
+def test_the_first_worker_that_ray_kills_is_counted(default: dict[str, Json], url: str) -> None:
+    found = shown(default["stepwatch-nodes"], url)
+
+    assert found["Ray nodes"]["F __auto"] == [({"instance": "ray:8000"}, 1)]
 
 
 def test_a_file_system_that_does_not_answer_is_listed_as_not_readable(
