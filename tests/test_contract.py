@@ -32,9 +32,11 @@ from exporter.runs.visible.views import View
 from exporter.watchdog import finding
 from stepwatch.operate import logfiles
 from stepwatch.system import http_client
+from tests import real
 from tests.grafana.queries import dashboard_queries
 from tests.own_logs import HEALTHY
 from tests.real import AlertmanagerServer, PrometheusServer
+from tests.real.tools import newest
 from tests.real.waiting import eventually
 from tests.rules import expressions, proofs, rendered, served, variations
 from tests.rules.healthy import STREAKS
@@ -139,6 +141,24 @@ def test_prometheus_serves_what_rules_ask_it_for(version: str, tmp_path: Path) -
 def test_alertmanager_serves_what_rules_ask_it_for(version: str, tmp_path: Path) -> None:
     (tmp_path / "alertmanager.yml").write_text("route: {receiver: a}\nreceivers: [{name: a}]\n")
     _serves(AlertmanagerServer(version, tmp_path), "Alertmanager")
+
+
+@pytest.mark.e2e
+def test_node_exporter_serves_what_rules_and_panels_ask_it_for() -> None:
+    wanted = {name for name in served.FOREIGN["node_exporter"] if "infiniband" not in name}
+    address = f"127.0.0.1:{real.free_port()}"
+    command = [newest("node_exporter") / "node_exporter", f"--web.listen-address={address}"]
+    with real.Server(command, f"http://{address}/"):
+        page = http_client.read(f"http://{address}/metrics") or ""
+
+    assert wanted - {name for name, _ in _metrics(page)} == set()
+
+
+def test_ray_serves_what_rules_and_panels_ask_it_for() -> None:
+    at_first_event = {"ray_memory_manager_worker_eviction_total"}
+    recorded = _metrics((CHECKOUT / "tests/logs/ray/head.prom").read_text())
+
+    assert served.FOREIGN["Ray"].keys() - {name for name, _ in recorded} == at_first_event
 
 
 def _serves(server: PrometheusServer | AlertmanagerServer, program: str) -> None:

@@ -32,7 +32,9 @@ CURVE_COLOURS = (
 """Of the curves of a panel, in their order. `tests/grafana/test_colours.py` measures that they are readable
 on both themes; that the first five differ, and all from the colours of severities, for the colour-blind."""
 _INSTANT = ("stat", "table")
-_TABLES = ("table", "trend")
+_FORMATS = {"table": "table", "trend": "table", "heatmap": "heatmap"}
+_NUMBERED = {"GPU {{gpu}}": r"/^GPU \d*{}\b/", "{{machine}}": r"/{}\D*$/"}
+"""Legends of many curves, with the pattern of those whose number ends in a digit."""
 BY_STEP = "Value #B\\run"
 """The field with the steps, which is what Grafana calls it once `_by_step` has turned the answers over."""
 
@@ -209,7 +211,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
                 "legendFormat": query.get("legend", "__auto"),
                 "instant": instant,
                 "range": not instant,
-                "format": "table" if look["type"] in _TABLES else "time_series",
+                "format": _FORMATS.get(look["type"], "time_series"),
             }
             for letter, query in queries
         ],
@@ -235,12 +237,17 @@ def _coloured(query: Json, limits: list[Json]) -> Iterator[Json]:
 
 
 def _colours(queries: Iterable[tuple[str, Json]]) -> Iterator[Json]:
-    """Yield the colour of each curve; of several of one query by `names`, or the last digit of the GPU."""
+    """Yield the colour of each curve.
+
+    Of several of one query by `names`, or by the last digit of the GPU or machine.
+    """
     colours = itertools.cycle(CURVE_COLOURS)
     for letter, query in queries:
-        if "GPU {{gpu}}" in query.get("legend", ""):
+        legend = query.get("legend", "")
+        if numbered := next((_NUMBERED[each] for each in _NUMBERED if each in legend), None):
+            yield _override("byFrameRefID", letter, {"color": _fixed(CURVE_COLOURS[0])})
             for digit, colour in zip(range(10), itertools.cycle(CURVE_COLOURS), strict=False):
-                yield _override("byRegexp", rf"/^GPU \d*{digit}\b/", {"color": _fixed(colour)})
+                yield _override("byRegexp", numbered.format(digit), {"color": _fixed(colour)})
         elif "names" in query:
             for name in query["names"]:
                 yield _override("byName", name, {"color": _fixed(next(colours))})

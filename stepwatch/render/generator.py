@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from exporter.gpu.contract import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
-from stepwatch.alerts import gpu_health, gpu_load, incidents
+from stepwatch.alerts import gpu_health, gpu_load, host, incidents
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.model.runs import ONSET_STEP
 from stepwatch.config import Config, load
@@ -154,6 +154,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         },
         "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
         "gpu_load": gpu_load,
+        "host": host,
         "messages": messages,
         "incidents": incidents,
         "gpu_health": gpu_health,

@@ -33,7 +33,9 @@ def end_alerts(alertmanager: str, gpus: str) -> int:
 
 def wait_started(prometheus: str, after: float) -> bool:
     """Wait until Prometheus has seen that every run of the demo began anew, after this Unix time."""
-    return _wait(prometheus, f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}', _PATIENCE)
+    return _wait(
+        prometheus, f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}', _PATIENCE
+    )
 
 
 def wait_gone(prometheus: str) -> bool:

@@ -41,7 +41,7 @@ def dashboard_queries(dashboard: Json, run: str = "", instance: str = "") -> lis
     A query may rightly return nothing where none of its metrics exist (`metrics_of`): a run
     without a critic, a machine without a GPU, no alert that fires.
     """
-    every = dict.fromkeys(("folder", "framework", "state", "runs"), ".*")
+    every = dict.fromkeys(("folder", "framework", "state", "runs", "server", "machine"), ".*")
     view = View(
         0, 3600, {**every, "run": run, "instance": instance, "baseline": run, "reach": "0.5", "band": "60"}
     )

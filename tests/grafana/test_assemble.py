@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -96,7 +97,12 @@ def test_queries_are_lettered_and_one_that_asks_nothing_is_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "instant", "form"),
-    [("timeseries", False, "time_series"), ("stat", True, "time_series"), ("table", True, "table")],
+    [
+        ("timeseries", False, "time_series"),
+        ("stat", True, "time_series"),
+        ("table", True, "table"),
+        ("heatmap", False, "heatmap"),
+    ],
 )
 def test_figures_and_tables_ask_for_now_and_curves_for_the_time_range(
     kind: str, instant: bool, form: str
@@ -104,6 +110,23 @@ def test_figures_and_tables_ask_for_now_and_curves_for_the_time_range(
     (target,) = only(look={**CURVE, "type": kind})["targets"]
 
     assert (target["instant"], target["range"], target["format"]) == (instant, not instant, form)
+
+
+@pytest.mark.parametrize(
+    ("legend", "names"),
+    [("GPU {{gpu}}", ("GPU 3", "GPU 13")), ("{{machine}}", ("node3", "10.0.0.13", "gpu-3.cluster"))],
+)
+def test_curves_of_a_query_are_coloured_by_the_last_digit_of_their_number(
+    legend: str, names: tuple[str, ...]
+) -> None:
+    first, *numbered = only(queries=[{"expr": "a", "legend": legend}])["fieldConfig"]["overrides"]
+    matching = [
+        [each["properties"] for each in numbered if re.search(each["matcher"]["options"].strip("/"), name)]
+        for name in names
+    ]
+
+    assert first["matcher"] == {"id": "byFrameRefID", "options": "A"}
+    assert all(found == [numbered[3]["properties"]] for found in matching)
 
 
 def test_limits_that_are_numbers_become_threshold_steps_in_ascending_order() -> None:

@@ -15,15 +15,20 @@ from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
 from stepwatch.alerts.gpu_health import XIDS
 from tests.grafana.conftest import Json
 from tests.grafana.queries import View, dashboard_queries, panels_of, selectors
-from tests.rules.served import METRICS
+from tests.rules.served import COUNTER, FOREIGN, METRICS
 
-UIDS = (
-    "stepwatch-compare",
-    "stepwatch-diagnose",
-    "stepwatch-gpu",
-    "stepwatch-runs",
-    "stepwatch-stack",
-    "stepwatch-training",
+UIDS = tuple(
+    f"stepwatch-{name}"
+    for name in (
+        "compare",
+        "diagnose",
+        "gpu",
+        "nodes",
+        "rollout",
+        "runs",
+        "stack",
+        "training",
+    )
 )
 GRID_COLUMNS = 24
 # A screen of 1200 lines shows 30 rows of the grid.
@@ -31,6 +36,7 @@ SCREEN_ROWS = 30
 
 RUN_METRICS = {family.name for family in RUN_FAMILIES} | {f"rl_{signal.name}" for signal in SIGNALS}
 STATISTIC_SERIES = {(each.metric, tuple(sorted(each.labels.items()))) for each in STATISTICS}
+FOREIGN_TYPES = {name: metric.type for metrics in FOREIGN.values() for name, metric in metrics.items()}
 OTHER_METRICS = {
     *("rl_alert_onset_step", "rl_run_gpu"),
     *(name for name in METRICS if not name.startswith("rl_")),
@@ -50,6 +56,8 @@ def test_there_is_a_dashboard_for_each_question_with_the_uids_that_links_hold(
         "stepwatch-compare": "Compare",
         "stepwatch-diagnose": "Diagnose",
         "stepwatch-gpu": "GPU",
+        "stepwatch-nodes": "Nodes",
+        "stepwatch-rollout": "Rollout",
         "stepwatch-runs": "Runs",
         "stepwatch-stack": "Stack",
         "stepwatch-training": "Training",
@@ -64,7 +72,7 @@ def test_it_is_in_the_classic_form_that_grafana_10_to_13_loads(dashboard: Json) 
     for panel in panels_of(dashboard):
         assert {"id", "type", "title", "gridPos", "targets", "fieldConfig", "options"} <= set(panel)
         assert {"defaults", "overrides"} == set(panel["fieldConfig"])
-        assert panel["type"] in {"timeseries", "stat", "table", "state-timeline", "trend"}
+        assert panel["type"] in {"timeseries", "stat", "table", "state-timeline", "trend", "heatmap"}
 
 
 def test_panels_have_ids_of_their_own_and_queries_letters_of_their_own(dashboard: Json) -> None:
@@ -258,8 +266,8 @@ def test_two_exporters_on_one_run_draw_one_curve(dashboard: Json) -> None:
 
 def test_gauges_are_not_read_as_counters(dashboard: Json) -> None:
     for query in dashboard_queries(dashboard, "a"):
-        for read in re.findall(r"\b(?:rate|increase|irate)\((\w+)", query.expr):
-            assert read.endswith("_total"), query
+        for read in re.findall(r"\b(?:rate|increase|irate)\(([\w:]+)", query.expr):
+            assert read.endswith("_total") or FOREIGN_TYPES.get(read) == COUNTER, query
 
 
 def test_a_run_is_filled_in_as_grafana_does_it() -> None:

@@ -68,36 +68,75 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         ),
     },
     "node_exporter": {
+        "node_cpu_seconds_total": _scraped(COUNTER, "cpu", "mode"),
+        "node_disk_io_time_seconds_total": _scraped(COUNTER, "device"),
+        "node_disk_read_bytes_total": _scraped(COUNTER, "device"),
+        "node_disk_written_bytes_total": _scraped(COUNTER, "device"),
         "node_filesystem_avail_bytes": _scraped(GAUGE, *FILE_SYSTEM),
+        "node_filesystem_device_error": _scraped(GAUGE, *FILE_SYSTEM),
         "node_filesystem_readonly": _scraped(GAUGE, *FILE_SYSTEM),
         "node_filesystem_size_bytes": _scraped(GAUGE, *FILE_SYSTEM),
+        "node_infiniband_port_data_received_bytes_total": _scraped(COUNTER, "device", "port"),
+        "node_infiniband_port_data_transmitted_bytes_total": _scraped(COUNTER, "device", "port"),
+        "node_load5": _scraped(GAUGE),
         "node_memory_MemAvailable_bytes": _scraped(GAUGE),
         "node_memory_MemTotal_bytes": _scraped(GAUGE),
+        "node_network_receive_bytes_total": _scraped(COUNTER, "device"),
+        "node_network_transmit_bytes_total": _scraped(COUNTER, "device"),
         "node_time_seconds": _scraped(GAUGE),
+        "node_vmstat_oom_kill": _scraped(COUNTER),
     },
     "Ray": {
         "ray_memory_manager_worker_eviction_total": _scraped(COUNTER, "Type", "Name"),
+        "ray_node_cpu_utilization": _scraped(GAUGE, "ip"),
         "ray_node_disk_free": _scraped(GAUGE, "ip"),
         "ray_node_disk_usage": _scraped(GAUGE, "ip"),
         "ray_node_mem_total": _scraped(GAUGE, "ip"),
+        "ray_node_mem_used": _scraped(GAUGE, "ip"),
+        "ray_object_store_available_memory": _scraped(GAUGE),
         "ray_object_store_memory": _scraped(GAUGE, "Location", "ObjectState"),
+        "ray_object_store_used_memory": _scraped(GAUGE),
     },
+    # Ray Serve's has another prefix.
     "vLLM": {
-        "vllm:generation_tokens_total": _scraped(COUNTER, *VLLM),
-        "vllm:gpu_cache_usage_perc": _scraped(GAUGE, *VLLM),
-        "vllm:kv_cache_usage_perc": _scraped(GAUGE, *VLLM),
-        "vllm:num_preemptions_total": _scraped(COUNTER, *VLLM),
-        "vllm:num_requests_waiting": _scraped(GAUGE, *VLLM),
-        "vllm:request_success_total": _scraped(COUNTER, *VLLM, "finished_reason"),
+        f"{prefix}{name}": _scraped(kind, *VLLM, *labels)
+        for prefix in ("vllm:", "ray_vllm_")
+        for name, kind, *labels in (
+            ("e2e_request_latency_seconds_bucket", COUNTER, "le"),
+            ("generation_tokens_total", COUNTER),
+            ("gpu_cache_usage_perc", GAUGE),
+            ("gpu_prefix_cache_hits_total", COUNTER),
+            ("gpu_prefix_cache_queries_total", COUNTER),
+            ("inter_token_latency_seconds_bucket", COUNTER, "le"),
+            ("kv_cache_usage_perc", GAUGE),
+            ("num_preemptions_total", COUNTER),
+            ("num_requests_running", GAUGE),
+            ("num_requests_waiting", GAUGE),
+            ("prefix_cache_hits_total", COUNTER),
+            ("prefix_cache_queries_total", COUNTER),
+            ("prompt_tokens_total", COUNTER),
+            ("request_generation_tokens_bucket", COUNTER, "le"),
+            ("request_success_total", COUNTER, "finished_reason"),
+            ("time_per_output_token_seconds_bucket", COUNTER, "le"),
+            ("time_to_first_token_seconds_bucket", COUNTER, "le"),
+        )
     },
     "SGLang": {
-        f"sglang{mark}{name}": _scraped(kind, *SGLANG)
+        f"sglang{mark}{name}": _scraped(kind, *SGLANG, *labels)
         for mark in ":_"
-        for name, kind in (
+        for name, kind, *labels in (
+            ("cache_hit_rate", GAUGE),
+            ("e2e_request_latency_seconds_bucket", COUNTER, "le"),
+            ("gen_throughput", GAUGE),
+            ("generation_tokens_histogram_bucket", COUNTER, "le"),
             ("generation_tokens_total", COUNTER),
+            ("inter_token_latency_seconds_bucket", COUNTER, "le"),
             ("num_queue_reqs", GAUGE),
             ("num_requests_total", COUNTER),
             ("num_retracted_requests_total", COUNTER),
+            ("num_running_reqs", GAUGE),
+            ("prompt_tokens_total", COUNTER),
+            ("time_to_first_token_seconds_bucket", COUNTER, "le"),
             ("token_usage", GAUGE),
         )
     },
