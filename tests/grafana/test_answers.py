@@ -19,7 +19,7 @@ from exporter.gpu.worker import message
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
 from tests.grafana.conftest import Json
-from tests.grafana.queries import dashboard_queries, metrics_of
+from tests.grafana.queries import dashboard_queries, metrics_of, panels_of
 from tests.real import PrometheusServer, query
 from tests.real.waiting import eventually
 
@@ -119,6 +119,8 @@ def rules() -> Json:
         }
         for code, severity in ((48, "critical"), (13, "warning"))
     ]
+    late = f'rl_step{{run="{OTHER_RUN}"}} > 0'
+    alerts.append({"alert": "Stalled", "expr": f"max by (run) ({late})", "labels": {"severity": "info"}})
     return {"groups": [{"name": "rl", "rules": alerts}]}
 
 
@@ -136,7 +138,7 @@ def prometheus_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 
 def wait_for_two_exporters_and_all_alerts(url: str) -> None:
-    wanted = {"up == 1": 2, 'ALERTS{alertstate="firing"}': 4, "rate(gpu_energy_joules_total[1m])": 14}
+    wanted = {"up == 1": 2, 'ALERTS{alertstate="firing"}': 5, "rate(gpu_energy_joules_total[1m])": 14}
     eventually(lambda: all(len(query(url, expr)) >= count for expr, count in wanted.items()), pause=0.2)
 
 
@@ -192,6 +194,22 @@ def test_figures_say_what_their_panels_promise(default: dict[str, Json], prometh
         "Targets down": 0,
         "State": 6,
     }
+
+
+def test_a_run_that_shows_signs_of_life_but_whose_steps_are_overdue_is_stalled(
+    default: dict[str, Json], prometheus_url: str
+) -> None:
+    names = state_names(default["stepwatch-runs"])
+    (asked,) = (each for each in dashboard_queries(default["stepwatch-runs"]) if each.panel == "States")
+    states = {each["metric"]["run"]: names[each["value"][1]] for each in query(prometheus_url, asked.expr)}
+
+    assert states == {RUN: ("running", "green"), OTHER_RUN: ("stalled", "red")}
+
+
+def state_names(dashboard: Json) -> dict[str, tuple[str, str]]:
+    (panel,) = (each for each in panels_of(dashboard) if each["title"] == "States")
+    (mapping,) = panel["fieldConfig"]["defaults"]["mappings"]
+    return {value: (each["text"], each["color"]) for value, each in mapping["options"].items()}
 
 
 @pytest.fixture(name="box", scope="module")

@@ -95,6 +95,34 @@ def test_panels_lie_on_the_grid_without_overlap(dashboard: Json) -> None:
                 taken[x, y] = panel["title"]
 
 
+def test_a_run_of_minutes_is_not_a_sliver(default: dict[str, Json]) -> None:
+    for uid in ("stepwatch-training", "stepwatch-gpu", "stepwatch-diagnose"):
+        assert default[uid]["time"] == {"from": "now-1h", "to": "now"}
+
+
+def test_the_table_of_runs_is_the_tallest_panel_and_the_name_its_widest_column(
+    default: dict[str, Json],
+) -> None:
+    panels = {panel["title"]: panel for panel in panels_of(default["stepwatch-runs"])}
+    heights = {title: panel["gridPos"]["h"] for title, panel in panels.items()}
+    widths = {
+        each["matcher"]["options"]: entry["value"]
+        for each in panels["All runs"]["fieldConfig"]["overrides"]
+        for entry in each["properties"]
+        if entry["id"] in {"custom.width", "custom.minWidth"}
+    }
+
+    assert max(heights, key=heights.__getitem__) == "All runs"
+    assert max(widths, key=widths.__getitem__) == "run"
+
+
+def test_silences_and_rules_are_grafanas_own_pages(dashboard: Json) -> None:
+    assert {link["title"]: link["url"] for link in dashboard["links"] if link["type"] == "link"} == {
+        "Silences": "/alerting/silences?alertmanager=Stepwatch%20Alertmanager",
+        "Rules": "/alerting/list",
+    }
+
+
 def test_why_a_run_goes_wrong_is_on_one_screen(default: dict[str, Json]) -> None:
     places = {panel["title"]: panel["gridPos"] for panel in panels_of(default["stepwatch-training"])}
 
