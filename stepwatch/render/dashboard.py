@@ -86,7 +86,8 @@ def _variable(short: Json) -> Json:
     if short.get("type") == "textbox":
         value = {"text": short["query"], "value": short["query"]}
         return {"hide": 0, **short, "current": value, "options": [{**value, "selected": True}]}
-    query = {"query": short["query"], "refId": "StandardVariableQuery"}
+    # Grafana does not recognise a function such as `query_result` around more than one line.
+    line = " ".join(short["query"].split())
     return {
         "type": "query",
         "datasource": PROMETHEUS,
@@ -94,11 +95,11 @@ def _variable(short: Json) -> Json:
         "sort": 1,
         "multi": False,
         "includeAll": False,
-        "definition": short["query"],
+        "definition": line,
         "current": {},
         "options": [],
         **short,
-        "query": query,
+        "query": {"query": line, "refId": "StandardVariableQuery"},
     }
 
 

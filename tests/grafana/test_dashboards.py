@@ -194,6 +194,13 @@ def test_the_run_on_show_is_the_sickest_then_one_that_runs_then_the_newest(defau
     assert found[1] == "ppo/a, 'b\" c"
 
 
+def test_the_query_of_a_variable_is_one_line(dashboard: Json) -> None:
+    """Grafana takes `query_result` around several lines for the name of a series."""
+    for variable in dashboard["templating"]["list"]:
+        query = variable["query"]
+        assert "\n" not in (query["query"] if isinstance(query, dict) else query), variable["name"]
+
+
 def test_the_box_on_show_is_one_of_those_whose_gpus_prometheus_knows(default: dict[str, Json]) -> None:
     (variable,) = default["stepwatch-gpu"]["templating"]["list"]
 
@@ -236,7 +243,8 @@ def test_onsets_of_alerts_are_marked_and_do_not_cover_the_curves(
     assert (critical["iconColor"], warning["iconColor"]) == ("red", "orange")
     for each in (critical, warning):
         severity = each["name"].removeprefix("Alerts, ")
-        assert f'ALERTS_FOR_STATE{{alertname!="Watchdog",severity="{severity}",{selected}}}' in each["expr"]
+        chosen = f'ALERTS_FOR_STATE{{alertname!="Watchdog",severity="{severity}",{selected}}}'
+        assert f"last_over_time({chosen}[$__rate_interval])" in each["expr"], "between two points of a query"
         assert (each["useValueForTime"], each["titleFormat"]) == (True, title)
         assert each["target"]["expr"] == each["expr"], "the form of Grafana 11 and later"
 

@@ -63,10 +63,13 @@ const property = (id, path, process, isCustom) => ({
   id, path, process, isCustom, name: id, override: null, editor: null, settings: {}, shouldApply: () => true,
 });
 
+// What Grafana 12.4's table knows of its own; what it does not know is dropped.
+const OF_TABLES = ['align', 'cellOptions', 'filterable', 'hideFrom.viz', 'inspect', 'minWidth', 'width', 'wrapText'];
+
 function registry(panel) {
   const own = [panel.fieldConfig.defaults.custom ?? {}, ...panel.fieldConfig.overrides.map(({ properties }) =>
     Object.fromEntries(properties.filter(({ id }) => id.startsWith('custom.')).map(({ id, value }) => [id.slice(7), value])))];
-  const custom = [...new Set(own.flatMap(Object.keys))];
+  const custom = panel.type === 'table' ? OF_TABLES : [...new Set(own.flatMap(Object.keys))];
   return new FieldConfigOptionsRegistry(() => [
     ...Object.entries(PROPERTIES).map(([id, process]) => property(id, id, process, false)),
     ...custom.map((name) => property(`custom.${name}`, name, identityOverrideProcessor, true)),
