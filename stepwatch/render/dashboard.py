@@ -252,6 +252,9 @@ def _colours(queries: Iterable[tuple[str, Json]]) -> Iterator[Json]:
         elif "names" in query:
             for name in query["names"]:
                 yield _override("byName", name, {"color": _fixed(next(colours))})
+        elif "{{" in legend:  # names that no one knows before: shades of one colour
+            shades = {"mode": "shades", "fixedColor": next(colours)}
+            yield _override("byFrameRefID", letter, {"color": shades})
         elif "color" not in query.get("as", {}):
             yield _override("byFrameRefID", letter, {"color": _fixed(next(colours))})
 

@@ -33,7 +33,9 @@ def test_every_panel_of_the_dashboard_is_in_with_all_its_curves_and_limits():
     shown = {each["title"]: each for each in every if each["type"] == "timeseries"}
     drawn = {panel.title: panel for panel in panels(*EVERY_LIMIT).panels}
 
-    assert list(drawn) == list(shown)
+    closed = [each for row in json.loads(content)["panels"] for each in row.get("panels", ())]
+    assert list(drawn) == [title for title in shown if title in drawn]
+    assert set(shown) - set(drawn) <= {each["title"] for each in closed}, "only details are Grafana's alone"
     for title, mine in drawn.items():
         theirs = shown[title]
         targets = [
