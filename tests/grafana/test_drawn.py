@@ -180,7 +180,7 @@ def test_only_limits_are_red_or_orange(sick: Found) -> None:
         if severity:
             assert curve["color"] == {"critical": "red", "warning": "orange"}[severity[1]]
         else:
-            assert curve["color"] in CURVE_COLOURS, curve
+            assert curve["color"] in {*CURVE_COLOURS, "text"}, curve
 
 
 def test_a_limit_is_drawn_where_the_curve_comes_near_and_flattens_no_other(sick: Found, well: Found) -> None:
