@@ -55,7 +55,7 @@ def records(log: Path) -> list[Record]:
 
 @functools.cache
 def watched_signals() -> frozenset[str]:
-    """The signals that some rule or panel looks at, but for details in collapsed rows: few trainers log those."""
+    """The signals that some rule or panel looks at. Few trainers log all details of collapsed rows."""
     dashboards = (json.loads(path.read_text()) for path in PANELS.rglob("*.json"))
     panels = [panel for each in dashboards for panel in each.get("panels", ()) if panel.get("type") != "row"]
     words = set(re.findall(r"\brl_(\w+)", json.dumps(panels)))
