@@ -82,4 +82,9 @@ def test_a_demo_that_was_taken_down_has_left_no_sample_that_raises_alerts_at_the
     prometheus = installation.url("prometheus")
     assert query(prometheus, 'sum(max_over_time(up{job="gpu"}[5m]))')[0]["value"][1] == "1"
     assert not query(prometheus, "rl_step or gpu_info")
-    assert not json.loads(http_client.read(f"{prometheus}/api/v1/alerts") or "")["data"]["alerts"]
+    alerts = json.loads(http_client.read(f"{prometheus}/api/v1/alerts") or "")["data"]["alerts"]
+    # A part that starts after Prometheus' first look at it is pending for a moment; that is no old sample.
+    starting = {"ExporterDown", "TargetDown"}
+    assert not [
+        each for each in alerts if each["state"] == "firing" or each["labels"]["alertname"] not in starting
+    ]
