@@ -182,6 +182,7 @@ def _widths(dashboard: str, panels: list[Json]) -> list[int]:
 def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     _demand(panel, ("title", "description", "unit", "look", "queries"), f"{dashboard}: a panel")
     look, columns = panel["look"], panel.get("columns", {})
+    by_step = look["type"] == "trend"
     limits = [*panel.get("limits", []), *(_limit(panel, line, dashboard) for line in shown(panel, lines))]
     drawn = [limit for limit in limits if "expr" in limit]
     if look["type"] == "timeseries":
@@ -193,7 +194,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     queries = list(zip(string.ascii_uppercase, asking, strict=False))
     instant = look["type"] in _INSTANT
     styles = list(_colours(queries)) if look["type"] == "timeseries" else []
-    if look["type"] == "trend":
+    if by_step:
         styles.append(_override("byName", BY_STEP, {"unit": "none"}))
     styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
     # What `noValue` says of a table without rows is not to stand in each empty cell.
@@ -202,7 +203,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
         "type": look["type"],
         "datasource": PROMETHEUS,
         **{key: value for key, value in panel.items() if key not in _PANEL_WORDS},
-        "options": look["options"],
+        "options": {**({"xField": BY_STEP} if by_step else {}), **look["options"]},
         "targets": [
             {
                 "refId": letter,
@@ -225,7 +226,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
             },
             "overrides": styles,
         },
-        "transformations": _by_step() if look["type"] == "trend" else _columns(columns, queries, panel),
+        "transformations": _by_step() if by_step else _columns(columns, queries, panel),
     }
 
 

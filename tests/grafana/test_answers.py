@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
 from tests.grafana.conftest import Json
 from tests.grafana.queries import dashboard_queries, metrics_of, panels_of
 from tests.real import PrometheusServer, query
+from tests.real.listening import Exposing
 from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.e2e
@@ -83,16 +82,8 @@ GPU_PAGE = gpus()
 """Does not change, so that what is shown of it is known."""
 
 
-class Exporter(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        text = "\n".join([*exposition(RUN), *exposition(OTHER_RUN), *dcgm(), GPU_PAGE.strip()])
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
-        self.end_headers()
-        self.wfile.write(f"{text}\n".encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-        """Say nothing."""
+def page(_: str) -> str:
+    return "\n".join([*exposition(RUN), *exposition(OTHER_RUN), *dcgm(), GPU_PAGE.strip()])
 
 
 def settings(port: int) -> Json:
@@ -129,14 +120,12 @@ def rules() -> Json:
 @pytest.fixture(scope="module", params=["2.42", "3.13"])
 def prometheus_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("prometheus")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Exporter) as exporter:
-        threading.Thread(target=exporter.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        (folder / "prometheus.yml").write_text(yaml.safe_dump(settings(exporter.server_port)))
+    with Exposing(page) as exporter:
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(settings(exporter.port)))
         (folder / "rules.yml").write_text(yaml.safe_dump(rules()))
         with PrometheusServer(request.param, folder) as server:
             wait_for_two_exporters_and_all_alerts(server.url)
             yield server.url
-        exporter.shutdown()
 
 
 def wait_for_two_exporters_and_all_alerts(url: str) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import yaml
 from tests.grafana.conftest import Json
 from tests.grafana.queries import View, panels_of
 from tests.real import PrometheusServer, query
+from tests.real.listening import Exposing
 from tests.real.waiting import eventually
 from tests.rules.rendered import CHECKOUT
 
@@ -139,18 +138,6 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
 }
 
 
-class Exporters(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        text = "\n".join(PAGES[self.path.strip("/")]())
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
-        self.end_headers()
-        self.wfile.write(f"{text}\n".encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-        """Log nothing."""
-
-
 def settings(port: int) -> Json:
     """Each page under an address of its own; those of vLLM are scraped by two jobs."""
     jobs = [(name, name) for name in PAGES] + [("vllm-twin", "vllm")]
@@ -178,9 +165,8 @@ def settings(port: int) -> Json:
 @pytest.fixture(name="url", scope="module", params=["2.42", "3.13"])
 def _url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("prometheus")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Exporters) as exporters:
-        threading.Thread(target=exporters.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        (folder / "prometheus.yml").write_text(yaml.safe_dump(settings(exporters.server_port)))
+    with Exposing(lambda path: "\n".join(PAGES[path]())) as exporters:
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(settings(exporters.port)))
         with PrometheusServer(request.param, folder) as server:
             # More than the 4 s over which a curve's rate is taken, and a quarter of a minute for `idle`.
             wanted = {
@@ -192,7 +178,6 @@ def _url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 pause=0.2,
             )
             yield server.url
-        exporters.shutdown()
 
 
 Figures = dict[str, list[tuple[dict[str, str], float]]]

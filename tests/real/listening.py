@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import TracebackType
@@ -19,7 +20,8 @@ class Listening:
 
     def __init__(self, handler: type[BaseHTTPRequestHandler], port: int = 0) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.port = self._server.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
         Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -30,3 +32,21 @@ class Listening:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class Exposing(Listening):
+    """Serves metrics: for a path, without its slash, what ``page`` returns."""
+
+    def __init__(self, page: Callable[[str], str]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                text = page(self.path.strip("/"))
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(f"{text}\n".encode())
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+                """Say nothing."""
+
+        super().__init__(Handler)

@@ -182,7 +182,7 @@ class Writers:
         return found.began if found and found.state not in _DEAD else None
 
     def _named(self, path: Path) -> OpenFile | None:
-        """The process that an event file names, if that runs here and is no other one.
+        """The process that an event file names, if it runs here and its id was not given to another since.
 
         It began before the file, belongs to the file's owner, and has the same id in its own eyes: a
         container may have the name of its host, and processes of its own.
