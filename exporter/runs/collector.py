@@ -172,7 +172,7 @@ class Collector:
         logs = {path: place for source in self.sources for path, place in source.named_by_path.items()}
         self._duplicates.update(sightings, now)
         self._shown = select(sightings, logs, self._duplicates.first, self._gpus)
-        self._limit.duplicates = self._shown.duplicates
+        self._limit.duplicates = self._shown.duplicate_logs
 
     def metrics(self) -> bytes:
         """Return the exposition page."""
@@ -199,7 +199,7 @@ class Collector:
             views = {view.name: view for view in self._shown.views.values()}
             if name not in views:
                 raise UnknownRunError(name, views)
-            for run in (views[name].run, *views[name].twins):
+            for run in (views[name].run, *views[name].duplicates):
                 run.mark(time.time(), note)
         self._due["save"] = 0.0  # with the next look, not only some time later
 
@@ -231,7 +231,7 @@ class Collector:
 
     def _note_health(self, run_sets: Sequence[RunSet]) -> None:
         health, shown, wall = self.health, self._shown, time.time()
-        health.collisions, health.twins = shown.collisions, shown.twins
+        health.collisions, health.duplicates = shown.collisions, shown.duplicate_runs
         health.dormant = sum(source.dormant for source in self.sources)
         health.left_out, health.targets = Counter(), []
         for source in self.sources:

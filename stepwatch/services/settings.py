@@ -13,7 +13,7 @@ from stepwatch.system import http_client
 from stepwatch.system.http_client import Page
 
 
-class Standing(Enum):
+class SettingsState(Enum):
     """How a part's running settings relate to the files; the value is the word that `status` shows."""
 
     CURRENT = "current"
@@ -80,14 +80,14 @@ def loaded(settings: Settings, text: str | None) -> Loaded | None:
     return Loaded(http_client.metric(text, f"{settings.metric}_successful") == 1, at or 0.0)
 
 
-def standing(settings: Settings, text: str | None) -> Standing:
+def state_of(settings: Settings, text: str | None) -> SettingsState:
     """Compare what a part runs, by its metrics page, with its files."""
     present = loaded(settings, text)
     if present is None:
-        return Standing.UNKNOWN
+        return SettingsState.UNKNOWN
     if not present.successful:
-        return Standing.REFUSED
-    return Standing.CURRENT if present.at >= settings.changed() else Standing.CHANGED
+        return SettingsState.REFUSED
+    return SettingsState.CURRENT if present.at >= settings.changed() else SettingsState.CHANGED
 
 
 def wait_loaded(settings: Settings, metrics: str | Page, *, after: float, patience: float) -> bool:

@@ -50,10 +50,10 @@ def test_a_container_whose_present_process_was_not_probed_is_not_up_whatever_com
         "State": {"StartedAt": "2026-01-01T00:00:02.5Z", "Health": {"Log": [probe]}},
     }
 
-    def standing(health: str) -> str:
-        return Service("node", "4f", "running", health, 0, "Up", {}, known).standing
+    def status(health: str) -> str:
+        return Service("node", "4f", "running", health, 0, "Up", {}, known).status
 
-    assert standing("healthy") == "starting"
-    assert standing("") == "starting"  # between two starts
+    assert status("healthy") == "starting"
+    assert status("") == "starting"  # between two starts
     probe["Start"] = "2026-01-01T00:00:03Z"
-    assert standing("healthy") == "up"
+    assert status("healthy") == "up"

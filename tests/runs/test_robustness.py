@@ -249,7 +249,7 @@ def test_a_run_that_writes_lines_and_a_console_log_is_one_run_of_a_real_exporter
     found = exporter.until(lambda found: found.value("rl_step", run="ppo/gsm8k") == 34)
     assert found.runs() == {"ppo/gsm8k"}
     assert found.value("rl_records_total", run="ppo/gsm8k") == 34
-    assert found.value("stepwatch_twin_logs") == 1
+    assert found.value("stepwatch_duplicate_logs") == 1
 
     exporter.end()
     again = start("--path", folder, "--state-dir", tmp_path / "state")

@@ -37,7 +37,7 @@ class LogTargets:
         self._mentions = [_Mention(servers) for log in logs if log.run_set is None for servers in log.servers]
         for view in sorted(views, key=lambda view: (view.state == "running", view.run.times.last or 0.0)):
             over = view.state != "running"
-            for run in (view.run, *view.twins):  # the console's log may not be the one that is shown
+            for run in (view.run, *view.duplicates):  # the console's log may not be the one that is shown
                 self._mentions += [_Mention(servers, view.name, over) for servers in run.servers]
         self.read = time.time() if self._mentions else self.read
 

@@ -49,7 +49,7 @@ class Health:
     runs: Counter[str] = field(default_factory=Counter)
     dormant: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
-    twins: int = 0
+    duplicates: int = 0
     unjudged: int = 0
     refused: int = 0
     targets: list[Polled] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Health:
         yield own("unjudged_runs", "Runs without a signal that rules look at.", self.unjudged)
         text = "When the oldest log appeared that grows without a step of any run since."
         yield own("log_without_step_timestamp_seconds", text, by_label("log", self.unstarted))
-        yield own("twin_logs", "Logs of a run that is shown by another log of it.", self.twins)
+        yield own("duplicate_logs", "Logs of a run that is shown by another log of it.", self.duplicates)
         up: list[Sample] = [({"name": each.name, "source": each.source}, each.up) for each in self.targets]
         errors: list[Sample] = [({"name": each.name}, each.errors) for each in self.targets]
         answers = {each.name: each.answered for each in self.targets if each.answered is not None}

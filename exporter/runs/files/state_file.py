@@ -59,7 +59,7 @@ SUFFIX = ".state"
 ABOUT_BYTES = 16384
 """More than the longest path, twice."""
 
-Kept = dict[str, dict[str, Any]]
+RunSnapshots = dict[str, dict[str, Any]]
 """What must survive, as plain JSON values, by run."""
 
 
@@ -74,15 +74,15 @@ class Saved:
     passes its place, and ``carry`` or ``latest`` say which places are behind it.
     """
 
-    carry: Kept | None
-    latest: Kept
+    carry: RunSnapshots | None
+    latest: RunSnapshots
     head: str
     offset: int
     watched: list[str]
     writer: bool | None = None
     marks: dict[str, list[list[Any]]] = field(default_factory=dict)
 
-    def before(self, head: bytes, size: float) -> Kept | None:
+    def before(self, head: bytes, size: float) -> RunSnapshots | None:
         """What the runs held before a log with this start and size."""
         same = size >= self.offset and head.hex().startswith(self.head)
         return self.carry if same else self.latest

@@ -12,7 +12,7 @@ from time import monotonic
 from exporter.runs.exporter_health import Health
 from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.files.notice import Refusal
-from exporter.runs.files.state_file import Kept, Saved, StateFolder
+from exporter.runs.files.state_file import RunSnapshots, Saved, StateFolder
 from exporter.runs.logs.find import Found
 from exporter.runs.model.lifecycle import TRACEBACK_SECONDS
 from exporter.runs.model.run import Clock, Options, Run
@@ -132,7 +132,7 @@ class Log:
         self._health = health
         self._options = options
         self._run_sets = run_sets
-        self._carry: Kept | None = None
+        self._carry: RunSnapshots | None = None
         self._saved: tuple[object, ...] = ()
 
     @property
@@ -208,7 +208,7 @@ class Log:
         changed = max(self.written, self.found.changed)
         priority = self.priority
         if priority is not None and duplicate:
-            priority = min(priority, Priority.TWIN)
+            priority = min(priority, Priority.DUPLICATE)
         if priority is None or not self.caught_up:
             priority = Priority.LIVE if wall - changed < LIVE_SECONDS else Priority.FINISHED
         return LeftOut(priority, changed, len(self.runs))
@@ -298,7 +298,7 @@ class Log:
             self._health.restarts += 1
             self._live_from = None
             if self.run_set is not None and self._source is not None:
-                self._carry = self.run_set.kept()
+                self._carry = self.run_set.snapshot()
                 self.run_set.emptied()
                 self._source = type(self._source)()
                 self.must_be_saved = True
@@ -382,7 +382,7 @@ class Log:
         if self.run_set:
             saved = Saved(
                 self._carry,
-                self.run_set.kept(),
+                self.run_set.snapshot(),
                 *read,
                 self.run_set.watched(),
                 self.writer,

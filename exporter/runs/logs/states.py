@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 from exporter.runs.files.mounts import Mount
 from exporter.runs.logs.log import Log
@@ -85,17 +86,8 @@ class RunStates:
             state = state_of(log, key, run, writer)
             log.priority = max(log.priority or Priority.UNSHOWN, OF_STATE.get(state, Priority.UNSHOWN))
             run.watched = run.watched or (state == "running" and log.writer is True)
-            yield Sighting(
-                (log.path, key),
-                log.relative,
-                run,
-                state,
-                log.writer,
-                process=writer.process,
-                gone=writer.gone_since,
-                unread=log.unread_since,
-                writers=writers,
-                appeared=log.appeared,
+            yield self._sighting(
+                log, key, run, state, gone=writer.gone_since, writers=writers, appeared=log.appeared
             )
 
     def _of_text(self, log: Log, state_of: StateOf, now: float) -> Iterator[Sighting]:
@@ -107,16 +99,13 @@ class RunStates:
         run, writer = log.preamble.run, self._see_writer(log)
         state = state_of(log, "", run, writer)
         if log.preamble.is_end(state, now - log.quiet(now), writer=log.writer):
-            yield Sighting(
-                (log.path, ""),
-                log.relative,
-                run,
-                state,
-                log.writer,
-                process=writer.process,
-                unread=log.unread_since,
-                text=Text(log.appeared, log.written),
-            )
+            yield self._sighting(log, "", run, state, text=Text(log.appeared, log.written))
+
+    def _sighting(self, log: Log, key: str, run: Run, state: str, **more: Any) -> Sighting:
+        process, unread = self._writers.of(log.file).process, log.unread_since
+        return Sighting(
+            (log.path, key), log.relative, run, state, log.writer, process=process, unread=unread, **more
+        )
 
     def _see_writer(self, log: Log) -> Writer:
         """Note whether the log's writer is present; returns what is known about it."""

@@ -95,11 +95,11 @@ class Extremes:
 
     def copy(self) -> Extremes:
         """The same, which stays as it is."""
-        twin = Extremes(self._detail)
+        copy = Extremes(self._detail)
         for name in self.__slots__:
             own = getattr(self, name)
-            setattr(twin, name, own[:] if isinstance(own, array | bytearray) else own)
-        return twin
+            setattr(copy, name, own[:] if isinstance(own, array | bytearray) else own)
+        return copy
 
     def _widen(self, step: int, value: float) -> None:
         self._room -= 1

@@ -71,16 +71,16 @@ class Fingerprint:
         """How far from the true value it may be."""
         return max(abs(value) * max(FLOAT, 0.5 * 10.0 ** (1 - self._digits)), 0.5 * 10.0**-self._decimals)
 
-    def kept(self) -> list[list[Any]]:
+    def snapshot(self) -> list[list[Any]]:
         """What it holds, as plain JSON values: a page does not tell its steps a second time."""
         return [
             [step, {name: each for name, each in found.items() if isfinite(each)}]
             for step, found in self._steps.items()
         ]
 
-    def restore(self, kept: Iterable[tuple[int, dict[str, float]]]) -> None:
-        """Start from what ``kept`` returned."""
-        for step, found in kept:
+    def restore(self, saved: Iterable[tuple[int, dict[str, float]]]) -> None:
+        """Start from what ``snapshot`` returned."""
+        for step, found in saved:
             self.note(step, found)
 
     def _differs(self, other: Fingerprint) -> bool:

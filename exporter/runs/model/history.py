@@ -55,7 +55,7 @@ class Row:
     values: Mapping[str, float]
 
 
-class Kept(NamedTuple):
+class HistorySnapshot(NamedTuple):
     """The history of a run as it was at one moment: ``curves`` and ``means`` by signal."""
 
     curves: Mapping[str, Extremes]
@@ -101,9 +101,9 @@ class History:
         for curve in (*self._curves.values(), *self._means.values()):
             curve.breaks()
 
-    def kept(self) -> Kept:
+    def snapshot(self) -> HistorySnapshot:
         """Return a copy, which stays as it is."""
-        return Kept(
+        return HistorySnapshot(
             {signal: curve.copy() for signal, curve in self._curves.items()},
             {signal: curve.copy() for signal, curve in self._means.items()},
             tuple(

@@ -33,8 +33,8 @@ class Mark(NamedTuple):
 class Marks:
     """The last marks of one run, oldest first; no two have one note, since that tells them apart."""
 
-    def __init__(self, kept: Iterable[Iterable[Any]] = ()) -> None:
-        self.all = [Mark(*mark) for mark in kept]
+    def __init__(self, saved: Iterable[Iterable[Any]] = ()) -> None:
+        self.all = [Mark(*mark) for mark in saved]
 
     def add(self, mark: Mark) -> None:
         """Remember a mark; one with the same note gives way."""
@@ -49,6 +49,6 @@ class Marks:
         """The run began from scratch with this attempt: marks of earlier ones mean nothing any more."""
         self.all = [mark for mark in self.all if mark.attempt >= before]
 
-    def kept(self) -> list[list[Any]]:
+    def snapshot(self) -> list[list[Any]]:
         """All marks, as plain JSON values."""
         return [list(mark) for mark in self.all]

@@ -57,13 +57,13 @@ class SignalSources:
             return True
         return False
 
-    def kept(self) -> dict[str, str]:
+    def snapshot(self) -> dict[str, str]:
         """What a restart must not lose, as plain JSON values."""
         return self._names
 
-    def take(self, kept: dict[str, str]) -> None:
-        """Start from what ``kept`` returned."""
-        self._names = dict(kept)
+    def restore(self, saved: dict[str, str]) -> None:
+        """Start from what ``snapshot`` returned."""
+        self._names = dict(saved)
 
 
 STEP_KEYS = frozenset({"training/global_step", "training/epoch", "global_step", "epoch", "step", "timestamp"})
@@ -158,17 +158,17 @@ class Progress:
         """What was measured so far says nothing any more: patience has no claim to those steps."""
         self.since, self.seen = None, 0
 
-    def kept(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """What a restart must not lose, as plain JSON values."""
         streams = {name: [stream.step, sorted(stream.counted)] for name, stream in self.streams.items()}
         return {name: getattr(self, name) for name in _KEPT} | {"streams": streams}
 
-    def restore(self, kept: dict[str, Any]) -> None:
-        """Start from what ``kept`` returned."""
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Start from what ``snapshot`` returned."""
         for name in _KEPT:
-            setattr(self, name, kept[name])
+            setattr(self, name, saved[name])
         self.emptied = True
-        streams = kept["streams"].items()
+        streams = saved["streams"].items()
         self.streams = {name: Stream(name, step, counted=set(counted)) for name, (step, counted) in streams}
 
 

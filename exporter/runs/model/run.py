@@ -283,31 +283,31 @@ class Run:
                     held = self.held[statistic] = Held(statistic.hold, self.options.hold)
                 held.add(now, value)
 
-    def kept(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """What a restart could not rebuild from an emptied log, as plain JSON values."""
         return {
-            "statistics": {name: signal.kept() for name, signal in self.statistics.items()},
-            "progress": self.progress.kept(),
+            "statistics": {name: signal.snapshot() for name, signal in self.statistics.items()},
+            "progress": self.progress.snapshot(),
             "latest": {signal: value for signal, value in self.latest.items() if isfinite(value)},
             "records": self.records,
             "resumes": self.resumes,
             "restarts": self.restarts,
             "lost": self.lost,
             "total": self.total,
-            "owners": self.owners.kept(),
+            "owners": self.owners.snapshot(),
             "start": self.times.start,
             "last": self.times.last,
-            "trace": self.trace.kept(),
+            "trace": self.trace.snapshot(),
         }
 
-    def restore(self, kept: dict[str, Any]) -> None:
-        """Start from what ``kept`` returned."""
-        self.progress.restore(kept["progress"])
-        self.latest = dict(kept["latest"])
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Start from what ``snapshot`` returned."""
+        self.progress.restore(saved["progress"])
+        self.latest = dict(saved["latest"])
         for name in ("records", "resumes", "restarts", "lost", "total"):
-            setattr(self, name, kept[name])
-        self.owners.take(kept["owners"])
-        self.times.start, self.times.last = kept["start"], kept["last"]
-        self.trace.restore(kept.get("trace", ()))  # older states hold none
-        for name in self.statistics.keys() & kept["statistics"].keys():
-            self.statistics[name].take(kept["statistics"][name])
+            setattr(self, name, saved[name])
+        self.owners.restore(saved["owners"])
+        self.times.start, self.times.last = saved["start"], saved["last"]
+        self.trace.restore(saved.get("trace", ()))  # older states hold none
+        for name in self.statistics.keys() & saved["statistics"].keys():
+            self.statistics[name].restore(saved["statistics"][name])

@@ -30,7 +30,7 @@ class Priority(IntEnum):
     UNSHOWN = 0
     FINISHED = 1
     ENDED = 2
-    TWIN = 3
+    DUPLICATE = 3
     LIVE = 4
 
 
@@ -56,7 +56,7 @@ class LeftOut(NamedTuple):
         priority = self.priority
         if wall - changed > LIVE_SECONDS:
             priority = min(priority, Priority.FINISHED)
-        elif changed > self.changed and priority < Priority.TWIN:
+        elif changed > self.changed and priority < Priority.DUPLICATE:
             priority = Priority.LIVE
         return LeftOut(priority, max(changed, self.changed), self.runs)
 

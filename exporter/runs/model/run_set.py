@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from exporter.runs.files.state_file import Kept
+from exporter.runs.files.state_file import RunSnapshots
 from exporter.runs.model.marks import Marks
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.signals.record import Event
@@ -33,7 +33,7 @@ class RunSet:
         source: str,
         framework: str,
         options: Options,
-        before: Kept | None = None,
+        before: RunSnapshots | None = None,
         watched: Iterable[str] = (),
         *,
         marks: Mapping[str, list[list[Any]]] | None = None,
@@ -74,9 +74,9 @@ class RunSet:
             run.progress.emptied = not self.goes_on
         return run
 
-    def kept(self) -> Kept:
+    def snapshot(self) -> RunSnapshots:
         """What a restart could not rebuild from an emptied log."""
-        return {name: run.kept() for name, run in self.runs.items()}
+        return {name: run.snapshot() for name, run in self.runs.items()}
 
     def watched(self) -> list[str]:
         """The runs that logged while the exporter was watching."""
@@ -84,7 +84,7 @@ class RunSet:
 
     def marks(self) -> dict[str, list[list[Any]]]:
         """The marks of each run that has any."""
-        return {name: run.marks.kept() for name, run in self.runs.items() if run.marks.all}
+        return {name: run.marks.snapshot() for name, run in self.runs.items() if run.marks.all}
 
     def emptied(self) -> None:
         """The log was emptied: what comes next is another attempt's."""

@@ -70,9 +70,9 @@ class Sighting:
 
     ``process`` is the id of the process that has the log open, if one is seen; ``gone`` when its writer
     ended, in seconds of the steady clock; ``unread`` since when the log cannot be read, and ``appeared``
-    when it was first looked at, in seconds since the epoch (``None`` of what is polled). ``twins`` are the
-    same run in its other logs, ``writers`` the ids of the living processes that write them. ``text`` is set
-    for a run without a record.
+    when it was first looked at, in seconds since the epoch (``None`` of what is polled). ``duplicates`` are
+    the same run in its other logs, ``writers`` the ids of the living processes that write them. ``text`` is
+    set for a run without a record.
     """
 
     at: Place
@@ -81,7 +81,7 @@ class Sighting:
     state: str
     writer: bool | None
     process: str | None = None
-    twins: tuple[Run, ...] = ()
+    duplicates: tuple[Run, ...] = ()
     gone: float | None = None
     unread: float | None = None
     writers: frozenset[str] = frozenset()

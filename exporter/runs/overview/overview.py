@@ -12,7 +12,7 @@ from statistics import median
 
 from exporter.drawing.chart import Band, Chart, Curve, curve, rank
 from exporter.http.exposition import Metric, own
-from exporter.runs.model.history import SMOOTHED, Kept
+from exporter.runs.model.history import SMOOTHED, HistorySnapshot
 from exporter.runs.overview.health import CORES, GPU, healths
 from exporter.runs.overview.models import (
     Episode,
@@ -126,7 +126,9 @@ class Overview:
             healths=healths(run, history.panels, answers, history.since),
             firing=self._silences.mark(firing),
         )
-        return RunDetails(judged, history.charts(episodes), episodes, history.kept.rows, answers.gap(name))
+        return RunDetails(
+            judged, history.charts(episodes), episodes, history.snapshot.rows, answers.gap(name)
+        )
 
     def series(self, name: str, signal: str) -> Series | None:
         """A signal of a run; ``None`` if there is no such run, or no history of the signal."""
@@ -152,7 +154,7 @@ class Overview:
         with self._views() as views:
             for view in views:
                 if view.name == name:
-                    return summary(view), RunHistory(view.run.history.kept(), self._file.panels, past)
+                    return summary(view), RunHistory(view.run.history.snapshot(), self._file.panels, past)
         return None
 
     def _judged(self) -> tuple[Query, ...]:
@@ -213,7 +215,7 @@ def _episodes(past: Past, firing: tuple[Firing, ...], step: int | None) -> tuple
 class RunHistory:
     """What the exporter and Prometheus know of a run's past, and the panels that show it."""
 
-    kept: Kept
+    snapshot: HistorySnapshot
     panels: Panels
     past: Past
 
@@ -247,7 +249,7 @@ class RunHistory:
             queries = (query for query in self.panels.queries if query.signal == GPU)
             points = next((self.past.curves.get(query, ()) for query in queries), ()) or None
         else:
-            logged = self.kept.curves.get(signal)
+            logged = self.snapshot.curves.get(signal)
             points = None if logged is None else tuple(logged.series())
         if points is None:
             return None
@@ -261,7 +263,7 @@ class RunHistory:
     def since(self, signal: str, smooth: Line | None, limit: Limit) -> int | None:
         """The step from which on the signal is beyond the limit; ``None`` if it is not, or it is unknown."""
         bounds = sorted(dict(self.past.curves.get(limit, ())).items())
-        logged = (self.kept.means if smooth else self.kept.curves).get(signal)
+        logged = (self.snapshot.means if smooth else self.snapshot.curves).get(signal)
         points = [point for piece in logged.pieces() for point in piece] if logged else []
         steps, begun = [step for step, _ in bounds], None
         for step, value in reversed(points):
@@ -276,14 +278,17 @@ class RunHistory:
     def _curves(self, panel: Panel) -> tuple[Curve, ...]:
         own = []
         for line in panel.curves:
-            logged = (self.kept.means if line.smoothed else self.kept.curves).get(line.signal)
+            logged = (self.snapshot.means if line.smoothed else self.snapshot.curves).get(line.signal)
             own.append(Curve(line.name, logged.pieces() if logged else ()))
         others = (self._queried(query) for query in panel.queries)
         return tuple(each for each in (*own, *others) if each.pieces)
 
     def _limits(self, panel: Panel) -> tuple[Curve, ...]:
         """The limits of signals that have a curve."""
-        there = {*self.kept.curves, *(query.signal for query in panel.queries if self.past.curves.get(query))}
+        there = {
+            *self.snapshot.curves,
+            *(query.signal for query in panel.queries if self.past.curves.get(query)),
+        }
         drawn = (self._queried(limit, limit.severity) for limit in panel.limits if limit.signal in there)
         return tuple(each for each in drawn if each.pieces)
 

@@ -114,7 +114,7 @@ class PolledSource(ABC):
             version = self._version()
             if version == self._saved:
                 return
-            saved = Saved(None, run_set.kept(), "", 0, run_set.watched(), marks=run_set.marks())
+            saved = Saved(None, run_set.snapshot(), "", 0, run_set.watched(), marks=run_set.marks())
         try:
             self._polling.states.save(self.place, saved)
         except OSError:
@@ -261,7 +261,7 @@ class RegisteredPages(PolledSource):
 
     def shown(self, views: Iterable[View]) -> dict[str, View]:
         """The run of each page, by its address, as it is shown; of pages that report one run only."""
-        of_run = {run.serial: view for view in views for run in (view.run, *view.twins)}
+        of_run = {run.serial: view for view in views for run in (view.run, *view.duplicates)}
         found: dict[str, View] = {}
         for page in self._pages.values():
             runs = [self.run_set.runs[name] for name in page.names if name in self.run_set.runs]

@@ -1,7 +1,7 @@
 """What a signal's history leaves behind: means, start, peak, noise, best. Constant memory each.
 
 Every tracker takes values with ``add(value, step)``, forgets its windows with ``resume()``, and
-hands over what a restart must not lose with ``kept()`` and ``take()``. The definitions stand in
+hands over what a restart must not lose with ``snapshot()`` and ``restore()``. The definitions stand in
 ``statistics``.
 """
 
@@ -79,12 +79,12 @@ class Estimator(ABC):
         """Forget the windows: the next value belongs to another attempt."""
 
     @abstractmethod
-    def kept(self) -> Any:
+    def snapshot(self) -> Any:
         """What a resume keeps, as plain JSON values."""
 
     @abstractmethod
-    def take(self, kept: Any) -> None:
-        """Start from what ``kept`` returned."""
+    def restore(self, saved: Any) -> None:
+        """Start from what ``snapshot`` returned."""
 
 
 class Ewma:
@@ -103,13 +103,13 @@ class Ewma:
         self.mean += max(self.alpha, 1 / self.count) * (value - self.mean)
         return self.mean
 
-    def kept(self) -> list[float]:
+    def snapshot(self) -> list[float]:
         """Count and mean."""
         return [self.count, self.mean]
 
-    def take(self, kept: list[float]) -> None:
+    def restore(self, saved: list[float]) -> None:
         """Go on from a count and a mean."""
-        self.count, self.mean = int(kept[0]), kept[1]
+        self.count, self.mean = int(saved[0]), saved[1]
 
 
 class Noise(Estimator):
@@ -129,11 +129,11 @@ class Noise(Estimator):
     def resume(self) -> None:
         self.last = None
 
-    def kept(self) -> list[float]:
+    def snapshot(self) -> list[float]:
         return list(self.differences)
 
-    def take(self, kept: list[float]) -> None:
-        self.differences.extend(kept)
+    def restore(self, saved: list[float]) -> None:
+        self.differences.extend(saved)
 
     def value(self) -> float | None:
         """Standard deviation, or ``None`` before the 6th difference."""
@@ -154,11 +154,11 @@ class Start(Estimator):
         if len(self.values) < START_VALUES:
             self.values.append(value)
 
-    def kept(self) -> list[float]:
+    def snapshot(self) -> list[float]:
         return self.values
 
-    def take(self, kept: list[float]) -> None:
-        self.values = list(kept)
+    def restore(self, saved: list[float]) -> None:
+        self.values = list(saved)
 
     def value(self) -> float | None:
         """The median, or ``None`` before the 5th value."""
@@ -179,12 +179,12 @@ class Peak(Estimator):
         if self.highest is None or mean > self.highest:
             self.highest = mean
 
-    def kept(self) -> list[Any]:
-        return [self.slow.kept(), self.highest]
+    def snapshot(self) -> list[Any]:
+        return [self.slow.snapshot(), self.highest]
 
-    def take(self, kept: list[Any]) -> None:
-        self.slow.take(kept[0])
-        self.highest = kept[1]
+    def restore(self, saved: list[Any]) -> None:
+        self.slow.restore(saved[0])
+        self.highest = saved[1]
 
     def value(self) -> float | None:
         """The peak, or ``None`` before the first value."""
@@ -209,11 +209,11 @@ class Confirmed(Estimator):
     def resume(self) -> None:
         self.last = None
 
-    def kept(self) -> float | None:
+    def snapshot(self) -> float | None:
         return self.highest
 
-    def take(self, kept: float | None) -> None:
-        self.highest = kept
+    def restore(self, saved: float | None) -> None:
+        self.highest = saved
 
     def value(self) -> float | None:
         """The best confirmed level, or ``None`` before the second value."""
@@ -235,11 +235,11 @@ class RecentMeans(Estimator):
     def resume(self) -> None:
         self.means.clear()
 
-    def kept(self) -> list[float]:
-        return self.ewma.kept()
+    def snapshot(self) -> list[float]:
+        return self.ewma.snapshot()
 
-    def take(self, kept: list[float]) -> None:
-        self.ewma.take(kept)
+    def restore(self, saved: list[float]) -> None:
+        self.ewma.restore(saved)
 
     def value(self) -> float | None:
         """The largest of them, or ``None`` before the window is full."""
@@ -270,13 +270,13 @@ class Trend(Estimator):
         for window in self.drawdowns.values():
             window.clear()
 
-    def kept(self) -> list[Any]:
-        return [{alpha: ewma.kept() for alpha, ewma in self.means.items()}, self.best]
+    def snapshot(self) -> list[Any]:
+        return [{alpha: ewma.snapshot() for alpha, ewma in self.means.items()}, self.best]
 
-    def take(self, kept: list[Any]) -> None:
-        for alpha, state in kept[0].items():
-            self.means[alpha].take(state)
-        self.best = kept[1]
+    def restore(self, saved: list[Any]) -> None:
+        for alpha, state in saved[0].items():
+            self.means[alpha].restore(state)
+        self.best = saved[1]
 
     def ewma(self, alpha: str) -> float | None:
         """The mean, or ``None`` before the first value."""
@@ -314,12 +314,12 @@ class Patience(Estimator):
             self.records += 1
         self.steps = step - self.best_step
 
-    def kept(self) -> list[Any]:
-        return [self.slow.kept(), self.best, self.best_step, self.steps, self.records]
+    def snapshot(self) -> list[Any]:
+        return [self.slow.snapshot(), self.best, self.best_step, self.steps, self.records]
 
-    def take(self, kept: list[Any]) -> None:
-        self.slow.take(kept[0])
-        self.best, self.best_step, self.steps, self.records = kept[1:]
+    def restore(self, saved: list[Any]) -> None:
+        self.slow.restore(saved[0])
+        self.best, self.best_step, self.steps, self.records = saved[1:]
 
     def since_best(self, count: str) -> float | None:
         """``steps`` or ``records`` since the best, or ``None`` before there is one."""

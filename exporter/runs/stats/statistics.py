@@ -209,19 +209,19 @@ class SignalStatistics:
         for tracker in self._trackers.values():
             tracker.resume()
 
-    def kept(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """What a resume keeps, as plain JSON values."""
-        trackers = {name: tracker.kept() for name, tracker in self._trackers.items()}
+        trackers = {name: tracker.snapshot() for name, tracker in self._trackers.items()}
         flags = {"nonfinite": self.nonfinite, "seen": self.seen, "measured": self.measured}
         return {**flags, "trackers": trackers}
 
-    def take(self, kept: dict[str, Any]) -> None:
-        """Start from what ``kept`` returned; windows stay empty."""
-        self.nonfinite, self.seen, self.measured = kept["nonfinite"], kept["seen"], kept["measured"]
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Start from what ``snapshot`` returned; windows stay empty."""
+        self.nonfinite, self.seen, self.measured = saved["nonfinite"], saved["seen"], saved["measured"]
         if self.seen and not self.begun:
             self._begin()
-        for name in self._trackers.keys() & kept["trackers"].keys():
-            self._trackers[name].take(kept["trackers"][name])
+        for name in self._trackers.keys() & saved["trackers"].keys():
+            self._trackers[name].restore(saved["trackers"][name])
 
     def _reader(self, statistic: Statistic) -> Read:
         steps = statistic.steps or WINDOW

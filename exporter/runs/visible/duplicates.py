@@ -134,9 +134,9 @@ def merged(sightings: Sequence[Sighting], first: Mapping[Place, Place]) -> list[
 def _merged(group: list[Sighting]) -> Sighting:
     best = min(group, key=_rank)
     writer = True if any(one.writer for one in group) else best.writer
-    twins = tuple(one.run for one in group if one is not best)
+    duplicates = tuple(one.run for one in group if one is not best)
     writers = frozenset().union(*(one.writers for one in group))
-    return replace(best, state=_state(group), writer=writer, twins=twins, writers=writers)
+    return replace(best, state=_state(group), writer=writer, duplicates=duplicates, writers=writers)
 
 
 def _state(group: list[Sighting]) -> str:

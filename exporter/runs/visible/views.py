@@ -26,7 +26,7 @@ MOST_KEYS = 8
 class View(NamedTuple):
     """A run as it is to be shown: its name, state, and whether a writer was seen (or cannot be).
 
-    ``twins`` is the same run in its other logs: one of them may be shown next. ``unread``: since
+    ``duplicates`` is the same run in its other logs: one of them may be shown next. ``unread``: since
     when its log cannot be read, as the mount hangs, in seconds since the epoch. ``writers`` are the ids of
     the living processes that write its logs, ``gpus`` what is known of its GPUs.
     """
@@ -35,7 +35,7 @@ class View(NamedTuple):
     run: Run
     state: str
     writer: bool | None
-    twins: tuple[Run, ...] = ()
+    duplicates: tuple[Run, ...] = ()
     unread: float | None = None
     writers: frozenset[str] = frozenset()
     gpus: RunGPUs = RunGPUs()
@@ -44,13 +44,13 @@ class View(NamedTuple):
 class Selection(NamedTuple):
     """The runs to show; no two have one name.
 
-    ``duplicates`` are the logs whose runs are all shown by other logs, ``twins`` counts the runs of those,
+    ``duplicate_logs`` are those whose runs are all shown by other logs, ``duplicate_runs`` counts these runs,
     ``collisions`` logs that lead to a name another one has.
     """
 
     views: Mapping[Place, View] = {}
-    duplicates: frozenset[Path] = frozenset()
-    twins: int = 0
+    duplicate_logs: frozenset[Path] = frozenset()
+    duplicate_runs: int = 0
     collisions: int = 0
 
 
@@ -115,7 +115,7 @@ def _views(
             one.run,
             one.state,
             one.writer,
-            one.twins,
+            one.duplicates,
             one.unread,
             one.writers,
             gpus.get(one.at, RunGPUs()),

@@ -231,7 +231,7 @@ def _start(project: Engine, say: Say) -> str:
         now = {service.name: service for service in project.services()}
         return {
             name: Look(
-                ready=now[name].standing == "up" or now[name].done,
+                ready=now[name].status == "up" or now[name].done,
                 ends=now[name].restarts,
                 busy=startup.replay(project.log(name, 50)) if name == "prometheus" else "",
             )
@@ -241,7 +241,7 @@ def _start(project: Engine, say: Say) -> str:
         }
 
     if code:
-        waited = [name for name, service in services.items() if service.standing != "up" and not service.done]
+        waited = [name for name, service in services.items() if service.status != "up" and not service.done]
         failed = dict.fromkeys(waited, "did not start")
     else:
         ends = {name: service.restarts for name, service in services.items()}

@@ -60,7 +60,7 @@ class Service:
         return self.state == "exited" and self.exit_code == 0
 
     @property
-    def standing(self) -> str:
+    def status(self) -> str:
         """``up``, or the word for what is wrong with it."""
         if self.state != "running":
             return self.state

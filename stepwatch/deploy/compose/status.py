@@ -12,7 +12,7 @@ from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING, UP
 from stepwatch.services import damage, settings
 from stepwatch.services.damage import Damage
 from stepwatch.services.health_report import HealthReport
-from stepwatch.services.settings import Standing
+from stepwatch.services.settings import SettingsState
 from stepwatch.system.http_client import read_all
 from stepwatch.system.terminal import Say, duration, table
 
@@ -52,20 +52,20 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
         part: f"http://{addresses.get(part, '')}/metrics" for part in ("prometheus", "gpu", "alertmanager")
     }
     texts = read_all([*metrics.values(), *report.pages])
-    standings = _standings(rendered, {part: texts[page] for part, page in metrics.items()})
-    for line in table([_HEADINGS, *(_row(each, standings, addresses) for each in services)]):
+    states = _settings_states(rendered, {part: texts[page] for part, page in metrics.items()})
+    for line in table([_HEADINGS, *(_row(each, states, addresses) for each in services)]):
         say(line)
-    for name, standing in standings.items():
-        if standing is Standing.CHANGED:
+    for name, state in states.items():
+        if state is SettingsState.CHANGED:
             say(f"\nThe settings of {name} were rendered again since it read them: `make up`.")
-        if standing is Standing.REFUSED:
+        if state is SettingsState.REFUSED:
             say(f"\n{name} refused its settings; `docker compose logs {name}` says why.")
     for each in services:
-        if each.standing != "up" and (text := fix(project, each.name)):
+        if each.status != "up" and (text := fix(project, each.name)):
             say(f"\n{text}")
     sound = report.show(texts, say)
-    well = sound and all(each.standing == "up" for each in services)
-    return UP if well and set(standings.values()) <= {Standing.CURRENT} else DEGRADED
+    well = sound and all(each.status == "up" for each in services)
+    return UP if well and set(states.values()) <= {SettingsState.CURRENT} else DEGRADED
 
 
 def health(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False) -> HealthReport:
@@ -79,30 +79,30 @@ def health(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False
     return HealthReport(**parts, shows=f"the runs in {runs}{simulated}", log=log)
 
 
-def _standings(rendered: Path, pages: Mapping[str, str | None]) -> dict[str, Standing]:
+def _settings_states(rendered: Path, pages: Mapping[str, str | None]) -> dict[str, SettingsState]:
     """How the settings of each part, by its metrics page, relate to the files."""
     files = settings.by_part(rendered)
-    standings = {part: settings.standing(files[part], page) for part, page in pages.items()}
-    if standings["alertmanager"] in (Standing.CURRENT, Standing.CHANGED):
+    states = {part: settings.state_of(files[part], page) for part, page in pages.items()}
+    if states["alertmanager"] in (SettingsState.CURRENT, SettingsState.CHANGED):
         # It tells a fingerprint of what it runs, so that times need not be believed.
         file = rendered / "alertmanager/generated/alertmanager.yml"
         same = settings.alertmanager_runs(pages["alertmanager"], file.read_bytes())
-        standings["alertmanager"] = Standing.CURRENT if same else Standing.CHANGED
-    return standings
+        states["alertmanager"] = SettingsState.CURRENT if same else SettingsState.CHANGED
+    return states
 
 
 def _row(
-    service: Service, standings: Mapping[str, Standing], addresses: Mapping[str, str]
+    service: Service, states: Mapping[str, SettingsState], addresses: Mapping[str, str]
 ) -> tuple[str, ...]:
-    standing, up = standings.get(service.name), "-"
+    state, up = states.get(service.name), "-"
     if service.state == "running" and service.started:
         up = duration(time.time() - service.started.timestamp())
     return (
         service.name,
-        service.standing,
+        service.status,
         up,
         str(service.restarts),
-        standing.value if standing else "-",
+        state.value if state else "-",
         f"http://{addresses[service.name]}" if service.name in addresses else "-",
     )
 
@@ -119,7 +119,7 @@ def repair(project: Engine, say: Say) -> bool:
     Raises:
         EngineError: It cannot be moved.
     """
-    failing = [each.name for each in project.services() if each.name in FOLDERS and each.standing != "up"]
+    failing = [each.name for each in project.services() if each.name in FOLDERS and each.status != "up"]
     found = list(filter(None, (_damaged(project, name) for name in failing)))
     for each in found:
         folder = FOLDERS[each.part]

@@ -145,7 +145,7 @@ def runs(place: State) -> bool:
     return installed(place) and _shown("is-active", NAME) in ("active", "activating", "deactivating")
 
 
-def standing(place: State) -> list[str]:
+def report(place: State) -> list[str]:
     """What `status` says of the unit."""
     if not installed(place):
         return ["Service: none, so a reboot stops Stepwatch. `make up SERVICE=1` has systemd start it again."]

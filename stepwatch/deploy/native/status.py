@@ -13,7 +13,7 @@ from stepwatch.deploy.native.state import DamagedStateError, State
 from stepwatch.deploy.native.supervision import damaged
 from stepwatch.services import settings
 from stepwatch.services.health_report import HealthReport
-from stepwatch.services.settings import Standing
+from stepwatch.services.settings import SettingsState
 from stepwatch.system import processes
 from stepwatch.system.files import last_lines
 from stepwatch.system.http_client import Texts, read_all
@@ -42,12 +42,12 @@ class Line:
     pid: int
     uptime: float
     ends: Sequence[str]
-    standing: Standing | None
+    settings: SettingsState | None
 
     @property
     def well(self) -> bool:
         """Whether it works and runs the settings that were rendered."""
-        return self.state == "up" and self.standing in (None, Standing.CURRENT)
+        return self.state == "up" and self.settings in (None, SettingsState.CURRENT)
 
     def row(self, place: State) -> tuple[str, ...]:
         """Its cells, in the order of the headings."""
@@ -57,7 +57,7 @@ class Line:
             str(self.pid or "-"),
             duration(self.uptime) if self.pid else "-",
             str(len(self.ends)),
-            self.standing.value if self.standing else "-",
+            self.settings.value if self.settings else "-",
             self.part.url,
             str(place.log(self.part.name)),
         )
@@ -75,9 +75,9 @@ class Line:
                 yield f"\n{found.fix(str(place.data(name)))}"
         if self.state == "suspended":
             yield f"\nA signal suspended {name}. Fix: kill -CONT {self.pid}"
-        if self.standing is Standing.CHANGED:
+        if self.settings is SettingsState.CHANGED:
             yield f"\nThe settings of {name} were rendered again since it read them: `make up`."
-        if self.standing is Standing.REFUSED:
+        if self.settings is SettingsState.REFUSED:
             yield f"\n{name} refused its settings; its log says why."
 
 
@@ -91,7 +91,7 @@ def status(place: State, say: Say) -> int:
     if not running:
         say("Stepwatch is not running. `make up` starts it.")
         if service.installed(place):
-            say("\n" + "\n".join(service.standing(place)))
+            say("\n" + "\n".join(service.report(place)))
         return NOT_RUNNING
     try:
         parts = stack.load(place.parts)
@@ -115,7 +115,7 @@ def status(place: State, say: Say) -> int:
             say(remark)
     with suppress(OSError):  # there is no such file unless the guardian started all parts again
         say(f"\n{place.restarted.read_text(encoding='utf-8', errors='replace').strip()}")
-    say("\n" + "\n".join(service.standing(place)))
+    say("\n" + "\n".join(service.report(place)))
     sound = report.show(texts, say)
     return UP if sound and all(line.well for line in lines) else DEGRADED
 
@@ -161,5 +161,5 @@ def _lines(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> Itera
             pid,
             time.time() - since if pid else 0,
             ends.get(part.name, []),
-            settings.standing(part.settings, texts[part.metrics]) if part.settings else None,
+            settings.state_of(part.settings, texts[part.metrics]) if part.settings else None,
         )

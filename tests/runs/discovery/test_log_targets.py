@@ -123,7 +123,7 @@ def test_the_console_of_a_run_that_its_json_lines_show_reports_its_servers(watch
     (view,) = watched.watch._shown.views.values()
 
     assert view.run.source == "verl_jsonl"
-    assert view.twins
+    assert view.duplicates
     assert reported(source) == {A: (view.name, False), C: (view.name, False)}
 
 

@@ -238,7 +238,7 @@ def test_a_polled_run_that_ended_makes_room_for_a_live_log(both: Watched, server
     [
         (Priority.FINISHED, 0.0, Priority.FINISHED),
         (Priority.FINISHED, 1.0, Priority.LIVE),
-        (Priority.TWIN, 1.0, Priority.TWIN),
+        (Priority.DUPLICATE, 1.0, Priority.DUPLICATE),
         (Priority.LIVE, 0.0, Priority.LIVE),
         (Priority.LIVE, -LIVE_SECONDS, Priority.FINISHED),
     ],
@@ -301,6 +301,6 @@ def test_the_more_runs_there_are_the_coarser_are_their_curves(
     page.look(1.0)
     with page.watch.views() as views:
         for view in views:
-            curve = view.run.history.kept().curves["reward"]
+            curve = view.run.history.snapshot().curves["reward"]
             points = [point for piece in curve.pieces() for point in piece]
             assert 50 < len(points) <= 2 * extremes.LEAST_STRETCHES + 2

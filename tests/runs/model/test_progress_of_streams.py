@@ -138,7 +138,7 @@ def test_a_new_number_begins_the_count_of_repeats_anew() -> None:
 def test_the_first_record_after_a_restart_repeats_nothing() -> None:
     progress, _ = fed(Record(1, TWO))
     restored = Progress()
-    restored.restore(progress.kept())
+    restored.restore(progress.snapshot())
 
     assert restored.kind(Record(2, TWO)) is Kind.NEW
 
@@ -170,7 +170,7 @@ def test_kept_and_restored_progress_goes_on_as_it_does_after_an_emptied_log(
 ) -> None:
     gone_on, _ = fed(*(Record(step, {"x": math.nan}, stream=stream) for step, stream in before))
     restored = Progress()
-    restored.restore(orjson.loads(orjson.dumps(gone_on.kept())))
+    restored.restore(orjson.loads(orjson.dumps(gone_on.snapshot())))
     gone_on.emptied = True
 
     for step, stream in after:

@@ -97,7 +97,7 @@ def test_restarts_are_counted_wherever_they_begin_and_the_lost_steps_are_those_o
 
 def test_a_restarted_exporter_knows_the_restarts() -> None:
     before, after = fed(*steps(1, 100), *steps(81, 90)), Run("verl_jsonl", "verl", Options())
-    after.restore(before.kept())
+    after.restore(before.snapshot())
 
     assert (after.resumes, after.restarts, after.lost) == (1, 1, 20)
 

@@ -63,7 +63,7 @@ def test_an_evaluation_before_the_training_does_not_keep_the_reward() -> None:
 def test_who_owns_a_signal_is_kept_over_a_restart() -> None:
     first = scoped(part("rollout", 1, response_length=10), part("train", 1, response_length=20, grad_norm=1))
     second = Run("scoped_jsonl", "scoped", Options())
-    second.restore(first.kept())
+    second.restore(first.snapshot())
     for record in (part("train", 2, response_length=21), part("rollout", 2, response_length=11)):
         second.take(record, Clock(2.0, 2.0, live=True))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.model.history import Kept
+from exporter.runs.model.history import HistorySnapshot
 from exporter.runs.model.run import Options
 from stepwatch.backtest.command import Backtest
 from stepwatch.backtest.page import Panels
@@ -33,11 +33,11 @@ def backtest() -> Iterator[Backtest]:
         yield found
 
 
-def history(run: Replayed) -> Kept:
+def history(run: Replayed) -> HistorySnapshot:
     """What the exporter keeps of the run's log."""
     (found,) = logfiles.logs([run.files[0]], Path("nowhere"))[0]
     (made,) = logfiles.read(found, Options(keys=config().signals)).runs.values()
-    return made.history.kept()
+    return made.history.snapshot()
 
 
 def reported(backtest: Backtest, curve: Curve, run: Replayed) -> dict[int, float]:

@@ -35,7 +35,7 @@ def health(
             for name, at in LIMITS.items()
         },
     )
-    history = RunHistory(made.history.kept(), drawn or panels(), past)
+    history = RunHistory(made.history.snapshot(), drawn or panels(), past)
     shown = summary(View("demo/x", made, "running", None))
     reported = healths(shown, drawn or panels(), said or known(), history.since)
     return next(each for each in reported if each.signal == signal)

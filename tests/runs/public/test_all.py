@@ -26,7 +26,7 @@ def test_real_logs_are_no_pages(real_logs: Path) -> None:
 def test_no_two_real_runs_are_taken_for_one(real_logs: Path, watched: Watching) -> None:
     found = watched(paths=(str(real_logs),), forget_after=1e12).look()
 
-    assert found.value("stepwatch_twin_logs") == 0
+    assert found.value("stepwatch_duplicate_logs") == 0
 
 
 def test_the_page_of_all_real_logs_parses(real_logs: Path, watched: Watching) -> None:

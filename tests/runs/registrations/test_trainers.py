@@ -262,7 +262,7 @@ def test_a_page_s_run_is_known_by_the_name_that_it_is_shown_with(cluster: Cluste
     two.tells("maths/sft", 1)
     cluster.read()
     runs = cluster.registry.run_set.runs
-    shown = View("console", runs["maths/sft"], "running", None, twins=(runs["maths/ppo"],))
+    shown = View("console", runs["maths/sft"], "running", None, duplicates=(runs["maths/ppo"],))
 
     assert {address: view.name for address, view in cluster.registry.shown([shown]).items()} == {
         "10.0.0.7:9092": "console",

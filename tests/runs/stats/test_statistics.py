@@ -203,14 +203,14 @@ def test_values_too_large_to_sum_count_as_not_finite() -> None:
 def test_what_is_kept_and_taken_goes_on_like_a_resume(first: Events, second: Events, signal: str) -> None:
     gone_on, restarted = fresh(signal), fresh(signal)
     gone_on.feed([*first, RESUME])
-    restarted.statistics.take(orjson.loads(orjson.dumps(gone_on.statistics.kept())))
+    restarted.statistics.restore(orjson.loads(orjson.dumps(gone_on.statistics.snapshot())))
     gone_on.feed(second, step=1000)
     restarted.feed(second, step=1000)
 
     readers = zip(gone_on.statistics.readers, restarted.statistics.readers, strict=True)
     for (statistic, read), (_, other) in readers:
         assert read() == other(), statistic
-    assert gone_on.statistics.kept() == restarted.statistics.kept()
+    assert gone_on.statistics.snapshot() == restarted.statistics.snapshot()
 
 
 def test_a_resume_clears_windows_and_keeps_start_bests_peak_gain_and_noise() -> None:

@@ -135,7 +135,7 @@ def test_console_and_json_lines_of_one_run_are_one_run_under_the_name_of_the_lin
     found = page.look(1.0)
 
     assert found.runs() == {"ppo/gsm8k"}
-    assert found.value("stepwatch_twin_logs") == 1
+    assert found.value("stepwatch_duplicate_logs") == 1
     assert found.value("rl_records_total", run="ppo/gsm8k") == 44
 
 

@@ -82,4 +82,4 @@ def test_selecting_again_shows_the_same_and_changes_nothing(page: Watched, clock
         "sft (/polled/mlflow/server sft)",
         "crash",
     }
-    assert shown.twins == 1
+    assert shown.duplicate_runs == 1
