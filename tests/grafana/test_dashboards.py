@@ -28,6 +28,7 @@ UIDS = tuple(
         "runs",
         "stack",
         "training",
+        "tutorial",
     )
 )
 GRID_COLUMNS = 24
@@ -61,6 +62,7 @@ def test_there_is_a_dashboard_for_each_question_with_the_uids_that_links_hold(
         "stepwatch-runs": "Runs",
         "stepwatch-stack": "Stack",
         "stepwatch-training": "Training",
+        "stepwatch-tutorial": "Tutorial",
     }
 
 
