@@ -25,7 +25,6 @@ from stepwatch.schema.scalars import Span
 from stepwatch.schema.section import default
 
 
-
 def _vllm(*names: str) -> tuple[str, ...]:
     return tuple(f"{prefix}{name}" for prefix in ("vllm:", "ray_vllm_") for name in names)
 

@@ -206,6 +206,7 @@ def _ends(
     tokens: float,
     labels: Labels = SERVER,
     aborted: float = 0,
+    *,
     names: Mapping[str, str] = VLLM,
 ) -> dict[str, str]:
     """Requests that end for these reasons within six minutes, with so many tokens for each answer."""
