@@ -1,7 +1,7 @@
 """Alerts on rollout engines, vLLM and SGLang: whether each is there and generates, and how responses end.
 
-Metrics are named as old and new versions do: vLLM renamed its cache, SGLang writes its prefix with a colon
-or an underscore.
+Metrics are named as old and new versions do: vLLM renamed its cache, and has another prefix where Ray serves
+it; SGLang writes its prefix with a colon or an underscore.
 """
 
 from __future__ import annotations
@@ -24,19 +24,25 @@ from stepwatch.schema import scalars
 from stepwatch.schema.scalars import Span
 from stepwatch.schema.section import default
 
-TOKENS = ("vllm:generation_tokens_total", "sglang:generation_tokens_total", "sglang_generation_tokens_total")
-PREEMPTIONS = (
-    "vllm:num_preemptions_total",
-    "sglang:num_retracted_requests_total",
-    "sglang_num_retracted_requests_total",
-)
-FINISHED = ("vllm:request_success_total", "sglang:num_requests_total", "sglang_num_requests_total")
-TRUNCATED = ('vllm:request_success_total{finished_reason="length"}',)
-ANSWERED = ('vllm:request_success_total{finished_reason=~"stop|length"}',)
 
-_waiting = servers("vllm:num_requests_waiting or sglang:num_queue_reqs or sglang_num_queue_reqs")
+def _vllm(*names: str) -> tuple[str, ...]:
+    return tuple(f"{prefix}{name}" for prefix in ("vllm:", "ray_vllm_") for name in names)
+
+
+def _sglang(name: str) -> tuple[str, ...]:
+    return f"sglang:{name}", f"sglang_{name}"
+
+
+VLLM_TOKENS = _vllm("generation_tokens_total")
+TOKENS = (*VLLM_TOKENS, *_sglang("generation_tokens_total"))
+PREEMPTIONS = (*_vllm("num_preemptions_total"), *_sglang("num_retracted_requests_total"))
+FINISHED = (*_vllm("request_success_total"), *_sglang("num_requests_total"))
+TRUNCATED = _vllm('request_success_total{finished_reason="length"}')
+ANSWERED = _vllm('request_success_total{finished_reason=~"stop|length"}')
+
+_waiting = servers(" or ".join((*_vllm("num_requests_waiting"), *_sglang("num_queue_reqs"))))
 _cache = servers(
-    "vllm:kv_cache_usage_perc or vllm:gpu_cache_usage_perc or sglang:token_usage or sglang_token_usage"
+    " or ".join((*_vllm("kv_cache_usage_perc", "gpu_cache_usage_perc"), *_sglang("token_usage")))
 )
 
 
@@ -176,7 +182,7 @@ ENGINE_TRUNCATED = server_alert(
             "responses that ended at the length limit in 30 min:",
             _risen(TRUNCATED) / _risen(ANSWERED) > Limit("truncated_ratio"),
             given=(_risen(ANSWERED) > Limit("requests"))
-            & (_risen(TOKENS[:1]) / _risen(ANSWERED) > Limit("tokens")),
+            & (_risen(VLLM_TOKENS) / _risen(ANSWERED) > Limit("tokens")),
         ),
     ),
     style=RATIO,

@@ -192,7 +192,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
     # A query without an expression shows a limit that is off.
     asking = [query for query in asked if query["expr"].strip()]
     queries = list(zip(string.ascii_uppercase, asking, strict=False))
-    instant = look["type"] in _INSTANT
+    instant = look["type"] in _INSTANT and look["options"].get("graphMode", "none") == "none"
     styles = list(_colours(queries)) if look["type"] == "timeseries" else []
     if by_step:
         styles.append(_override("byName", BY_STEP, {"unit": "none"}))

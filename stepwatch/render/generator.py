@@ -22,7 +22,7 @@ from stepwatch.render.dashboard import Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
 from stepwatch.render.templates import SERVICES, render, render_own, template
 from stepwatch.rules import files as rule_files
-from stepwatch.rules import lines, messages
+from stepwatch.rules import lines, messages, runbook
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
@@ -141,6 +141,7 @@ def _rendered(
 
 
 def _context(config: Config, place: Place) -> dict[str, Any]:
+    about_runs = {alert.name for alert in TABLE if alert.subject == "run"}
     return {
         "config": config,
         "deployment": place(config),
@@ -151,6 +152,14 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "actions": {
             name: {"text": text, "index": index}
             for index, (name, text) in enumerate({each.name: each.action for each in TABLE}.items())
+        },
+        "runbook": {
+            part: {
+                name: {"text": getattr(entry, part), "index": index}
+                for index, (name, entry) in enumerate(runbook.entries(RESOURCES / "docs/runbook.md").items())
+                if name in about_runs
+            }
+            for part in runbook.Entry._fields
         },
         "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
         "gpu_load": gpu_load,

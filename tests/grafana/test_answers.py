@@ -142,6 +142,8 @@ def test_every_query_about_a_run_gives_that_run_and_once(
             assert bool(found) == ("unless" not in asked.expr), "the last step is past its limit"
         elif asked.expr.startswith(GPUS):
             assert sorted(each["metric"]["gpu"] for each in found) == list("012345689"), asked
+        elif asked.panel == "Rollout latency":
+            assert found == [], "no server is scraped"
         elif "ALERTS" in asked.expr:
             assert {each["metric"]["run"] for each in found} == {RUN}, asked
         else:
@@ -154,8 +156,9 @@ def test_every_query_about_all_runs_gives_each_of_them_once(
     for asked in dashboard_queries(default["stepwatch-runs"]):
         found = query(prometheus_url, asked.expr)
         assert found, asked
-        if asked.panel in {"All runs", "States"}:
-            runs = [each["metric"]["run"] for each in found]
+        if asked.panel in {"All runs", "States", "Rewards"}:
+            label = "row" if asked.panel == "All runs" else "run"
+            runs = [each["metric"][label].strip() for each in found]
             wanted = [RUN] if "ALERTS_FOR_STATE" in asked.expr else [RUN, OTHER_RUN]
             assert sorted(runs) == sorted(wanted), asked
 
@@ -226,7 +229,7 @@ def test_every_query_about_gpus_gives_each_of_them_once(
         if not any(query(prometheus_url, metric) for metric in metrics_of(asked.expr)):
             continue  # such a card does not have it
         found = [each["metric"] for each in query(prometheus_url, asked.limit)]
-        assert found or asked.panel == "Slowed down", asked
+        assert found or asked.panel in {"Slowed down", "Energy by run"}, asked
         assert len({json.dumps(each, sort_keys=True) for each in found}) == len(found), asked
         if asked.panel in CURVES and asked.expr.startswith("max by (gpu)"):
             assert sorted(each["gpu"] for each in found) == list("0123456"), asked

@@ -28,6 +28,7 @@ UIDS = tuple(
         "runs",
         "stack",
         "training",
+        "tutorial",
     )
 )
 GRID_COLUMNS = 24
@@ -61,6 +62,7 @@ def test_there_is_a_dashboard_for_each_question_with_the_uids_that_links_hold(
         "stepwatch-runs": "Runs",
         "stepwatch-stack": "Stack",
         "stepwatch-training": "Training",
+        "stepwatch-tutorial": "Tutorial",
     }
 
 
@@ -69,6 +71,8 @@ def test_it_is_in_the_classic_form_that_grafana_10_to_13_loads(dashboard: Json) 
     assert dashboard["editable"] is False
     assert not {"__inputs", "elements", "layout", "spec", "id"} & set(dashboard)
     assert {"from", "to"} == set(dashboard["time"])
+    assert "fieldMinMax" not in str(dashboard), "unknown to Grafana 10.0: the range is that of all columns"
+    assert "timeSeriesTable" not in str(dashboard), "unknown to Grafana 10.0, which shows no table"
     for panel in panels_of(dashboard):
         assert {"id", "type", "title", "gridPos", "targets", "fieldConfig", "options"} <= set(panel)
         assert {"defaults", "overrides"} == set(panel["fieldConfig"])

@@ -14,6 +14,8 @@ import pytest
 from exporter.runs.stats.catalogue import STATES
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.render.dashboard import CURVE_COLOURS
+from stepwatch.rules.runbook import entries
+from stepwatch.system.environment import CHECKOUT
 from tests import own_logs
 from tests.e2e.stack import PAIRS
 from tests.e2e.writer import writing
@@ -27,6 +29,7 @@ SICK, WELL = "grpo/short-answers", "ppo/long.run"
 RED, ORANGE, GREEN = {"#F2495C", "#E02F44"}, {"#FF9830"}, {"#73BF69"}
 AT_A_GLANCE = 8
 ACTION = next(alert.action for alert in TABLE if alert.name == "KLExplosion")
+RUNBOOK = entries(CHECKOUT / "docs/runbook.md")
 ALL = {"folder": ".*", "framework": ".*", "state": ".*"}
 
 WITHOUT_STEP = 'ALERTS{alertstate="firing",run!=""} unless on (alertname, severity, run) rl_alert_onset_step'
@@ -135,6 +138,11 @@ def test_folder_and_state_leave_out_other_runs(eyes: Eyes) -> None:
     assert failed["All runs"] == []
 
 
+def test_each_run_has_a_curve_of_its_reward(runs: Found) -> None:
+    assert {each["name"] for each in runs["Rewards"]} == {SICK, WELL}
+    assert all(0 <= float(each["text"]) <= 1 for each in runs["Rewards"])
+
+
 def test_states_have_names(runs: Found) -> None:
     assert {each["name"] for each in runs["States"]} == {SICK, WELL}
     for run in runs["States"]:
@@ -225,6 +233,14 @@ def test_an_incident_says_what_moved_first_and_what_to_do(eyes: Eyes) -> None:
     assert "KLExplosion" in alerts
     assert alerts["KLExplosion"]["what to do first"]["text"] == ACTION
     assert 34 <= int(alerts["KLExplosion"]["step"]["text"]) <= 60
+    (leading,) = found["Runbook"]
+    critical = [row for row in found["Alerts"] if row["severity"]["text"] == "critical"]
+    first = {row["alert"]["text"] for row in critical if row["since"] == critical[0]["since"]}
+    assert leading["alert"]["text"] in first
+    entry = RUNBOOK[leading["alert"]["text"]]
+    said = tuple(leading[name]["text"] for name in ("what it is", "what usually causes it", "what to do"))
+    assert said == entry
+    assert all(entry)
 
 
 def test_the_stack_says_whether_silence_can_be_trusted(eyes: Eyes) -> None:

@@ -136,6 +136,8 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "ray": ray,
     "run": run,
 }
+OF_RUN = "sglang"
+"""The server that is known to be the run's."""
 
 
 def settings(port: int) -> Json:
@@ -153,6 +155,7 @@ def settings(port: int) -> Json:
                         "labels": {
                             "instance": f"{page}:8000",
                             **({"role": "rollout"} if page in SERVERS else {}),
+                            **({"run": RUN} if page == OF_RUN else {}),
                         },
                     }
                 ],
@@ -256,6 +259,17 @@ def test_a_heatmap_has_the_buckets_of_the_histogram(default: dict[str, Json], ur
         "heatmap",
         False,
     )
+
+
+@pytest.mark.parametrize(("of", "servers"), [(RUN, 1), ("ppo/other", len(SERVERS) + 1)])
+def test_latencies_of_a_run_are_those_of_its_servers_else_of_all(
+    default: dict[str, Json], url: str, of: str, servers: int
+) -> None:
+    found = shown(default["stepwatch-training"], url, run=of)
+    buckets = {labels["le"]: value for labels, value in found["Rollout latency"]["A {{le}}"]}
+
+    assert {float(bound) for bound in buckets} == {float(bound) for bound in BUCKETS}
+    assert buckets["+Inf"] == pytest.approx(servers * 2 * BUCKETS["+Inf"], rel=0.2), "of two ranks each"
 
 
 def test_each_panel_about_machines_has_data(default: dict[str, Json], url: str) -> None:

@@ -79,6 +79,7 @@ def without_names(dashboard: Json) -> Json:
     return {key: value for key, value in dashboard.items() if key not in {"uid", "title"}}
 
 
+@pytest.mark.slow
 def test_each_of_our_dashboards_once_edited_is_rendered_as_it_was_edited_beside_ours(
     config: Path, bring: Import, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from tests.rules.series import selector
 from tests.rules.servers import OTHER_SERVER, SERVER
@@ -11,7 +12,7 @@ from tests.rules.stack import Labels, Scenario, by_the_minute
 
 def engine(name: str, labels: Labels = SERVER, **more: str) -> str:
     """A series of an engine; vLLM numbers its engines, SGLang its ranks."""
-    rank = {"engine": "0"} if name.startswith("vllm") else {"tp_rank": "0"}
+    rank = {"engine": "0"} if "vllm" in name else {"tp_rank": "0"}
     return selector(name, **labels, model_name="m", **rank, **more)
 
 
@@ -23,6 +24,13 @@ VLLM = {
     "finished": "vllm:request_success_total",
 }
 OLD_VLLM = {**VLLM, "cache": "vllm:gpu_cache_usage_perc"}
+
+
+def by_ray(names: Mapping[str, str]) -> dict[str, str]:
+    """Names of vLLM where Ray serves it."""
+    return {what: name.replace("vllm:", "ray_vllm_") for what, name in names.items()}
+
+
 SGLANG = {
     "waiting": "sglang:num_queue_reqs",
     "cache": "sglang:token_usage",
@@ -33,6 +41,8 @@ SGLANG = {
 SPELLINGS = {
     "vLLM": VLLM,
     "an old vLLM": OLD_VLLM,
+    "vLLM behind Ray": by_ray(VLLM),
+    "an old vLLM behind Ray": by_ray(OLD_VLLM),
     "SGLang": SGLANG,
     "SGLang with underscores": {what: name.replace(":", "_") for what, name in SGLANG.items()},
 }
@@ -191,29 +201,47 @@ PREEMPTS = (
 
 
 def _ends(
-    length: float, stop: float, tokens: float, labels: Labels = SERVER, aborted: float = 0
+    length: float,
+    stop: float,
+    tokens: float,
+    labels: Labels = SERVER,
+    aborted: float = 0,
+    *,
+    names: Mapping[str, str] = VLLM,
 ) -> dict[str, str]:
     """Requests that end for these reasons within six minutes, with so many tokens for each answer."""
     how = {"length": length, "stop": stop, "abort": aborted}
     return {
         **{
-            engine(VLLM["finished"], labels, finished_reason=reason): _steady(count)
+            engine(names["finished"], labels, finished_reason=reason): _steady(count)
             for reason, count in how.items()
         },
-        engine(VLLM["tokens"], labels): _steady((length + stop) * tokens),
+        engine(names["tokens"], labels): _steady((length + stop) * tokens),
     }
 
 
+def _answers(name: str, names: Mapping[str, str]) -> tuple[Scenario, ...]:
+    ends = partial(_ends, names=names)
+    return (
+        _every_six(f"{name}: nearly all by length", ends(30, 1, 500), {3: [], 4: [SERVER], 40: [SERVER]}),
+        _every_six(f"{name}: just nine in ten", ends(27, 3, 500), {9: [], 40: []}),
+        _every_six(f"{name}: just more than nine in ten", ends(27.2, 2.8, 500), {9: [SERVER]}),
+        _every_six(f"{name}: more than four in five for hours", ends(85, 15, 500), {9: [], 40: []}),
+        _every_six(f"{name}: just a hundred answers", ends(20, 0, 500), {9: [], 40: []}),
+        _every_six(
+            f"{name}: just more than a hundred answers", ends(20.1, 0, 500), {9: [SERVER], 40: [SERVER]}
+        ),
+        _every_six(f"{name}: sixty answers in 30 minutes for hours", ends(12, 0, 500), {9: [], 40: []}),
+        _every_six(f"{name}: answers of 16 tokens", ends(30, 0, 16), {9: [], 40: []}),
+        _every_six(
+            f"{name}: answers of just more than 16 tokens", ends(30, 0, 16.1), {9: [SERVER], 40: [SERVER]}
+        ),
+    )
+
+
 ENDS = (
-    _every_six("nearly all by length", _ends(30, 1, 500), {3: [], 4: [SERVER], 40: [SERVER]}),
-    _every_six("just nine in ten", _ends(27, 3, 500), {9: [], 40: []}),
-    _every_six("just more than nine in ten", _ends(27.2, 2.8, 500), {9: [SERVER]}),
-    _every_six("more than four in five for hours", _ends(85, 15, 500), {9: [], 40: []}),
-    _every_six("just a hundred answers", _ends(20, 0, 500), {9: [], 40: []}),
-    _every_six("just more than a hundred answers", _ends(20.1, 0, 500), {9: [SERVER], 40: [SERVER]}),
-    _every_six("sixty answers in 30 minutes for hours", _ends(12, 0, 500), {9: [], 40: []}),
-    _every_six("answers of 16 tokens", _ends(30, 0, 16), {9: [], 40: []}),
-    _every_six("answers of just more than 16 tokens", _ends(30, 0, 16.1), {9: [SERVER], 40: [SERVER]}),
+    *_answers("vLLM", VLLM),
+    *_answers("vLLM behind Ray", by_ray(VLLM)),
     _every_six("scores of one token", _ends(3000, 0, 1), {9: [], 40: []}),
     _every_six("those that the trainer aborts are no answers", _ends(30, 1, 500, aborted=300), {9: [SERVER]}),
     _every_six("none ends", _ends(0, 0, 0), {9: []}),

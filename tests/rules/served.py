@@ -140,6 +140,15 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
             ("token_usage", GAUGE),
         )
     },
+    "verl, by hand with prometheus_client": {
+        "verl_average_reward": _scraped(GAUGE),
+        "verl_gpu_memory_used_bytes": _scraped(GAUGE),
+        **{
+            f"verl_sample_generation_seconds_{part}": _scraped(COUNTER, *labels)
+            for part, *labels in (("bucket", "le"), ("count",), ("sum",))
+        },
+        "verl_training_steps_total": _scraped(COUNTER),
+    },
     "NVIDIA's dcgm-exporter, where it is used instead of ours": {
         "DCGM_FI_DEV_GPU_UTIL": _scraped(GAUGE, *DCGM_LABELS),
         "DCGM_FI_DEV_FB_USED": _scraped(GAUGE, *DCGM_LABELS),

@@ -87,7 +87,7 @@ def test_what_is_kept_of_a_run_is_exactly_what_the_panels_draw():
         ("Response length", "LengthCollapse from the median of 64", "response_length", "low", True),
         ("Throughput", "SlowSteps, tokens/s per GPU", "tokens_per_second_per_gpu", "low", True),
         ("GPU utilisation", "GPUIdleWhileRunning", "gpu_utilization_ratio", "low", False),
-        ("Truncated and signal-free shares", "NoLearningSignal", "zero_std_ratio", "high", False),
+        ("Truncated, signal-free", "NoLearningSignal", "zero_std_ratio", "high", False),
     ],
 )
 def test_a_limit_knows_its_signal_its_side_and_whether_its_alert_looks_at_more(

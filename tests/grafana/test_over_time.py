@@ -1,0 +1,209 @@
+"""What panels show of series over time, by promtool: its time is not ours, so that hours take none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.rules.runbook import entries
+from stepwatch.system.environment import CHECKOUT
+from tests.grafana.conftest import Json
+from tests.grafana.queries import View, panels_of
+from tests.real import prometheus
+
+pytestmark = pytest.mark.e2e
+
+HOUR, MINUTE = 3600, 60
+RUN = "ppo/a"
+ALL = dict.fromkeys(("folder", "framework", "state"), ".*")
+
+Answer = Mapping[str, float]
+"""Values by labels, as promtool writes these."""
+
+
+@pytest.fixture(name="promtool", params=["2.42", "3.13"])
+def _promtool(request: pytest.FixtureRequest) -> Path:
+    return prometheus(request.param).tool
+
+
+def asked(dashboard: Json, title: str, letter: str, **variables: str) -> str:
+    """A query of a panel at the end of an hour, in points of a minute."""
+    panel = next(each for each in panels_of(dashboard) if each["title"] == title)
+    (target,) = (each for each in panel["targets"] if each["refId"] == letter)
+    return View(0, HOUR, variables, interval=MINUTE).expression(target["expr"])
+
+
+def assert_answers(
+    promtool: Path, folder: Path, series: Mapping[str, str], expected: Mapping[str, Answer]
+) -> None:
+    """Fail unless each expression has this answer after two hours of samples of a minute.
+
+    Half a minute later, so that the last hour has sixty of them, whether or not its first moment counts.
+    """
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": expression,
+                "eval_time": "2h30s",
+                "exp_samples": [{"labels": labels, "value": value} for labels, value in answer.items()],
+            }
+            for expression, answer in expected.items()
+        ],
+    }
+    file = folder / "test.yml"
+    file.write_text(json.dumps({"evaluation_interval": "1m", "tests": [case]}))
+    done = subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_energy_of_a_run_is_that_of_its_gpus_while_it_used_them(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    def gpu(uuid: str) -> str:
+        return f'{{instance="a:9411",gpu="0",uuid="{uuid}"}}'
+
+    def used(run: str, uuid: str) -> str:
+        return f'rl_run_gpu{{run="{run}",instance="a:9411",gpu="0",uuid="{uuid}",by="process"}}'
+
+    series = {
+        # 720 W each for the counter of one, and the power of another that has none
+        f"gpu_energy_joules_total{gpu('x')}": "0+43200x120",
+        f"gpu_power_watts{gpu('x')}": "1+0x120",
+        f"gpu_power_watts{gpu('y')}": "720+0x120",
+        f"gpu_power_watts{gpu('unused')}": "720+0x120",
+        used(RUN, "x"): "1+0x120",
+        used(RUN, "y"): "1+0x120",
+        used("ppo/late", "y"): "_x90 1+0x90",
+        f'rl_step{{run="{RUN}"}}': "0+1x120",
+        f'rl_step_tokens{{run="{RUN}"}}': "500000+0x120",
+        'rl_step{run="ppo/late"}': "0+1x120",
+    }
+    whole, half = f'{{run="{RUN}"}}', '{run="ppo/late"}'
+    gpus = default["stepwatch-gpu"]
+    counts, energy, per_step, per_million = (asked(gpus, "Energy by run", letter) for letter in "ABCD")
+
+    assert_answers(
+        promtool,
+        tmp_path,
+        series,
+        {
+            counts: {whole: 2, half: 1},
+            f"round({energy})": {whole: 1440, half: 372},
+            f"round({per_step})": {whole: 24, half: 12},
+            f"round({per_million})": {whole: 49},
+        },
+    )
+
+
+def test_two_clusters_with_a_run_of_one_name_have_a_row_each(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    series = {}
+    for cluster, state, reward in (("east", "running", 0.5), ("west", "failed", 0.25)):
+        labels = f'cluster="{cluster}",run="{RUN}"'
+        series |= {
+            f'rl_run_info{{{labels},framework="verl",source="console"}}': "1+0x120",
+            f'rl_run_state{{{labels},state="{state}"}}': "1+0x120",
+            f"rl_reward{{{labels}}}": f"{reward}+0x120",
+        }
+    dashboard = default["stepwatch-runs"]
+    panel = next(each for each in panels_of(dashboard) if each["title"] == "All runs")
+    join = next(each for each in panel["transformations"] if each["id"] == "joinByField")
+    titles = {
+        new: old[-1]
+        for old, new in next(each for each in panel["transformations"] if each["id"] == "organize")[
+            "options"
+        ]["renameByName"].items()
+    }
+
+    assert join["options"]["byField"] == "row"
+    assert_answers(
+        promtool,
+        tmp_path,
+        series,
+        {
+            asked(dashboard, "All runs", titles["shown"], **ALL): {
+                f'{{cluster="{name}",framework="verl",row="{name} {RUN}",run="{RUN}"}}': 1
+                for name in ("east", "west")
+            },
+            asked(dashboard, "All runs", titles["reward"], **ALL): {
+                f'{{row="east {RUN}"}}': 0.5,
+                f'{{row="west {RUN}"}}': 0.25,
+            },
+            asked(dashboard, "All runs", titles["shown"], **{**ALL, "state": "failed"}): {
+                f'{{cluster="west",framework="verl",row="west {RUN}",run="{RUN}"}}': 1
+            },
+        },
+    )
+
+
+def test_of_hundreds_of_runs_those_in_need_have_a_curve(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    runs = [f"ppo/{number:03}" for number in range(300)]
+    series = {}
+    for number, run in enumerate(runs):
+        series |= {
+            f'rl_run_info{{run="{run}",framework="verl"}}': "1+0x120",
+            f'rl_run_state{{run="{run}",state="running"}}': "1+0x120",
+            f'rl_last_step_timestamp_seconds{{run="{run}"}}': f"{1000 + number}+0x120",
+            f'rl_reward{{run="{run}"}}': "0.5+0x120",
+        }
+    sick = f'alertname="KLHigh",alertstate="firing",severity="warning",run="{runs[0]}"'
+    series[f"ALERTS{{{sick}}}"] = "1+0x120"
+
+    asks = asked(default["stepwatch-runs"], "Rewards", "A", **ALL)
+    shown = [runs[0], *runs[-23:]]
+    # promtool has no time on show of its own
+    asks = asks.replace(" @ end()", "")
+    assert_answers(promtool, tmp_path, series, {asks: {f'{{run="{run}"}}': 0.5 for run in shown}})
+
+
+def test_the_critical_alert_that_began_first_leads_an_incident(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    def fires(alert: str, severity: str, minute: int) -> dict[str, str]:
+        labels = f'alertname="{alert}",severity="{severity}",run="{RUN}"'
+        began = f"_x{minute - 1} {60 * minute}+0x90"
+        return {
+            f"ALERTS_FOR_STATE{{{labels}}}": began,
+            f'ALERTS{{{labels},alertstate="firing"}}': f"_x{minute - 1} 1+0x90",
+        }
+
+    warning, critical = fires("KLHigh", "warning", 5), fires("KLExplosion", "critical", 10)
+    later = fires("RunFailed", "critical", 20)
+    asks = asked(default["stepwatch-diagnose"], "Runbook", "A", run=RUN)
+
+    def leading(alert: str) -> str:
+        copies = ",".join(f'{name}="{alert}"' for name in ("causes", "meaning", "mitigation"))
+        return f'{{alertname="{alert}",{copies}}}'
+
+    assert_answers(
+        promtool, tmp_path, {**warning, **critical, **later}, {asks: {leading("KLExplosion"): 600}}
+    )
+    assert_answers(promtool, tmp_path, warning, {asks: {leading("KLHigh"): 300}})
+    assert_answers(promtool, tmp_path, {}, {asks: {}})
+
+
+def test_the_runbook_has_three_paragraphs_for_each_alert_about_runs(default: dict[str, Json]) -> None:
+    panel = next(each for each in panels_of(default["stepwatch-diagnose"]) if each["title"] == "Runbook")
+    texts = {
+        override["matcher"]["options"]: entry["value"][0]["options"]
+        for override in panel["fieldConfig"]["overrides"]
+        for entry in override["properties"]
+        if entry["id"] == "mappings"
+    }
+
+    assert set(texts) == {"meaning", "causes", "mitigation"}
+    for part in texts.values():
+        assert set(part) == {alert.name for alert in TABLE if alert.subject == "run"}
+        assert all(entry["text"] for entry in part.values())
+    assert "**" not in str(texts)
+    assert entries(CHECKOUT / "docs/runbook.md")["KLHigh"].meaning == texts["meaning"]["KLHigh"]["text"]

@@ -1,0 +1,83 @@
+"""The answer of *Stack*, by a real Prometheus that watches itself, and an Alertmanager that comes late."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.grafana.conftest import Json
+from tests.grafana.queries import View, panels_of
+from tests.real import PrometheusServer, free_port, query
+from tests.real.listening import Exposing
+from tests.real.waiting import eventually
+
+pytestmark = pytest.mark.e2e
+
+TRUST = "Can I trust silence?"
+NOT_SENT = 'alertmanager_notifications_failed_total{integration="webhook",reason="other"} 0'
+OF_ITSELF = "rate(prometheus_rule_evaluation_failures_total[1m]) and on () rate(up[1m])"
+"""What Prometheus knows once it has read itself twice."""
+
+
+class Watching:
+    """A Prometheus that reads itself; ``url`` is where it answers."""
+
+    def __init__(self, folder: Path, version: str) -> None:
+        self._targets = folder / "alertmanager.json"
+        port = free_port()
+        settings = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "scrape_configs": [
+                {"job_name": "prometheus", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]},
+                {"job_name": "alertmanager", "file_sd_configs": [{"files": [str(self._targets)]}]},
+            ],
+            "rule_files": ["rules.yml"],
+        }
+        rule = {"record": "one", "expr": "1"}
+        self.alertmanager()
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
+        (folder / "rules.yml").write_text(json.dumps({"groups": [{"name": "rl", "rules": [rule]}]}))
+        self.server = PrometheusServer(version, folder, port=port)
+        self.url = self.server.url
+
+    def alertmanager(self, *ports: int) -> None:
+        """Make Alertmanager the one at this port, or none."""
+        new = self._targets.with_suffix(".new")
+        new.write_text(json.dumps([{"targets": [f"127.0.0.1:{port}" for port in ports]}]))
+        new.rename(self._targets)
+
+
+@pytest.fixture(name="watching", params=["2.42", "3.13"])
+def _watching(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watching]:
+    watching = Watching(tmp_path, request.param)
+    with watching.server:
+        eventually(lambda: query(watching.url, OF_ITSELF), pause=0.2)
+        yield watching
+
+
+def figure(dashboard: Json, title: str, url: str) -> float | None:
+    """What a stat shows; None for no value."""
+    (target,) = next(each for each in panels_of(dashboard) if each["title"] == title)["targets"]
+    found = query(url, View(0, 3600).expression(target["expr"]))
+    return float(found[0]["value"][1]) if found else None
+
+
+def test_silence_is_not_trusted_without_alertmanager_and_is_once_it_answers(
+    default: dict[str, Json], watching: Watching
+) -> None:
+    stack = default["stepwatch-stack"]
+    assert figure(stack, TRUST, watching.url) == 1, "it is no target"
+
+    watching.alertmanager(free_port())
+    eventually(lambda: query(watching.url, 'up{job="alertmanager"} == 0'), pause=0.2)
+    assert figure(stack, TRUST, watching.url) == 1, "it does not answer"
+    assert figure(stack, "Not sent", watching.url) is None
+
+    with Exposing(lambda _: NOT_SENT) as alertmanager:
+        watching.alertmanager(alertmanager.port)
+        eventually(lambda: figure(stack, "Not sent", watching.url) == 0, pause=0.2)
+        assert figure(stack, TRUST, watching.url) == 0
