@@ -64,6 +64,10 @@ def parser() -> argparse.ArgumentParser:
     _add_stack(command)
     _add_orders(command)
     _add_readers(command)
+    running = command("run", "run a trainer, and keep its output and how it ended among the runs", _run)
+    running.add_argument("--runs", type=Path, metavar="DIR", help="the folder of logs; default: runs.path")
+    running.add_argument("--name", help="of its log, without .log; default: the program's, with the time")
+    running.add_argument("trainer", nargs="+", metavar="CMD", help="the trainer and its arguments, behind --")
     return parser
 
 
@@ -220,6 +224,17 @@ def _import(options: argparse.Namespace) -> int:
     # Not the default file of an installation: what lies beside that is only read.
     config = options.config or _place().config(_say) or layout.CONFIG
     return import_dashboard(options.file, config, options.title, _say, force=options.force)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from stepwatch.launch.command import run
+
+    runs = options.runs
+    if runs is None:
+        from stepwatch.config import load
+
+        runs = load(_file(options, _place())).runs.path
+    return run(options.trainer, Path(runs), options.name)
 
 
 def _print_config(options: argparse.Namespace) -> int:

@@ -149,6 +149,7 @@ class RunFinished(Block):
 
 _LAST_STEP = Fact(STEP.query, f"{STEP.text}{{{{else}}}} before the first step")
 _SINCE = Fact("time()-max(rl_last_step_timestamp_seconds{%s})", ", {{humanizeDuration .Value}} ago")
+_CAUSE = Fact("rl_run_exit_info{%s}", "; {{.Labels.cause}}")
 _TOOK = Fact(
     "max(rl_last_step_timestamp_seconds{%[1]s})-max(rl_run_start_timestamp_seconds{%[1]s})",
     " after {{humanizeDuration .Value}}",
@@ -164,7 +165,7 @@ def _ended(
     action: str,
     *,
     sparing: Expression | None = None,
-    facts: tuple[Fact, ...] = (_LAST_STEP, _SINCE),
+    facts: tuple[Fact, ...] = (_LAST_STEP, _SINCE, _CAUSE),
     about: str = "run",
 ) -> Alert:
     """Return the alert on how a run ended, by its last known state: a lost scrape resolves nothing."""
@@ -185,7 +186,7 @@ RUN_FAILED = _ended(
     RunFailed,
     "failed",
     "Run failed",
-    "the log ends with an error",
+    "it ended with an error",
     "read the end of the log from its first traceback on; then resume from the last checkpoint",
 )
 

@@ -42,11 +42,11 @@ def statistic(name: str, signal: str, *, steps: int | None = None, alpha: str | 
     raise KeyError(f"the exporter serves no {name} of {signal} with steps={steps}, alpha={alpha}")
 
 
-def fact(name: str) -> Series:
+def fact(name: str, **labels: str) -> Series:
     """A metric about the run itself."""
     if name not in {family.name for family in RUN_FAMILIES}:
         raise KeyError(f"the exporter serves no {name}")
-    return Series(name)
+    return Series(name, tuple(labels.items()))
 
 
 def latest(signal: str) -> Series:

@@ -36,7 +36,9 @@ OPTIONAL: dict[str, tuple[Series, ...]] = {
     "LengthCollapse": (h.REWARD, h.REWARD_BEST, h.REWARD_LOST),
     "SlowSteps": (h.TOTAL_STEPS, h.SPEED, h.SPEED_USUAL, h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),
     "Stalled": (h.TOTAL_STEPS, h.STEP_INTERVAL),
-    "RunFailed": (h.TOTAL_STEPS,),
+    "RunFailed": (h.TOTAL_STEPS, h.EXIT),
+    "RunVanished": (h.EXIT,),
+    "RunStopped": (h.EXIT,),
     "RunFinished": (h.TOTAL_STEPS, h.REWARD_BEST),
 }
 """What a trainer may not log, or not yet, while the alert fires all the same."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from time import monotonic
 
 from exporter.runs.exporter_health import Health
+from exporter.runs.files import launch
+from exporter.runs.files.launch import Launch
 from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.files.notice import Refusal
 from exporter.runs.files.state_file import RunSnapshots, Saved, StateFolder
@@ -89,7 +91,7 @@ class Log:
     right now. ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
     ``found``: its files, as the last search saw them. ``must_be_saved``: what its runs know is nowhere else.
     ``priority``: that of its runs under the run limit, once they were judged; ``followed``: it had runs at
-    the last look.
+    the last look. ``launch``: what the wrapper that writes it knows, if one does.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Log:
         self.unread_since: float | None = None
         self.priority: Priority | None = None
         self.followed = False
+        self.launch: Launch | None = None
         self._unread_from = 0.0
         self.found = found
         self._known_before = saved
@@ -177,7 +180,8 @@ class Log:
     @property
     def is_text(self) -> bool:
         """Whether it is a text without a record so far."""
-        return self.run_set is None and self.kind == "text" and self.caught_up
+        of_text = self.kind == "text" or (self.kind == "empty" and self.launch is not None)
+        return self.run_set is None and of_text and self.caught_up
 
     @property
     def servers(self) -> tuple[Servers, ...]:
@@ -230,6 +234,7 @@ class Log:
     def _read(self, wall: float, steady: float, lock: AbstractContextManager[object]) -> None:
         """Ask the file system first: while the lock is held, nothing may wait for it."""
         asked = monotonic()
+        self._read_launch(wall)
         if self._reader is None:
             self.kind = content(self.file)
             if self.kind == "empty":
@@ -253,6 +258,17 @@ class Log:
                 if self.unread_since is not None:
                     self._excuse(wall, steady, grown=block is not None and block.grown)
         self._read_at = wall
+
+    def _read_launch(self, wall: float) -> None:
+        """Whoever wraps a trainer makes a run of it, whatever it prints."""
+        self.launch = launch.read(self.path)
+        if self.launch is None:
+            return
+        if self.run_set is None and self.preamble is None:
+            self.preamble = Preamble(self._options)
+        if self.launch.ended is None or wall - self.launch.ended < LIVE_SECONDS:
+            for run in self.runs:
+                run.watched = True
 
     def hangs(self, wall: float, steady: float) -> None:
         """Note that its mount does not answer, and since when."""

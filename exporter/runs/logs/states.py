@@ -11,7 +11,7 @@ from exporter.runs.logs.log import Log
 from exporter.runs.logs.texts import GROWING_SECONDS
 from exporter.runs.model.run import Run
 from exporter.runs.model.run_limit import OF_STATE, Priority
-from exporter.runs.model.run_source import Judge, Sighting, Signs, Text, is_shown
+from exporter.runs.model.run_source import ENDED_BADLY, Judge, Sighting, Signs, Text, is_shown
 from exporter.runs.processes.writers import Writer, Writers
 
 WRITER_SECONDS = 24 * 3600.0
@@ -58,7 +58,9 @@ class RunStates:
             if state is None:
                 quiet = now - run.moved if key and run.moved is not None else log.quiet(now)
                 gone = None if writer.gone_since is None else now - writer.gone_since
-                state = judge.state(run, Signs(quiet, gone, None if writer.only_named else log.writer))
+                present = None if writer.only_named else log.writer
+                launched = log.launch.state if log.launch else None
+                state = judge.state(run, Signs(quiet, gone, present, launched))
             self._last[run.serial] = state
             return state
 
@@ -98,13 +100,22 @@ class RunStates:
             return
         run, writer = log.preamble.run, self._see_writer(log)
         state = state_of(log, "", run, writer)
-        if log.preamble.is_end(state, now - log.quiet(now), writer=log.writer):
+        ended = log.launch is not None and state in ENDED_BADLY
+        if ended or log.preamble.is_end(state, now - log.quiet(now), writer=log.writer):
             yield self._sighting(log, "", run, state, text=Text(log.appeared, log.written))
 
     def _sighting(self, log: Log, key: str, run: Run, state: str, **more: Any) -> Sighting:
         process, unread = self._writers.of(log.file).process, log.unread_since
         return Sighting(
-            (log.path, key), log.relative, run, state, log.writer, process=process, unread=unread, **more
+            (log.path, key),
+            log.relative,
+            run,
+            state,
+            log.writer,
+            process=process,
+            unread=unread,
+            launch=log.launch,
+            **more,
         )
 
     def _see_writer(self, log: Log) -> Writer:

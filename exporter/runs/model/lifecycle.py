@@ -58,7 +58,8 @@ class Evidence:
     """What is known about how a run goes on; times in seconds of one clock.
 
     ``quiet`` and ``gone`` are for how long the log has not grown and the writer has been away
-    (``None``: it is there, or cannot be seen). ``held``: a writer holds the log open.
+    (``None``: it is there, or cannot be seen). ``held``: a writer holds the log open. ``launched`` is the
+    state by the wrapper of `stepwatch run`, if there is one: as the trainer's parent it knows.
     """
 
     ended: Ended | None
@@ -68,14 +69,17 @@ class Evidence:
     gone: float | None
     held: bool
     typical: float | None
+    launched: str | None = None
 
 
 def state(evidence: Evidence, silence: Silence) -> str:
     """The state of a run: running, finished, failed, vanished or stopped."""
-    step, total = evidence.step, evidence.total
-    if evidence.ended and evidence.ended.state == "finished":
-        return "finished"
-    if step is not None and total is not None and step >= total:
+    step, total, launched = evidence.step, evidence.total, evidence.launched
+    done = step is not None and total is not None and step >= total
+    done = done or (evidence.ended is not None and evidence.ended.state == "finished")
+    if launched and not (done and launched == "running"):  # it may still save what it learnt
+        return launched
+    if done:
         return "finished"
     if _failed(evidence):
         return "failed"

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple, Protocol
 
 from exporter.runs.exporter_health import Health
+from exporter.runs.files.launch import Launch
 from exporter.runs.model.lifecycle import Evidence, Silence, state
 from exporter.runs.model.run import Run
 from exporter.runs.model.run_set import RunSet
@@ -22,12 +23,14 @@ ENDED_BADLY = frozenset({"failed", "vanished", "stopped"})
 class Signs(NamedTuple):
     """Signs of life of a run, in seconds: since its last record, and since its writer is gone.
 
-    ``writer``: whether it is present; ``None`` if that cannot be seen.
+    ``writer``: whether it is present; ``None`` if that cannot be seen. ``launched``: the state by the wrapper
+    that started it, if there is one.
     """
 
     quiet: float
     gone: float | None
     writer: bool | None
+    launched: str | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,6 +50,7 @@ class Judge:
             signs.gone,
             bool(signs.writer),
             run.times.pace.typical(),
+            signs.launched,
         )
         now = state(evidence, self.silence)
         if signs.quiet > self.forget_after and now != "running":
@@ -72,7 +76,7 @@ class Sighting:
     ended, in seconds of the steady clock; ``unread`` since when the log cannot be read, and ``appeared``
     when it was first looked at, in seconds since the epoch (``None`` of what is polled). ``duplicates`` are
     the same run in its other logs, ``writers`` the ids of the living processes that write them. ``text`` is
-    set for a run without a record.
+    set for a run without a record, ``launch`` for one that `stepwatch run` started.
     """
 
     at: Place
@@ -87,6 +91,7 @@ class Sighting:
     writers: frozenset[str] = frozenset()
     appeared: float | None = None
     text: Text | None = None
+    launch: Launch | None = None
 
 
 def is_shown(run_state: str) -> bool:

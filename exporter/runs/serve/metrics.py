@@ -51,7 +51,7 @@ class RunText:
     def chunks(self, view: View, now: float) -> Chunks:
         """The run's lines; ``now`` in seconds of the clock that records arrive by."""
         run = view.run
-        facts = (view.name, view.state, view.writer, view.unread, view.gpus)
+        facts = (view.name, view.state, view.writer, view.unread, view.gpus, view.launch)
         key = (run.version, run.times.last, run.watched, *facts)
         if key != self._key or now > self._until:
             self._chunks, self._until = _render(view, now)
@@ -100,6 +100,7 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_info", [({"framework": run.reading.framework, "source": run.source}, 1)]
     yield "rl_run_state", [({"state": state}, state == view.state) for state in STATES]
     yield "rl_run_writer_present", _maybe(view.writer)
+    yield "rl_run_exit_info", [(labels, 1) for labels in _exits(view)]
     yield from ((name, _maybe(value)) for name, value in progress(run))
     yield "rl_total_steps", _maybe(run.total)
     yield "rl_resumes_total", _maybe(run.resumes)
@@ -115,6 +116,13 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     namespace = {"pid_namespace": view.gpus.namespace}
     yield "rl_run_gpu_process_info", [({"pid": str(pid), **namespace}, 1) for pid in view.gpus.processes]
     yield "rl_run_node_gpu_info", [({"uuid": uuid}, 1) for uuid in view.gpus.node]
+
+
+def _exits(view: View) -> Iterator[dict[str, str]]:
+    launch = view.launch
+    if launch is not None and launch.cause:
+        code = "" if launch.exit_code is None else str(launch.exit_code)
+        yield {"cause": launch.cause, "exit_code": code, "signal": launch.signal}
 
 
 def _others(run: Run, room: int) -> Iterable[tuple[str, list[Sample]]]:

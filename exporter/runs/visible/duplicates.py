@@ -136,15 +136,20 @@ def _merged(group: list[Sighting]) -> Sighting:
     writer = True if any(one.writer for one in group) else best.writer
     duplicates = tuple(one.run for one in group if one is not best)
     writers = frozenset().union(*(one.writers for one in group))
-    return replace(best, state=_state(group), writer=writer, duplicates=duplicates, writers=writers)
+    launch = next((one.launch for one in group if one.launch), None)
+    return replace(
+        best, state=_state(group), writer=writer, duplicates=duplicates, writers=writers, launch=launch
+    )
 
 
 def _state(group: list[Sighting]) -> str:
     """What all logs together say about the end.
 
-    Where one log's writer is gone, another's, which cannot be seen, goes on only if it has logged since;
-    and the steps that were planned, if another log names them, decide whether it was done.
+    A wrapper knows. Where one log's writer is gone, another's, which cannot be seen, goes on only if it has
+    logged since; and the steps that were planned, if another log names them, decide whether it was done.
     """
+    if launched := [one.state for one in group if one.launch and one.launch.state]:
+        return launched[0]
     gone = max((one.gone for one in group if one.gone is not None), default=-inf)
 
     def outlived(one: Sighting) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
+from exporter.runs.files.launch import Launch
 from exporter.runs.logs.names import printable, run_name, run_names
 from exporter.runs.logs.texts import explains
 from exporter.runs.model.run import Run
@@ -28,7 +29,8 @@ class View(NamedTuple):
 
     ``duplicates`` is the same run in its other logs: one of them may be shown next. ``unread``: since
     when its log cannot be read, as the mount hangs, in seconds since the epoch. ``writers`` are the ids of
-    the living processes that write its logs, ``gpus`` what is known of its GPUs.
+    the living processes that write its logs, ``gpus`` what is known of its GPUs, ``launch`` what its wrapper
+    knows of it.
     """
 
     name: str
@@ -39,6 +41,7 @@ class View(NamedTuple):
     unread: float | None = None
     writers: frozenset[str] = frozenset()
     gpus: RunGPUs = RunGPUs()
+    launch: Launch | None = None
 
 
 class Selection(NamedTuple):
@@ -119,6 +122,7 @@ def _views(
             one.unread,
             one.writers,
             gpus.get(one.at, RunGPUs()),
+            one.launch,
         )
         for name, one in zip(names, once, strict=True)
     }

@@ -1,0 +1,1 @@
+"""`stepwatch run`: a trainer as the child of a program that knows exactly how it ends."""

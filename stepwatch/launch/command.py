@@ -1,0 +1,152 @@
+"""`stepwatch run`: the wrapper that the user sees."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, end_all
+from stepwatch.launch.outcome import Outcome
+from stepwatch.launch.record import LaunchRecord
+from stepwatch.launch.streams import Streams, die_of
+from stepwatch.schema.errors import Refused
+
+DRAIN_SECONDS = 2.0
+"""How long what the trainer left behind may go on writing after it."""
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+_PASSED_ON = (*_FROM_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+
+
+def run(command: Sequence[str], runs: Path, name: str | None) -> int:
+    """Run a trainer to its end as if it had been called itself, and keep its output in a log.
+
+    Args:
+        command: The trainer and its arguments.
+        runs: The folder of logs.
+        name: The log's name below it, without ``.log``; by default the program's, with the time.
+
+    Returns:
+        The trainer's exit code. Where a signal ended it, the same signal ends this process.
+
+    Raises:
+        Refused: The log cannot be written, or the trainer cannot be started.
+    """
+    log = _log(command, runs, name)
+    record = LaunchRecord(log)
+    outcome = Attempt(command, log, record).run()
+    record.end(outcome)
+    if outcome.signal:
+        die_of(outcome.signal)
+    return outcome.exit_code or 0
+
+
+def _log(command: Sequence[str], runs: Path, name: str | None) -> Path:
+    name = name or f"{Path(command[0]).name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    log = runs / f"{name}.log"
+    if not Path(os.path.normpath(log)).is_relative_to(os.path.normpath(runs)):
+        raise Refused(f"--name {name}: leads out of {runs}. Fix: a name such as ppo/gsm8k.")
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab"):
+            pass
+    except OSError as error:
+        reason = error.strerror
+        raise Refused(f"{log} cannot be written: {reason}. Fix: name another folder with --runs.") from None
+    return log
+
+
+class Attempt:
+    """The trainer, started once and accompanied to its end."""
+
+    def __init__(self, command: Sequence[str], log: Path, record: LaunchRecord) -> None:
+        self._command, self._record = command, record
+        self._streams, self._log = Streams(log), log
+        self._pid: int | None = None
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> Outcome:
+        """Returns how the trainer ended.
+
+        Raises:
+            Refused: It cannot be started.
+        """
+        wakes, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        heard = (*_PASSED_ON, signal.SIGWINCH, signal.SIGCHLD)
+        inherited = {number: signal.getsignal(number) for number in heard}
+        ignored = {number for number, handler in inherited.items() if handler is signal.SIG_IGN}
+
+        def connect() -> None:
+            for number in ignored:  # nohup
+                signal.signal(number, signal.SIG_IGN)
+            self._streams.connect()
+
+        keeper = Keeper(self._command, connect, partial(self._record.end, orphaned=True))
+        try:
+            for number in inherited.keys() - ignored:
+                signal.signal(number, lambda *_: None)
+            signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+            self._started(keeper.report())
+            return self._accompany(keeper, wakes)
+        finally:
+            signal.set_wakeup_fd(-1)
+            self._streams.close()
+            keeper.close()
+            for number in inherited.keys() - ignored:
+                signal.signal(number, inherited[number])
+            os.close(wakes)
+            os.close(wake)
+            self._selector.close()
+
+    def _started(self, report: Report | None) -> None:
+        if report is None or report.pid is None:
+            for file in (self._log, self._record.path):
+                if not file.stat().st_size:
+                    file.unlink()
+            reason = os.strerror(report.errno) if report and report.errno else "its parent was killed"
+            raise Refused(
+                f"{self._command[0]} cannot be started: {reason}. Fix: check the command behind --."
+            )
+        self._pid = report.pid
+        self._record.start(self._command)
+        self._streams.started()
+
+    def _accompany(self, keeper: Keeper, wakes: int) -> Outcome:
+        outcome: Outcome | None = None
+        until: float | None = None
+        for source in (*self._streams.sources, keeper.reports, wakes):
+            self._selector.register(source, selectors.EVENT_READ)
+        open_ = set(self._streams.sources) - {0}
+        while outcome is None or (open_ and time.monotonic() < (until or 0)):
+            for key, _ in self._selector.select(None if outcome is None else 0.1):
+                if key.fd == wakes:
+                    for number in os.read(wakes, 4096):
+                        self._pass_on(number)
+                elif key.fd == keeper.reports:
+                    self._selector.unregister(key.fd)
+                    report = keeper.report()
+                    outcome = report.outcome if report else self._orphaned()
+                    until = time.monotonic() + DRAIN_SECONDS
+                elif not self._streams.copy(key.fd):
+                    self._selector.unregister(key.fd)
+                    open_.discard(key.fd)
+        return outcome
+
+    def _orphaned(self) -> Outcome:
+        """The keeper was killed: what it kept is this process's now."""
+        statuses = end_all(GRACE_SECONDS)
+        return Outcome(statuses.get(self._pid or 0, signal.SIGKILL))
+
+    def _pass_on(self, number: int) -> None:
+        if number == signal.SIGWINCH:
+            self._streams.resize()
+        elif number in _PASSED_ON and self._pid is not None:
+            # A terminal's signals are for all of its foreground, others for the program alone.
+            send = os.killpg if number in _FROM_TERMINAL else os.kill
+            with suppress(ProcessLookupError):
+                send(self._pid, number)

@@ -1,0 +1,142 @@
+"""Runs whose trainer `stepwatch run` started: their state is exact, and its cause is known."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stepwatch.launch.keeper import descendants
+from tests.runs.conftest import Watched
+from tests.runs.lines import console, measured, verl_json
+from tests.runs.sources.test_ends import until
+
+Watching = Callable[..., Watched]
+
+STEPS = "".join(console(step, measured(step)) for step in range(1, 6))
+ENDS = [
+    ("exit 0", "finished", {"cause": "exit code 0", "exit_code": "0", "signal": ""}),
+    ("exit 3", "failed", {"cause": "exit code 3", "exit_code": "3", "signal": ""}),
+    ("kill -KILL $$", "failed", {"cause": "SIGKILL", "exit_code": "", "signal": "SIGKILL"}),
+]
+
+
+def wrapped(folder: Path, script: str, text: str = STEPS) -> subprocess.Popen[bytes]:
+    """A wrapped trainer that logs steps, waits for `go`, and then ends as the script does."""
+    (folder.parent / "steps").write_text(text)
+    waits = f"cat {folder.parent}/steps; while [ ! -e {folder.parent}/go ]; do sleep .05; done; {script}"
+    command = [sys.executable, "-m", "stepwatch", "run", "--runs", str(folder), "--name", "a", "--"]
+    return subprocess.Popen([*command, "sh", "-c", waits])
+
+
+def go(folder: Path) -> None:
+    (folder.parent / "go").touch()
+
+
+@pytest.mark.parametrize(("script", "state", "labels"), ENDS)
+def test_the_state_and_its_cause_are_exact_within_two_seconds(
+    folder: Path, watched: Watching, script: str, state: str, labels: dict[str, str]
+) -> None:
+    page, process = watched(proc=Path("/proc")), wrapped(folder, script)
+    found = until(page, lambda found: found.value("rl_step", run="a") == 5)
+    assert (found.state("a"), found.all("rl_run_exit_info")) == ("running", {})
+    go(folder)
+    process.wait()
+
+    found = page.look(2.0)
+    assert found.state("a") == state
+    assert found.value("rl_run_exit_info", run="a", **labels) == 1
+
+
+@pytest.mark.parametrize("text", ["", "loading\n"])
+def test_a_trainer_that_ends_before_its_first_step_has_failed_without_a_traceback(
+    folder: Path, watched: Watching, text: str
+) -> None:
+    page, process = watched(proc=Path("/proc")), wrapped(folder, "exit 1", text)
+    until(page, lambda _: (folder / "a.log.launch").exists())
+    page.discover()
+    go(folder)
+    process.wait()
+
+    found = page.look(2.0)
+    assert found.state("a") == "failed"
+    assert found.value("rl_run_exit_info", run="a", cause="exit code 1", exit_code="1", signal="") == 1
+
+
+def test_a_silent_trainer_whose_wrapper_lives_is_running_and_never_stopped(
+    folder: Path, watched: Watching
+) -> None:
+    page, process = watched(), wrapped(folder, "true")
+    until(page, lambda found: found.value("rl_step", run="a") == 5)
+
+    assert {page.look(600.0).state("a") for _ in range(20)} == {"running"}
+    go(folder)
+    process.wait()
+    assert page.look(2.0).state("a") == "finished"
+
+
+def test_a_wrapper_that_was_killed_with_all_below_it_has_a_run_that_vanished(
+    folder: Path, watched: Watching
+) -> None:
+    page, process = watched(), wrapped(folder, "true")
+    until(page, lambda found: found.value("rl_step", run="a") == 5)
+    for pid in (process.pid, *descendants(process.pid)):
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+    found = until(page, lambda found: found.state("a") != "running")
+    assert found.state("a") == "vanished"
+    assert found.value("rl_run_exit_info", run="a", cause="wrapper killed", exit_code="", signal="") == 1
+
+
+def test_an_exporter_without_sight_of_processes_knows_as_much(folder: Path, watched: Watching) -> None:
+    page, process = watched(), wrapped(folder, "exit 3")
+    until(page, lambda found: found.value("rl_step", run="a") == 5)
+    go(folder)
+    process.wait()
+
+    assert page.look(2.0).state("a") == "failed"
+
+
+def test_what_the_wrapper_knows_holds_for_the_run_whose_records_are_in_another_log(
+    folder: Path, watched: Watching
+) -> None:
+    page, process = watched(proc=Path("/proc")), wrapped(folder, "exit 3")
+    (folder / "a.jsonl").write_text("".join(verl_json(step, measured(step)) for step in range(1, 6)))
+    until(page, lambda found: found.value("stepwatch_duplicate_logs") == 1)
+    go(folder)
+    process.wait()
+
+    found = page.look(2.0)
+    assert (found.runs(), found.state("a")) == ({"a"}, "failed")
+
+
+def test_a_pipe_in_place_of_a_launch_file_holds_nothing_up(folder: Path, watched: Watching) -> None:
+    (folder / "a.log").write_text(STEPS)
+    os.mkfifo(folder / "a.log.launch")
+
+    assert watched().look(1.0).value("rl_step", run="a") == 5
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"started": 1.5}\n',
+        b"[]\n1\n\xff\n",
+        b'{"ended": 1.5}\n',
+        b'{"attempt": "one", "started": 1.5}\n',
+    ],
+)
+def test_a_damaged_launch_file_is_no_launch(folder: Path, watched: Watching, content: bytes) -> None:
+    (folder / "a.log").write_text(STEPS)
+    (folder / "a.log.launch").write_bytes(content)
+
+    found = watched().look(1.0)
+    assert (found.state("a"), found.all("rl_run_exit_info")) == ("running", {})
