@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +18,10 @@ from benchmarks.measure import ROOT, RunExporter, get, quantiles, seconds, table
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
 from stepwatch.render.generator import render_all
-from tests import real
 from tests.grafana.queries import Json, View, ask, panels_of
 from tests.grafana.scraped import SCRAPED, SERVERS
-from tests.real import PrometheusServer, Server, free_port
+from tests.grafana.stored import scraped, serving, store
+from tests.real import Server, eventually, free_port
 from tests.rules.expressions import parse, selectors
 
 RUNS, SHOWN, SICK = 100, 8, 20
@@ -31,7 +30,7 @@ DAY, DAYS = 86_400, 7
 END = 1_700_006_400 // DAY * DAY
 STEP_SECONDS = 60
 """Between two steps of a run: until the next, its values stay."""
-RECENT, INTERVAL = 3600, 15
+RECENT, INTERVAL = 3600, 60
 """Seconds at the end for which all series have samples, and between samples."""
 ROUNDS, WIDTH, COLUMNS, SLOWEST = 5, 1600, 24, 12
 SHAPES = 8
@@ -50,9 +49,7 @@ def dashboards() -> Iterator[str]:
         samples = _fill(folder, panels, series)
         yield f"{len(series):,} series, {samples / 1e6:.0f} million samples.\n"
         for version in ("2.42", "3.13"):
-            (folder / "prometheus.yml").write_text("global: {}\n")
-            options = ("--storage.tsdb.retention.time=100y", f"--storage.tsdb.path={folder / 'data'}")
-            with PrometheusServer(version, folder, options=options) as server:
+            with serving(version, folder) as server:
                 measured = [(panel, *_measure(panel, server.url)) for panel in panels]
             yield f"Prometheus {version}:\n"
             yield from _by_dashboard(measured)
@@ -148,28 +145,17 @@ def _series() -> tuple[str, list[tuple[str, float]]]:
         logs.runs(Path(folder), RUNS)
         with RunExporter(Path(folder)) as exporter:
             exporter.wait_for_runs(RUNS)
-            found += _scraped(exporter.page().decode(), "runs", "exporter:9410")
+            found += scraped(exporter.page().decode(), "runs", "exporter:9410")
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "exporter.gpu", "--backend=demo", f"--port={port}"]
     with Server(command, f"{address}/-/healthy", cwd=ROOT) as server:
-        real.eventually(lambda: b"gpu_up{" in get(f"{address}/metrics"), limit=60)
-        found += _scraped(get(f"{address}/metrics").decode(), "gpu", box := "box-1:9411")
+        eventually(lambda: b"gpu_up{" in get(f"{address}/metrics"), limit=60)
+        found += scraped(get(f"{address}/metrics").decode(), "gpu", box := "box-1:9411")
     for name, page in SCRAPED.items():
         role = {"role": "rollout"} if name in SERVERS else {}
-        found += _scraped("\n".join(page()), name, f"{name}:8000", **role)
+        found += scraped("\n".join(page()), name, f"{name}:8000", **role)
     return box, [*found, *_alerts()]
-
-
-def _scraped(page: str, job: str, instance: str, **more: str) -> Iterator[tuple[str, float]]:
-    target = "".join(f',{key}="{text}"' for key, text in {"job": job, "instance": instance, **more}.items())
-    samples = [line.rpartition(" ") for line in page.splitlines() if not line.startswith("#")]
-    for series, _, value in samples:
-        name, _, labels = series.partition("{")
-        inside = f"{labels.removesuffix('}')}{target}".lstrip(",")
-        yield f"{name}{{{inside}}}", float(value)
-    yield f"up{{{target.lstrip(',')}}}", 1
-    yield f"scrape_samples_scraped{{{target.lstrip(',')}}}", len(samples)
 
 
 def _alerts() -> Iterator[tuple[str, float]]:
@@ -190,22 +176,19 @@ def _fill(folder: Path, panels: Sequence[Panel], series: Sequence[tuple[str, flo
     parsed = [(text, value, _labels(text)) for text, value in series]
     week = _read_over_time(panels, parsed)
     total = 0
-    tool = real.prometheus("3.13").tool
     for day in range(DAYS):
-        first, last = END - (DAYS - day) * DAY, END - (DAYS - day - 1) * DAY
-        path = folder / "samples"
-        with path.open("w") as out:
-            courses = _Courses(first, last)
-            recent = _Courses(last - RECENT, last)
-            for index, (text, value, labels) in enumerate(parsed):
-                if text in week or day == DAYS - 1:
-                    samples = (courses if text in week else recent).of(index, value, labels)
-                    out.write(text + text.join(samples))
+        last = END - (DAYS - day - 1) * DAY
+        courses, recent = _Courses(last - DAY, last), _Courses(last - RECENT, last)
+
+        def text(day: int = day, whole: _Courses = courses, end: _Courses = recent) -> Iterator[str]:
+            nonlocal total
+            for index, (name, value, labels) in enumerate(parsed):
+                if name in week or day == DAYS - 1:
+                    samples = (whole if name in week else end).of(index, value, labels)
                     total += len(samples)
-            out.write("# EOF\n")
-        command = (tool, "tsdb", "create-blocks-from", "--max-block-duration=24h", "openmetrics", "--quiet")
-        subprocess.run((*command, path, folder / "data"), check=True, capture_output=True)
-        path.unlink()
+                    yield name + name.join(samples)
+
+        store(folder, text())
     return total
 
 
