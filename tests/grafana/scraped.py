@@ -110,6 +110,7 @@ def ray() -> Iterator[str]:
     yield (CHECKOUT / "tests/logs/ray/head.prom").read_text().strip()
     yield 'ray_memory_manager_worker_eviction_total{Type="task",Name="f"} 1'
 
+
 SCRAPED: Mapping[str, Callable[[], Iterator[str]]] = {
     **{name: partial(engine, *spelt) for name, spelt in SERVERS.items()},
     "node": machine,

@@ -58,7 +58,7 @@ VERSIONS = [grafana.USUAL, *(pytest.param(each, marks=pytest.mark.world) for eac
 
 @pytest.fixture(name="pen", scope="module", params=VERSIONS)
 def _pen(request: pytest.FixtureRequest) -> Iterator[Drawing]:
-    """Grafana's libraries of the version that most tests have, and of the others that we promise to work on."""
+    """Grafana's libraries of each version that we promise to work on."""
     with drawing(request.param) as found:
         yield found
 

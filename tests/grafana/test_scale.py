@@ -1,6 +1,6 @@
-"""Every query of every dashboard on a real Prometheus: without runs, with a finished one, with 300, with odd names.
+"""Every query of every dashboard on a real Prometheus: no run, a finished one, 300, odd names, two clusters.
 
-What real exporters serve lies in blocks, each situation at its own time, so that one Prometheus answers for all.
+What real exporters serve lies in blocks, each situation at its own time: one Prometheus answers for all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from exporter.http.exposition import escape
+from stepwatch.render.dashboard import assemble
+from stepwatch.rules.lines import Line
+from stepwatch.system import http_client
 from tests import own_logs
 from tests.grafana.conftest import Json
 from tests.grafana.queries import View, ask, marks_of, panels_of
@@ -26,7 +29,6 @@ from tests.grafana.scraped import SCRAPED, SERVERS
 from tests.grafana.stored import Sample, scraped, serving, store
 from tests.real import Server, eventually, free_port
 from tests.rules.rendered import CHECKOUT
-from stepwatch.system import http_client
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -238,12 +240,16 @@ def found(dashboard: Json, url: str, situation: Situation, name: str) -> list[st
     (variable,) = (each for each in dashboard["templating"]["list"] if each["name"] == name)
     asked, view = variable["query"]["query"], situation.view()
     if values := re.fullmatch(r"label_values\((.+), (\w+)\)", asked):
-        data = get(url, f"label/{values[2]}/values", {"match[]": values[1], "start": view.start, "end": view.end})
+        data = get(
+            url, f"label/{values[2]}/values", {"match[]": values[1], "start": view.start, "end": view.end}
+        )
         texts = list(data)
     else:
         (expr,) = re.fullmatch(r"query_result\((.+)\)", asked).groups()  # type: ignore[union-attr]
         texts = [
-            "{" + ",".join(f'{key}="{text}"' for key, text in each["metric"].items()) + f"}} {each['value'][1]}"
+            "{"
+            + ",".join(f'{key}="{text}"' for key, text in each["metric"].items())
+            + f"}} {each['value'][1]}"
             for each in ask(url, {"expr": expr, "instant": True}, view)["result"]
         ]
     pattern = variable.get("regex", "").strip("/")
@@ -269,3 +275,31 @@ def test_without_runs_panels_say_so(default: dict[str, Json], url: str) -> None:
 
     assert figures(default["stepwatch-runs"], url, view, "Running")[0][0]["value"][1] == "0"
     assert not any(figures(default["stepwatch-runs"], url, view, "All runs"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "field", "drawn"),
+    [
+        (6, {}, True),
+        (6.5, {}, False),
+        (1.1, {}, True),
+        (0.9, {}, False),
+        (7, {"min": 0}, True),
+        (7.1, {"min": 0}, False),
+        (0.9, {"min": 0}, True),
+    ],
+)
+def test_a_limit_is_drawn_where_it_does_not_flatten_the_curve(
+    url: str, limit: float, field: Json, drawn: bool
+) -> None:
+    """The curve goes from 3 to 4 on an axis of its own, or is 3 on one that begins at 0."""
+    view = situation_of("nothing").view()
+    curve = "vector(3)" if field else f"3 + (vector(time()) - {view.start}) / {view.end - view.start}"
+    query = {"legend": "curve", "expr": curve, "curve": {"signal": "signal"}}
+    look = {"type": "timeseries", "field": {}, "options": {}}
+    panel = {"title": "Curve", "description": "Curve.", "unit": "none", "look": look, "queries": [query]}
+    rows = [{"height": 8, "panels": [{**panel, "field": field}]}]
+    line = Line("A", "A", "critical", "signal", "high", True, "uid", f"vector({limit})", None, frozenset())
+    (made,) = assemble({"uid": "uid", "title": "Title", "rows": rows}, [line])["panels"]
+
+    assert bool(ask(url, made["targets"][1], view)["result"]) == drawn

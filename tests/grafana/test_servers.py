@@ -18,6 +18,8 @@ from tests.real.waiting import eventually
 pytestmark = pytest.mark.e2e
 
 RUN = "ppo/a"
+
+
 def run() -> Iterator[str]:
     yield f'rl_step{{run="{RUN}"}} 7'
     yield f'rl_step_seconds{{run="{RUN}"}} 100'
