@@ -282,7 +282,7 @@ def test_without_runs_panels_say_so(default: dict[str, Json], url: str) -> None:
     [
         (6, {}, True),
         (6.5, {}, False),
-        (1.1, {}, True),
+        (1.3, {}, True),
         (0.9, {}, False),
         (7, {"min": 0}, True),
         (7.1, {"min": 0}, False),
