@@ -27,7 +27,7 @@ import {
   valueMappingsOverrideProcessor,
 } from '@grafana/data';
 import { BarGauge, BigValue, GlobalStyles, PanelContextProvider, TimeSeries } from '@grafana/ui';
-import { ofTables, registered, Table } from './version';
+import { drawn, ofTables, registered, Table } from './version';
 import { transformV2 } from './node_modules/@grafana/prometheus/dist/esm/result_transformer.mjs';
 import { createElement as h } from 'react';
 import { flushSync } from 'react-dom';
@@ -257,7 +257,7 @@ window.show = async ({ panels, answers, marks = [], mode = 'dark', width = 1600,
       body.textContent = panel.fieldConfig.defaults.noValue ?? 'No data';
       continue;
     }
-    const drawer = draw[panel.type];
+    const drawer = drawn && draw[panel.type];
     if (!drawer) {
       body.textContent = `A ${panel.type.replace('-', ' ')} of ${frames.length} rows: Grafana draws it itself.`;
       continue;

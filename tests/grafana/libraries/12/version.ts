@@ -3,3 +3,5 @@
 export { TableNG as Table } from '@grafana/ui/unstable';
 export const registered = (transformer) => transformer;
 export const ofTables = ['align', 'cellOptions', 'filterable', 'hideFrom.viz', 'inspect', 'minWidth', 'width', 'wrapText'];
+// Whether panels are drawn, or only read.
+export const drawn = true;
