@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.containers import containers, image
+from benchmarks.dashboards import dashboards
 from benchmarks.door import door
 from benchmarks.gpu import gpu_page, gpu_soak
 from benchmarks.load import idle, many
@@ -16,7 +17,7 @@ BENCHMARKS = {
     benchmark.__name__: benchmark
     for benchmark in (
         cold_start, event_files, metrics_page, idle, look, visible, generator, notification, rules, backtest,
-        discovery, door, light, many, gpu_page, gpu_soak, containers, image,
+        dashboards, discovery, door, light, many, gpu_page, gpu_soak, containers, image,
     )
 }  # fmt: skip
 

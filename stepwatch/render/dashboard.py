@@ -286,19 +286,23 @@ def _limit(panel: Json, line: Line, dashboard: str) -> Json:
     expr = line.promql
     if drawn:
         curves = (query for query in panel["queries"] if query.get("curve", {}).get("signal") == line.signal)
-        expr = _within_reach(expr, next(curves)["expr"].strip())
+        from_zero = panel.get("field", {}).get("min") == 0
+        expr = _within_reach(expr, next(curves)["expr"].strip(), from_zero=from_zero)
     return {"severity": line.severity, "legend": f"{line.name} ({line.severity})", "expr": expr}
 
 
-def _within_reach(limit: str, curve: str) -> str:
+def _within_reach(limit: str, curve: str, *, from_zero: bool) -> str:
     """Return a limit where it is near the curve: one far away would flatten the curve to a straight line.
 
-    Near is as far from the curve's extremes in the time on show as these are apart, and a third more.
+    Near is as far from the curve's extremes in the time on show as these are apart, and a third more. An axis
+    from 0 shows what lies below the curve anyway: there one extreme is looked for, which costs a sixth.
     """
     low, high = (
         f"{extreme}({extreme}_over_time(({curve})[$__range:$__interval] @ end()))"
         for extreme in ("min", "max")
     )
+    if from_zero:
+        return f"({limit}) <= scalar(7 * {high} / 3)"
     below = f"scalar(2 * {low} - {high} - abs({low}) / 3)"
     above = f"scalar(2 * {high} - {low} + abs({high}) / 3)"
     return f"({limit}) <= {above} >= {below}"

@@ -31,9 +31,10 @@ def opened(dashboard: Json) -> list[Json]:
 
 @dataclass
 class Drawing:
-    """A browser with the libraries; what it draws is what the last call asked for."""
+    """A browser with the libraries of a version; what it draws is what the last call asked for."""
 
     browser: Browser
+    version: str
 
     def show(
         self, dashboard: Json, url: str, view: View, theme: str = "dark", width: int = 1600
@@ -67,7 +68,7 @@ class Drawing:
         }
         height = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels) * 38 + 20
         self.browser.size(width, height)
-        self.browser.open(grafana.page().as_uri())
+        self.browser.open(grafana.page(self.version).as_uri())
         self.browser.driver.set_script_timeout(120)
         found = self.browser.driver.execute_async_script(
             "const done = arguments[1]; window.show(arguments[0])"
@@ -84,8 +85,8 @@ class Drawing:
 
 
 @contextmanager
-def drawing() -> Iterator[Drawing]:
-    """The browser, started."""
+def drawing(version: str = grafana.USUAL) -> Iterator[Drawing]:
+    """The browser, started; with Grafana's libraries of this version."""
     with started() as browser:
         browser.forget()
-        yield Drawing(browser)
+        yield Drawing(browser, version)

@@ -59,23 +59,28 @@ def _expressions(dashboard: Json) -> Iterator[tuple[str, str]]:
         yield annotation["name"], annotation["expr"]
 
 
-_POINTS = 800
-"""Of a curve: about the width of a panel in pixels, as Grafana asks for."""
+_STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Seconds between points to which Grafana rounds: to the nearest."""
 
 
 @dataclass(frozen=True)
 class View:
-    """What a person chose: values of variables, ``.*`` for all, and the time on show."""
+    """What a person chose: values of variables, ``.*`` for all, and the time on show.
+
+    ``interval`` is that of scrapes in seconds, ``points`` the width of the panel in pixels.
+    """
 
     start: float
     end: float
     variables: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     interval: float = 5
+    points: int = 800
 
     @property
     def step(self) -> float:
         """Seconds between the points of a curve."""
-        return max(self.interval, (self.end - self.start) // _POINTS)
+        exact = (self.end - self.start) / self.points
+        return max(self.interval, min(_STEPS, key=lambda step: abs(step - exact)))
 
     def expression(self, template: str) -> str:
         """PromQL as Grafana sends it: variables by their formats, and its own about times."""
@@ -83,7 +88,7 @@ class View:
             "__range": f"{self.end - self.start:.0f}s",
             "__interval": f"{self.step:.0f}s",
             "__interval_ms": f"{1000 * self.step:.0f}",
-            "__rate_interval": f"{4 * self.step:.0f}s",
+            "__rate_interval": f"{max(self.step + self.interval, 4 * self.interval):.0f}s",
         }
 
         def value(found: re.Match[str]) -> str:

@@ -21,6 +21,7 @@ from tests.e2e.stack import PAIRS
 from tests.e2e.writer import writing
 from tests.grafana.drawn import THEMES, WIDTHS, Drawing, drawing
 from tests.grafana.queries import Json, View, marks_of
+from tests.real import grafana
 from tests.runs.light.screenshots import Scene
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -55,9 +56,13 @@ def _scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, fl
             yield scene, began
 
 
-@pytest.fixture(name="pen", scope="module")
-def _pen() -> Iterator[Drawing]:
-    with drawing() as found:
+VERSIONS = [grafana.USUAL, *(pytest.param(each, marks=pytest.mark.world) for each in grafana.OTHERS)]
+
+
+@pytest.fixture(name="pen", scope="module", params=VERSIONS)
+def _pen(request: pytest.FixtureRequest) -> Iterator[Drawing]:
+    """Grafana's libraries of each version that we promise to work on."""
+    with drawing(request.param) as found:
         yield found
 
 

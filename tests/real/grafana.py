@@ -1,4 +1,4 @@
-"""Grafana's own libraries, bundled for a browser: `tests/grafana/libraries`."""
+"""Grafana's own libraries of several versions, bundled for a browser: `tests/grafana/libraries`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from tests.real.build import locked
 from tests.real.tools import unavailable
 
 SOURCE = Path(__file__).parents[1] / "grafana" / "libraries"
+USUAL, OTHERS = "12", ("13", "11", "10")
+"""Folders of versions; pictures and most tests are made with the first."""
 PAGE = """<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="page.css"><body>
 <script>window.grafanaBootData = {settings: {featureToggles: {}}, user: {}}</script>
 <script src="page.js"></script>
@@ -23,10 +25,12 @@ QUIET = ("--ignore-scripts", "--no-audit", "--no-fund", "--legacy-peer-deps")
 
 
 @functools.cache
-def page() -> Path:
+def page(version: str = USUAL) -> Path:
     """The page whose `window.show` draws panels; the libraries are installed once, in about a minute."""
-    place = tools_folder() / f"grafana-libraries-{_digest('package-lock.json')}"
-    bundle = place / f"bundle-{_digest('page.tsx')}"
+    own = SOURCE / version
+    place = tools_folder() / f"grafana-libraries-{_digest(own / 'package-lock.json')}"
+    sources = (SOURCE / "page.tsx", own / "version.ts")
+    bundle = place / f"bundle-{_digest(*sources)}"
     if missing := [name for name in ("node", "npm") if not shutil.which(name)]:
         unavailable(f"Grafana's libraries need {' and '.join(missing)}")
     with locked(place):
@@ -34,10 +38,11 @@ def page() -> Path:
             sys.stderr.write(f"Installing {place.name}, once (a minute, 800 MB) ...\n")
             place.mkdir(parents=True, exist_ok=True)
             for name in ("package.json", "package-lock.json"):
-                shutil.copy(SOURCE / name, place)
+                shutil.copy(own / name, place)
             _run(["npm", "ci", *QUIET], place)
         if not bundle.is_dir():
-            shutil.copy(SOURCE / "page.tsx", place)
+            for source in sources:
+                shutil.copy(source, place)
             loaders = [f"--loader:.{kind}={loader}" for kind, loader in LOADERS.items()]
             options = ["--bundle", "--minify", "--format=iife", "--log-level=error", *loaders]
             defined = ["--define:process.env.NODE_ENV='production'", "--define:global=window"]
@@ -48,8 +53,8 @@ def page() -> Path:
     return bundle / "index.html"
 
 
-def _digest(name: str) -> str:
-    return hashlib.sha256((SOURCE / name).read_bytes()).hexdigest()[:12]
+def _digest(*files: Path) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
 def _run(command: list[str], folder: Path) -> None:

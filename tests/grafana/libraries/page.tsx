@@ -27,7 +27,7 @@ import {
   valueMappingsOverrideProcessor,
 } from '@grafana/data';
 import { BarGauge, BigValue, GlobalStyles, PanelContextProvider, TimeSeries } from '@grafana/ui';
-import { TableNG } from '@grafana/ui/unstable';
+import { drawn, ofTables, registered, Table } from './version';
 import { transformV2 } from './node_modules/@grafana/prometheus/dist/esm/result_transformer.mjs';
 import { createElement as h } from 'react';
 import { flushSync } from 'react-dom';
@@ -39,7 +39,7 @@ standardTransformersRegistry.setInit(() =>
   Object.entries(standardTransformers)
     .filter(([name]) => name !== 'seriesToColumnsTransformer') // the old name of joinByField
     .map(([, transformer]) => transformer)
-    .map((transformer) => ({ id: transformer.id, name: transformer.name, transformation: transformer, editor: null }))
+    .map((transformer) => ({ id: transformer.id, name: transformer.name, transformation: registered(transformer), editor: null }))
 );
 
 // Grafana's application registers these; a property that is not registered is dropped without a word.
@@ -63,13 +63,10 @@ const property = (id, path, process, isCustom) => ({
   id, path, process, isCustom, name: id, override: null, editor: null, settings: {}, shouldApply: () => true,
 });
 
-// What Grafana 12.4's table knows of its own; what it does not know is dropped.
-const OF_TABLES = ['align', 'cellOptions', 'filterable', 'hideFrom.viz', 'inspect', 'minWidth', 'width', 'wrapText'];
-
 function registry(panel) {
   const own = [panel.fieldConfig.defaults.custom ?? {}, ...panel.fieldConfig.overrides.map(({ properties }) =>
     Object.fromEntries(properties.filter(({ id }) => id.startsWith('custom.')).map(({ id, value }) => [id.slice(7), value])))];
-  const custom = panel.type === 'table' ? OF_TABLES : [...new Set(own.flatMap(Object.keys))];
+  const custom = panel.type === 'table' ? ofTables : [...new Set(own.flatMap(Object.keys))];
   return new FieldConfigOptionsRegistry(() => [
     ...Object.entries(PROPERTIES).map(([id, process]) => property(id, id, process, false)),
     ...custom.map((name) => property(`custom.${name}`, name, identityOverrideProcessor, true)),
@@ -212,7 +209,7 @@ const draw = {
     h(TimeSeries, { frames, width, height, timeRange, timeZone: 'utc', legend: panel.options.legend, options: panel.options },
       marked(marks, theme)),
   table: ({ panel, frames, width, height, timeRange }) =>
-    h(TableNG, { data: frames[0], width, height, timeRange, fieldConfig: panel.fieldConfig, initialSortBy: panel.options.sortBy,
+    h(Table, { data: frames[0], width, height, timeRange, fieldConfig: panel.fieldConfig, initialSortBy: panel.options.sortBy,
       noHeader: !panel.options.showHeader, cellHeight: panel.options.cellHeight, enableVirtualization: false }),
   stat: ({ panel, frames, width, height, theme }) => {
     const all = values(panel, frames, theme);
@@ -260,7 +257,7 @@ window.show = async ({ panels, answers, marks = [], mode = 'dark', width = 1600,
       body.textContent = panel.fieldConfig.defaults.noValue ?? 'No data';
       continue;
     }
-    const drawer = draw[panel.type];
+    const drawer = drawn && draw[panel.type];
     if (!drawer) {
       body.textContent = `A ${panel.type.replace('-', ' ')} of ${frames.length} rows: Grafana draws it itself.`;
       continue;
