@@ -57,7 +57,7 @@ class Size(NamedTuple):
     preempted: float
 
 
-SIZES = (Size(REQUESTS, 34_000, 0.04, 0.85, 0), Size(24, 6_000, 0.04, 0.3, 0.2))
+SIZES = (Size(REQUESTS, 20_000, 0.04, 0.85, 0), Size(24, 6_000, 0.04, 0.3, 0.2))
 """The second has too little memory: its cache is full, requests wait, and the whole step waits for it."""
 
 
