@@ -111,7 +111,7 @@ formats: development ## Write what is read of the real logs into docs/formats.md
 
 pictures: development ## Draw the pictures of the documents anew, in ten minutes
 	@$(PY) -m tests.runs.light.screenshots
-	@$(PY) -m tests.grafana.pictures
+	@$(PY) -m tests.grafana.pictures $(ARGS)
 
 judge: development ## Score the rules on the real logs, and write docs/alert-quality.md
 	@$(PY) -m tests.real

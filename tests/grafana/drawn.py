@@ -77,10 +77,31 @@ class Drawing:
         assert "error" not in found, found["error"]
         return {panel["title"]: found["read"][str(panel["id"])] for panel in panels}
 
-    def picture(self, path: Path) -> None:
-        """Write what was drawn last."""
-        time.sleep(0.3)
-        self.browser.driver.save_screenshot(str(path))
+    def picture(self, path: Path, title: str = "") -> None:
+        """Write what was drawn last: all of it, or the panel of that title."""
+        time.sleep(1)  # on a busy machine the last curves come late
+        driver = self.browser.driver
+        if title:
+            driver.find_element("css selector", f'section[title="{title}"]').screenshot(str(path))
+        else:
+            driver.save_screenshot(str(path))
+
+    def colours(self, title: str) -> set[str]:
+        """Return the colours of what was drawn last on a panel, of which there is much, as ``#rrggbb``."""
+        script = """
+            const found = {};
+            for (const canvas of document.querySelectorAll(`section[title="${arguments[0]}"] canvas`)) {
+                const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+                for (let i = 0; i < data.length; i += 4) {
+                    if (data[i + 3] > 200) {
+                        const name = [...data.slice(i, i + 3)].map((at) => at.toString(16).padStart(2, '0')).join('');
+                        found[`#${name}`] = (found[`#${name}`] ?? 0) + 1;
+                    }
+                }
+            }
+            return Object.keys(found).filter((name) => found[name] > 30)"""
+        time.sleep(1)
+        return set(self.browser.driver.execute_script(script, title))
 
 
 @contextmanager

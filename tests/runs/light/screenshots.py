@@ -40,10 +40,11 @@ class Scene(Stack):
     """The stack with GPUs that are simulated: this machine may have none."""
 
     names: ClassVar[tuple[str, ...]] = (*PARTS, "gpu")
+    gpus: ClassVar[tuple[str, ...]] = ("--backend=demo",)
 
     def __enter__(self) -> Self:
         part = self.parts["gpu"]
-        self._open.enter_context(server(replace(part, command=(*part.command, "--backend=demo"))))
+        self._open.enter_context(server(replace(part, command=(*part.command, *self.gpus))))
         return super().__enter__()
 
 
