@@ -7,6 +7,7 @@ With ``--prometheus URL`` from a Prometheus that has seen the demo for some minu
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -25,8 +26,8 @@ from demo.story import STORIES
 from demo.trainer import Trainer
 from stepwatch.deploy.native import stack as native
 from tests.e2e.stack import PAIRS, ROOT, server
-from tests.grafana.drawn import THEMES, WIDTHS, Drawing, drawing
-from tests.grafana.queries import Json, View
+from tests.grafana.drawn import THEMES, WIDTHS, Drawing, drawing, height_of
+from tests.grafana.queries import View
 from tests.real import query
 from tests.real.tools import newest
 from tests.real.waiting import eventually
@@ -54,6 +55,8 @@ CHOSEN = {
 """Values of all variables but ``instance``, the box of GPUs."""
 OF_DASHBOARD = {"rollout": {"run": "demo/healthy"}}
 """Others of one dashboard."""
+LATER = {"diagnose": 55.0}
+"""Seconds from the start of the run to what is shown: an incident is seen against the steps before it."""
 
 EXTRA = {("light", 1600): ("runs",), ("dark", 1024): ("training",)}
 """Of which dashboards the documents have more than the dark picture, 1600 pixels wide."""
@@ -123,11 +126,6 @@ def demo() -> Iterator[str]:
         yield f"http://{scene.config.address('prometheus')}"
 
 
-def closed(dashboard: Json) -> Json:
-    """Return a dashboard without its collapsed rows, as it is opened."""
-    return {**dashboard, "panels": [each for each in dashboard["panels"] if each["type"] != "row"]}
-
-
 def main() -> None:
     """Write the pictures into docs/, or all of them into another folder."""
     parser = argparse.ArgumentParser()
@@ -149,33 +147,30 @@ def main() -> None:
             if options.only and path.stem not in options.only:
                 continue
             variables = {**CHOSEN, "instance": gpu["metric"]["instance"], **OF_DASHBOARD.get(path.stem, {})}
-            draw(pen, path, url, View(began, now, variables), options.out)
+            draw(pen, path, url, View(began + LATER.get(path.stem, 0), now, variables), options.out)
 
 
 def draw(pen: Drawing, path: Path, url: str, view: View, out: Path | None) -> None:
     """Draw what is wanted of one dashboard."""
-    whole, name = json.loads(path.read_text()), path.stem
-    for theme in THEMES:
-        for width in WIDTHS:
-            suffix = "" if (theme, width) == (THEMES[0], WIDTHS[0]) else f"-{theme}-{width}"
-            if out:
-                out.mkdir(parents=True, exist_ok=True)
-                pen.show(whole, url, view, theme, width)
-                pen.picture(out / f"{name}{suffix}.png")
-            elif not suffix or name in EXTRA.get((theme, width), ()):
-                pen.show(closed(whole), url, view, theme, width)
-                save(pen, DOCS / f"dashboard-{name}{suffix}.png")
-    wanted = {title: kept for kept, (dashboard, title) in PANELS.items() if dashboard == name}
-    if wanted and not out:
-        pen.show(whole, url, view)
-        for title, kept in wanted.items():
-            save(pen, DOCS / f"panel-{kept}.png", title)
-
-
-def save(pen: Drawing, path: Path, title: str = "") -> None:
-    """Write a picture of all, or of one panel, small."""
-    pen.picture(path, title)
-    shrink(path)
+    dashboard, name = json.loads(path.read_text()), path.stem
+    open_at_first = height_of(each for each in dashboard["panels"] if each["type"] != "row")
+    for theme, width in itertools.product(THEMES, WIDTHS):
+        usual = (theme, width) == (THEMES[0], WIDTHS[0])
+        suffix = "" if usual else f"-{theme}-{width}"
+        if not (out or usual or name in EXTRA.get((theme, width), ())):
+            continue
+        pen.show(dashboard, url, view, theme, width)
+        if out:
+            out.mkdir(parents=True, exist_ok=True)
+            pen.picture(out / f"{name}{suffix}.png")
+            continue
+        whole = DOCS / f"dashboard-{name}{suffix}.png"
+        pen.picture(whole, rows=open_at_first)
+        shrink(whole)
+        for kept, (of, title) in PANELS.items():
+            if usual and of == name:
+                pen.picture(DOCS / f"panel-{kept}.png", title)
+                shrink(DOCS / f"panel-{kept}.png")
 
 
 if __name__ == "__main__":

@@ -221,6 +221,12 @@ function overField(frames, name) {
 // stand-ins, drawn from the same frames with the same names and colours, and marked as such.
 const AXIS = 22, HEAD = 4;
 
+function widest(texts) {
+  const context = document.createElement('canvas').getContext('2d');
+  context.font = '12px Inter, Arial, sans-serif';
+  return Math.max(...texts.map((text) => context.measureText(text).width));
+}
+
 function sheet(width, height, theme, left, paint) {
   const ratio = window.devicePixelRatio;
   return h('canvas', { width: width * ratio, height: height * ratio, style: { width, height, display: 'block' }, ref: (canvas) => {
@@ -270,9 +276,7 @@ function bars(time, field) {
 function timeline(panel, frames, width, height, timeRange, theme) {
   const rows = frames.flatMap((frame) => shownOf(frame).map((field) => ({ name: getFieldDisplayName(field, frame, frames), field, time: timeOf(frame) })));
   const shown = rows.slice(0, panel.options.perPage ?? rows.length);
-  const context = document.createElement('canvas').getContext('2d');
-  context.font = '12px Inter, Arial, sans-serif';
-  const left = Math.min(0.4 * width, Math.max(...shown.map(({ name }) => context.measureText(name).width)) + 12);
+  const left = Math.min(0.4 * width, widest(shown.map(({ name }) => name)) + 12);
   return sheet(width, height, theme, left, (paper, room) => {
     const place = times(paper, room, timeRange, theme);
     const row = (room.bottom - room.top) / shown.length, thick = row * (panel.options.rowHeight ?? 0.9);
@@ -299,12 +303,13 @@ function timeline(panel, frames, width, height, timeRange, theme) {
 }
 
 function heatmap(panel, frames, width, height, timeRange, theme) {
-  const [frame] = frames, time = timeOf(frame), rows = shownOf(frame), left = 66;
+  const [frame] = frames, time = timeOf(frame), rows = shownOf(frame);
   const unit = getDisplayProcessor({ field: { type: FieldType.number, config: { unit: panel.options.yAxis.unit } }, theme });
   const named = (field) => {
     const bound = number(getFieldDisplayName(field, frame, frames));
     return Number.isFinite(bound) ? formattedValueToString(unit(bound)) : '+Inf';
   };
+  const left = widest(rows.map(named)) + 12;
   const most = Math.max(...rows.flatMap(({ values }) => values.filter(Number.isFinite)), 1e-9);
   return sheet(width, height, theme, left, (paper, room) => {
     const place = times(paper, room, timeRange, theme);
