@@ -58,7 +58,8 @@ class Drawing:
         with ThreadPoolExecutor(4) as pool:
             jobs = {
                 panel["id"]: {
-                    target["refId"]: pool.submit(ask, url, target, view) for target in panel.get("targets", ())
+                    target["refId"]: pool.submit(ask, url, target, view)
+                    for target in panel.get("targets", ())
                 }
                 for panel in panels
             }
@@ -97,7 +98,7 @@ class Drawing:
             driver.save_screenshot(str(path))
         if rows:
             with Image.open(path) as picture:
-                picture.crop((0, 0, picture.width, _pixels(rows))).save(path)
+                picture.crop((0, 0, picture.width, 8 + 38 * rows)).save(path)
 
     def colours(self, title: str) -> set[str]:
         """Return the colours of what was drawn last on a panel, of which there is much, as ``#rrggbb``."""

@@ -55,8 +55,9 @@ CHOSEN = {
 """Values of all variables but ``instance``, the box of GPUs."""
 OF_DASHBOARD = {"rollout": {"run": "demo/healthy"}}
 """Others of one dashboard."""
-LATER = {"diagnose": 55.0}
-"""Seconds from the start of the run to what is shown: an incident is seen against the steps before it."""
+INCIDENT = {"diagnose": (55.0, 200.0)}
+"""Seconds from the start of the run to the ends of what is shown, where it is not all: steps before the incident
+belong to it, not the first ones, and not what comes after."""
 
 EXTRA = {("light", 1600): ("runs",), ("dark", 1024): ("training",)}
 """Of which dashboards the documents have more than the dark picture, 1600 pixels wide."""
@@ -142,12 +143,14 @@ def main() -> None:
             query(url, "gpu_up"),
             query(url, f'rl_run_start_timestamp_seconds{{run="{SICK}"}}'),
         )
-        began = max(now - 600, float(step["value"][1]) - 5)
+        began = float(step["value"][1]) - 5
         for path in sorted(DASHBOARDS.glob("*.json")):
             if options.only and path.stem not in options.only:
                 continue
             variables = {**CHOSEN, "instance": gpu["metric"]["instance"], **OF_DASHBOARD.get(path.stem, {})}
-            draw(pen, path, url, View(began + LATER.get(path.stem, 0), now, variables), options.out)
+            first, last = INCIDENT.get(path.stem, (0.0, now - began))
+            view = View(began + first, min(now, began + last), variables)
+            draw(pen, path, url, view, options.out)
 
 
 def draw(pen: Drawing, path: Path, url: str, view: View, out: Path | None) -> None:
