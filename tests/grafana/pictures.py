@@ -56,8 +56,8 @@ CHOSEN = {
 OF_DASHBOARD = {"rollout": {"run": "demo/healthy"}}
 """Others of one dashboard."""
 INCIDENT = {"diagnose": (55.0, 200.0)}
-"""Seconds from the start of the run to the ends of what is shown, where it is not all: steps before the incident
-belong to it, not the first ones, and not what comes after."""
+"""Seconds from the start of the run to the ends of what is shown, where it is not all: the incident, with
+the steps before it."""
 
 EXTRA = {("light", 1600): ("runs",), ("dark", 1024): ("training",)}
 """Of which dashboards the documents have more than the dark picture, 1600 pixels wide."""
