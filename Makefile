@@ -109,9 +109,9 @@ mutate: development ## See whether the rules' tests notice every change of a rul
 formats: development ## Write what is read of the real logs into docs/formats.md
 	@$(PY) -m tests.formats
 
-pictures: development ## Draw the pictures of the documents anew, in ten minutes
-	@$(PY) -m tests.runs.light.screenshots
-	@$(PY) -m tests.grafana.pictures
+pictures: development ## Draw the pictures of the documents anew, in ten minutes; ARGS='--out DIR': of dashboards all
+	@$(if $(ARGS),:,$(PY) -m tests.runs.light.screenshots)
+	@$(PY) -m tests.grafana.pictures $(ARGS)
 
 judge: development ## Score the rules on the real logs, and write docs/alert-quality.md
 	@$(PY) -m tests.real

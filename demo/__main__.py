@@ -1,4 +1,4 @@
-"""``python -m demo --path FOLDER``: four simulated runs, one of them healthy."""
+"""``python -m demo --path FOLDER``: four simulated runs, one of them healthy, and its rollout servers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 
+from demo.servers import Servers
 from demo.story import STORIES
 from demo.trainer import TOTAL, Trainer
 from exporter import logging_setup
@@ -31,12 +32,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging_setup.configure(options.log_level, options.log_format)
     stop = stopped_by_signal()
     folder = options.path / "demo"
+    try:
+        servers = Servers(options.listen, options.seed)
+    except OSError as problem:
+        logger.error(  # noqa: TRY400 - a user's mistake
+            "--listen: %s: %s. Expected: an address of this machine. Fix: leave it out, or name another.",
+            options.listen,
+            problem.strerror,
+        )
+        return 2
     trainers = [
-        Trainer(story, folder, options.seed, options.step_seconds, options.steps) for story in STORIES
+        Trainer(
+            story,
+            folder,
+            options.seed,
+            options.step_seconds,
+            options.steps,
+            servers.addresses if story.served else (),
+        )
+        for story in STORIES
     ]
     logger.info("%d simulated runs write to %s", len(trainers), folder)
     try:
-        _train(trainers, options.step_seconds, stop)
+        _train(trainers, servers, options.step_seconds, stop)
         for trainer in trainers:
             trainer.remove()
     except OSError as problem:
@@ -50,11 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _train(trainers: Sequence[Trainer], seconds: float, stop: Event) -> None:
+def _train(trainers: Sequence[Trainer], servers: Servers, seconds: float, stop: Event) -> None:
     due = time.monotonic()
     while not stop.wait(max(0.0, due - time.monotonic())):
         for trainer in trainers:
             trainer.tick()
+        servers.tick(seconds)
         # What a machine slept through is not made up for: a burst of steps would look like trouble.
         due = max(due + seconds, time.monotonic())
 
@@ -68,6 +87,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=_steps, default=TOTAL, help="of a run, which then starts over")
     parser.add_argument(
         "--step-seconds", type=_seconds, default=0.3, help="how long a step takes (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1",
+        help="the address of the simulated rollout servers (default: %(default)s)",
     )
     logging_setup.add_flags(parser)
     return parser

@@ -33,13 +33,15 @@ class Level(NamedTuple):
 class Story:
     """One run: its name, how it logs (``console`` or ``file``), and how it goes on.
 
-    From the step ``hangs_after`` on it logs nothing more, although it lives.
+    From the step ``hangs_after`` on it logs nothing more, although it lives. ``served``: its log
+    names rollout servers, whose metrics can be scraped.
     """
 
     name: str
     logger: str
     level: Callable[[int], Level]
     hangs_after: int | None = None
+    served: bool = False
 
 
 def healthy(step: int) -> Level:
@@ -80,7 +82,7 @@ def stagnating(step: int) -> Level:
 
 
 STORIES = (
-    Story("healthy", "console", healthy),
+    Story("healthy", "console", healthy, served=True),
     Story("kl-explodes", "file", exploding),
     Story("stagnates", "file", stagnating),
     Story("hangs", "console", healthy, hangs_after=165),

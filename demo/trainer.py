@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -19,8 +19,8 @@ class File:
 
     suffix = ".jsonl"
 
-    def opening(self, total: int) -> str:  # noqa: ARG002 - the file does not say it
-        """Return what stands before the first record of a run of so many steps."""
+    def opening(self, total: int, servers: Sequence[str]) -> str:  # noqa: ARG002 - the file has no such line
+        """Return what stands before the first record of a run of so many steps with these rollout servers."""
         return ""
 
     def record(self, step: int, values: Values) -> str:
@@ -37,13 +37,14 @@ class Console(File):
 
     suffix = ".log"
 
-    def opening(self, total: int) -> str:
+    def opening(self, total: int, servers: Sequence[str]) -> str:
         lines = (
             "TaskRunner hostname: simulation, PID: 4711",
             f"{{'data': {{'max_prompt_length': {PROMPT_LIMIT},",
             f"          'max_response_length': {RESPONSE_LIMIT}}},",
             " 'trainer': {'logger': ['console'], 'project_name': 'demo'}}",
             f"Total training steps: {total}",
+            *([f"LLMServerManager: {list(servers)}"] if servers else []),
         )
         return "".join(map(_said, lines))
 
@@ -75,7 +76,7 @@ class Trainer:
     """One run of the demo.
 
     ``folder`` gets its log, ``seconds`` is how long a step takes; the same ``seed`` gives the same
-    numbers.
+    numbers. ``servers`` are the addresses of its rollout servers.
     """
 
     story: Story
@@ -83,6 +84,7 @@ class Trainer:
     seed: int
     seconds: float
     total: int = TOTAL
+    servers: Sequence[str] = ()
     _file: BinaryIO | None = field(default=None, init=False)
     _ticks: Iterator[str] = field(default_factory=lambda: iter(()), init=False)
 
@@ -127,7 +129,7 @@ class Trainer:
         dice = Random(f"{self.seed} {self.story.name}")  # noqa: S311 - a simulation, no secret
         last = self.total if self.story.hangs_after is None else self.story.hangs_after
         score = self.story.level(0).score
-        yield self._logger.opening(self.total) + self._logger.record(0, verl.validation(score))
+        yield self._logger.opening(self.total, self.servers) + self._logger.record(0, verl.validation(score))
         for step in range(1, self.total + 1):
             if step > last:
                 yield ""

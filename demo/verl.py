@@ -14,7 +14,7 @@ STEPS_PER_EPOCH = 120
 PROMPT_LIMIT = 256
 KL_COEFFICIENT = 0.001
 
-_SHARES = {
+SHARES = {
     "gen": 0.52,
     "reward": 0.01,
     "old_log_prob": 0.07,
@@ -141,8 +141,8 @@ def _lengths(batch: Batch) -> Values:
 
 
 def _times(batch: Batch, took: float) -> Values:
-    seconds = {phase: share * took for phase, share in _SHARES.items()}
-    tokens = {**dict.fromkeys(_SHARES, batch.tokens), "gen": SAMPLES * batch.length}
+    seconds = {phase: share * took for phase, share in SHARES.items()}
+    tokens = {**dict.fromkeys(SHARES, batch.tokens), "gen": SAMPLES * batch.length}
     return {
         **{f"timing_s/{phase}": value for phase, value in seconds.items()},
         "timing_s/step": took,

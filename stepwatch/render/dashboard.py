@@ -40,7 +40,7 @@ BY_STEP = "Value #B\\run"
 
 # A template's own words. What else a panel holds is Grafana's and goes through as it is.
 _PANEL_WORDS = {"look", "width", "unit", "field", "queries", "limits", "columns", "join", "require", "sort"}
-_DASHBOARD_WORDS = {"rows", "variables", "annotations"}
+_DASHBOARD_WORDS = {"rows", "variables", "annotations", "scraped"}
 
 
 def assemble(document: Json, lines: Sequence[Line] = ()) -> Json:
@@ -49,6 +49,8 @@ def assemble(document: Json, lines: Sequence[Line] = ()) -> Json:
     Args:
         document: The parsed template: Grafana's own keys, and `rows` of `panels`, `variables`
             and `annotations` in short form. A query with a `curve` shows the `signal` that this names.
+            `scraped` is the interval of targets that are not scraped as often as runs: the rates of curves
+            are then taken over four of these.
             With `panels` in place of `rows` it is in the classic form already, and goes through as it is.
         lines: The limits of alerts, of which each panel shows those of its signals: of alerts about what
             the dashboard shows, and what is one number for all runs.
@@ -62,6 +64,11 @@ def assemble(document: Json, lines: Sequence[Line] = ()) -> Json:
     _demand(document, ("uid", "title", "rows"), "a dashboard")
     uid = document["uid"]
     known = [line for line in lines if line.dashboard == uid or line.number is not None]
+    panels = list(_panels(uid, document["rows"], known))
+    if "scraped" in document:
+        for panel in itertools.chain.from_iterable((each, *each.get("panels", ())) for each in panels):
+            for target in panel.get("targets", ()):
+                target["interval"] = document["scraped"]
     return {
         "schemaVersion": SCHEMA_VERSION,
         "editable": False,
@@ -69,7 +76,7 @@ def assemble(document: Json, lines: Sequence[Line] = ()) -> Json:
         **{key: value for key, value in document.items() if key not in _DASHBOARD_WORDS},
         "templating": {"list": [_variable(each) for each in document.get("variables", [])]},
         "annotations": {"list": [_annotation(each) for each in document.get("annotations", [])]},
-        "panels": list(_panels(uid, document["rows"], known)),
+        "panels": panels,
     }
 
 

@@ -83,11 +83,13 @@ RUNS = {"demo/healthy", "demo/kl-explodes", "demo/stagnates", "demo/hangs"}
 
 
 def _up(demo) -> set[tuple[str, str]]:
-    return {(each["metric"]["job"], each["metric"]["instance"]) for each in demo.query("up == 1")}
+    up = demo.query('up{role!="rollout"} == 1')
+    return {(each["metric"]["job"], each["metric"]["instance"]) for each in up}
 
 
 def test_every_target_is_up_and_the_runs_and_the_machine_are_read(demo):
     until(lambda: _up(demo) == TARGETS, "all targets up")
+    until(lambda: len(demo.query('up{role="rollout",run="demo/healthy"} == 1')) == 2, "its servers")
     assert not demo.query("up == 0")
     until(lambda: {each["metric"]["run"] for each in demo.query("rl_step")} == RUNS, "the demo's runs")
     assert float(demo.query("node_memory_MemTotal_bytes")[0]["value"][1]) > 2**28

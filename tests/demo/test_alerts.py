@@ -32,11 +32,13 @@ def test_the_sick_runs_alert_in_three_minutes_and_the_healthy_one_does_not(
         with subprocess.Popen(command, cwd=ROOT) as process:
             let_pass(CYCLES, stack.evaluations, meanwhile=lambda: raised.update(stack.firing()))
             steps = stack.query("sum by (run) (rl_step)")
+            servers = stack.query('up{role="rollout",run="demo/healthy"} == 1')
             process.terminate()
 
     assert raised >= PROMISED
     assert {alert for alert in raised if alert[1] not in ("", "demo/kl-explodes")} <= PROMISED
     assert {alert for alert in raised if alert[1] == ""} <= {("Watchdog", "")}
+    assert len(servers) == 2
     assert {result["metric"]["run"] for result in steps} == {
         f"demo/{name}" for name in ("healthy", "kl-explodes", "stagnates", "hangs")
     }

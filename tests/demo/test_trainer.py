@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from demo.story import STORIES
 from demo.trainer import REST, Trainer
 from exporter.runs import signals
-from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
 from exporter.runs.sources import recognise
 from exporter.runs.stats.catalogue import JUDGED
 from tests.real.waiting import HANG_SECONDS, eventually
@@ -80,6 +81,13 @@ def test_a_console_log_reports_total_limit_and_end(tmp_path: Path) -> None:
 
     said = [event for event in events(log) if not isinstance(event, Record)]
     assert said == [ResponseLimit(1024), TotalSteps(50), Ended("finished")]
+
+
+def test_a_console_log_names_the_servers_of_the_run(tmp_path: Path) -> None:
+    addresses = ("127.0.0.1:41233", "127.0.0.1:40001")
+    log = lived(replace(trainer(tmp_path), servers=addresses), 3)
+
+    assert [event for event in events(log) if isinstance(event, Servers)] == [Servers(addresses)]
 
 
 def test_a_file_log_is_nothing_but_records(tmp_path: Path) -> None:
@@ -153,6 +161,7 @@ def test_a_signal_ends_it_at_once_and_takes_the_logs_along(tmp_path: Path, numbe
         (["--step-seconds", "0.5"], "'0.5' is not a valid step time. Expected: 0.001 to 0.4 seconds."),
         (["--step-seconds", "fast"], "'fast' is not a valid step time."),
         (["--steps", "0"], "'0' is not a number of steps. Expected one such as 12000."),
+        (["--listen", "192.0.2.1"], "--listen: 192.0.2.1: Cannot assign requested address. Expected: "),
     ],
 )
 def test_a_wrong_flag_is_refused_with_what_was_expected(tmp_path: Path, words: list[str], says: str) -> None:

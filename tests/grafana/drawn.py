@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from tests.grafana.queries import Json, View, ask, marks_of
 from tests.real import grafana
@@ -27,6 +29,15 @@ def opened(dashboard: Json) -> list[Json]:
             flat += [{**panel, "gridPos": {**panel["gridPos"], "y": y}} for panel in row["panels"]]
             y += max(panel["gridPos"]["h"] for panel in row["panels"])
     return flat
+
+
+def height_of(panels: Iterable[Json]) -> int:
+    """Return how many rows of the grid panels take."""
+    return max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
+
+
+def _pixels(rows: int) -> int:
+    return rows * 38 + 20
 
 
 @dataclass
@@ -48,7 +59,8 @@ class Drawing:
         with ThreadPoolExecutor(4) as pool:
             jobs = {
                 panel["id"]: {
-                    target["refId"]: pool.submit(ask, url, target, view) for target in panel["targets"]
+                    target["refId"]: pool.submit(ask, url, target, view)
+                    for target in panel.get("targets", ())
                 }
                 for panel in panels
             }
@@ -66,8 +78,7 @@ class Drawing:
             "to": view.end * 1000,
             "variables": {name: value for name, value in view.variables.items() if isinstance(value, str)},
         }
-        height = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels) * 38 + 20
-        self.browser.size(width, height)
+        self.browser.size(width, _pixels(height_of(panels)))
         self.browser.open(grafana.page(self.version).as_uri())
         self.browser.driver.set_script_timeout(120)
         found = self.browser.driver.execute_async_script(
@@ -78,10 +89,35 @@ class Drawing:
         assert "error" not in found, found["error"]
         return {panel["title"]: found["read"][str(panel["id"])] for panel in panels}
 
-    def picture(self, path: Path) -> None:
-        """Write what was drawn last."""
-        time.sleep(0.3)
-        self.browser.driver.save_screenshot(str(path))
+    def picture(self, path: Path, title: str = "", rows: int = 0) -> None:
+        """Write what was drawn last: all of it, its first rows of the grid, or the panel of that title."""
+        time.sleep(1)  # on a busy machine the last curves come late
+        driver = self.browser.driver
+        if title:
+            driver.find_element("css selector", f'section[title="{title}"]').screenshot(str(path))
+        else:
+            driver.save_screenshot(str(path))
+        if rows:
+            with Image.open(path) as picture:
+                picture.crop((0, 0, picture.width, 8 + 38 * rows)).save(path)
+
+    def colours(self, title: str) -> set[str]:
+        """Return the colours of what was drawn last on a panel, of which there is much, as ``#rrggbb``."""
+        script = """
+            const found = {};
+            for (const canvas of document.querySelectorAll(`section[title="${arguments[0]}"] canvas`)) {
+                const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+                for (let i = 0; i < data.length; i += 4) {
+                    if (data[i + 3] > 200) {
+                        const rgb = [...data.slice(i, i + 3)];
+                        const name = rgb.map((at) => at.toString(16).padStart(2, '0')).join('');
+                        found[`#${name}`] = (found[`#${name}`] ?? 0) + 1;
+                    }
+                }
+            }
+            return Object.keys(found).filter((name) => found[name] > 30)"""
+        time.sleep(1)
+        return set(self.browser.driver.execute_script(script, title))
 
 
 @contextmanager

@@ -1,48 +1,179 @@
-"""Make the pictures of docs/dashboards.md, in five minutes: ``python -m tests.grafana.pictures``."""
+"""Draw the pictures of docs/dashboards.md, in six minutes: ``python -m tests.grafana.pictures``.
+
+With ``--out FOLDER`` every dashboard in both themes and two widths, collapsed rows open, to be looked at.
+With ``--prometheus URL`` from a Prometheus that has seen the demo for some minutes, at once.
+"""
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import json
+import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
+from typing import ClassVar
 
-from tests.e2e.stack import PAIRS
-from tests.e2e.writer import writing
-from tests.grafana.drawn import drawing
+from typing_extensions import Self
+
+from demo.story import STORIES
+from demo.trainer import Trainer
+from stepwatch.deploy.native import stack as native
+from tests.e2e.stack import PAIRS, ROOT, server
+from tests.grafana.drawn import THEMES, WIDTHS, Drawing, drawing, height_of
 from tests.grafana.queries import View
-from tests.runs.light.screenshots import DOCS, LOGS, SECONDS, SICK, Scene, shrink
+from tests.real import query
+from tests.real.tools import newest
+from tests.real.waiting import eventually
+from tests.runs.light.screenshots import DOCS, Scene, shrink
+
+DASHBOARDS = ROOT / "grafana/generated/dashboards"
+SECONDS = 240.0
+"""Of the demo: all that it promises fires within 180."""
+SICK = "demo/kl-explodes"
+YESTERDAY = "yesterday/healthy"
+"""A run that ended, for comparison."""
+
+CHOSEN = {
+    "folder": ".*",
+    "framework": ".*",
+    "state": ".*",
+    "server": ".*",
+    "machine": ".*",
+    "run": SICK,
+    "runs": ["demo/healthy", SICK, YESTERDAY],
+    "baseline": YESTERDAY,
+    "reach": "0.3",
+    "band": "30",
+}
+"""Values of all variables but ``instance``, the box of GPUs."""
+OF_DASHBOARD = {"rollout": {"run": "demo/healthy"}}
+"""Others of one dashboard."""
+INCIDENT = {"diagnose": (55.0, 200.0)}
+"""Seconds from the start of the run to the ends of what is shown, where it is not all: the incident, with
+the steps before it."""
+
+EXTRA = {("light", 1600): ("runs",), ("dark", 1024): ("training",)}
+"""Of which dashboards the documents have more than the dark picture, 1600 pixels wide."""
+PANELS = {
+    "which-run": ("runs", "All runs"),
+    "collapsed": ("training", "Reward"),
+    "moved-first": ("diagnose", "What moved first"),
+    "do-first": ("diagnose", "Alerts"),
+    "compared": ("compare", "Reward"),
+    "side-by-side": ("compare", "Side by side"),
+    "step-by-phase": ("training", "Step by phase"),
+    "held-out": ("training", "Held-out"),
+    "around": ("diagnose", "Around the run"),
+    "silence": ("stack", "Can I trust silence?"),
+    "rollout-idle": ("rollout", "Waiting for training"),
+    "long-tail": ("rollout", "Request time"),
+    "kv-cache": ("rollout", "KV cache"),
+    "servers": ("rollout", "Servers side by side"),
+    "machines": ("nodes", "Machines side by side"),
+    "slow-gpu": ("gpu", "Side by side"),
+}
+"""The panels that answer the questions of the document, by the name of the picture."""
+
+
+class Show(Scene):
+    """The whole demo: trainers, rollout servers, GPUs, and this machine; a run of yesterday, faster."""
+
+    names: ClassVar[tuple[str, ...]] = (*Scene.names, "node")
+    gpus: ClassVar[tuple[str, ...]] = (*Scene.gpus, "--sick=5")
+
+    def __enter__(self) -> Self:
+        program = newest("node_exporter") / "node_exporter"
+        self._open.enter_context(server(native.Stack(self.config, self.state, self.runs).node(program)))
+        super().__enter__()
+        self._open.enter_context(yesterday(self.runs))
+        command = [sys.executable, "-m", "demo", "--path", str(self.runs)]
+        process = self._open.enter_context(subprocess.Popen(command, cwd=ROOT))
+        self._open.callback(process.terminate)
+        return self
+
+
+@contextmanager
+def yesterday(runs: Path) -> Iterator[None]:
+    """Have another healthy run write 600 steps in a minute and a half."""
+    story = replace(STORIES[0], name="healthy", served=False)
+    trainer, stop = Trainer(story, runs / "yesterday", 2, 0.15, 600), Event()
+
+    def train() -> None:
+        for _ in range(600 + 2):
+            if not stop.wait(0.15):
+                trainer.tick()
+        trainer.close()
+
+    thread = Thread(target=train)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+@contextmanager
+def demo() -> Iterator[str]:
+    """Give the address of a Prometheus that has seen the demo."""
+    with tempfile.TemporaryDirectory() as folder, Show(Path(folder), PAIRS[-1]) as scene:
+        sys.stderr.write(f"Waiting for {SECONDS:.0f} s of the demo ...\n")
+        time.sleep(SECONDS)
+        yield f"http://{scene.config.address('prometheus')}"
 
 
 def main() -> None:
-    """Write the pictures into docs/."""
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as open_:
-        scene = open_.enter_context(Scene(Path(folder), PAIRS[-1]))
-        began = time.time()
-        for name, (log, rate) in LOGS.items():
-            open_.enter_context(writing(log, scene.runs / f"{name}.log", f"--rate={rate}", "--stay"))
-        sys.stderr.write(f"Waiting for {SECONDS:.0f} s of training ...\n")
-        time.sleep(SECONDS)
-        (gpu, *_) = scene.query("gpu_up")
-        shown = {
-            "runs": {"folder": ".*", "framework": ".*", "state": ".*"},
-            "training": {"run": SICK},
-            "diagnose": {"run": SICK, "band": "60"},
-            "stack": {},
-            "gpu": {"instance": gpu["metric"]["instance"]},
-        }
-        with drawing() as pen:
-            for name, variables in shown.items():
-                file = scene.state.rendered / f"grafana/generated/dashboards/{name}.json"
-                view = View(began, time.time(), variables)
-                whole = json.loads(file.read_text())
-                closed = {**whole, "panels": [each for each in whole["panels"] if each["type"] != "row"]}
-                pen.show(closed, f"http://{scene.config.address('prometheus')}", view)
-                path = DOCS / f"dashboard-{name}.png"
-                pen.picture(path)
-                shrink(path)
+    """Write the pictures into docs/, or all of them into another folder."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--prometheus", help="draw from this one, at http://host:port")
+    parser.add_argument("--out", type=Path, help="draw every theme and width, into this folder")
+    parser.add_argument("--only", nargs="*", default=[], help="names of dashboards, such as runs")
+    options = parser.parse_args()
+    with ExitStack() as open_:
+        url = options.prometheus or open_.enter_context(demo())
+        pen = open_.enter_context(drawing())
+        eventually(lambda: query(url, "sum(vllm:num_requests_waiting) > 15"), pause=1)
+        now = time.time()
+        ((gpu, *_), (step, *_)) = (
+            query(url, "gpu_up"),
+            query(url, f'rl_run_start_timestamp_seconds{{run="{SICK}"}}'),
+        )
+        began = float(step["value"][1]) - 5
+        for path in sorted(DASHBOARDS.glob("*.json")):
+            if options.only and path.stem not in options.only:
+                continue
+            variables = {**CHOSEN, "instance": gpu["metric"]["instance"], **OF_DASHBOARD.get(path.stem, {})}
+            first, last = INCIDENT.get(path.stem, (0.0, now - began))
+            view = View(began + first, min(now, began + last), variables)
+            draw(pen, path, url, view, options.out)
+
+
+def draw(pen: Drawing, path: Path, url: str, view: View, out: Path | None) -> None:
+    """Draw what is wanted of one dashboard."""
+    dashboard, name = json.loads(path.read_text()), path.stem
+    open_at_first = height_of(each for each in dashboard["panels"] if each["type"] != "row")
+    for theme, width in itertools.product(THEMES, WIDTHS):
+        usual = (theme, width) == (THEMES[0], WIDTHS[0])
+        suffix = "" if usual else f"-{theme}-{width}"
+        if not (out or usual or name in EXTRA.get((theme, width), ())):
+            continue
+        pen.show(dashboard, url, view, theme, width)
+        if out:
+            out.mkdir(parents=True, exist_ok=True)
+            pen.picture(out / f"{name}{suffix}.png")
+            continue
+        whole = DOCS / f"dashboard-{name}{suffix}.png"
+        pen.picture(whole, rows=open_at_first)
+        shrink(whole)
+        for kept, (of, title) in PANELS.items():
+            if usual and of == name:
+                pen.picture(DOCS / f"panel-{kept}.png", title)
+                shrink(DOCS / f"panel-{kept}.png")
 
 
 if __name__ == "__main__":

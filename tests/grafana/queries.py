@@ -8,10 +8,12 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import promql_parser
+
+from stepwatch.schema.quantities import Duration
 
 Json = dict[str, Any]
 
@@ -127,6 +129,10 @@ def panels_of(dashboard: Json) -> Iterator[Json]:
 
 def ask(url: str, target: Json, view: View) -> Json:
     """Return the answer to a query of a panel, as Prometheus gives it."""
+    # As Grafana's data source takes a query's "Min step": its own, else that of the data source.
+    view = (
+        replace(view, interval=Duration.parse(target["interval"]).seconds) if "interval" in target else view
+    )
     expr = view.expression(target["expr"])
     if target["instant"]:
         path, times = "query", {"time": view.end}

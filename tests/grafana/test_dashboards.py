@@ -13,7 +13,7 @@ from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
 from stepwatch.alerts.gpu_health import XIDS
-from tests.grafana.conftest import Json
+from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import View, dashboard_queries, panels_of, selectors
 from tests.rules.served import COUNTER, FOREIGN, METRICS
 
@@ -309,6 +309,21 @@ def test_two_exporters_on_one_run_draw_one_curve(dashboard: Json) -> None:
     for query in dashboard_queries(dashboard, "a"):
         for name, inside in aggregated(promql_parser.parse(query.expr)):
             assert inside or name == "ALERTS", query
+
+
+@pytest.mark.parametrize("name", ["rollout", "nodes"])
+def test_rates_are_taken_over_four_scrapes_of_targets_that_are_scraped_less_often_than_runs(
+    dashboards: Dashboards, name: str
+) -> None:
+    rates = [
+        target
+        for panel in panels_of(dashboards("intervals: {scrape: 20s}")[f"stepwatch-{name}"])
+        for target in panel["targets"]
+        if "$__rate_interval" in target["expr"]
+    ]
+
+    assert len(rates) > 5
+    assert {target.get("interval") for target in rates} == {"20s"}
 
 
 def test_gauges_are_not_read_as_counters(dashboard: Json) -> None:

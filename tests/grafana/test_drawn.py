@@ -135,6 +135,21 @@ def test_a_run_is_opened_with_its_own_time_on_show(runs: Found, scene: tuple[Sce
     assert asked["to"] == ["now"]
 
 
+def test_states_are_bars_in_their_colours(eyes: Eyes, runs: Found) -> None:
+    eyes.read("runs", **ALL)
+
+    assert {row["name"] for row in runs["States"]} == {SICK, WELL}
+    (green,) = GREEN
+    assert green.lower() in eyes.pen.colours("States")
+
+
+def test_curves_of_runs_are_drawn_over_their_steps(eyes: Eyes) -> None:
+    eyes.read("compare", runs=[SICK, WELL], baseline=WELL, reach="0.5")
+
+    palette = {"#73bf69", "#f2cc0c", "#8ab8ff", "#ff780a", "#f2495c", "#5794f2"}
+    assert len(palette & eyes.pen.colours("Reward")) == 2
+
+
 def test_folder_and_state_leave_out_other_runs(eyes: Eyes) -> None:
     of_folder = eyes.read("runs", **{**ALL, "folder": "ppo/"})
     failed = eyes.read("runs", **{**ALL, "state": "failed"})

@@ -10,6 +10,7 @@ import {
   EventBusSrv,
   FieldConfigOptionsRegistry,
   FieldType,
+  formattedValueToString,
   fieldReducers,
   getDisplayProcessor,
   getFieldDisplayName,
@@ -204,7 +205,141 @@ const marked = (marks, theme) => (config) => {
   return null;
 };
 
+// Grafana's Trend: its TimeSeries with a number in place of the time.
+function overField(frames, name) {
+  const [frame] = frames;
+  const x = frame.fields.find((field) => getFieldDisplayName(field, frame, frames) === name || field.name === name);
+  const origin = (field) => ({ ...field, state: { ...field.state, origin: { frameIndex: 0, fieldIndex: frame.fields.indexOf(field) } } });
+  const curves = frame.fields.filter((field) => field !== x && field.type === FieldType.number);
+  return { ...frame, fields: [x, ...curves].map(origin) };
+}
+
+// Grafana's state timelines and heatmaps are parts of its application, not of its libraries: these are plain
+// stand-ins, drawn from the same frames with the same names and colours, and marked as such.
+const AXIS = 22, HEAD = 4;
+
+function widest(texts) {
+  const context = document.createElement('canvas').getContext('2d');
+  context.font = '12px Inter, Arial, sans-serif';
+  return Math.max(...texts.map((text) => context.measureText(text).width));
+}
+
+function sheet(width, height, theme, left, paint) {
+  const ratio = window.devicePixelRatio;
+  return h('canvas', { width: width * ratio, height: height * ratio, style: { width, height, display: 'block' }, ref: (canvas) => {
+    if (canvas) {
+      const context = canvas.getContext('2d');
+      context.scale(ratio, ratio);
+      Object.assign(context, { font: '12px Inter, Arial, sans-serif', textBaseline: 'middle', fillStyle: theme.colors.text.primary });
+      paint(context, { left, top: HEAD, right: width - 8, bottom: height - AXIS });
+    }
+  } });
+}
+
+function times(context, { left, right, bottom }, timeRange, theme) {
+  const [from, to] = [timeRange.from.valueOf(), timeRange.to.valueOf()];
+  const place = (at) => left + ((at - from) / (to - from)) * (right - left);
+  const step = [1, 2, 5, 10, 20, 30, 60, 120, 300].map((minutes) => minutes * 60_000).find((each) => (right - left) / ((to - from) / each) > 70) ?? to - from;
+  context.textAlign = 'center';
+  context.fillStyle = theme.colors.text.primary;
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+    context.fillText(new Date(at).toISOString().slice(11, 16), place(at), bottom + AXIS / 2 + 2);
+  }
+  return place;
+}
+
+const timeOf = (frame) => frame.fields.find(({ type }) => type === FieldType.time);
+const shownOf = (frame) => frame.fields.filter(({ type, config }) => type !== FieldType.time && !config.custom?.hideFrom?.viz);
+
+// Equal neighbours as one bar, from the first of them until the next sample, or one interval where none follows soon.
+function bars(time, field) {
+  const every = Math.min(...time.values.slice(1).map((at, index) => at - time.values[index]), 60_000);
+  const found = [];
+  time.values.forEach((at, index) => {
+    const value = field.values[index];
+    if (value === null || value === undefined || Number.isNaN(value)) {
+      return;
+    }
+    const last = found.at(-1);
+    if (last && last.value === value && at - last.until < every / 2) {
+      last.until = at + every;
+    } else {
+      found.push({ value, since: at, until: at + every });
+    }
+  });
+  return found;
+}
+
+function timeline(panel, frames, width, height, timeRange, theme) {
+  const rows = frames.flatMap((frame) => shownOf(frame).map((field) => ({ name: getFieldDisplayName(field, frame, frames), field, time: timeOf(frame) })));
+  const shown = rows.slice(0, panel.options.perPage ?? rows.length);
+  const left = Math.min(0.4 * width, widest(shown.map(({ name }) => name)) + 12);
+  return sheet(width, height, theme, left, (paper, room) => {
+    const place = times(paper, room, timeRange, theme);
+    const row = (room.bottom - room.top) / shown.length, thick = row * (panel.options.rowHeight ?? 0.9);
+    shown.forEach(({ name, field, time }, index) => {
+      const middle = room.top + (index + 0.5) * row;
+      paper.textAlign = 'right';
+      paper.fillStyle = theme.colors.text.primary;
+      paper.fillText(name, left - 8, middle, left - 10);
+      for (const { value, since, until } of bars(time, field)) {
+        const { color, text } = field.display(value);
+        const [x, end] = [Math.max(room.left, place(since)), Math.min(room.right, place(until))];
+        paper.globalAlpha = (panel.fieldConfig.defaults.custom?.fillOpacity ?? 70) / 100;
+        paper.fillStyle = color;
+        paper.fillRect(x, middle - thick / 2, end - x, thick);
+        paper.globalAlpha = 1;
+        if (end - x > paper.measureText(text).width + 8 && thick > 10) {
+          paper.textAlign = 'left';
+          paper.fillStyle = theme.colors.getContrastText(color);
+          paper.fillText(text, x + 4, middle);
+        }
+      }
+    });
+  });
+}
+
+function heatmap(panel, frames, width, height, timeRange, theme) {
+  const [frame] = frames, time = timeOf(frame), rows = shownOf(frame);
+  const unit = getDisplayProcessor({ field: { type: FieldType.number, config: { unit: panel.options.yAxis.unit } }, theme });
+  const named = (field) => {
+    const bound = number(getFieldDisplayName(field, frame, frames));
+    return Number.isFinite(bound) ? formattedValueToString(unit(bound)) : '+Inf';
+  };
+  const left = widest(rows.map(named)) + 12;
+  const most = Math.max(...rows.flatMap(({ values }) => values.filter(Number.isFinite)), 1e-9);
+  return sheet(width, height, theme, left, (paper, room) => {
+    const place = times(paper, room, timeRange, theme);
+    const row = (room.bottom - room.top) / rows.length, every = time.values[1] - time.values[0] || 15_000;
+    const cell = place(every) - place(0), { fill, exponent } = panel.options.color, apart = Math.ceil(16 / row);
+    rows.forEach((field, index) => {
+      const top = room.bottom - (index + 1) * row;
+      paper.textAlign = 'right';
+      paper.globalAlpha = 1;
+      if (index % apart === 0) {
+        paper.fillStyle = theme.colors.text.primary;
+        paper.fillText(named(field), left - 6, Math.max(top, room.top + 6));
+      }
+      paper.fillStyle = theme.visualization.getColorByName(fill);
+      field.values.forEach((value, at) => {
+        const x = place(time.values[at] - every);
+        if (value > (panel.options.filterValues?.le ?? 0) && x >= room.left) {
+          paper.globalAlpha = (value / most) ** exponent;
+          paper.fillRect(x, top, cell - 1, row - 1);
+        }
+      });
+    });
+  });
+}
+
+const STAND_INS = ['state-timeline', 'heatmap'];
+
 const draw = {
+  trend: ({ panel, frames, width, height, timeRange }) =>
+    h(TimeSeries, { frames, width, height, timeRange, timeZone: 'utc', legend: panel.options.legend, options: panel.options,
+      preparePlotFrame: (all) => overField(all, panel.options.xField) }),
+  'state-timeline': ({ panel, frames, width, height, timeRange, theme }) => timeline(panel, frames, width, height, timeRange, theme),
+  heatmap: ({ panel, frames, width, height, timeRange, theme }) => heatmap(panel, frames, width, height, timeRange, theme),
   timeseries: ({ panel, frames, width, height, timeRange, theme, marks }) =>
     h(TimeSeries, { frames, width, height, timeRange, timeZone: 'utc', legend: panel.options.legend, options: panel.options },
       marked(marks, theme)),
@@ -243,8 +378,15 @@ window.show = async ({ panels, answers, marks = [], mode = 'dark', width = 1600,
     Object.assign(box.style, { position: 'absolute', boxSizing: 'border-box', left: `${8 + x * unit}px`, top: `${8 + y * rowHeight}px`,
       width: `${w * unit - 8}px`, height: `${rows * rowHeight - 8}px`, overflow: 'hidden',
       background: theme.colors.background.primary, border: `1px solid ${theme.colors.border.weak}` });
+    box.title = panel.title;
     const title = document.createElement('h2');
     title.textContent = panel.title;
+    if (STAND_INS.includes(panel.type)) {
+      const note = document.createElement('small');
+      note.textContent = 'stand-in';
+      Object.assign(note.style, { float: 'right', font: '11px Inter, Arial, sans-serif', color: theme.colors.text.disabled });
+      title.append(note);
+    }
     Object.assign(title.style, { font: '500 14px Inter, Arial, sans-serif', margin: '6px 8px 4px', height: '20px', whiteSpace: 'nowrap', overflow: 'hidden', textOverflow: 'ellipsis' });
     const body = document.createElement('div');
     Object.assign(body.style, { position: 'relative', margin: '0 8px' });

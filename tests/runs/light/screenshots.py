@@ -6,6 +6,7 @@ looks at the page when enough has happened.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
 import time
@@ -40,10 +41,11 @@ class Scene(Stack):
     """The stack with GPUs that are simulated: this machine may have none."""
 
     names: ClassVar[tuple[str, ...]] = (*PARTS, "gpu")
+    gpus: ClassVar[tuple[str, ...]] = ("--backend=demo",)
 
     def __enter__(self) -> Self:
         part = self.parts["gpu"]
-        self._open.enter_context(server(replace(part, command=(*part.command, "--backend=demo"))))
+        self._open.enter_context(server(replace(part, command=(*part.command, *self.gpus))))
         return super().__enter__()
 
 
@@ -84,9 +86,13 @@ def keep(browser: Browser, name: str, height: int) -> None:
 
 
 def shrink(path: Path) -> None:
-    """Write a picture again in few colours: it is to be small."""
+    """Write a picture again in few colours, the most frequent of its own: it is to be small."""
     with Image.open(path) as picture:
-        few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        whole = picture.convert("RGB")
+        often = sorted(whole.getcolors(whole.width * whole.height), reverse=True)[:COLOURS]
+        palette = Image.new("P", (1, 1))
+        palette.putpalette(bytes(itertools.chain.from_iterable(colour for _, colour in often)))
+        few = whole.quantize(palette=palette, dither=Image.Dither.NONE)
         few.save(path, optimize=True)
     sys.stderr.write(f"{path}: {path.stat().st_size / 1000:.0f} kB\n")
 
