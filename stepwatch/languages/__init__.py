@@ -1,0 +1,64 @@
+"""Texts in the language of config.yaml: a catalogue (gettext PO) for each language but English.
+
+The English text, which stands where it is used, is the key (`msgid`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+ENGLISH = "en"
+LANGUAGES = (ENGLISH, "zh")
+
+_PART = re.compile(r"\{(\w+)\}")
+
+
+class Catalogue:
+    """Gives texts in one language.
+
+    Args:
+        texts: The translations by their English texts; what they lack stays English.
+        origins: The source files of each English text.
+    """
+
+    def __init__(
+        self, texts: Mapping[str, str] | None = None, origins: Mapping[str, frozenset[str]] | None = None
+    ) -> None:
+        self.texts = texts or {}
+        self._origins = origins or {}
+
+    def __call__(self, text: str, **parts: object) -> str:
+        """Return a text in this language, ``{name}`` in which becomes the part of that name."""
+        # Braces of other names, as in Grafana's `{{gpu}}`, stay.
+        return _PART.sub(lambda found: str(parts.get(found[1], found[0])), self.texts.get(text, text))
+
+    def of(self, folder: str) -> dict[str, str]:
+        """Return the translations of the texts that the source files of a folder have."""
+        return {
+            text: said
+            for text, said in self.texts.items()
+            if any(each.startswith(f"{folder}/") for each in self._origins[text])
+        }
+
+
+def file(language: str) -> Path:
+    """Return the file of a language's catalogue."""
+    return Path(__file__).with_name(f"{language}.po")
+
+
+@lru_cache
+def catalogue(language: str) -> Catalogue:
+    """Return the catalogue of a language of `LANGUAGES`."""
+    if language == ENGLISH:
+        return Catalogue()
+    from babel.messages.pofile import read_po  # noqa: PLC0415  takes time that English does not need
+
+    with file(language).open("rb") as content:
+        entries = [each for each in read_po(content) if each.id and each.string and not each.fuzzy]
+    return Catalogue(
+        {each.id: each.string for each in entries},
+        {each.id: frozenset(path for path, _ in each.locations) for each in entries},
+    )

@@ -1,0 +1,7 @@
+"""``python -m tests.languages``: adds new texts to the catalogues, drops old ones, and lists what to translate."""
+
+import sys
+
+from tests.languages.texts import update
+
+sys.exit(bool(update()))
