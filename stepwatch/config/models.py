@@ -184,8 +184,8 @@ class Config(Section):
     )
     language: Language = default(
         "en",
-        "The language of dashboards, alerts and notifications: en, or zh for Chinese. Names of alerts and labels, "
-        "the light page, commands and documents are English in both.",
+        "The language of dashboards, alerts and notifications: en, or zh for Chinese. Names of alerts "
+        "and labels, the light page, commands and documents are English in both.",
     )
     log: Log = default(
         Log(),

@@ -127,9 +127,7 @@ def _annotation(short: Json) -> Json:
     }
 
 
-def _panels(
-    dashboard: str, rows: list[Json], lines: Sequence[Line], translate: Catalogue
-) -> Iterator[Json]:
+def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line], translate: Catalogue) -> Iterator[Json]:
     """Yield the panels; a row with a `title` has a line above it, by which a `collapsed` one is opened.
 
     Panels that are `stacked` share a place in the row, one below the other.
@@ -154,7 +152,11 @@ def _panels(
             height = row["height"] // len(stacked)
             for index, panel in enumerate(stacked):
                 position = {"x": x, "y": y + index * height, "w": width, "h": height}
-                made = {"id": next(numbers), "gridPos": position, **_panel(dashboard, panel, lines, translate)}
+                made = {
+                    "id": next(numbers),
+                    "gridPos": position,
+                    **_panel(dashboard, panel, lines, translate),
+                }
                 if head.get("collapsed"):
                     head["panels"].append(made)
                 else:

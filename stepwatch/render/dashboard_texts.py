@@ -26,7 +26,8 @@ def translated(document: Json, translate: Catalogue) -> Json:
     """
     if not translate.texts:
         return document
-    return _Texts(translate).of(document)
+    said: Json = _Texts(translate).of(document)
+    return said
 
 
 class _Texts:

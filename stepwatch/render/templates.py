@@ -112,7 +112,9 @@ def render(
     for template in _templates(root, services):
         if _is_dashboard(template):
             parsed = _parsed(jinja, template)
-            said = translated(parsed, context["translate"])
+            said = translated(
+                parsed, context["translate"].within(template.name.removesuffix(DASHBOARD_SUFFIX))
+            )
             text = _dashboard(said, context["dashboard_lines"], template, context["translate"])
             if template == panels.TEMPLATE and "exporter" in services:
                 drawn = panels.panels(parsed, context["lines"])

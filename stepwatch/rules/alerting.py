@@ -164,7 +164,10 @@ def translated(table: tuple[Alert, ...], config: Config) -> tuple[Alert, ...]:
     """Return a table with its texts in the language of config.yaml."""
     if config.language == ENGLISH:
         return table
-    return tuple(each.translated(catalogue(config.language)) for each in table)
+    translate = catalogue(config.language)
+    return tuple(
+        each.translated(translate.within(each.block.__module__.rpartition(".")[2])) for each in table
+    )
 
 
 def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""``python -m tests.languages``: adds new texts to the catalogues, drops old ones, and lists what to translate."""
+"""``python -m tests.languages`` adds new texts to the catalogues, drops old ones, and lists what is missing."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Every English text that has a translation, from the sources themselves, and the catalogues in step with them."""
+"""Every English text that has a translation, from the sources, and the catalogues in step with them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Recorder(Catalogue):
         super().__init__({"": ""})
         self.origins, self.file = origins, ""
 
-    def __call__(self, text: str, **parts: object) -> str:
+    def within(self, _: str) -> Recorder:
+        return self
+
+    def __call__(self, text: str, /, **parts: object) -> str:
         self.origins.setdefault(text, set()).add(self.file)
         return super().__call__(text, **parts)
 
@@ -67,26 +70,32 @@ def _record_dashboards(recorder: Recorder, root: Path) -> None:
 
 def _called(root: Path) -> Iterator[tuple[str, str]]:
     """Yield the texts that sources call for, each with its file."""
-    keywords = dict.fromkeys(CALLS)
-    for folder in ("stepwatch", "exporter/watchdog"):
-        for path in sorted((root / folder).rglob("*.py")):
-            for _, text, _, _ in extract("python", io.BytesIO(path.read_bytes()), keywords):
-                yield path.relative_to(root).as_posix(), str(text)
-    jinja = templates.environment(root, {})
-    for path in sorted(root.glob("*/templates/**/*.j2")):
-        for _, _, text in extract_from_ast(jinja.parse(path.read_text()), CALLS):
-            if isinstance(text, tuple):
-                text = text[0]
-            yield path.relative_to(root).as_posix(), text
+    jinja, keywords = templates.environment(root, {}), dict.fromkeys(CALLS)
+    for pattern in ("stepwatch/**/*.py", "exporter/watchdog/*.py", "*/templates/**/*.j2"):
+        for path in sorted(root.glob(pattern)):
+            source = path.read_text()
+            if not any(f"{call}(" in source for call in CALLS):  # which is most, and to parse takes seconds
+                found = []
+            elif path.suffix == ".py":
+                found = [text for _, text, _, _ in extract("python", io.BytesIO(source.encode()), keywords)]
+            else:
+                found = [text for _, _, text in extract_from_ast(jinja.parse(source), CALLS)]
+            for text in found:
+                yield path.relative_to(root).as_posix(), text if isinstance(text, str) else text[0]
 
 
 def written(language: str, origins: Mapping[str, set[str]], present: bytes) -> bytes:
     """Return a catalogue with an entry for each text, in the order of their files, empty where it is new."""
-    before = {each.id: each.string for each in read_po(io.BytesIO(present)) if not each.fuzzy}
+    before = {(each.id, each.context): each.string for each in read_po(io.BytesIO(present)) if not each.fuzzy}
     catalog = Catalog(language)
     for text in sorted(origins, key=lambda text: min(origins[text])):
-        catalog.add(text, before.get(text, ""), [(path, 0) for path in sorted(origins[text])])
-        catalog[text].flags.clear()
+        sources = {PurePosixPath(path).name.partition(".")[0]: path for path in sorted(origins[text])}
+        catalog.add(text, before.get((text, None), ""), [(path, 0) for path in sorted(origins[text])])
+        for source, path in sources.items():
+            if (text, source) in before:
+                catalog.add(text, before[text, source], [(path, 0)], context=source)
+    for each in catalog:
+        each.flags.clear()
     made = io.BytesIO()
     write_po(made, catalog, width=0, omit_header=True, include_lineno=False)
     return HEADER.format(language).encode() + made.getvalue()
@@ -105,5 +114,3 @@ def update() -> int:
                 missing += 1
                 print(f"{path.relative_to(CHECKOUT)}: no translation of {each.id!r}")
     return missing
-
-
