@@ -1,4 +1,4 @@
-"""``python -m tests.languages`` adds new texts to the catalogues, drops old ones, and lists what is missing."""
+"""``python -m tests.languages`` brings the catalogues in step with the texts, and lists what is missing."""
 
 import sys
 
