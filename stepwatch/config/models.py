@@ -185,7 +185,7 @@ class Config(Section):
     language: Language = default(
         "en",
         "The language of dashboards, alerts and notifications: en, or zh for Chinese. Names of alerts "
-        "and labels, the light page, commands and documents are English in both.",
+        "and labels, what the light page and commands say of their own, and documents are English in both.",
     )
     log: Log = default(
         Log(),
