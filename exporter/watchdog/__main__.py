@@ -70,7 +70,7 @@ class Watchdog:
         self._looked = 0.0  # Unix seconds; 0 before the first look
         self._folders = [Folder(part, path) for part, path in options.state]
         alert = options.alert
-        self._findings = Findings(alert["severity"], alert["annotations"], alert["generator"])
+        self._findings = Findings(alert["severity"], alert["annotations"], alert["generator"], alert["texts"])
         self._enabled = alert["enabled"]
         self._alertmanager = Alertmanager(Client(options.alertmanager, options.password_file))
         self._prometheus = Prometheus(
@@ -177,7 +177,13 @@ def _state(value: object) -> tuple[str, str]:
 
 
 def _alert(value: object) -> dict[str, Any]:
-    usual: dict[str, Any] = {"enabled": True, "severity": "critical", "annotations": {}, "generator": ""}
+    usual: dict[str, Any] = {
+        "enabled": True,
+        "severity": "critical",
+        "annotations": {},
+        "generator": "",
+        "texts": {},
+    }
     try:
         return {**usual, **(json.loads(value) if isinstance(value, str) else value)}  # type: ignore[dict-item]
     except (ValueError, TypeError):

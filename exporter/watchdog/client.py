@@ -8,6 +8,8 @@ from base64 import b64encode
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from exporter.watchdog.finding import Text
+
 SECONDS = 10.0
 """That an answer may take."""
 
@@ -74,15 +76,15 @@ class Client:
                 while block := connection.recv(1 << 16):
                     answer += block
                     if len(answer) > LARGEST:
-                        raise UnreachableError("the answer is too large")
+                        raise UnreachableError(Text("The answer is too large"))
                     if time.monotonic() > deadline:
-                        raise UnreachableError("the answer is too slow")
+                        raise UnreachableError(Text("The answer is too slow"))
         except OSError as problem:
             raise UnreachableError(problem.strerror or str(problem)) from None
         first, end, content = answer.partition(b"\r\n\r\n")
         words = first.split(b" ", 2)
         if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-            raise UnreachableError("the answer is not HTTP")
+            raise UnreachableError(Text("The answer is not HTTP"))
         return Reply(int(words[1]), content.decode("utf-8", "replace"))
 
     def _authorization(self) -> list[str]:

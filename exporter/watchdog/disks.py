@@ -9,12 +9,13 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import reduce
 from operator import attrgetter
 from threading import Thread
 from typing import NamedTuple
 
 from exporter.http.exposition import Metric, Sample, own
-from exporter.watchdog.finding import Finding, size
+from exporter.watchdog.finding import Finding, Text, size
 
 INTERVAL_SECONDS = 5.0
 HANG_SECONDS = 30.0
@@ -44,18 +45,18 @@ LEFTOVER_SECONDS = 60.0
 """Alertmanager renames such a file within moments of making it."""
 
 STOPS = {
-    "prometheus": "Prometheus stores no scrape, so no run is watched",
-    "alertmanager": "Alertmanager forgets silences and sent messages if it restarts",
-    "exporter": "the run exporter forgets marks and levels if it restarts",
-    "grafana": "Grafana saves nothing",
+    "prometheus": Text("Prometheus stores no scrape, so no run is watched"),
+    "alertmanager": Text("Alertmanager forgets silences and sent messages if it restarts"),
+    "exporter": Text("Run exporter forgets marks and levels if it restarts"),
+    "grafana": Text("Grafana saves nothing"),
 }
 """What a part does without its disk."""
 
 SUMMARIES = {
-    "disk_full": "State disk is full",
-    "disk_read_only": "State disk is read-only",
-    "disk_hung": "State disk does not answer",
-    "disk_failed": "State disk cannot be written to",
+    "disk_full": Text("State disk is full"),
+    "disk_read_only": Text("State disk is read-only"),
+    "disk_hung": Text("State disk does not answer"),
+    "disk_failed": Text("State disk cannot be written to"),
 }
 
 
@@ -225,8 +226,8 @@ def findings(folders: Iterable[Folder]) -> Iterator[Finding]:
         look = next((folder.look for folder in parts if folder.look), None)
         found = None
         if hung:
-            text = f"no answer for {HANG_SECONDS:.0f} s"
-            found = _finding("disk_hung", place, hung, text, "`dmesg`, the file server")
+            text = Text("no answer for {seconds} s", seconds=f"{HANG_SECONDS:.0f}")
+            found = _finding("disk_hung", place, hung, text, Text("`dmesg`, the file server"))
         elif problem:
             found = _finding("disk_failed", place, parts, problem, "`dmesg`")
         elif look:
@@ -239,14 +240,20 @@ def _fault(look: Look, place: str, folders: Sequence[Folder]) -> Finding | None:
     space = look.space
     errors = {folder.look.error for folder in folders if folder.look}
     if space.files and space.files_free < RESERVE_FILES:
-        text = f"{space.files_free} inodes free of {space.files}"
-        return _finding("disk_full", place, folders, text, "`df -i`, folders with many small files")
+        text = Text("{free} inodes free of {all}", free=space.files_free, all=space.files)
+        return _finding("disk_full", place, folders, text, Text("`df -i`, folders with many small files"))
     if space.free < RESERVE or errors & {errno.ENOSPC, errno.EDQUOT}:
-        text = f"{size(space.free)} free of {size(space.size)}"
-        text += ", the quota is used up" if errno.EDQUOT in errors else ""
-        return _finding("disk_full", place, folders, text, "free space there; recovery needs no restart")
+        free, every = size(space.free), size(space.size)
+        text = (
+            Text("{free} free of {all}, the quota is used up", free=free, all=every)
+            if errno.EDQUOT in errors
+            else Text("{free} free of {all}", free=free, all=every)
+        )
+        first = Text("free space there; recovery needs no restart")
+        return _finding("disk_full", place, folders, text, first)
     if errno.EROFS in errors:
-        return _finding("disk_read_only", place, folders, "mounted read-only", "`dmesg`, then remount it")
+        first = Text("`dmesg`, then remount it")
+        return _finding("disk_read_only", place, folders, Text("mounted read-only"), first)
     if other := max(errors):
         return _finding("disk_failed", place, folders, os.strerror(other), "`dmesg`")
     return None
@@ -254,8 +261,13 @@ def _fault(look: Look, place: str, folders: Sequence[Folder]) -> Finding | None:
 
 def _finding(fault: str, place: str, folders: Sequence[Folder], text: str, first: str) -> Finding:
     parts = tuple(folder.part for folder in folders)
-    stops = "; ".join(STOPS.get(part, part) for part in parts)
-    description = f"{place}: {text}. {stops[:1].upper()}{stops[1:]}. First: {first}."
+    stops = reduce(
+        lambda one, more: Text("{one}; {more}", one=one, more=more),
+        (STOPS.get(part, Text(part)) for part in parts),
+    )
+    description = Text(
+        "{place}: {text}. {stops}. First: {first}.", place=place, text=text, stops=stops, first=first
+    )
     return Finding(fault, place, SUMMARIES[fault], description, parts)
 
 

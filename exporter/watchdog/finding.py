@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 ALERT = "AlertingBroken"
+
+_PART = re.compile(r"\{(\w+)\}")
+
+
+class Text(str):
+    """An English text with its parts filled in, that can be said in another language.
+
+    Args:
+        text: The text, ``{name}`` in which becomes the part of that name.
+        parts: Texts, or what is the same in each language.
+    """
+
+    text: str
+    parts: Mapping[str, object]
+
+    def __new__(cls, text: str, /, **parts: object) -> Text:  # noqa: PYI034  Self is Python 3.11's
+        made = super().__new__(cls, _filled(text, parts))
+        made.text, made.parts = text, parts
+        return made
+
+    def translated(self, texts: Mapping[str, str]) -> str:
+        """Return it with the translation of each text; what has none stays English."""
+        return _filled(
+            texts.get(self.text, self.text),
+            {
+                name: part.translated(texts) if isinstance(part, Text) else part
+                for name, part in self.parts.items()
+            },
+        )
+
+
+def _filled(text: str, parts: Mapping[str, object]) -> str:
+    return _PART.sub(lambda found: str(parts[found[1]]), text)
+
 
 ALERTMANAGER = "alertmanager"
 """The name of findings that cannot be posted."""
@@ -29,8 +64,8 @@ class Finding(NamedTuple):
 
     fault: str
     name: str
-    summary: str
-    description: str
+    summary: Text
+    description: Text
     parts: tuple[str, ...] = ()
 
 
@@ -53,12 +88,19 @@ class Findings:
         severity: Of the alerts.
         annotations: Of each alert, besides summary and description.
         generator: The page that alerts lead to.
+        texts: The words of alerts in another language, by the English ones.
     """
 
-    def __init__(self, severity: str, annotations: Mapping[str, str], generator: str) -> None:
+    def __init__(
+        self,
+        severity: str,
+        annotations: Mapping[str, str],
+        generator: str,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
         self.severity = severity
         self.present: tuple[Known, ...] = ()
-        self._annotations, self._generator = annotations, generator
+        self._annotations, self._generator, self._texts = annotations, generator, texts or {}
         self._known: dict[tuple[str, str], Known] = {}
 
     def update(self, found: Iterable[Finding], now: float) -> list[Finding]:
@@ -95,8 +137,8 @@ class Findings:
                 "name": finding.name,
             },
             "annotations": {
-                "summary": finding.summary,
-                "description": finding.description,
+                "summary": finding.summary.translated(self._texts),
+                "description": finding.description.translated(self._texts),
                 **self._annotations,
             },
             "startsAt": datetime.fromtimestamp(known.since, timezone.utc).isoformat(),

@@ -15,7 +15,7 @@ from typing import Any
 
 from exporter.installation import adapt
 from exporter.watchdog.client import Client, UnreachableError
-from exporter.watchdog.finding import ALERTMANAGER, Finding, Timer
+from exporter.watchdog.finding import ALERTMANAGER, Finding, Text, Timer
 
 DOWN_SECONDS = 30.0
 """A restart takes a few seconds."""
@@ -92,16 +92,19 @@ class Alertmanager:
             started = _sum(_metrics(self._client), "process_start_time_seconds") or 0.0
             self.answers_since = max(self.answers_since or time.time(), started)
         except UnreachableError as fault:
-            problem, self.answers_since = str(fault), 0.0
+            problem, self.answers_since = fault.args[0], 0.0
         if self._down.lasts(problem) >= DOWN_SECONDS:
-            text = (
-                f"{problem}, for {DOWN_SECONDS:.0f} s or more: no notification is sent. "
-                f"First: {_STATUS}, then the log of Alertmanager."
+            text = Text(
+                "{problem}, for {seconds} s or more: no notification is sent. "
+                "First: {status}, then the log of Alertmanager.",
+                problem=problem,
+                seconds=f"{DOWN_SECONDS:.0f}",
+                status=_STATUS,
             )
-            yield _finding("alertmanager_down", ALERTMANAGER, "Alertmanager does not answer", text)
+            yield _finding("alertmanager_down", ALERTMANAGER, Text("Alertmanager does not answer"), text)
         elif self._refusal:
-            text = f"{self._refusal}. First: the log of Alertmanager."
-            summary = "Alertmanager refuses the watchdog's alerts"
+            text = Text("{refusal}. First: the log of Alertmanager.", refusal=self._refusal)
+            summary = Text("Alertmanager refuses the watchdog's alerts")
             yield _finding("alertmanager_refuses", ALERTMANAGER, summary, text)
 
     def post(self, alerts: list[dict[str, Any]]) -> bool:
@@ -140,13 +143,17 @@ class Prometheus:
             page = _metrics(self._client)
             starting = self._client.get("/-/ready").status == 503
         except UnreachableError as fault:
-            problem = str(fault)
+            problem = fault.args[0]
         down, waiting = self._down.lasts(problem), self._starting.lasts(starting)
         if down >= DOWN_SECONDS:
-            yield _broken("prometheus_down", "Prometheus does not answer", f"{problem}, for {down:.0f} s")
+            text = Text("{problem}, for {seconds} s", problem=problem, seconds=f"{down:.0f}")
+            yield _broken("prometheus_down", Text("Prometheus does not answer"), text)
         elif waiting >= START_SECONDS:
-            text = f"it has been starting for {waiting:.0f} s: it reads its log of samples again"
-            yield _broken("prometheus_starting", "Prometheus is still starting", text)
+            text = Text(
+                "It has been starting for {seconds} s: it reads its log of samples again",
+                seconds=f"{waiting:.0f}",
+            )
+            yield _broken("prometheus_starting", Text("Prometheus is still starting"), text)
         for counter in (self._stored, self._evaluated, self._failed_writes, self._dropped):
             counter.update(page if not (problem or starting) else None)
         if not problem and not starting:
@@ -156,22 +163,26 @@ class Prometheus:
         before, self._asked = self._asked, time.time()
         still = self._stored.still
         if still or self._failed_writes.rises >= 2:
-            text = f"no sample was stored for {still:.0f} s" if still else "writes to its log of samples fail"
-            yield _broken("prometheus_not_storing", "Prometheus stores no samples", text)
+            text = (
+                Text("No sample was stored for {seconds} s", seconds=f"{still:.0f}")
+                if still
+                else Text("Writes to its log of samples fail")
+            )
+            yield _broken("prometheus_not_storing", Text("Prometheus stores no samples"), text)
         if seconds := self._evaluated.still:
-            text = f"no rule was evaluated for {seconds:.0f} s"
-            yield _broken("prometheus_not_judging", "Prometheus evaluates no rules", text)
+            text = Text("No rule was evaluated for {seconds} s", seconds=f"{seconds:.0f}")
+            yield _broken("prometheus_not_judging", Text("Prometheus evaluates no rules"), text)
         loaded = _sum(page, "prometheus_config_last_reload_success_timestamp_seconds") or 0.0
         # Alerts that it began to send while Alertmanager was away do not show that the connection is broken.
         reachable = 0 < alertmanager_answers_since < before - SEND_SECONDS
         if self._dropped.rises and reachable and self._asked - loaded > SETTLE_SECONDS:
             self._dropped_until = time.monotonic() + DROPPED_SECONDS
         if time.monotonic() < self._dropped_until:
-            text = (
+            text = Text(
                 "Prometheus drops its alerts, though Alertmanager answers the watchdog: no alert about a run "
                 "arrives. First: the log of Prometheus, and the network between the two."
             )
-            summary = "Prometheus does not reach Alertmanager"
+            summary = Text("Prometheus does not reach Alertmanager")
             yield _finding("notifications_dropped", PROMETHEUS, summary, text)
 
 
@@ -201,21 +212,21 @@ class Counter:
         self.still = seconds if seconds >= self._patience else 0.0
 
 
-def _broken(fault: str, summary: str, text: str) -> Finding:
-    description = (
-        f"{text[:1].upper()}{text[1:]}: no run is watched. First: {_STATUS}, then the log of Prometheus."
+def _broken(fault: str, summary: Text, text: Text) -> Finding:
+    description = Text(
+        "{text}: no run is watched. First: {status}, then the log of Prometheus.", text=text, status=_STATUS
     )
     return _finding(fault, PROMETHEUS, summary, description)
 
 
-def _finding(fault: str, part: str, summary: str, description: str) -> Finding:
+def _finding(fault: str, part: str, summary: Text, description: Text) -> Finding:
     return Finding(fault, part, summary, description, (part,))
 
 
 def _metrics(client: Client) -> str:
     reply = client.get("/metrics")
     if reply.status != 200:
-        raise UnreachableError(f"/metrics answers {reply.status}")
+        raise UnreachableError(Text("/metrics answers {status}", status=reply.status))
     return reply.body
 
 

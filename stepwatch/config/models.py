@@ -22,6 +22,7 @@ from stepwatch.schema.path_types import Link, ListenAddress, Page
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.scalars import (
     Interval,
+    Language,
     LogFormat,
     LogLevel,
     Port,
@@ -180,6 +181,11 @@ class Config(Section):
     )
     retention: Retention = default(
         Retention(), "How much history Prometheus keeps, whichever limit is reached first."
+    )
+    language: Language = default(
+        "en",
+        "The language of dashboards, alerts and notifications: en, or zh for Chinese. Names of alerts "
+        "and labels, what the light page and commands say of their own, and documents are English in both.",
     )
     log: Log = default(
         Log(),

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from stepwatch.languages import Catalogue
 from stepwatch.rules.lines import Line
 from stepwatch.schema.errors import Refused
 
@@ -43,7 +44,7 @@ _PANEL_WORDS = {"look", "width", "unit", "field", "queries", "limits", "columns"
 _DASHBOARD_WORDS = {"rows", "variables", "annotations", "scraped"}
 
 
-def assemble(document: Json, lines: Sequence[Line] = ()) -> Json:
+def assemble(document: Json, lines: Sequence[Line] = (), translate: Catalogue | None = None) -> Json:
     """Return the classic JSON of a dashboard template.
 
     Args:
@@ -54,6 +55,7 @@ def assemble(document: Json, lines: Sequence[Line] = ()) -> Json:
             With `panels` in place of `rows` it is in the classic form already, and goes through as it is.
         lines: The limits of alerts, of which each panel shows those of its signals: of alerts about what
             the dashboard shows, and what is one number for all runs.
+        translate: The language in which limits are named; None for English.
 
     Raises:
         Refused: A row is wider than the grid, or a panel lacks a part it cannot do without.
@@ -64,7 +66,7 @@ def assemble(document: Json, lines: Sequence[Line] = ()) -> Json:
     _demand(document, ("uid", "title", "rows"), "a dashboard")
     uid = document["uid"]
     known = [line for line in lines if line.dashboard == uid or line.number is not None]
-    panels = list(_panels(uid, document["rows"], known))
+    panels = list(_panels(uid, document["rows"], known, translate or Catalogue()))
     if "scraped" in document:
         for panel in itertools.chain.from_iterable((each, *each.get("panels", ())) for each in panels):
             for target in panel.get("targets", ()):
@@ -132,7 +134,7 @@ def _annotation(short: Json) -> Json:
     }
 
 
-def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line]) -> Iterator[Json]:
+def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line], translate: Catalogue) -> Iterator[Json]:
     """Yield the panels; a row with a `title` has a line above it, by which a `collapsed` one is opened.
 
     Panels that are `stacked` share a place in the row, one below the other.
@@ -157,7 +159,11 @@ def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line]) -> Iterator
             height = row["height"] // len(stacked)
             for index, panel in enumerate(stacked):
                 position = {"x": x, "y": y + index * height, "w": width, "h": height}
-                made = {"id": next(numbers), "gridPos": position, **_panel(dashboard, panel, lines)}
+                made = {
+                    "id": next(numbers),
+                    "gridPos": position,
+                    **_panel(dashboard, panel, lines, translate),
+                }
                 if head.get("collapsed"):
                     head["panels"].append(made)
                 else:
@@ -186,11 +192,12 @@ def _widths(dashboard: str, panels: list[Json]) -> list[int]:
     return [panel["width"] if "width" in panel else next(shares) for panel in panels]
 
 
-def _panel(dashboard: str, panel: Json, lines: Sequence[Line]) -> Json:
+def _panel(dashboard: str, panel: Json, lines: Sequence[Line], translate: Catalogue) -> Json:
     _demand(panel, ("title", "description", "unit", "look", "queries"), f"{dashboard}: a panel")
     look, columns = panel["look"], panel.get("columns", {})
     by_step = look["type"] == "trend"
-    limits = [*panel.get("limits", []), *(_limit(panel, line, dashboard) for line in shown(panel, lines))]
+    own = (_limit(panel, line, dashboard, translate) for line in shown(panel, lines))
+    limits = [*panel.get("limits", []), *own]
     drawn = [limit for limit in limits if "expr" in limit]
     if look["type"] == "timeseries":
         asked = [*panel["queries"], *({**limit, "as": _dashed(limit["severity"])} for limit in drawn)]
@@ -285,7 +292,7 @@ def shown(panel: Json, lines: Sequence[Line]) -> tuple[Line, ...]:
     )
 
 
-def _limit(panel: Json, line: Line, dashboard: str) -> Json:
+def _limit(panel: Json, line: Line, dashboard: str, translate: Catalogue) -> Json:
     """A line with a name; where there are no lines, or none about this subject, a number."""
     drawn = panel["look"]["type"] == "timeseries" and line.dashboard == dashboard
     if not drawn and line.number is not None:
@@ -295,7 +302,8 @@ def _limit(panel: Json, line: Line, dashboard: str) -> Json:
         curves = (query for query in panel["queries"] if query.get("curve", {}).get("signal") == line.signal)
         from_zero = panel.get("field", {}).get("min") == 0
         expr = _within_reach(expr, next(curves)["expr"].strip(), from_zero=from_zero)
-    return {"severity": line.severity, "legend": f"{line.name} ({line.severity})", "expr": expr}
+    legend = translate("{alert} ({severity})", alert=line.name, severity=translate(line.severity))
+    return {"severity": line.severity, "legend": legend, "expr": expr}
 
 
 def _within_reach(limit: str, curve: str, *, from_zero: bool) -> str:

@@ -11,6 +11,7 @@ from stepwatch.alerts.progress import Stalled
 from stepwatch.alerts.stack import AlertingBroken
 from stepwatch.config import Config
 from stepwatch.config.deployment import HOST_PROC, Deployment
+from stepwatch.languages import catalogue
 from stepwatch.rules.limits import served_overrides
 from stepwatch.rules.messages import dashboard_url, runbook_url
 
@@ -89,7 +90,7 @@ def _gpu(config: Config, deployment: Deployment) -> Settings:
 
 
 def _watchdog(config: Config, deployment: Deployment) -> Settings:
-    alert = config.alerts.of(AlertingBroken)
+    alert, translate = config.alerts.of(AlertingBroken), catalogue(config.language)
     silences = f"{config.link('alertmanager')}/#/silences/new"
     return {
         "hosts": config.link_hosts,
@@ -108,6 +109,7 @@ def _watchdog(config: Config, deployment: Deployment) -> Settings:
                 "dashboard_url": dashboard_url(config, deployment, "stack"),
                 "silence_url": f"{silences}?filter=%7Balertname%3D%22AlertingBroken%22%7D",
             },
+            **({"texts": texts} if (texts := translate.of("exporter/watchdog")) else {}),
         },
     }
 

@@ -17,12 +17,14 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.model.runs import ONSET_STEP
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
+from stepwatch.languages import catalogue
 from stepwatch.render import check, exporters, output, panels
 from stepwatch.render.dashboard import Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
 from stepwatch.render.templates import SERVICES, render, render_own, template
 from stepwatch.rules import files as rule_files
 from stepwatch.rules import lines, messages, runbook
+from stepwatch.rules.alerting import translated
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
@@ -145,7 +147,9 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
     return {
         "config": config,
         "deployment": place(config),
+        "translate": catalogue(config.language),
         "lines": lines.lines(config, TABLE),
+        "dashboard_lines": lines.lines(config, translated(TABLE, config)),
         "subjects": lines.subjects(TABLE),
         "on_show": lines.on_show,
         "onset_step": ONSET_STEP,

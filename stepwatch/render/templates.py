@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,10 +23,13 @@ from jinja2.bccache import Bucket
 
 from stepwatch.alerts.model.expression import Expression, Scope, Series
 from stepwatch.config.yaml_document import LOADER, parse
+from stepwatch.languages import Catalogue
 from stepwatch.render import panels
 from stepwatch.render.dashboard import Json, assemble
+from stepwatch.render.dashboard_texts import translated
 from stepwatch.render.layout import TEMPLATE_CACHE
 from stepwatch.render.output import Files
+from stepwatch.rules.lines import Line
 from stepwatch.schema.errors import ConfigError, Refused, quoted
 from stepwatch.schema.names import alternation
 
@@ -109,7 +112,10 @@ def render(
     for template in _templates(root, services):
         if _is_dashboard(template):
             parsed = _parsed(jinja, template)
-            text = _dashboard(parsed, context, template)
+            said = translated(
+                parsed, context["translate"].within(template.name.removesuffix(DASHBOARD_SUFFIX))
+            )
+            text = _dashboard(said, context["dashboard_lines"], template, context["translate"])
             if template == panels.TEMPLATE and "exporter" in services:
                 drawn = panels.panels(parsed, context["lines"])
                 files[panels.FILE] = panels.file(drawn, context["subjects"])
@@ -148,7 +154,7 @@ def render_own(
         dashboard = _parsed(jinja, template)
         made = target(DASHBOARDS / path.name)
         try:
-            files[made] = _dashboard(dashboard, context, template).encode()
+            files[made] = _dashboard(dashboard, context["lines"], template).encode()
         except Refused as refusal:
             raise RenderError(f"{path}: {refusal}") from refusal
         if made in ours:
@@ -185,8 +191,10 @@ def target(template: PurePosixPath) -> PurePosixPath:
     return path.with_suffix(".json") if _is_dashboard(template) else path
 
 
-def _dashboard(document: Json, context: Mapping[str, Any], template: PurePosixPath) -> str:
-    dashboard = {"__generated": _mark(template), **assemble(document, context.get("lines", ()))}
+def _dashboard(
+    document: Json, lines: Sequence[Line], template: PurePosixPath, translate: Catalogue | None = None
+) -> str:
+    dashboard = {"__generated": _mark(template), **assemble(document, lines, translate)}
     return json.dumps(dashboard, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

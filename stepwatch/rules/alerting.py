@@ -14,6 +14,7 @@ from stepwatch.alerts.model.identity import RUN, written
 from stepwatch.alerts.model.runs import is_in
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
+from stepwatch.languages import ENGLISH, catalogue
 from stepwatch.rules import messages
 from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
 from stepwatch.schema.quantities import Duration
@@ -108,9 +109,10 @@ class InForce:
             limit, held = condition.limit.promql(scope), bracketed(holds(condition).promql(scope))
             value = f"{limit} + 0 * {held}" if is_number(limit) else f"{limit}\nand {held}"
             measured = self._with_limits(condition.measured)
-            baseline = condition.baseline and f" ({condition.baseline})"
+            translate = catalogue(self.limits.config.language)
+            baseline = messages.in_brackets(translate, condition.baseline)
             if self.alert.subject == "run":
-                texts = {"text": messages.compared(self.alert, measured, baseline)}
+                texts = {"text": messages.compared(self.alert, measured, baseline, translate)}
             else:
                 texts = {"measured": measured, "basis": f"{self.alert.unit}{baseline}"}
             for label, text in texts.items():
@@ -158,9 +160,20 @@ def in_force(config: Config, table: tuple[Alert, ...]) -> Iterator[InForce]:
                 yield found
 
 
+def translated(table: tuple[Alert, ...], config: Config) -> tuple[Alert, ...]:
+    """Return a table with its texts in the language of config.yaml."""
+    if config.language == ENGLISH:
+        return table
+    translate = catalogue(config.language)
+    return tuple(
+        each.translated(translate.within(each.block.__module__.rpartition(".")[2])) for each in table
+    )
+
+
 def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> list[dict[str, Any]]:
-    """Return the rules of a table, as a rule file has them."""
-    found = [rule for each in in_force(config, table) for rule in _rules(each, config, deployment)]
+    """Return the rules of a table, as a rule file has them, with messages in the language of config.yaml."""
+    said = translated(table, config)
+    found = [rule for each in in_force(config, said) for rule in _rules(each, config, deployment)]
     if any(alert.subject == "run" and alert.others for alert in table):
         found.append({"record": messages.FIRING, "expr": _firing(config.intervals.rules)})
     return found

@@ -14,7 +14,7 @@ from stepwatch.alerts.model.expression import number
 from stepwatch.alerts.model.runs import onset_rule, recording_rule
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
-from stepwatch.rules.alerting import code_rules, rules
+from stepwatch.rules.alerting import code_rules, rules, translated
 
 FOLDER = PurePosixPath("prometheus/generated/rules")
 
@@ -34,7 +34,7 @@ def files(config: Config, deployment: Deployment) -> dict[PurePosixPath, bytes]:
         for name, alerts in GROUPS.items()
     ]
     groups += [
-        ("texts", _SLOW, code_rules(TABLE)),
+        ("texts", _SLOW, code_rules(translated(TABLE, config))),
         ("run_gpus", usual, [recording_rule()]),
         ("onsets", intervals["rl"], [onset_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.

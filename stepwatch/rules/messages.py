@@ -19,6 +19,7 @@ from stepwatch.alerts.model.expression import number
 from stepwatch.alerts.model.identity import Labels
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
+from stepwatch.languages import Catalogue, catalogue
 from stepwatch.schema.quantities import Duration
 
 PASSED = "rl_limit_passed"
@@ -122,16 +123,20 @@ def message(
     alert: Alert, severity: str, comparison: Comparison, wait: str, *, config: Config, deployment: Deployment
 ) -> dict[str, str]:
     """Return the annotations of an alert; ``wait`` is how long its condition must hold."""
-    subject = SUBJECTS[alert.subject]
+    subject, translate = SUBJECTS[alert.subject], catalogue(config.language)
     action = alert.action.replace("{gpu}", f"{{{{{_GPU}}}}}")
     if alert.subject == "run":
-        description = _about_run(alert, severity)
+        description = _about_run(alert, severity, translate)
     else:
         if alert.codes:
-            compared, action = _coded(alert, alert.codes, subject, action)
+            compared, action = _coded(alert, alert.codes, subject, action, translate)
         else:
-            compared = _compared(alert, severity, comparison, subject)
-        description = f"{subject.who}: {compared}{f', for {wait}' * bool(wait)}."
+            compared = _compared(alert, severity, comparison, subject, translate)
+        who = translate(subject.who)
+        if wait:
+            description = translate("{who}: {compared}, for {wait}.", who=who, compared=compared, wait=wait)
+        else:
+            description = translate("{who}: {compared}.", who=who, compared=compared)
     return {
         "summary": alert.summary,
         "description": description,
@@ -168,7 +173,7 @@ def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
     return f"{config.link('grafana')}/d/{shown.dashboard}{f'?var-{name}={label}' if name else ''}"
 
 
-def _about_run(alert: Alert, severity: str) -> str:
+def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:
     """Return the measured value, the limit of the first condition that holds, and what else is known.
 
     Every notification names the run.
@@ -184,8 +189,10 @@ def _about_run(alert: Alert, severity: str) -> str:
         found = f"{{{{range printf .Labels.expr $r|query}}}}{{{{printf .Labels.text {values}}}}}{{{{end}}}}"
         measured = f"{{{{range query `{ASKED}{{rule='{alert.name}-{severity}'}}`}}}}{found}{{{{end}}}}"
     if alert.others:
-        said += _each_of_run(f"{FIRING}{{name!='{alert.name}',%s}}", "; {{.Labels.name}} fires")
-    return f'{{{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}}}{measured}{said}.'
+        fires = translate("; {{.Labels.name}} fires")
+        said += _each_of_run(f"{FIRING}{{name!='{alert.name}',%s}}", fires)
+    text = translate("{measured}{facts}.", measured=measured, facts=said)
+    return f'{{{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}}}{text}'
 
 
 def _each_of_run(query: str, text: str) -> str:
@@ -193,38 +200,55 @@ def _each_of_run(query: str, text: str) -> str:
     return f'{{{{range printf "{query}" $r|query}}}}{text}{{{{end}}}}'
 
 
-def compared(alert: Alert, measured: str, baseline: str) -> str:
+def compared(alert: Alert, measured: str, baseline: str, translate: Catalogue) -> str:
     """Return the value and the limit of a run in words, as a format of ``printf`` for both.
 
     Args:
         alert: The alert.
         measured: What is measured.
         baseline: What the limit follows from.
+        translate: Gives texts in the language of config.yaml.
     """
     verb = alert.style if alert.style.startswith("%") else "%s"
     words = [text.replace("%", "%%") for text in (measured, alert.unit, baseline)]
-    return f"{words[0]} {verb}, limit {verb}{words[1]}{words[2]}"
+    return _with_limit(translate, words[0], verb, f"{verb}{words[1]}{words[2]}")
 
 
-def _compared(alert: Alert, severity: str, comparison: Comparison, subject: Subject) -> str:
+def in_brackets(translate: Catalogue, baseline: str) -> str:
+    """Return what a limit follows from, as it stands behind the limit; empty for nothing."""
+    return baseline and translate(" ({baseline})", baseline=baseline)
+
+
+def _with_limit(translate: Catalogue, measured: str, value: str, limit: str) -> str:
+    return translate("{measured} {value}, limit {limit}", measured=measured, value=value, limit=limit)
+
+
+def _compared(
+    alert: Alert, severity: str, comparison: Comparison, subject: Subject, translate: Catalogue
+) -> str:
     """Return what was measured, and its limit."""
-    value = f" {_shown(alert, '$value')}{alert.unit}, limit " if alert.style else ""
+
+    def with_limit(measured: str, limit: str) -> str:
+        value = f"{_shown(alert, '$value')}{alert.unit}"
+        return _with_limit(translate, measured, value, limit) if alert.style else measured
+
     if not comparison.recorded:
-        baseline = comparison.baseline and f" ({comparison.baseline})"
-        limit = f"{_written(alert.style, comparison.limit)}{alert.unit}{baseline}" if alert.style else ""
-        return f"{comparison.measured[0]}{value}{limit}"
+        baseline = in_brackets(translate, comparison.baseline)
+        limit = f"{_written(alert.style, comparison.limit)}{alert.unit}{baseline}"
+        return with_limit(comparison.measured[0], limit)
     # A count is whole, its limit need not be.
     of = "{{.Value}}" if alert.style == WHOLE else _shown(alert, ".Value")
     basis = "{{.Labels.basis}}" if alert.unit or any(each.baseline for each in alert.conditions) else ""
-    limit = f"{of}{basis}" if alert.style else ""
     labels = subject.unique or subject.identity
     asked = f"{PASSED}{{rule='{alert.name}-{severity}',{_matchers(labels)}}}"
-    without = "{{$value}}" if alert.style else " or ".join(comparison.measured)
-    found = f"{_range(asked, _arguments(labels))}{{{{.Labels.measured}}}}{value}{limit}"
-    return f"{found}{{{{else}}}}{without}{{{{end}}}}"
+    without = "{{$value}}" if alert.style else translate(" or ").join(comparison.measured)
+    found = with_limit("{{.Labels.measured}}", f"{of}{basis}")
+    return f"{_range(asked, _arguments(labels))}{found}{{{{else}}}}{without}{{{{end}}}}"
 
 
-def _coded(alert: Alert, codes: Codes, subject: Subject, fallback: str) -> tuple[str, str]:
+def _coded(
+    alert: Alert, codes: Codes, subject: Subject, fallback: str, translate: Catalogue
+) -> tuple[str, str]:
     """Return what was measured, with the code and its meaning, and what to do first by the code."""
     code = "$value" if codes.by_value else f"$labels.{codes.label}"
     if codes.source:
@@ -236,8 +260,9 @@ def _coded(alert: Alert, codes: Codes, subject: Subject, fallback: str) -> tuple
     measured = alert.conditions[0].measured.format(f"{{{{{code}}}}}")
     said = " ".join(filter(None, (measured, _shown(alert, "$value"))))
     text = f'{{{{.|first|label "action"|reReplaceAll "{{gpu}}" ({_GPU})}}}}'
+    meaning = translate(" ({meaning})", meaning="{{.Labels.meaning}}")
     return (
-        f"{said}{_range(query, arguments)} ({{{{.Labels.meaning}}}}){{{{end}}}}",
+        f"{said}{_range(query, arguments)}{meaning}{{{{end}}}}",
         f'{{{{with query (printf "{query}" {arguments})}}}}{text}{{{{else}}}}{fallback}{{{{end}}}}',
     )
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from exporter.logging_setup import FORMATS, LEVELS
+from stepwatch.languages import LANGUAGES
 from stepwatch.schema.errors import Fault
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.section import Checked, boolean
@@ -137,3 +138,4 @@ Role = Annotated[
 Scheme = Annotated[Literal["http", "https"], Checked(_choice("http", "https"))]
 LogLevel = Annotated[str, Checked(_choice(*LEVELS))]
 LogFormat = Annotated[str, Checked(_choice(*FORMATS))]
+Language = Annotated[str, Checked(_choice(*LANGUAGES))]

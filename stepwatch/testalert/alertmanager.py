@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from stepwatch.languages import Catalogue
 from stepwatch.schema.errors import Refused
 from stepwatch.services.settings import alertmanager_runs
 from stepwatch.system import http_client
@@ -30,9 +31,13 @@ class UnreachableError(Refused):
 
 @dataclass(frozen=True)
 class Probe:
-    """A test of one receiver; its mark sets it apart from every other test, so that it is always sent."""
+    """A test of one receiver; its mark sets it apart from every other test, so that it is always sent.
+
+    Its message is in the language of ``translate``.
+    """
 
     receiver: str
+    translate: Catalogue = field(default_factory=Catalogue)
     mark: str = field(default_factory=lambda: str(time.time_ns()))
     born: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
@@ -52,9 +57,14 @@ class Probe:
         return {
             "labels": self.labels,
             "annotations": {
-                "summary": f"This is a test of the receiver {self.receiver}. Nothing is wrong.",
-                "description": f"Someone ran `test-alert {self.receiver}` to see that messages arrive here. "
-                "A real one looks like this one. Nothing is wrong, and there is nothing to do.",
+                "summary": self.translate(
+                    "This is a test of the receiver {receiver}. Nothing is wrong.", receiver=self.receiver
+                ),
+                "description": self.translate(
+                    "Someone ran `test-alert {receiver}` to see that messages arrive here. "
+                    "A real one looks like this one. Nothing is wrong, and there is nothing to do.",
+                    receiver=self.receiver,
+                ),
             },
             "startsAt": self.born.isoformat(),
             "endsAt": end.isoformat(),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepwatch.config import load
 from stepwatch.config.receivers import Receiver
+from stepwatch.languages import catalogue
 from stepwatch.render.generator import rendered
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
@@ -64,8 +65,9 @@ def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: floa
             "would be of those. Fix: `make up` (for another file `make up CONFIG=file`), then test again."
         )
     say(f"Sending a test message to {name} ...")
+    probe = Probe(name, catalogue(settings.language))
     journal, where = stack.journal("alertmanager"), stack.log("alertmanager")
-    ended = Watch(known[name], Probe(name), alertmanager, journal, where, patience).run(say)
+    ended = Watch(known[name], probe, alertmanager, journal, where, patience).run(say)
     say(ended.words)
     return 0 if ended.delivered else 1
 

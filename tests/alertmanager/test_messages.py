@@ -133,6 +133,52 @@ def test_a_resolved_alert_says_so_and_from_when_to_when_and_offers_no_silence(sa
     )
 
 
+@pytest.fixture(scope="module")
+def chinese(render: Render) -> Path:
+    return render("language: zh\nlinks: {grafana: 'https://g.example', alertmanager: 'https://a.example'}")
+
+
+NOTES = {
+    "summary": "与参考模型的 KL 爆炸",
+    "description": "KL 1.62。",
+    "action": "停止训练",
+    "runbook_url": "docs/r.md#kl",
+}
+
+
+def test_a_notification_is_in_chinese(say: Say, chinese: Path) -> None:
+    assert say(WHOLE, alert(annotations=NOTES), folder=chinese, zone="Asia/Shanghai") == (
+        "KLExplosion  ppo/gsm8k  与参考模型的 KL 爆炸\n"
+        "KL 1.62。\n"
+        "首先：停止训练。\n"
+        "严重，自 11 月 21 日 11:12 CST 起。\n"
+        "处置手册：docs/r.md，标题 KLExplosion\n"
+        "当时的仪表盘：https://g.example/d/stepwatch-training"
+        "?var-run=ppo%2Fgsm8k&from=1763673125500&to=1763698325500\n"
+        "静默此告警（仅限此训练任务） 2 小时：https://a.example/#/silences/new"
+        "?filter=%7Balertname%3D%22KLExplosion%22%2Crun%3D%22ppo%2Fgsm8k%22%7D"
+    )
+
+
+def test_a_group_in_chinese_is_counted_and_says_what_is_over(say: Say, chinese: Path) -> None:
+    gone = resolved(annotations=NOTES, labels={"run": "b", "severity": "warning"})
+    said = say(WHOLE, alert(annotations=NOTES), gone, folder=chinese)
+
+    assert said.startswith("KLExplosion：1 条告警中，1 条已恢复\n")
+    assert "- run=ppo/gsm8k severity=critical: KL 1.62。（严重，自 11 月 21 日 03:12 UTC 起）\n" in said
+    assert "（警告，11 月 21 日 03:12 UTC 至 11 月 21 日 04:02 UTC）\n" in said
+
+
+@pytest.mark.parametrize(("template", "kind"), [(HTML, "html"), (f"{SLACK_TITLE} {SLACK}", "text")])
+def test_mails_and_slack_hold_no_english_words_of_ours(
+    say: Say, chinese: Path, template: str, kind: str
+) -> None:
+    shown = re.sub("<[^>|]*", "", say(template, alert(annotations=NOTES), folder=chinese, kind=kind))
+
+    assert all(word in shown for word in ("首先：停止训练。", "当时的曲线", "静默 2 小时", "处置手册"))
+    assert not re.search("First|Curves|Silence|Runbook|since|Critical", shown)
+
+
 def target_down(instance: str, **differing: Any) -> dict[str, Any]:
     labels = {"alertname": "TargetDown", "severity": "warning", "topic": "stack", "job": "gpu"}
     says = {

@@ -1,4 +1,4 @@
-"""Every message with real data: ``python -m tests.alerts.golden`` writes messages.txt, for people to read."""
+"""Messages with real data: ``python -m tests.alerts.golden`` writes them for people to read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.rules.alerting import code_rules
+from stepwatch.config.deployment import InContainers
+from stepwatch.languages import ENGLISH, LANGUAGES
+from stepwatch.rules import alerting
 from stepwatch.rules.messages import CODE_INFO, FIRING
 from tests import real
-from tests.alerts.configured import rules
+from tests.alerts.configured import config
 from tests.rules import healthy as h
 from tests.rules import promtool as unit
 from tests.rules import proofs, rendered, variations
@@ -22,7 +24,26 @@ from tests.rules.healthy import HEALTHY
 from tests.rules.promtool import Group, Moment
 from tests.rules.variations import Phase
 
-FILE = Path(__file__).with_name("messages.txt")
+FILES = {
+    language: Path(__file__).with_name(f"messages{'' if language == ENGLISH else f'.{language}'}.txt")
+    for language in LANGUAGES
+}
+
+SAMPLE = {
+    *("RewardCollapse", "RewardStagnation", "KLSequenceHigh", "EntropyCollapse", "NonFinite", "Stalled"),
+    *("RunFailed", "RunFinished", "NeverStarted", "GPULost", "GPUXid", "GPURecoveryNeeded", "GPUHot"),
+    *(
+        "PCIeDegraded",
+        "EngineGone",
+        "RayNodeLost",
+        "HostMemory",
+        "DiskLow",
+        "ExporterDown",
+        "GPUExporterStale",
+    ),
+    *("NotificationFailures", "Watchdog"),
+}
+"""Alerts that have each kind of text and each subject: all of them in each language would take a minute."""
 
 RUN = "ppo/gsm8k"
 _NUMBER = re.compile(r"(?<!Xid )(?<!recovery )-?\d[\d.]*[kMGT]?i?")
@@ -30,21 +51,25 @@ _NUMBER = re.compile(r"(?<!Xid )(?<!recovery )-?\d[\d.]*[kMGT]?i?")
 LOOK = 37
 """A second by which every rule about a run has decided."""
 
-_ALL = rules(rendered.EVERYTHING)
 
+def text(promtool: Path, language: str = ENGLISH) -> str:
+    """Return the messages of alerts, in the order of the table: one for each condition.
 
-def text(promtool: Path) -> str:
-    """Return the messages of every alert, in the order of the table: one for each condition."""
-    found = [rule for rule in _ALL if "alert" in rule]
+    In English of every alert, in another language of a sample.
+    """
+    settings = config({**rendered.EVERYTHING, "language": language})
+    every = [*alerting.rules(settings, InContainers(), TABLE)]
+    every += alerting.code_rules(alerting.translated(TABLE, settings))
+    found = [rule for rule in every if "alert" in rule and (language == ENGLISH or rule["alert"] in SAMPLE)]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        return "\n".join(pool.map(lambda rule: _entry(promtool, Path(folder), rule), found))
+        return "\n".join(pool.map(lambda rule: _entry(promtool, Path(folder), rule, every), found))
 
 
-def _entry(promtool: Path, folder: Path, rule: dict[str, Any]) -> str:
+def _entry(promtool: Path, folder: Path, rule: dict[str, Any], every: list[dict[str, Any]]) -> str:
     name = proofs.named(rule)
     looked_up = [
         each
-        for each in (*_ALL, *code_rules(TABLE))
+        for each in every
         if each.get("labels", {}).get("rule") == name
         or (each.get("record") == CODE_INFO and CODE_INFO in rule["annotations"]["description"])
         or each.get("record") == FIRING
@@ -83,4 +108,5 @@ def _groups(rule: dict[str, Any]) -> Iterator[Group]:
 
 
 if __name__ == "__main__":
-    FILE.write_text(text(real.prometheus("3.13").tool))
+    for language, file in FILES.items():
+        file.write_text(text(real.prometheus("3.13").tool, language))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,6 +23,7 @@ from tests.e2e.writer import writing
 from tests.grafana.drawn import THEMES, WIDTHS, Drawing, drawing
 from tests.grafana.queries import Json, View, marks_of
 from tests.real import grafana
+from tests.rules import rendered
 from tests.runs.light.screenshots import Scene
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -69,31 +71,38 @@ def _pen(request: pytest.FixtureRequest) -> Iterator[Drawing]:
 class Eyes:
     """Reads the dashboards of the scene."""
 
-    def __init__(self, scene: Scene, began: float, pen: Drawing) -> None:
+    def __init__(self, scene: Scene, began: float, pen: Drawing, dashboards: Mapping[str, Json]) -> None:
         self._url = f"http://{scene.config.address('prometheus')}"
-        self._folder = scene.state.rendered / "grafana/generated/dashboards"
+        self._dashboards = dashboards
         self._began, self.pen = began, pen
         (gpu, *_) = scene.query("gpu_up")
         self.box = gpu["metric"]["instance"]
 
     def marks(self, name: str, **variables: str) -> list[Json]:
         view = View(self._began, time.time(), variables)
-        listed = self._dashboard(name)["annotations"]["list"]
+        listed = self._dashboards[name]["annotations"]["list"]
         return [mark for each in listed for mark in marks_of(self._url, each, view)]
-
-    def _dashboard(self, name: str) -> Json:
-        found: Json = json.loads((self._folder / f"{name}.json").read_text())
-        return found
 
     def read(self, name: str, theme: str = "dark", width: int = 1600, **variables: str | list[str]) -> Found:
         return self.pen.show(
-            self._dashboard(name), self._url, View(self._began, time.time(), variables), theme, width
+            self._dashboards[name], self._url, View(self._began, time.time(), variables), theme, width
         )
 
 
 @pytest.fixture(name="eyes", scope="module")
 def _eyes(scene: tuple[Scene, float], pen: Drawing) -> Eyes:
-    return Eyes(*scene, pen)
+    folder = scene[0].state.rendered / "grafana/generated/dashboards"
+    return Eyes(*scene, pen, {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")})
+
+
+@pytest.fixture(name="chinese", scope="module")
+def _chinese(scene: tuple[Scene, float], pen: Drawing) -> Eyes:
+    """The same data on dashboards in Chinese."""
+    files = rendered.files({"language": "zh"})
+    folder = PurePosixPath("grafana/generated/dashboards")
+    return Eyes(
+        *scene, pen, {path.stem: json.loads(data) for path, data in files.items() if path.parent == folder}
+    )
 
 
 @pytest.fixture(name="runs", scope="module")
@@ -313,10 +322,37 @@ def text_of(eyes: Eyes, title: str) -> str:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_title_is_cut_off(eyes: Eyes, theme: str, width: int) -> None:
     for name, variables in (("runs", ALL), ("training", {"run": SICK}), ("gpu", {"instance": eyes.box})):
-        found = eyes.read(name, theme, width, **variables)
-        cut = eyes.pen.browser.tell(
-            "[...document.querySelectorAll('h2')].filter((title) => title.scrollWidth > title.clientWidth)"
-            ".map((title) => title.textContent)"
-        )
-        assert found
-        assert cut == []
+        assert eyes.read(name, theme, width, **variables)
+        assert cut_off(eyes) == []
+
+
+def cut_off(eyes: Eyes) -> Any:
+    """The titles of panels that do not fit."""
+    return eyes.pen.browser.tell(
+        "[...document.querySelectorAll('h2')].filter((title) => title.scrollWidth > title.clientWidth)"
+        ".map((title) => title.textContent)"
+    )
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_title_is_cut_off_in_chinese(chinese: Eyes, width: int) -> None:
+    shown = {
+        "runs": ALL,
+        "training": {"run": SICK},
+        "stack": {},
+        "gpu": {"instance": chinese.box},
+    }
+    for name, variables in shown.items():
+        assert chinese.read(name, width=width, **variables)
+        assert cut_off(chinese) == []
+
+
+def test_a_sick_run_is_read_in_chinese(chinese: Eyes) -> None:
+    sick, well = chinese.read("runs", **ALL)["所有训练任务"]
+    curves = {curve["name"] for curve in chinese.read("training", run=SICK)["KL"]}
+
+    assert sick["训练任务"]["text"] == SICK
+    assert (sick["级别"]["text"], sick["级别"]["color"] in RED) == ("严重", True)
+    assert urlsplit(sick["训练任务"]["links"][0]).path == "/d/stepwatch-training"
+    assert {sick["状态"]["text"], well["状态"]["text"]} <= {"运行中", "已完成", "卡住", "已停止"}
+    assert {"KL", "KLHigh（警告）", "KLExplosion（严重）"} <= curves

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from exporter.watchdog.client import Client, UnreachableError
-from exporter.watchdog.finding import EXPIRY_SECONDS, HOLD_SECONDS, Finding, Findings
+from exporter.watchdog.finding import EXPIRY_SECONDS, HOLD_SECONDS, Finding, Findings, Text
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.real import Server, free_port
@@ -23,8 +23,8 @@ from tests.real.answering import Answering
 from tests.real.waiting import eventually
 from tests.rules import served
 
-FULL = Finding("disk_full", "/data", "State disk is full", "/data: 0 B free.", ("prometheus",))
-GONE = Finding("alertmanager_down", "alertmanager", "Alertmanager does not answer", "")
+FULL = Finding("disk_full", "/data", Text("State disk is full"), Text("/data: 0 B free."), ("prometheus",))
+GONE = Finding("alertmanager_down", "alertmanager", Text("Alertmanager does not answer"), Text(""))
 MOST_BYTES = 24 << 20
 
 

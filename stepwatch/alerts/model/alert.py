@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,6 +23,10 @@ JUDGED = "An estimate."
 
 EVIDENCE = (RUNS, SIMULATED, COMPUTED, DOCUMENTED, REPORTED, JUDGED)
 """What a default limit rests on: the sentence that ends its reason in the reference."""
+
+
+Translate = Callable[[str], str]
+"""Gives a text in another language."""
 
 
 class InfrastructureBlock(Block):
@@ -107,6 +111,11 @@ class Condition:
         """The limits of config.yaml that it depends on."""
         return limit_keys(self.expression)
 
+    def translated(self, translate: Translate) -> Condition:
+        """Return the same with its texts in another language."""
+        measured, baseline = translate(self.measured), self.baseline and translate(self.baseline)
+        return replace(self, measured=measured, baseline=baseline)
+
 
 def limit_keys(*expressions: Expression) -> frozenset[str]:
     """Return the limits of config.yaml in expressions, by key within their block: ``warning.stddevs``."""
@@ -163,6 +172,14 @@ class Codes:
     texts: Mapping[Any, Explanation]
     by_value: bool = False
     source: str = ""
+
+    def translated(self, translate: Translate) -> Codes:
+        """Return the same with its texts in another language."""
+        texts = {
+            code: Explanation(translate(text.meaning), translate(text.action))
+            for code, text in self.texts.items()
+        }
+        return replace(self, texts=texts)
 
 
 @dataclass(frozen=True)
@@ -256,6 +273,18 @@ class Alert:
             and all(
                 part.metric.startswith("rl_") and not part.over for part in parts if isinstance(part, Series)
             )
+        )
+
+    def translated(self, translate: Translate) -> Alert:
+        """Return the same with its texts in another language."""
+        return replace(
+            self,
+            summary=translate(self.summary),
+            action=translate(self.action),
+            conditions=tuple(each.translated(translate) for each in self.conditions),
+            unit=self.unit and translate(self.unit),
+            facts=tuple(Fact(each.query, translate(each.text)) for each in self.facts),
+            codes=self.codes and self.codes.translated(translate),
         )
 
     @property

@@ -1,0 +1,82 @@
+"""What reaches a phone in Chinese: the rules' messages, the watchdog's own alerts, a test notification."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path, PurePosixPath
+
+import pytest
+import yaml
+
+from exporter.watchdog.disks import Folder, Look, Space, findings
+from exporter.watchdog.finding import Findings, Text
+from stepwatch.languages import catalogue
+from stepwatch.testalert.alertmanager import Probe
+from tests import real
+from tests.rules import rendered
+
+CHINESE = {**rendered.EVERYTHING, "language": "zh"}
+
+
+@pytest.fixture(name="rules", scope="module")
+def _rules(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder, made = tmp_path_factory.mktemp("rules"), []
+    for path, data in rendered.files(CHINESE).items():
+        if path.parent == rendered.RULES:
+            made.append(folder / path.name)
+            made[-1].write_bytes(data)
+    return made
+
+
+@pytest.mark.parametrize("version", ["2.42", "3.13"])
+def test_prometheus_takes_the_rules(version: str, rules: list[Path]) -> None:
+    checked = subprocess.run(
+        [real.prometheus(version).tool, "check", "rules", *rules], capture_output=True, text=True, check=False
+    )
+
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_nothing_but_messages_differs_from_the_english_rules(rules: list[Path]) -> None:
+    english = rendered.files()
+    for path in rules:
+        theirs = yaml.safe_load(english[rendered.RULES / path.name])["groups"]
+        for ours, other in zip(
+            yaml.safe_load(path.read_text())["groups"][0]["rules"], theirs[0]["rules"], strict=True
+        ):
+            assert (ours.get("alert"), ours.get("for")) == (other.get("alert"), other.get("for"))
+            assert ours["labels"].keys() == other["labels"].keys() if "labels" in other else True
+            if "alert" in ours:
+                assert ours["expr"] == other["expr"]
+                links = ("runbook_url", "dashboard_url", "silence_url")
+                assert all(ours["annotations"][each] == other["annotations"][each] for each in links)
+                assert ours["annotations"]["summary"] != other["annotations"]["summary"]
+
+
+def test_the_watchdogs_alerts_are_in_chinese_and_its_log_is_not() -> None:
+    settings = json.loads(rendered.files(CHINESE)[PurePosixPath("exporter/generated/watchdog.json")])
+    found = Findings("critical", {}, "g", settings["alert"]["texts"])
+    folder = Folder("prometheus", "/data")
+    folder.look, folder._busy = Look(Space("/data", "/dev/vdb", "ext4", 100 << 30, 0, 1000, 900), 0), False
+    (finding,) = findings([folder])
+    found.update([finding], 0)
+    (alert,) = found.alerts(0)
+
+    assert finding.summary == "State disk is full"
+    assert alert["annotations"] == {
+        "summary": "状态数据所在磁盘已满",
+        "description": "/data：剩余 0 B，共 100.0 GiB。Prometheus 无法写入采集数据，所有训练任务均未被监控。"
+        "首先：清理该磁盘空间；恢复时无需重启。",
+    }
+
+
+def test_a_text_without_a_translation_stays_english() -> None:
+    assert Text("{one}; {more}", one=Text("a"), more="b").translated({"a": "甲"}) == "甲; b"
+
+
+def test_a_test_notification_is_in_chinese() -> None:
+    notes = Probe("ops", catalogue("zh")).alert()["annotations"]
+
+    assert notes["summary"] == "这是对接收方 ops 的测试。一切正常。"
+    assert "`test-alert ops`" in notes["description"]
