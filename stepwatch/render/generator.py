@@ -14,7 +14,7 @@ from exporter.gpu.contract import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
 from stepwatch.alerts import gpu_health, gpu_load, host, incidents
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.model.runs import ONSET_STEP
+from stepwatch.alerts.model.runs import ONSET_STEP, SHOWN_STATE, SHOWN_STATES
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.languages import catalogue
@@ -153,6 +153,8 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "subjects": lines.subjects(TABLE),
         "on_show": lines.on_show,
         "onset_step": ONSET_STEP,
+        "shown_state": SHOWN_STATE,
+        "shown_states": SHOWN_STATES,
         "actions": {
             name: {"text": text, "index": index}
             for index, (name, text) in enumerate({each.name: each.action for each in TABLE}.items())

@@ -11,7 +11,7 @@ import yaml
 from exporter.gpu.dcgm import ALIASES
 from stepwatch.alerts.catalogue import GROUPS, TABLE
 from stepwatch.alerts.model.expression import number
-from stepwatch.alerts.model.runs import onset_rule, recording_rule
+from stepwatch.alerts.model.runs import onset_rule, recording_rule, state_rule
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.rules.alerting import code_rules, rules, translated
@@ -36,7 +36,7 @@ def files(config: Config, deployment: Deployment) -> dict[PurePosixPath, bytes]:
     groups += [
         ("texts", _SLOW, code_rules(translated(TABLE, config))),
         ("run_gpus", usual, [recording_rule()]),
-        ("onsets", intervals["rl"], [onset_rule()]),
+        ("shown", intervals["rl"], [onset_rule(), state_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.
         ("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm_rules()]),
     ]

@@ -16,11 +16,13 @@ from exporter.gpu.state import State
 from exporter.gpu.worker import message
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
+from stepwatch.alerts.model.runs import SHOWN_STATE
 from tests.grafana.conftest import Json
 from tests.grafana.queries import dashboard_queries, metrics_of, panels_of
 from tests.real import PrometheusServer, query
 from tests.real.listening import Exposing
 from tests.real.waiting import eventually
+from tests.rules.rendered import recorded
 
 pytestmark = pytest.mark.e2e
 
@@ -114,7 +116,8 @@ def rules() -> Json:
     ]
     late = f'rl_step{{run="{OTHER_RUN}"}} > 0'
     alerts.append({"alert": "Stalled", "expr": f"max by (run) ({late})", "labels": {"severity": "info"}})
-    return {"groups": [{"name": "rl", "rules": alerts}]}
+    shown = [rule for rule in recorded("shown") if rule["record"] == SHOWN_STATE]
+    return {"groups": [{"name": "rl", "rules": [*alerts, *shown]}]}
 
 
 @pytest.fixture(scope="module", params=["2.42", "3.13"])
@@ -129,7 +132,12 @@ def prometheus_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 
 def wait_for_two_exporters_and_all_alerts(url: str) -> None:
-    wanted = {"up == 1": 2, 'ALERTS{alertstate="firing"}': 5, "rate(gpu_energy_joules_total[1m])": 14}
+    wanted = {
+        SHOWN_STATE: 2,
+        "up == 1": 2,
+        'ALERTS{alertstate="firing"}': 5,
+        "rate(gpu_energy_joules_total[1m])": 14,
+    }
     eventually(lambda: all(len(query(url, expr)) >= count for expr, count in wanted.items()), pause=0.2)
 
 

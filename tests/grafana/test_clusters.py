@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
 from tests.grafana.conftest import Json
 from tests.grafana.drawn import drawing
 from tests.grafana.queries import View
@@ -28,6 +29,7 @@ def page(cluster: str) -> str:
         (
             f'rl_run_info{{{labels},framework="verl",source="console"}} 1',
             f'rl_run_state{{{labels},state="running"}} 1',
+            f"{SHOWN_STATE}{{{labels}}} {SHOWN_STATES.index('running') + 1}",
             f"rl_step{{{labels}}} 7",
             f"rl_last_step_timestamp_seconds{{{labels}}} 1795000000",
             f"rl_run_start_timestamp_seconds{{{labels}}} 1794990000",

@@ -39,7 +39,7 @@ RUN_METRICS = {family.name for family in RUN_FAMILIES} | {f"rl_{signal.name}" fo
 STATISTIC_SERIES = {(each.metric, tuple(sorted(each.labels.items()))) for each in STATISTICS}
 FOREIGN_TYPES = {name: metric.type for metrics in FOREIGN.values() for name, metric in metrics.items()}
 OTHER_METRICS = {
-    *("rl_alert_onset_step", "rl_run_gpu", "rl_reward_component", "rl_raw"),
+    *("rl_alert_onset_step", "rl_run_gpu", "rl_run_shown_state", "rl_reward_component", "rl_raw"),
     *(name for name in METRICS if not name.startswith("rl_")),
     *(family.name for family in (*GPU_FAMILIES, *FRONT_FAMILIES)),
 }

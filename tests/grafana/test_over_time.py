@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
 from stepwatch.rules.runbook import entries
 from stepwatch.system.environment import CHECKOUT
 from tests.grafana.conftest import Json
@@ -111,6 +112,7 @@ def test_two_clusters_with_a_run_of_one_name_have_a_row_each(
         series |= {
             f'rl_run_info{{{labels},framework="verl",source="console"}}': "1+0x120",
             f'rl_run_state{{{labels},state="{state}"}}': "1+0x120",
+            f"{SHOWN_STATE}{{{labels}}}": f"{SHOWN_STATES.index(state) + 1}+0x120",
             f"rl_reward{{{labels}}}": f"{reward}+0x120",
         }
     dashboard = default["stepwatch-runs"]

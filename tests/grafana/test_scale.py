@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from exporter.http.exposition import escape
+from stepwatch.alerts.model.runs import SHOWN_STATE
 from stepwatch.render.dashboard import assemble
 from stepwatch.rules.lines import Line
 from stepwatch.system import http_client
@@ -130,6 +131,9 @@ def samples(situation: Situation, page: dict[str, list[str]], gpus: str) -> Iter
     for cluster, exporter in product(("east", "west") if twice else ("",), "ab" if twice else "a"):
         more = {"cluster": cluster} if cluster else {}
         yield from scraped(text, "runs", f"exporter-{exporter}:9410", **more)
+        for run in situation.runs if exporter == "a" else ():
+            labels = f'run="{escape(run)}"' + (f',cluster="{cluster}"' if cluster else "")
+            yield f"{SHOWN_STATE}{{{labels}}}", 1
         for run, (name, severity) in product(situation.runs[: MANY // 3], ALERTS):
             labels = f'alertname="{name}",severity="{severity}",run="{escape(run)}"'
             labels += f',cluster="{cluster}"' if cluster else ""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
 from tests.rules import promtool as unit
 from tests.rules import rendered, states
-from tests.rules.promtool import Group
+from tests.rules.promtool import Group, Moment
+from tests.rules.series import selector
 
 
 def _check(promtool: Path, folder: Path, *groups: Group) -> None:
@@ -48,6 +50,41 @@ def test_a_hang_that_the_exporter_takes_for_a_stop_remains_a_hang_while_the_box_
     promtool: Path, tmp_path: Path
 ) -> None:
     _check(promtool, tmp_path, states.ending_in_a_live_world())
+
+
+def test_the_state_that_people_see_is_the_worst_and_stalled_while_the_alert_fires(
+    promtool: Path, tmp_path: Path
+) -> None:
+    known = {
+        "failed": [("failed", "a")],
+        "vanished": [("vanished", "a")],
+        "stopped": [("stopped", "a")],
+        "stalled": [("running", "a")],
+        "finished": [("finished", "a")],
+        "running": [("running", "a")],
+        "two exporters": [("running", "a"), ("failed", "b")],
+        "stopped and Stalled": [("stopped", "a")],
+    }
+    series = {
+        selector("rl_run_state", run=run, state=state, instance=instance): "1+0x4"
+        for run, states in known.items()
+        for state, instance in states
+    }
+    for run in ("stalled", "stopped and Stalled"):
+        series[selector("ALERTS", alertname="Stalled", alertstate="firing", run=run)] = "1+0x4"
+    pending = selector("ALERTS", alertname="Stalled", alertstate="pending", run="running")
+    shown = {
+        **{name: name for name in SHOWN_STATES},
+        "two exporters": "failed",
+        "stopped and Stalled": "stopped",
+    }
+    values = {
+        (f'sum({SHOWN_STATE}{{run="{run}"}})', 11): SHOWN_STATES.index(state) + 1
+        for run, state in shown.items()
+    }
+    (rule,) = (rule for rule in rendered.recorded("shown") if rule["record"] == SHOWN_STATE)
+    group = Group("shown", {**series, pending: "1+0x4"}, [Moment(11, {"None": []})], values)
+    unit.check(promtool, unit.write(tmp_path, "shown", [rule], [group]))
 
 
 def test_an_end_that_one_of_two_exporters_saw_is_the_end(promtool: Path, tmp_path: Path) -> None:

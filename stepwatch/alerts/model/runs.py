@@ -190,6 +190,27 @@ ONSET_STEP = "rl_alert_onset_step"
 """The step of a run at which an alert began to fire, as long as it fires; for dashboards."""
 
 
+SHOWN_STATE = "rl_run_shown_state"
+"""The state of a run as people see it, as its place in ``SHOWN_STATES``; for dashboards."""
+
+SHOWN_STATES = ("failed", "vanished", "stopped", "stalled", "finished", "running")
+"""The worst comes first: it is what is shown should two exporters disagree."""
+
+
+def state_rule() -> dict[str, str]:
+    """Return the rule that records the state of each run as one number, from 1.
+
+    A stalled run still shows signs of life, but the alert about its steps fires. Recorded, a week of 100 runs
+    is one series a run to read, and not seven.
+    """
+    stalls = f'and on ({_RUN}) ALERTS{{alertname="Stalled",alertstate="firing"}}'
+    codes = []
+    for code, name in enumerate(SHOWN_STATES, 1):
+        state, holds = ("running", f" {stalls}") if name == "stalled" else (name, "")
+        codes.append(f'{code} * (max by ({_RUN}) (rl_run_state{{state="{state}"}}) == 1{holds})')
+    return {"record": SHOWN_STATE, "expr": "\nor ".join(codes)}
+
+
 def onset_rule() -> dict[str, str]:
     """Return the rule that records the step at which each alert about a run began to fire."""
     labels = written(("alertname", "severity", *RUN))
