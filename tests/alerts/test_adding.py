@@ -137,6 +137,7 @@ def test_the_texts_of_a_new_alert_are_listed_for_translation(copy: Path) -> None
     assert {line.partition("translation of ")[2] for line in listed.stdout.splitlines()} == {
         "'Responses are very long'",
         "'read the longest samples'",
+        *("'Responses are very long.'", "'Reasoning that grows.'", "'A penalty for length.'"),
     }
 
 

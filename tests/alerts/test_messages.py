@@ -71,16 +71,16 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "RunFailed",
         {h.STATE: "failed", h.LAST_STEP_AT: AGO},
-        ["the log ends with an error; step 640, 17m 15s ago."],
+        ["it ended with an error; step 640, 17m 15s ago; out of memory."],
     ),
     (
         "RunFailed",
-        {h.STATE: "failed", h.LAST_STEP_AT: None, h.STEP: None},
-        ["the log ends with an error before the first step."],
+        {h.STATE: "failed", h.LAST_STEP_AT: None, h.STEP: None, h.EXIT: None},
+        ["it ended with an error before the first step."],
     ),
     (
         "RunVanished",
-        {h.STATE: "vanished", h.LAST_STEP_AT: AGO, h.POLICY_KL_MIN: 1},
+        {h.STATE: "vanished", h.LAST_STEP_AT: AGO, h.POLICY_KL_MIN: 1, h.EXIT: None},
         ["its writer is gone; step 640, 17m 15s ago; PolicyKLHigh fires."],
     ),
     (

@@ -12,7 +12,7 @@ from demo.servers import Servers
 from demo.verl import SHARES
 from exporter.runs.discovery.address import Allowed
 from stepwatch.alerts.engines import FINISHED, EngineKVCacheFull, EnginePreemptions
-from tests.grafana.test_servers import VLLM
+from tests.grafana.scraped import VLLM
 
 SECONDS = 600
 PERIOD = 10

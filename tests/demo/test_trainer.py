@@ -56,8 +56,12 @@ def records(log: Path) -> list[Record]:
 
 @functools.cache
 def watched_signals() -> frozenset[str]:
-    """The signals that some rule or panel looks at. Few trainers log all details of collapsed rows."""
-    dashboards = (json.loads(path.read_text()) for path in PANELS.rglob("*.json"))
+    """The signals that some rule or panel looks at.
+
+    Few trainers log all details of collapsed rows; *Tutorial* is about metrics that are defined by hand.
+    """
+    files = (path for path in PANELS.rglob("*.json") if path.stem != "tutorial")
+    dashboards = (json.loads(path.read_text()) for path in files)
     panels = [panel for each in dashboards for panel in each.get("panels", ()) if panel.get("type") != "row"]
     words = set(re.findall(r"\brl_(\w+)", json.dumps(panels)))
     return frozenset(words & set(signals.NAMES) | JUDGED)

@@ -196,8 +196,8 @@ def test_a_table_of_300_runs_has_each_of_them_once(default: dict[str, Json], url
 
     assert sorted(each["metric"]["run"] for each in shown) == sorted(situation.runs)
     for found in others:
-        names = [each["metric"]["run"] for each in found]
-        assert len(set(names)) == len(names)
+        rows = [each["metric"]["row"] for each in found]
+        assert len(set(rows)) == len(rows)
 
 
 def test_all_300_runs_and_their_folders_can_be_chosen(default: dict[str, Json], url: str) -> None:
@@ -270,7 +270,7 @@ def test_runs_of_one_name_in_two_clusters_seen_by_two_exporters_are_one_row_for_
 ) -> None:
     situation = situation_of("twice")
     for found in figures(default["stepwatch-runs"], url, situation.view(), "All runs"):
-        rows = [(each["metric"].get("cluster"), each["metric"]["run"]) for each in found]
+        rows = [each["metric"]["row"] for each in found]
         assert len(set(rows)) == len(rows)
 
 

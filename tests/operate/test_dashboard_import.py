@@ -166,7 +166,7 @@ def test_whatever_texts_and_numbers_panels_hold_they_are_rendered_as_they_were(
     name, dashboard = own({"title": title, "panels": panels, "schemaVersion": 41})
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / f"{name}.yaml.j2").write_text(template(dashboard), encoding="utf-8")
-        (content,) = render_own(CHECKOUT, Path(folder), {}, {}).values()
+        (content,) = render_own(CHECKOUT, Path(folder), {"lines": ()}, {}).values()
 
     found = json.loads(content)
     assert found["title"] == title

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
+from stepwatch.languages import Catalogue
 from stepwatch.render.templates import RenderError, render
 from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.schema.quantities import Duration
@@ -24,7 +25,8 @@ def _rendered(tmp_path):
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return {str(path): content.decode() for path, content in render(tmp_path, context).items()}
+        known = {"translate": Catalogue(), "lines": (), "dashboard_lines": (), "subjects": {}, **context}
+        return {str(path): content.decode() for path, content in render(tmp_path, known).items()}
 
     return rendered
 
