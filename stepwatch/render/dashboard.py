@@ -212,7 +212,14 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line], translate: Catalo
         styles.append(_override("byName", BY_STEP, {"unit": "none"}))
     styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
     # What `noValue` says of a table without rows is not to stand in each empty cell.
-    styles += [_override("byName", name, {"noValue": "", **style}) for name, style in columns.items()]
+    styles += [
+        _override(
+            "byName",
+            _heading(columns, name),
+            {"noValue": "", **{key: value for key, value in style.items() if key != "displayName"}},
+        )
+        for name, style in columns.items()
+    ]
     return {
         "type": look["type"],
         "datasource": PROMETHEUS,
@@ -365,6 +372,9 @@ def _columns(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> lis
 
     Rows that lack the column `require` are left out. The others are sorted by each column of `sort` in turn,
     so that the last counts most: in descending order, by `-name` in ascending order.
+
+    Headings are given here, and columns known by them from then on: Grafana 10 shows none that an override
+    gives once another override was matched with the column.
     """
     if not columns:
         return []
@@ -374,7 +384,8 @@ def _columns(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> lis
         for letter, query in queries
         if "column" in query
     }
-    fields = [values.get(name, name) for name in columns]
+    headings = {values.get(name, name): _heading(columns, name) for name in columns}
+    fields = list(headings)
     by_label = {"id": "joinByField", "options": {"byField": panel.get("join"), "mode": "outer"}}
     join = by_label if "join" in panel else {"id": "merge", "options": {}}
     keep = {"id": "filterFieldsByName", "options": {"include": {"names": fields}}}
@@ -383,17 +394,21 @@ def _columns(columns: Json, queries: list[tuple[str, Json]], panel: Json) -> lis
         "options": {
             "excludeByName": {},
             "indexByName": {field: index for index, field in enumerate(fields)},
-            "renameByName": {field: name for name, field in values.items()},
+            "renameByName": {field: heading for field, heading in headings.items() if field != heading},
         },
     }
     made = [*([join] if several else []), keep, arrange]
     if require := panel.get("require"):
-        present = {"fieldName": require, "config": {"id": "isNotNull", "options": {}}}
+        present = {"fieldName": _heading(columns, require), "config": {"id": "isNotNull", "options": {}}}
         made.append(
             {"id": "filterByValue", "options": {"type": "include", "match": "all", "filters": [present]}}
         )
-    made += [
-        {"id": "sortBy", "options": {"sort": [{"field": name.lstrip("-"), "desc": not name.startswith("-")}]}}
-        for name in panel.get("sort", ())
-    ]
+    for name in panel.get("sort", ()):
+        by = {"field": _heading(columns, name.lstrip("-")), "desc": not name.startswith("-")}
+        made.append({"id": "sortBy", "options": {"sort": [by]}})
     return made
+
+
+def _heading(columns: Json, name: str) -> str:
+    heading: str = columns.get(name, {}).get("displayName", name)
+    return heading
