@@ -15,6 +15,7 @@ from promql_parser import MatchOp, VectorSelector
 
 from benchmarks import logs
 from benchmarks.measure import ROOT, RunExporter, get, quantiles, seconds, table
+from stepwatch.alerts.model.runs import SHOWN_STATE
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
 from stepwatch.render.generator import render_all
@@ -174,10 +175,13 @@ def _series() -> tuple[str, list[tuple[str, float]]]:
     for name, page in SCRAPED.items():
         role = {"role": "rollout"} if name in SERVERS else {}
         found += scraped("\n".join(page()), name, f"{name}:8000", **role)
-    return box, [*found, *_alerts()]
+    return box, [*found, *_recorded()]
 
 
-def _alerts() -> Iterator[tuple[str, float]]:
+def _recorded() -> Iterator[tuple[str, float]]:
+    """What rules leave behind: states of runs, and alerts."""
+    for number in range(RUNS):
+        yield f'{SHOWN_STATE}{{run="run-{number}"}}', 6
     for number in range(SICK):
         for name, severity in (("KLHigh", "warning"), ("KLExplosion", "critical")):
             labels = f'alertname="{name}",severity="{severity}",topic="kl",run="run-{number}"'

@@ -58,10 +58,16 @@ def _scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, fl
             yield scene, began
 
 
-VERSIONS = [grafana.USUAL, *(pytest.param(each, marks=pytest.mark.world) for each in grafana.OTHERS)]
+VERSIONS = {
+    grafana.USUAL: grafana.USUAL,
+    **{each: pytest.param(each, marks=pytest.mark.world) for each in grafana.OTHERS},
+}
+drawn = pytest.mark.parametrize(
+    "pen", [each for name, each in VERSIONS.items() if name not in grafana.ONLY_READ], indirect=True
+)
 
 
-@pytest.fixture(name="pen", scope="module", params=VERSIONS)
+@pytest.fixture(name="pen", scope="module", params=VERSIONS.values())
 def _pen(request: pytest.FixtureRequest) -> Iterator[Drawing]:
     """Grafana's libraries of each version that we promise to work on."""
     with drawing(request.param) as found:
@@ -144,6 +150,7 @@ def test_a_run_is_opened_with_its_own_time_on_show(runs: Found, scene: tuple[Sce
     assert asked["to"] == ["now"]
 
 
+@drawn
 def test_states_are_bars_in_their_colours(eyes: Eyes, runs: Found) -> None:
     eyes.read("runs", **ALL)
 
@@ -152,6 +159,7 @@ def test_states_are_bars_in_their_colours(eyes: Eyes, runs: Found) -> None:
     assert green.lower() in eyes.pen.colours("States")
 
 
+@drawn
 def test_curves_of_runs_are_drawn_over_their_steps(eyes: Eyes) -> None:
     eyes.read("compare", runs=[SICK, WELL], baseline=WELL, reach="0.5")
 

@@ -16,6 +16,8 @@ from tests.real.tools import unavailable
 SOURCE = Path(__file__).parents[1] / "grafana" / "libraries"
 USUAL, OTHERS = "12", ("13", "11", "10")
 """Folders of versions; pictures and most tests are made with the first."""
+ONLY_READ = ("11", "10")
+"""Versions whose panels the page does not draw: what people read on them is known without."""
 PAGE = """<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="page.css"><body>
 <script>window.grafanaBootData = {settings: {featureToggles: {}}, user: {}}</script>
 <script src="page.js"></script>
