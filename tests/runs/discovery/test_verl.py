@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.discovery.document import DamagedError
 from exporter.runs.discovery.file_targets import MOST_FILES, VerlFiles, verl_addresses
+from tests.real.waiting import eventually
 
 RAY_JOB = {
     "job_name": "ray",
@@ -221,7 +222,7 @@ def test_addresses_that_are_not_allowed_are_left_out_counted_and_reported_once(
 def test_a_list_without_end_is_cut(file, found, write, allowlist):
     write(file, content(*(f"10.0.{n // 250}.{n % 250}:80" for n in range(6000))))
 
-    assert len(found()) == 5000
+    eventually(lambda: len(found()) == 5000)  # a busy machine takes longer than a file system may
     assert allowlist.counts == {("verl_file", "too_many"): 1}
 
 
