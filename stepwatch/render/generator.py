@@ -134,7 +134,8 @@ def _rendered(
     """Return every file of the services: of templates, the table of alerts, and the user's own dashboards."""
     files = render(templates, context, services)
     if "prometheus" in services:
-        files |= rule_files.files(context["config"], context["deployment"])
+        book = runbook.entries(RESOURCES / "docs/runbook.md")
+        files |= rule_files.files(context["config"], context["deployment"], book)
     if "exporter" in services:
         files |= exporters.documents(context["config"], context["deployment"])
     if INSTALLED:
@@ -143,7 +144,6 @@ def _rendered(
 
 
 def _context(config: Config, place: Place) -> dict[str, Any]:
-    about_runs = {alert.name for alert in TABLE if alert.subject == "run"}
     return {
         "config": config,
         "deployment": place(config),
@@ -153,20 +153,9 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "subjects": lines.subjects(TABLE),
         "on_show": lines.on_show,
         "onset_step": ONSET_STEP,
+        "text_info": messages.TEXT_INFO,
         "shown_state": SHOWN_STATE,
         "shown_states": SHOWN_STATES,
-        "actions": {
-            name: {"text": text, "index": index}
-            for index, (name, text) in enumerate({each.name: each.action for each in TABLE}.items())
-        },
-        "runbook": {
-            part: {
-                name: {"text": getattr(entry, part), "index": index}
-                for index, (name, entry) in enumerate(runbook.entries(RESOURCES / "docs/runbook.md").items())
-                if name in about_runs
-            }
-            for part in runbook.Entry._fields
-        },
         "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
         "gpu_load": gpu_load,
         "host": host,

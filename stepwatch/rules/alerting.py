@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
@@ -14,9 +14,10 @@ from stepwatch.alerts.model.identity import RUN, written
 from stepwatch.alerts.model.runs import is_in
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
-from stepwatch.languages import ENGLISH, catalogue
+from stepwatch.languages import ENGLISH, Catalogue, catalogue
 from stepwatch.rules import messages
 from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
+from stepwatch.rules.runbook import Entry
 from stepwatch.schema.quantities import Duration
 
 _KEY = re.compile(r"<(\w+)>")
@@ -227,4 +228,24 @@ def code_rules(table: tuple[Alert, ...]) -> list[dict[str, Any]]:
         }
         for codes in every.values()
         for code, text in codes.texts.items()
+    ]
+
+
+def text_rules(
+    table: tuple[Alert, ...], book: Mapping[str, Entry], translate: Catalogue
+) -> list[dict[str, Any]]:
+    """Return the rules that record what to do about each alert on runs, and what the runbook says of it."""
+    actions = {alert.name: alert.action for alert in table if alert.subject == "run"}
+    return [
+        {
+            "record": messages.TEXT_INFO,
+            "expr": "vector(1)",
+            "labels": {
+                "alertname": name,
+                "action": action,
+                **{part: translate(text) for part, text in book[name]._asdict().items()},
+            },
+        }
+        for name, action in actions.items()
+        if name in book
     ]

@@ -14,7 +14,9 @@ from stepwatch.alerts.model.expression import number
 from stepwatch.alerts.model.runs import onset_rule, recording_rule, state_rule
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
-from stepwatch.rules.alerting import code_rules, rules, translated
+from stepwatch.languages import catalogue
+from stepwatch.rules.alerting import code_rules, rules, text_rules, translated
+from stepwatch.rules.runbook import Entry
 
 FOLDER = PurePosixPath("prometheus/generated/rules")
 
@@ -25,8 +27,12 @@ _SLOW = "1m"
 and for what never changes."""
 
 
-def files(config: Config, deployment: Deployment) -> dict[PurePosixPath, bytes]:
-    """Return the content of every rule file by its path below the target folder."""
+def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> dict[PurePosixPath, bytes]:
+    """Return the content of every rule file by its path below the target folder.
+
+    ``book`` has the runbook's entries by alert.
+    """
+    said = translated(TABLE, config)
     usual = str(config.intervals.stack_rules)
     intervals = {"rl": str(config.intervals.rules), "host": _SLOW}
     groups = [
@@ -34,7 +40,7 @@ def files(config: Config, deployment: Deployment) -> dict[PurePosixPath, bytes]:
         for name, alerts in GROUPS.items()
     ]
     groups += [
-        ("texts", _SLOW, code_rules(translated(TABLE, config))),
+        ("texts", _SLOW, [*code_rules(said), *text_rules(said, book, catalogue(config.language))]),
         ("run_gpus", usual, [recording_rule()]),
         ("shown", intervals["rl"], [onset_rule(), state_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.

@@ -34,6 +34,9 @@ Recorded for every run at every evaluation, the limits would cost twice what the
 CODE_INFO = "alert_code_info"
 """The meaning of a code, and what to do first, as labels; always 1."""
 
+TEXT_INFO = "alert_text_info"
+"""What to do about an alert on runs, and what the runbook says of it, as labels; always 1."""
+
 FIRING = "rl_firing"
 """What fires for a run, by ``name``, each once whatever its severity; always 1."""
 

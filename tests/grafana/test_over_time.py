@@ -11,11 +11,13 @@ import pytest
 
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
-from stepwatch.rules.runbook import entries
+from stepwatch.rules.messages import TEXT_INFO
+from stepwatch.rules.runbook import Entry, entries
 from stepwatch.system.environment import CHECKOUT
 from tests.grafana.conftest import Json
 from tests.grafana.queries import View, panels_of
 from tests.real import prometheus
+from tests.rules.rendered import recorded
 
 pytestmark = pytest.mark.e2e
 
@@ -183,29 +185,33 @@ def test_the_critical_alert_that_began_first_leads_an_incident(
     later = fires("RunFailed", "critical", 20)
     asks = asked(default["stepwatch-diagnose"], "Runbook", "A", run=RUN)
 
-    def leading(alert: str) -> str:
-        copies = ",".join(f'{name}="{alert}"' for name in ("causes", "meaning", "mitigation"))
-        return f'{{alertname="{alert}",{copies}}}'
-
-    assert_answers(
-        promtool, tmp_path, {**warning, **critical, **later}, {asks: {leading("KLExplosion"): 600}}
-    )
-    assert_answers(promtool, tmp_path, warning, {asks: {leading("KLHigh"): 300}})
-    assert_answers(promtool, tmp_path, {}, {asks: {}})
-
-
-def test_the_runbook_has_three_paragraphs_for_each_alert_about_runs(default: dict[str, Json]) -> None:
-    panel = next(each for each in panels_of(default["stepwatch-diagnose"]) if each["title"] == "Runbook")
+    said = {"KLExplosion": "rises", "KLHigh": "high"}
+    more = 'action="a",causes="c",mitigation="m"'
     texts = {
-        override["matcher"]["options"]: entry["value"][0]["options"]
-        for override in panel["fieldConfig"]["overrides"]
-        for entry in override["properties"]
-        if entry["id"] == "mappings"
+        f'alert_text_info{{alertname="{name}",meaning="{text}",{more}}}': "1+0x120"
+        for name, text in said.items()
     }
 
-    assert list(texts) == ["what it is", "what usually causes it", "what to do"]
-    for part in texts.values():
-        assert set(part) == {alert.name for alert in TABLE if alert.subject == "run"}
-        assert all(entry["text"] for entry in part.values())
-    assert "**" not in str(texts)
-    assert entries(CHECKOUT / "docs/runbook.md")["KLHigh"].meaning == texts["what it is"]["KLHigh"]["text"]
+    def leading(alert: str) -> str:
+        return f'{{alertname="{alert}",causes="c",meaning="{said[alert]}",mitigation="m"}}'
+
+    sick = {**warning, **critical, **later}
+    assert_answers(promtool, tmp_path, {**sick, **texts}, {asks: {leading("KLExplosion"): 600}})
+    assert_answers(promtool, tmp_path, {**warning, **texts}, {asks: {leading("KLHigh"): 300}})
+    # Right after a start the texts are not recorded yet.
+    assert_answers(promtool, tmp_path, sick, {asks: {'{alertname="KLExplosion"}': 600}})
+    assert_answers(promtool, tmp_path, texts, {asks: {}})
+
+
+def test_each_alert_about_runs_has_the_texts_of_the_runbook() -> None:
+    found = {
+        rule["labels"]["alertname"]: rule["labels"]
+        for rule in recorded("texts")
+        if rule["record"] == TEXT_INFO
+    }
+    of_runs = {alert.name: alert.action for alert in TABLE if alert.subject == "run"}
+
+    assert {name: texts["action"] for name, texts in found.items()} == of_runs
+    assert all(texts[part] for texts in found.values() for part in Entry._fields)
+    assert "**" not in str(found)
+    assert found["KLHigh"]["meaning"] == entries(CHECKOUT / "docs/runbook.md")["KLHigh"].meaning

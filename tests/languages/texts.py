@@ -17,6 +17,7 @@ from stepwatch.languages import ENGLISH, LANGUAGES, Catalogue, file
 from stepwatch.render import generator, templates
 from stepwatch.render.dashboard import assemble
 from stepwatch.render.dashboard_texts import translated
+from stepwatch.rules import runbook
 from stepwatch.rules.messages import SUBJECTS
 from stepwatch.system.environment import CHECKOUT
 from tests.rules import rendered
@@ -49,6 +50,12 @@ def collected(root: Path = CHECKOUT) -> Origins:
     for alert in TABLE:
         recorder.file = f"{alert.block.__module__.replace('.', '/')}.py"
         alert.translated(recorder)
+    recorder.file = "docs/runbook.md"
+    book = runbook.entries(root / recorder.file)
+    for alert in TABLE:
+        if alert.subject == "run" and alert.name in book:
+            for text in book[alert.name]:
+                recorder(text)
     recorder.file = "stepwatch/rules/messages.py"
     for subject in SUBJECTS.values():
         recorder(subject.who)

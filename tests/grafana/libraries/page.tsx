@@ -174,7 +174,7 @@ function read(panel, frames, theme) {
 function values(panel, frames, theme) {
   return getFieldDisplayValues({
     data: frames, fieldConfig: panel.fieldConfig, reduceOptions: panel.options.reduceOptions,
-    replaceVariables: (text) => text, theme, timeZone: 'utc',
+    replaceVariables: (text) => text, theme, timeZone: 'utc', sparkline: panel.options.graphMode === 'area',
   });
 }
 
