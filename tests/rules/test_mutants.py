@@ -9,6 +9,12 @@ from tests.rules import mutants, mutation, proofs
 
 
 @pytest.mark.parametrize("name", proofs.rules())
+def test_each_third_change_of_a_rule_is_noticed_or_makes_no_difference(name: str) -> None:
+    assert mutation.judge(proofs.rules()[name], every=3).faults == []
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("name", proofs.rules())
 def test_every_change_of_a_rule_is_noticed_or_makes_no_difference(name: str) -> None:
     assert mutation.judge(proofs.rules()[name]).faults == []
 
