@@ -38,6 +38,6 @@ def test_killed_trainers_vanish_and_a_loader_that_raises_fails_and_nothing_else_
             assert alert["annotations"]["description"].startswith("its writer is gone; step ")
         alert = stack.wait_sent("crash", {"RunFailed", "RunStopped", "RunVanished"})
         assert (alert["labels"]["alertname"], alert["labels"]["severity"]) == ("RunFailed", "critical")
-        assert alert["annotations"]["description"] == "the log ends with an error before the first step."
+        assert alert["annotations"]["description"] == "it ended with an error before the first step."
         assert stack.sent("healthy") == []
         assert all(stack.sent(run) == [("RunVanished", "critical")] for run in KILLED)
