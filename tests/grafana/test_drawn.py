@@ -206,11 +206,8 @@ def test_each_onset_is_marked_once_with_its_step(eyes: Eyes) -> None:
     assert eyes.marks("training", run=WELL) == []
 
 
-@pytest.mark.parametrize("name", ["sick", "well"])
-def test_a_legend_is_read_at_a_glance_and_says_each_name_once(
-    name: str, request: pytest.FixtureRequest
-) -> None:
-    for title, curves in request.getfixturevalue(name).items():
+def test_a_legend_is_read_at_a_glance_and_says_each_name_once(sick: Found, well: Found) -> None:
+    for title, curves in (*sick.items(), *well.items()):
         shown = [curve["name"] for curve in curves if curve.get("legend")]
         assert len(shown) == len(set(shown)) <= AT_A_GLANCE, title
 
