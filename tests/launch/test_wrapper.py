@@ -147,7 +147,7 @@ def test_signals_reach_the_trainer(tmp_path: Path, started: list[subprocess.Pope
     number(ready)
     started[0].send_signal(signal.Signals[name])
 
-    assert started[0].communicate()[0] == b"caught\n"
+    assert started[0].communicate(timeout=60)[0] == b"caught\n"
     assert started[0].returncode == 7
 
 

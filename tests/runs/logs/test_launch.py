@@ -46,7 +46,7 @@ def test_the_state_and_its_cause_are_exact_within_two_seconds(
     found = until(page, lambda found: found.value("rl_step", run="a") == 5)
     assert (found.state("a"), found.all("rl_run_exit_info")) == ("running", {})
     go(folder)
-    process.wait()
+    process.wait(60)
 
     found = page.look(2.0)
     assert found.state("a") == state
@@ -61,7 +61,7 @@ def test_a_trainer_that_ends_before_its_first_step_has_failed_without_a_tracebac
     until(page, lambda _: (folder / "a.log.launch").exists())
     page.discover()
     go(folder)
-    process.wait()
+    process.wait(60)
 
     found = page.look(2.0)
     assert found.state("a") == "failed"
@@ -76,7 +76,7 @@ def test_a_silent_trainer_whose_wrapper_lives_is_running_and_never_stopped(
 
     assert {page.look(600.0).state("a") for _ in range(20)} == {"running"}
     go(folder)
-    process.wait()
+    process.wait(60)
     assert page.look(2.0).state("a") == "finished"
 
 
@@ -87,7 +87,7 @@ def test_a_wrapper_that_was_killed_with_all_below_it_has_a_run_that_vanished(
     until(page, lambda found: found.value("rl_step", run="a") == 5)
     for pid in (process.pid, *descendants(process.pid)):
         os.kill(pid, signal.SIGKILL)
-    process.wait()
+    process.wait(60)
 
     found = until(page, lambda found: found.state("a") != "running")
     assert found.state("a") == "vanished"
@@ -98,7 +98,7 @@ def test_an_exporter_without_sight_of_processes_knows_as_much(folder: Path, watc
     page, process = watched(), wrapped(folder, "exit 3")
     until(page, lambda found: found.value("rl_step", run="a") == 5)
     go(folder)
-    process.wait()
+    process.wait(60)
 
     assert page.look(2.0).state("a") == "failed"
 
@@ -110,7 +110,7 @@ def test_what_the_wrapper_knows_holds_for_the_run_whose_records_are_in_another_l
     (folder / "a.jsonl").write_text("".join(verl_json(step, measured(step)) for step in range(1, 6)))
     until(page, lambda found: found.value("stepwatch_duplicate_logs") == 1)
     go(folder)
-    process.wait()
+    process.wait(60)
 
     found = page.look(2.0)
     assert (found.runs(), found.state("a")) == ({"a"}, "failed")
