@@ -86,8 +86,11 @@ def beside(log: Path) -> Path:
 
 def read(log: Path) -> Launch | None:
     """Return the last attempt of a log; ``None`` where no wrapper writes it, or its file is of no use."""
+    path = f"{log}{SUFFIX}"
+    if not os.path.exists(path):  # noqa: PTH110  (asked of each log at each look)
+        return None
     try:
-        file = os.open(beside(log), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
