@@ -70,7 +70,7 @@ def test_silence_is_not_trusted_without_alertmanager_and_is_once_it_answers(
     default: dict[str, Json], watching: Watching
 ) -> None:
     stack = default["stepwatch-stack"]
-    assert figure(stack, TRUST, watching.url) == 1, "it is no target"
+    assert figure(stack, TRUST, watching.url) == 1, "it is not a target"
 
     watching.alertmanager(free_port())
     eventually(lambda: query(watching.url, 'up{job="alertmanager"} == 0'), pause=0.2)

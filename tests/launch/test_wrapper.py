@@ -352,7 +352,7 @@ def test_a_new_size_of_the_terminal_reaches_the_trainer(
     log = tmp_path / "a.log"
     eventually(lambda: b"ready" in logged(log))
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 133, 0, 0))
-    process.send_signal(signal.SIGWINCH)  # the kernel tells the session's foreground, which here is no one
+    process.send_signal(signal.SIGWINCH)  # the kernel tells the session's foreground, and there is none here
 
     eventually(lambda: re.search(rb"^133$", log.read_bytes(), re.MULTILINE))
     os.close(master)

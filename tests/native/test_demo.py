@@ -83,7 +83,7 @@ def test_a_demo_that_was_taken_down_has_left_no_sample_that_raises_alerts_at_the
     assert query(prometheus, 'sum(max_over_time(up{job="gpu"}[5m]))')[0]["value"][1] == "1"
     assert not query(prometheus, "rl_step or gpu_info")
     alerts = json.loads(http_client.read(f"{prometheus}/api/v1/alerts") or "")["data"]["alerts"]
-    # A part that starts after Prometheus' first look at it is pending for a moment; that is no old sample.
+    # A part that starts after Prometheus' first look at it is pending for a moment: not by an old sample.
     starting = {"ExporterDown", "TargetDown"}
     assert not [
         each for each in alerts if each["state"] == "firing" or each["labels"]["alertname"] not in starting

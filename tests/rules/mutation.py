@@ -46,7 +46,7 @@ class Verdict:
 
 
 def judge(rule: JsonObject, every: int = 1) -> Verdict:
-    """Try mutants of a rule on its cases: all, or one of `every` many."""
+    """Try all mutants of a rule on its cases, or one in ``every``."""
     name, groups = proofs.named(rule), list(proofs.groups(rule))
     wrong = list(mutants.of(rule))[crc32(name.encode()) % every :: every]
     if not groups:

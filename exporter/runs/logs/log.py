@@ -16,7 +16,7 @@ from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.files.notice import Refusal
 from exporter.runs.files.state_file import RunSnapshots, Saved, StateFolder
 from exporter.runs.logs.find import Found
-from exporter.runs.model.lifecycle import TRACEBACK_SECONDS
+from exporter.runs.model.lifecycle import GONE_SECONDS, TRACEBACK_SECONDS
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_limit import LIVE_SECONDS, LeftOut, Priority
 from exporter.runs.model.run_set import RunSet, RunSets
@@ -228,13 +228,13 @@ class Log:
         self.reading = True
         try:
             self._read(wall, steady, lock or nullcontext())
+            self._read_launch(wall)
         finally:
             self.reading = False
 
     def _read(self, wall: float, steady: float, lock: AbstractContextManager[object]) -> None:
         """Ask the file system first: while the lock is held, nothing may wait for it."""
         asked = monotonic()
-        self._read_launch(wall)
         if self._reader is None:
             self.kind = content(self.file)
             if self.kind == "empty":
@@ -261,7 +261,10 @@ class Log:
 
     def _read_launch(self, wall: float) -> None:
         """Whoever wraps a trainer makes a run of it, whatever it prints."""
-        self.launch = launch.read(self.path)
+        found = launch.read(self.path)
+        if found is not None and found.ended is not None and self.written > found.ended + GONE_SECONDS:
+            found = None  # the log goes on without a wrapper
+        self.launch = found
         if self.launch is None:
             return
         if self.run_set is None and self.preamble is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 from stepwatch.launch.keeper import descendants
 from tests.runs.conftest import Watched
-from tests.runs.lines import console, measured, verl_json
+from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.sources.test_ends import until
 
 Watching = Callable[..., Watched]
@@ -114,6 +116,23 @@ def test_what_the_wrapper_knows_holds_for_the_run_whose_records_are_in_another_l
 
     found = page.look(2.0)
     assert (found.runs(), found.state("a")) == ({"a"}, "failed")
+
+
+def test_a_log_that_goes_on_without_a_wrapper_has_the_state_of_what_writes_it(
+    folder: Path, watched: Watching
+) -> None:
+    log, ended = folder / "a.log", time.time() - 3600
+    log.write_text(STEPS)
+    start = {"attempt": 1, "started": ended - 60}
+    end = {"ended": ended, "exit_code": 3, "signal": "", "oom_kills": 0, "orphaned": False}
+    (folder / "a.log.launch").write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
+    os.utime(log, (ended, ended))
+    page = watched()
+    assert page.look(1.0).value("rl_run_exit_info", run="a", cause="exit code 3") is None  # long over
+    append(log, console(6, measured(6)))
+
+    found = page.discover()
+    assert (found.state("a"), found.all("rl_run_exit_info")) == ("running", {})
 
 
 def test_a_pipe_in_place_of_a_launch_file_holds_nothing_up(folder: Path, watched: Watching) -> None:
