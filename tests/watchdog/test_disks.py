@@ -101,7 +101,11 @@ def test_another_users_folder_is_judged_by_what_its_file_system_says(
 
 
 def test_a_folder_that_is_still_to_come_is_judged_by_the_one_above(tmp_path: Path) -> None:
-    assert disks.look(str(tmp_path / "later/on")) == disks.look(str(tmp_path))
+    with small_disk(tmp_path / "disk", "tmpfs") as disk:  # nothing else changes its free space
+        looked = disks.look(str(disk / "later/on"))
+        assert looked == disks.look(str(disk))
+
+    assert looked.space.mountpoint == str(tmp_path / "disk")
 
 
 def test_one_file_system_that_hangs_is_reported_and_holds_up_no_other(
