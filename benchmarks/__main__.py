@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.containers import containers, image
-from benchmarks.dashboards import dashboards
+from benchmarks.dashboards import dashboards, dashboards_at_5_s
 from benchmarks.door import door
 from benchmarks.gpu import gpu_page, gpu_soak
 from benchmarks.load import idle, many
@@ -17,7 +17,7 @@ BENCHMARKS = {
     benchmark.__name__: benchmark
     for benchmark in (
         cold_start, event_files, metrics_page, idle, look, visible, generator, notification, rules, backtest,
-        dashboards, discovery, door, light, many, gpu_page, gpu_soak, containers, image,
+        dashboards, dashboards_at_5_s, discovery, door, light, many, gpu_page, gpu_soak, containers, image,
     )
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.request
 from itertools import pairwise
 
@@ -11,8 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from demo.servers import Servers
 from demo.verl import SHARES
 from exporter.runs.discovery.address import Allowed
-from stepwatch.alerts.engines import FINISHED, EngineKVCacheFull, EnginePreemptions
-from tests.grafana.scraped import VLLM
+from stepwatch.alerts.engines import EngineKVCacheFull, EnginePreemptions
+from tests.grafana.scraped import recorded
+from tests.rules.served import FOREIGN
 
 SECONDS = 600
 PERIOD = 10
@@ -40,11 +42,15 @@ def _seen() -> list[tuple[Page, Page]]:
     return found
 
 
-def test_each_has_what_the_dashboard_and_the_rules_read(seen: list[tuple[Page, Page]]) -> None:
-    names = {name.removesuffix("_bucket") for each in seen[-1] for name in each}
+def test_each_has_what_the_dashboard_and_the_rules_read_of_a_real_server(
+    seen: list[tuple[Page, Page]],
+) -> None:
+    real = {re.split("[{ ]", line)[0] for line in recorded("vllm-0.33.0")}
 
-    assert {f"vllm:{name}" for name in VLLM.values()} <= names
-    assert FINISHED[0] in names
+    for server in seen[-1]:
+        names = {name for name in server if name.startswith("vllm:") and not name.endswith("_created")}
+        assert names <= real
+        assert real & FOREIGN["vLLM"].keys() <= names
 
 
 def test_addresses_are_such_as_the_exporter_takes() -> None:

@@ -2,74 +2,65 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 
 from tests.rules.rendered import CHECKOUT
 
 STARTED = time.time()
-COMMON = {
-    "prompts": "prompt_tokens_total",
-    "generated": "generation_tokens_total",
-    "first": "time_to_first_token_seconds",
-    "next": "inter_token_latency_seconds",
-    "request": "e2e_request_latency_seconds",
-}
-VLLM = {
-    **COMMON,
-    "running": "num_requests_running",
-    "waiting": "num_requests_waiting",
-    "cache": "kv_cache_usage_perc",
-    "preempted": "num_preemptions_total",
-    "looked up": "prefix_cache_queries_total",
-    "found": "prefix_cache_hits_total",
-    "length": "request_generation_tokens",
-}
-OLD_VLLM = {
-    **VLLM,
-    "cache": "gpu_cache_usage_perc",
-    "looked up": "gpu_prefix_cache_queries_total",
-    "found": "gpu_prefix_cache_hits_total",
-    "next": "time_per_output_token_seconds",
-}
-SGLANG = {
-    **COMMON,
-    "running": "num_running_reqs",
-    "waiting": "num_queue_reqs",
-    "cache": "token_usage",
-    "preempted": "num_retracted_requests_total",
-    "hit ratio": "cache_hit_rate",
-    "throughput": "gen_throughput",
-    "length": "generation_tokens_histogram",
-}
 SERVERS = {
-    "vllm": ("vllm:", VLLM),
-    "vllm-old": ("vllm:", OLD_VLLM),
-    "ray-serve": ("ray_vllm_", VLLM),
-    "sglang": ("sglang:", SGLANG),
-    "sglang-underscore": ("sglang_", SGLANG),
+    "vllm": ("vllm-0.33.0", "vllm:", 2),
+    "vllm-old": ("vllm-0.8.5", "vllm:", 1),
+    "ray-serve": ("ray_vllm-0.33.0", "ray_vllm_", 2),
+    "sglang": ("sglang-0.5.23", "sglang:", 2),
+    "sglang-old": ("sglang-0.4.6", "sglang:", 1),
+    "sglang-underscore": ("sglang-0.5.23", "sglang_", 2),
 }
-GAUGES = {"running": 4, "waiting": 3, "cache": 0.3, "hit ratio": 0.75, "throughput": 100}
-"""Of one rank; each server has two."""
+"""Of each server its recorded page, the prefix that it gets, and its ranks that report on requests."""
+GAUGES = {
+    "running": ("num_requests_running", "num_running_reqs"),
+    "waiting": ("num_requests_waiting", "num_queue_reqs"),
+    "cache": ("kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage"),
+    "hit ratio": ("cache_hit_rate",),
+    "throughput": ("gen_throughput",),
+}
+VALUES = {"running": 4, "waiting": 3, "cache": 0.3, "hit ratio": 0.75, "throughput": 100}
+"""Of one rank."""
+COUNTERS = {
+    "prompts": ("prompt_tokens_total",),
+    "generated": ("generation_tokens_total",),
+    "preempted": ("num_preemptions_total", "num_retracted_requests_total"),
+    "looked up": ("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
+    "found": ("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"),
+}
 PER_SECOND = {"prompts": 200, "generated": 50, "preempted": 0.5, "looked up": 100, "found": 75}
-BUCKETS = {"0.1": 0, "1": 2, "10": 4, "+Inf": 4}
-"""Requests that end within each second, by the seconds that they took."""
+"""Of one series."""
+ENDED = 4
+"""Requests that end within each second, half of them after a second or less, none after more than 10."""
 
 
-def engine(prefix: str, names: Mapping[str, str]) -> Iterator[str]:
-    """What a server with two ranks reports."""
+@cache
+def recorded(page: str) -> tuple[str, ...]:
+    """The lines of an engine's page, as `tests.real.engines` recorded it."""
+    return tuple((CHECKOUT / f"tests/logs/engines/{page}.prom").read_text().splitlines())
+
+
+def engine(page: str, prefix: str) -> Iterator[str]:
+    """What a server reports: the series that were recorded, with values that are known."""
     age = time.time() - STARTED
-    for rank in "01":
-        labels = f'model_name="m",engine="{rank}"' if "vllm" in prefix else f'model_name="m",dp_rank="{rank}"'
-        for what, name in names.items():
-            if what in GAUGES:
-                yield f"{prefix}{name}{{{labels}}} {GAUGES[what]}"
-            elif what in PER_SECOND:
-                yield f"{prefix}{name}{{{labels}}} {PER_SECOND[what] * age}"
+    values = {name: VALUES[what] for what, names in GAUGES.items() for name in names}
+    values |= {name: age * PER_SECOND[what] for what, names in COUNTERS.items() for name in names}
+    for line in recorded(page):
+        if not line.startswith("#"):
+            series, _, _ = line.rpartition(" ")
+            name = re.sub("^(ray_vllm_|vllm:|sglang:)", "", series.partition("{")[0])
+            if bound := re.search(r'le="([^"]+)"', series):
+                value = age * ENDED * (0 if float(bound[1]) < 1 else 0.5 if float(bound[1]) < 10 else 1)
             else:
-                for bound, rate in BUCKETS.items():
-                    yield f'{prefix}{name}_bucket{{{labels},le="{bound}"}} {rate * age}'
+                value = values.get(name, 0)
+            yield f"{prefix}{name}{{{series.partition('{')[2]} {value}"
 
 
 def machine() -> Iterator[str]:
@@ -112,7 +103,7 @@ def ray() -> Iterator[str]:
 
 
 SCRAPED: Mapping[str, Callable[[], Iterator[str]]] = {
-    **{name: partial(engine, *spelt) for name, spelt in SERVERS.items()},
+    **{name: partial(engine, page, prefix) for name, (page, prefix, _) in SERVERS.items()},
     "node": machine,
     "ray": ray,
 }
