@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from demo import OVERRIDES
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.render.generator import generate
+from tests.grafana.scraped import recorded
 from tests.rules import expressions, labelled, lints, proofs, rendered
+from tests.rules.served import COUNTER, FOREIGN, GAUGE, SGLANG, TARGET, VLLM, Metric
 
 JsonObject = dict[str, Any]
 
@@ -157,3 +160,36 @@ def test_promtool_finds_a_rule_that_is_there_twice(promtool: Path, tmp_path: Pat
     code, said = _linted(promtool, "rules", tmp_path / "rules.yml")
     assert code == 3
     assert "1 duplicate rule(s) found" in said
+
+
+OLD = {
+    "gpu_cache_usage_perc",
+    "gpu_prefix_cache_hits_total",
+    "gpu_prefix_cache_queries_total",
+    "time_per_output_token_seconds_bucket",
+}
+"""What vLLM called its metrics before Ray Serve reported them."""
+
+
+@pytest.mark.parametrize(
+    ("program", "pages"),
+    [
+        ("vLLM", ("vllm-0.33.0", "vllm-0.8.5", "ray_vllm-0.33.0")),
+        ("SGLang", ("sglang-0.5.23", "sglang-0.4.6")),
+    ],
+)
+def test_engines_really_have_the_metrics_that_are_asked_for(program: str, pages: tuple[str, ...]) -> None:
+    real: dict[str, Metric] = {}
+    for page in pages:
+        families = text_string_to_metric_families("\n".join(recorded(page)))
+        for sample, kind in ((each, family.type) for family in families for each in family.samples):
+            name = sample.name.replace("sglang:", "sglang_") if program == "SGLang" else sample.name
+            known = real.get(name, Metric("", frozenset())).labels
+            real[name] = Metric(GAUGE if kind == "gauge" else COUNTER, known.union(sample.labels))
+
+    for name, metric in FOREIGN[program].items():
+        if name not in {"ray_vllm_" + old for old in OLD}:
+            found = real[name.replace("sglang:", "sglang_")]
+            assert found.type == metric.type, name
+            assert metric.labels - TARGET - {*VLLM, *SGLANG} <= found.labels, name
+    assert {*(VLLM if program == "vLLM" else SGLANG)} <= set().union(*(each.labels for each in real.values()))
