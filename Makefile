@@ -17,7 +17,7 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert mark silence config alerts discover import-dashboard gpu-release inspect gpu-check backtest generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,9 @@ gpu-check: runtime ## Hold the GPU exporter against nvidia-smi and NVML, where t
 
 backtest: runtime ## Tell which alerts old runs would have raised: make backtest RUNS=folder or file
 	@$(STEPWATCH) backtest $(WITH) "$${RUNS:-./runs}" $(ARGS)
+
+verdicts: runtime ## List which alerts people called false, with limits against them: make verdicts [ARGS=--write]
+	@$(STEPWATCH) verdicts $(WITH) $(ARGS)
 
 generate: runtime ## Render config.yaml for the containers, and have Alertmanager read it
 	@$(PY) generate.py --reload $(WITH)

@@ -144,6 +144,8 @@ def _add_readers(command: Command) -> None:
     replaying.add_argument(
         "--suggest", action="store_true", help="show which limits would have changed the outcome"
     )
+    judged = command("verdicts", "list which alerts people called false, with limits against them", _verdicts)
+    judged.add_argument("--write", action="store_true", help="add the limits to config.yaml")
 
 
 def _count(text: str) -> int:
@@ -264,6 +266,12 @@ def _read_logs(options: argparse.Namespace) -> int:
     from stepwatch.operate.inspection import inspect
 
     return inspect(options.places, load(file), _say, markdown=options.markdown)
+
+
+def _verdicts(options: argparse.Namespace) -> int:
+    from stepwatch.backtest.verdicts import verdicts
+
+    return verdicts(options, _file(options, _place()), _say)
 
 
 def _place() -> State:

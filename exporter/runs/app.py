@@ -14,6 +14,7 @@ from exporter.runs.discovery.address import AddressMap, Allowlist
 from exporter.runs.discovery.file_targets import RAY_FILE, VERL_FILE, FileSource, RayFile, VerlFiles
 from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.discovery.log_targets import LogTargets
+from exporter.runs.files.verdicts import VerdictLog
 from exporter.runs.light.site import Light
 from exporter.runs.model.lifecycle import Silence
 from exporter.runs.model.raw_keys import RawRule
@@ -49,7 +50,7 @@ class App:
         self._discovery = _discovery(options, collector, self._registry)
         ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
         api = Api(self._registry, options.discovery_allow, Token(options.token_file), ports)
-        light = Light(self._overview, options.path)
+        light = Light(self._overview, options.path, VerdictLog(options.state_dir))
         own = endpoints.table(collector.metrics, collector.mark, collector.health.report)
         routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
         pages = HostCheck(routes, {*options.hosts, options.listen})

@@ -7,6 +7,7 @@ import time
 from urllib.parse import quote, urlencode, urlsplit
 
 from exporter.drawing import axis
+from exporter.runs.overview.models import Firing
 
 NOTHING = "-"
 """Shown where there is no number."""
@@ -61,6 +62,11 @@ def home(*, paused: bool = False) -> str:
 def page(run: str, *, paused: bool = False) -> str:
     """The path of a run's page; names hold slashes and whatever else a path may."""
     return f"run/{quote(run, safe='')}{home(paused=paused)}"
+
+
+def verdict(run: str, alert: Firing) -> str:
+    """The path of the page that asks whether an alert about a run is right."""
+    return f"verdict?{urlencode({'alert': alert.name, 'run': run, 'since': int(alert.since or 0)})}"
 
 
 def series(run: str, signal: str) -> str:

@@ -13,7 +13,9 @@ import orjson
 
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
+from exporter.runs.files.verdicts import Verdict, VerdictLog
 from exporter.runs.light import formatting
+from exporter.runs.light.verdicts import Verdicts
 from exporter.runs.logs.names import nearest
 from exporter.runs.overview.models import Firing, RunSummary, ordered
 from exporter.runs.overview.overview import Overview
@@ -28,11 +30,18 @@ ICON = (
 
 
 class Light:
-    """The pages and their JSON. ``watched`` are the folders in which runs are searched."""
+    """The pages and their JSON.
 
-    def __init__(self, overview: Overview, watched: Sequence[str]) -> None:
+    Args:
+        overview: What they show.
+        watched: The folders in which runs are searched.
+        verdicts: What people say of alerts.
+    """
+
+    def __init__(self, overview: Overview, watched: Sequence[str], verdicts: VerdictLog) -> None:
         self._overview = overview
         self._watched = watched
+        self._verdicts = Verdicts(verdicts, self._verdict)
 
     def routes(self) -> Table:
         """The pages, by path."""
@@ -42,6 +51,7 @@ class Light:
             "/icon.svg": {"GET": lambda _: Answer("200 OK", "image/svg+xml", ICON, _headers())},
             "/api/v1/runs": {"GET": self._runs_json},
             "/api/v1/runs/*/series": {"GET": self._series_json},
+            **self._verdicts.routes(),
         }
 
     @cached_property
@@ -72,6 +82,10 @@ class Light:
         status = "503 Service Unavailable" if omitted.reading else "404 Not Found"
         near = nearest(name, [run.name for run in self._overview.runs()])
         return self._html(status, self._pages.unknown(name, near, omitted), refreshed=omitted.reading)
+
+    def _verdict(self, verdict: Verdict) -> Answer:
+        page, headers = self._pages.verdict(verdict), _headers(self._pages.style, form=True)
+        return Answer("200 OK", "text/html; charset=utf-8", page, headers)
 
     def _html(self, status: str, page: bytes, *, refreshed: bool) -> Answer:
         headers = _headers(self._pages.style)
@@ -113,15 +127,19 @@ class Light:
         return sorted({signal for row in found.rows for signal in row.values}) if found else []
 
 
-def _headers(style: str = "") -> tuple[tuple[str, str], ...]:
-    """Allow no script, frame, form or foreign resource; the only style is the one with this hash."""
+def _headers(style: str = "", *, form: bool = False) -> tuple[tuple[str, str], ...]:
+    """Allow no script, frame or foreign resource; the only style is the one with this hash.
+
+    A page with a form may send it here. Its browser must then say where it comes from, or it is refused.
+    """
+    target = "'self'" if form else "'none'"
     allowed = f" style-src '{style}'; img-src 'self';" if style else ""
-    policy = f"default-src 'none';{allowed} base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    policy = f"default-src 'none';{allowed} base-uri 'none'; form-action {target}; frame-ancestors 'none'"
     return (
         ("Content-Security-Policy", policy),
         ("Cache-Control", "no-store"),
         ("Cross-Origin-Resource-Policy", "same-origin"),
-        ("Referrer-Policy", "no-referrer"),
+        ("Referrer-Policy", "same-origin" if form else "no-referrer"),
         ("X-Content-Type-Options", "nosniff"),
     )
 

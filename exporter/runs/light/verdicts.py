@@ -1,0 +1,103 @@
+"""The page on which people say whether an alert was right, to which messages link."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from urllib.parse import parse_qs
+
+import orjson
+
+from exporter.http.message import Answer, Request, text
+from exporter.http.routes import Table
+from exporter.runs.files.verdicts import WORDS, FullError, Verdict, VerdictLog
+
+FORM = "application/x-www-form-urlencoded"
+NOTE_CHARACTERS, NAME_CHARACTERS = 200, 1000
+_ALERT = re.compile(r"[A-Za-z][A-Za-z0-9]{0,99}")
+
+Page = Callable[[Verdict], Answer]
+"""The page on an alert, with what was said of it; a verdict that says nothing yet has an empty one."""
+
+
+class Verdicts:
+    """The routes about verdicts; ``page`` draws the page."""
+
+    def __init__(self, log: VerdictLog, page: Page) -> None:
+        self._log, self._page = log, page
+
+    def routes(self) -> Table:
+        """The page and its form, and all verdicts as JSON."""
+        return {
+            "/verdict": {"GET": self._asked, "POST": self._said},
+            "/api/v1/verdicts": {"GET": self._all},
+        }
+
+    def _asked(self, request: Request) -> Answer:
+        try:
+            about = _about(request)
+            said = (each for each in self._log.latest() if each[:3] == about[:3])
+            return self._page(next(said, about))
+        except ValueError as problem:
+            return text("400 Bad Request", f"{problem}\n")
+        except OSError as error:
+            return _unavailable("read", error)
+
+    def _said(self, request: Request) -> Answer:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+            return text("415 Unsupported Media Type", f"Expected: a body of the Content-Type {FORM}.\n")
+        try:
+            verdict = _verdict(request)
+            self._log.add(verdict)
+        except ValueError as problem:
+            return text("400 Bad Request", f"{problem}\n")
+        except FullError:
+            words = "Not recorded: there are as many verdicts as are kept. Fix: move verdicts.jsonl away."
+            return text("507 Insufficient Storage", f"{words}\n")
+        except OSError as error:
+            return _unavailable("written", error)
+        return self._page(verdict)
+
+    def _all(self, _: Request) -> Answer:
+        try:
+            found = [each._asdict() for each in self._log.latest()]
+        except OSError as error:
+            return _unavailable("read", error)
+        return Answer("200 OK", "application/json", orjson.dumps({"verdicts": found}) + b"\n")
+
+
+def _about(request: Request) -> Verdict:
+    """The alert that a query names.
+
+    Raises:
+        ValueError: It names none.
+    """
+    asked = {key: values[0] for key, values in parse_qs(request.query).items()}
+    run, alert, since = asked.get("run", ""), asked.get("alert", ""), asked.get("since", "0")
+    if not run or not run.isprintable() or len(run) > NAME_CHARACTERS or not _ALERT.fullmatch(alert):
+        raise ValueError("Expected: ?alert= and its name, &run= and the run's.")
+    if not since.isdecimal() or len(since) > 12:
+        raise ValueError("Invalid `since`. Expected: whole seconds since 1970.")
+    return Verdict(run, alert, int(since), "", "", 0.0)
+
+
+def _verdict(request: Request) -> Verdict:
+    """What a form says of the alert that the query names.
+
+    Raises:
+        ValueError: The form or the query is not such.
+    """
+    fields = parse_qs(request.body.decode("utf-8", "replace"), max_num_fields=8)
+    said, note = (fields.get(name, [""])[0].strip() for name in ("verdict", "note"))
+    if said not in WORDS:
+        raise ValueError(f"Invalid `verdict`. Expected: one of {', '.join(WORDS)}.")
+    if not note.isprintable() or len(note) > NOTE_CHARACTERS:
+        expected = f"one line of at most {NOTE_CHARACTERS} printable characters"
+        raise ValueError(f"Invalid `note`. Expected: {expected}.")
+    return _about(request)._replace(verdict=said, note=note, at=time.time())
+
+
+def _unavailable(done: str, error: OSError) -> Answer:
+    words = f"Verdicts cannot be {done}: {error.strerror}. Fix: free space, or rights, for the state folder."
+    return text("503 Service Unavailable", f"{words}\n")
