@@ -88,9 +88,7 @@ def verdicts(options: argparse.Namespace, config: Path, say: Say) -> int:
                 say(f"  no proposal: {found}")
                 code = 1
                 continue
-            say(
-                f"  {found.key}: {found.now:g} -> {found.value:g} keeps it quiet on this run, by its log so far."
-            )
+            say(f"  {found.key}: {found.now:g} -> {found.value:g} keeps it quiet, by the log of the run.")
             say(f"  In config.yaml, below overrides:\n    {found.line}")
             wanted.append(found)
     if wanted and options.write:

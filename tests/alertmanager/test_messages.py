@@ -102,6 +102,9 @@ def say(tool: Tool, templates: Path, tmp_path: Path) -> Say:
     return said
 
 
+VERDICT = "http://127.0.0.1:9410/verdict?alert=KLExplosion&run=ppo%2Fgsm8k&since=1763694725"
+
+
 def link(text: str, what: str) -> str:
     """The address behind a line's words."""
     found = re.search(rf"^{what}[^\n]*?: (\S+)$", text, re.MULTILINE)
@@ -118,7 +121,8 @@ def test_one_firing_alert_says_run_step_value_limit_since_when_company_and_where
         "Dashboard at that time: https://g.example/base/d/stepwatch-training"
         "?var-run=ppo%2Fgsm8k&from=1763673125500&to=1763698325500\n"
         "Silence this alert of this run for 2 h: https://a.example/#/silences/new"
-        "?filter=%7Balertname%3D%22KLExplosion%22%2Crun%3D%22ppo%2Fgsm8k%22%7D"
+        "?filter=%7Balertname%3D%22KLExplosion%22%2Crun%3D%22ppo%2Fgsm8k%22%7D\n"
+        f"Was this right? {VERDICT}"
     )
 
 
@@ -129,7 +133,8 @@ def test_a_resolved_alert_says_so_and_from_when_to_when_and_offers_no_silence(sa
         "Was critical from 03:12 UTC, 21 Nov to 04:02 UTC, 21 Nov.\n"
         "Runbook: https://example.org/runbook#klexplosion\n"
         "Dashboard at that time: https://g.example/base/d/stepwatch-training"
-        "?var-run=ppo%2Fgsm8k&from=1763673125500&to=1763701320000"
+        "?var-run=ppo%2Fgsm8k&from=1763673125500&to=1763701320000\n"
+        f"Was this right? {VERDICT}"
     )
 
 
@@ -156,7 +161,8 @@ def test_a_notification_is_in_chinese(say: Say, chinese: Path) -> None:
         "当时的仪表盘：https://g.example/d/stepwatch-training"
         "?var-run=ppo%2Fgsm8k&from=1763673125500&to=1763698325500\n"
         "静默此告警（仅限此训练任务） 2 小时：https://a.example/#/silences/new"
-        "?filter=%7Balertname%3D%22KLExplosion%22%2Crun%3D%22ppo%2Fgsm8k%22%7D"
+        "?filter=%7Balertname%3D%22KLExplosion%22%2Crun%3D%22ppo%2Fgsm8k%22%7D\n"
+        f"这次告警对吗？{VERDICT}"  # noqa: RUF001  (Chinese)
     )
 
 
@@ -399,6 +405,7 @@ def test_a_mail_about_one_alert_says_what_the_text_says_and_links_behind_words(s
         "Curves at that time": link(text, "Dashboard"),
         "Runbook": "https://example.org/runbook#klexplosion",
         "Silence for 2 h": link(text, "Silence"),
+        "Was this right?": VERDICT,
     }
 
 
@@ -421,7 +428,7 @@ def test_a_mail_about_what_is_over_offers_no_silence(say: Say) -> None:
 
     assert page.lines[0].startswith("Resolved: KLExplosion")
     assert page.lines[-1] == "Was critical from 03:12 UTC, 21 Nov to 04:02 UTC, 21 Nov"
-    assert list(page.links) == ["Curves at that time", "Runbook"]
+    assert list(page.links) == ["Curves at that time", "Runbook", "Was this right?"]
 
 
 def test_a_mail_fits_the_width_of_a_telephone_and_fetches_nothing(say: Say) -> None:
@@ -460,6 +467,7 @@ def test_slack_gets_the_words_of_the_text_and_links_behind_words(say: Say) -> No
         f"<{link(text, 'Dashboard')}|Curves at that time>"
         " · <https://example.org/runbook#klexplosion|Runbook>"
         f" · <{link(text, 'Silence')}|Silence for 2 h>"
+        f" · <{VERDICT}|Was this right?>"
     )
 
 
