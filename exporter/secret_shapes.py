@@ -54,7 +54,10 @@ _REST_OF_KEY = re.compile(r"\A(?:(?!-----BEGIN)[\s\S])*?-----END [A-Z ]*PRIVATE 
 
 # The value of what is named as a secret: an assignment, an entry of JSON or of Python, however often it was
 # quoted; what follows a flag, in a command line or a list of arguments; a header.
-_NAMES = r"(?:pass(?:word|wd|phrase)|secret|token|(?:api|access|private|secret)[_-]?key|credentials?|authorization|cookie)"
+_NAMES = (
+    "(?:pass(?:word|wd|phrase)|secret|token|(?:api|access|private|secret)[_-]?key|credentials?|authorization"
+    "|cookie)"
+)
 _NAME_HINT = re.compile("pass(?:word|wd|phrase)|secret|token|key|credential|authorization|cookie")
 _VALUE = r"""(?P<value> [bruf]{0,2}
       (?: (?P<quote> \\+["'] ) (?: (?! (?<!\\) (?P=quote) ) [^\n] )*
@@ -63,7 +66,11 @@ _VALUE = r"""(?P<value> [bruf]{0,2}
       | (?: (?:bearer|basic|token) [ ]+ )? [^\s"',;&)}\]\\]+
     ))"""
 _ASSIGNED = re.compile(
-    rf"""(?ix) (?P<name> {_NAMES} (?:\\*["'])? (?: \s*:\s* [\w.|\[\] ]{{1,40}}? (?==) )? \s* (?: => | := | = | : ) \s* ) {_VALUE}"""
+    rf"""(?ix)
+    (?P<name> {_NAMES} (?:\\*["'])?
+      (?: \s* : \s* [\w.|\[\] ]{{1,40}}? (?==) )?  # the type of an argument
+      \s* (?: => | := | = | : ) \s* )
+    {_VALUE}"""
 )
 _ARGUMENT = re.compile(
     rf"""(?ix) (?P<name> --[\w-]*{_NAMES} (?: [ \t]+ | \\*["'] \s* , \s* ) ) (?!-) {_VALUE}"""
@@ -95,8 +102,8 @@ def masked(text: str) -> str:
 def scrubbed(text: str) -> str:
     """Return a text of a foreign program without the secrets in it, by their shapes and by their names.
 
-    For what ``masked`` leaves: ``DB_PASSWORD=...``, ``--api-key ...``, ``{"token": "..."}``, also where JSON or
-    Python quoted them again. A private key whose beginning was cut off is recognised by its end.
+    For what ``masked`` leaves: ``DB_PASSWORD=...``, ``--api-key ...``, ``{"token": "..."}``, however often
+    they were quoted. A private key whose beginning was cut off is recognised by its end.
     """
     if "PRIVATE KEY-----" in text:
         text = _PRIVATE_KEY.sub(MASK, _REST_OF_KEY.sub(MASK, text))

@@ -140,7 +140,7 @@ def _readme(index: dict[str, Any]) -> str:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove the oldest archives beyond the limit, and halves of which nothing came. Nothing else is touched."""
+    """Remove the oldest archives beyond the limit, and halves of which nothing came; nothing else."""
     with suppress(OSError):
         archives = sorted(path for path in folder.iterdir() if _OURS.fullmatch(path.name) and _is_own(path))
         for path in archives[:-KEPT]:

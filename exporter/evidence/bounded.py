@@ -186,12 +186,12 @@ def _work(task: Task, file: IO[bytes]) -> NoReturn:
 
 def _clean(item: Item) -> Item:
     """The same without secrets."""
-    names = {field: scrubbed(getattr(item, field)) for field in ("name", "source", "missing")}
+    named = Item(scrubbed(item.name), scrubbed(item.source), missing=scrubbed(item.missing))
     if item.binary:
         text = item.content.decode("latin-1")
         if scrubbed(text) != text:
-            return Item(**{**names, "missing": "left out: something in it looks like a secret"})
-        return item._replace(**names)
+            return named._replace(missing="left out: something in it looks like a secret")
+        return named._replace(content=item.content)
     content = item.content
     if item.lead:  # it may begin in the middle of a secret
         begins = _BETWEEN_WORDS.search(content, 0, item.lead)
@@ -199,7 +199,7 @@ def _clean(item: Item) -> Item:
     clean = scrubbed(content.decode("utf-8", "replace")).encode("utf-8", "replace")
     if item.lead:
         clean = clean[-(len(item.content) - item.lead) :]
-    return item._replace(**names, content=clean)
+    return named._replace(content=clean)
 
 
 def _without_faults(work: Work) -> Iterator[Item]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
@@ -18,6 +17,7 @@ from exporter.evidence.archive import Archive, WriteError, unwritable
 from exporter.evidence.bounded import Item, Result, Task, document, run_all
 from exporter.evidence.run import RunLogs
 from exporter.runs.model.run import Options
+from exporter.runs.processes.proc import Process
 from exporter.runs.remote import web
 from exporter.runs.serve.endpoints import unknown
 
@@ -151,18 +151,16 @@ def _tasks(name: str, sources: Sources, found: _Found) -> list[Task]:
     """All tasks; the most valuable come first, and have the room of the archive first."""
     logs, last = found.logs, found.last
 
-    def of_trainer(work: Any) -> Iterator[Item]:
+    def of_trainer(work: Callable[[list[Process]], Iterator[Item]]) -> Iterator[Item]:
         yield from work(machine.trainer(found.writers))
 
     def listed() -> Iterator[Item]:
         yield from machine.all_processes({each.pid for each in machine.trainer(found.writers)})
 
-    places = [
-        Path(os.path.realpath(path)) for path in (*(each.path.parent for each in logs.found), *sources.paths)
-    ]
+    places = [*(each.path.parent for each in logs.found), *map(Path, sources.paths)]
     url, prometheus, alertmanager = sources.exporter, sources.prometheus, sources.alertmanager
     tasks = [
-        Task("signals", partial(run.signals, logs, name, sources.options), 14, 4 * MEGABYTE),
+        Task("signals", partial(run.signals, logs, sources.options), 14, 4 * MEGABYTE),
         Task("logs", partial(run.tails, logs), 14, 10 * MEGABYTE),
         Task("settings", partial(stack.settings, sources.limits, sources.overrides, name), 5, MEGABYTE),
         Task("stacks", partial(of_trainer, machine.stacks), 14, 4 * MEGABYTE),
@@ -180,8 +178,8 @@ def _tasks(name: str, sources: Sources, found: _Found) -> list[Task]:
         tasks.insert(
             2,
             Task(
-                "moved first",
-                partial(stack.moved_first, prometheus, name, last, sources.queries),
+                "diagnosis",
+                partial(stack.diagnosis, prometheus, name, last, sources.queries),
                 12,
                 MEGABYTE,
             ),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporter.evidence.bounded import Item
 from exporter.runs.exporter_health import Health
@@ -122,7 +122,7 @@ def _changed(path: Path) -> float:
         return 0.0
 
 
-def signals(logs: RunLogs, run: str, options: Options) -> Iterator[Item]:
+def signals(logs: RunLogs, options: Options) -> Iterator[Item]:
     """The last steps as tables: our signals, and the trainer's own keys."""
     for number, found in enumerate(sorted(logs.found, key=lambda each: each.changed, reverse=True)):
         if number >= MOST_FILES:
@@ -140,11 +140,17 @@ def signals(logs: RunLogs, run: str, options: Options) -> Iterator[Item]:
         if not rows:
             yield Item(f"signals{suffix}.csv", str(found.path), missing=note or "no step could be read")
             continue
-        yield Item(f"signals{suffix}.csv", str(found.path), _table(rows, 0), missing=note)
-        yield Item(f"keys{suffix}.csv", str(found.path), _table(rows, 1), missing=note)
+        yield Item(f"signals{suffix}.csv", str(found.path), _table(rows, "signals"), missing=note)
+        yield Item(f"keys{suffix}.csv", str(found.path), _table(rows, "keys"), missing=note)
 
 
-Row = tuple[int, float | None, Mapping[str, float], Mapping[str, Any]]
+class Row(NamedTuple):
+    """A step: when it was logged, our signals, and values by the trainer's own keys."""
+
+    step: int
+    time: float | None
+    signals: Mapping[str, float]
+    keys: Mapping[str, Any]
 
 
 class Steps:
@@ -158,11 +164,11 @@ class Steps:
         """Take a record."""
         found = run.reading.signals(record.values)
         rows = self.rows.setdefault(name, [])
-        if rows and rows[-1][0] == record.step:
-            step, time_, signals_, values = rows.pop()
-            rows.append((step, time_, {**signals_, **found}, {**values, **record.values}))
-        else:
-            rows.append((record.step, clock.of(record), found, dict(record.values)))
+        row = Row(record.step, clock.of(record), found, dict(record.values))
+        if rows and rows[-1].step == record.step:
+            before = rows.pop()
+            row = Row(row.step, before.time, {**before.signals, **row.signals}, {**before.keys, **row.keys})
+        rows.append(row)
         del rows[: -self._most]
 
 
@@ -214,13 +220,14 @@ def _shortened(found: Found) -> Found:
     return replace(found, path=parts[-1], root=parts[-1].parent, parts=tuple(parts))
 
 
-def _table(rows: Sequence[Row], which: int) -> bytes:
-    columns = dict.fromkeys(name for row in rows for name in row[2 + which])
+def _table(rows: Sequence[Row], field: str) -> bytes:
+    values: list[Mapping[str, Any]] = [getattr(row, field) for row in rows]
+    columns = dict.fromkeys(name for each in values for name in each)
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["step", "time", *columns])
-    for step, at, *values in rows:
-        writer.writerow([step, _clock(at), *(values[which].get(name, "") for name in columns)])
+    for row, each in zip(rows, values, strict=True):
+        writer.writerow([row.step, _clock(row.time), *(each.get(name, "") for name in columns)])
     return out.getvalue().encode("utf-8", "replace")
 
 

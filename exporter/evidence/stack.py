@@ -1,4 +1,4 @@
-"""What the stack knows of a run: its page, the timeline of its alerts, what moved first, rules and silences."""
+"""What the stack knows of a run: its page, alerts, what moved first, rules, limits and silences."""
 
 from __future__ import annotations
 
@@ -88,34 +88,20 @@ def window(prometheus: str, run: str, last: float | None) -> Window:
 
 
 def timeline(prometheus: str, run: str, last: float | None) -> Iterator[Item]:
-    """The alerts of the run by their onset, and when each fired or was pending; then those around it."""
+    """When each alert of the run was pending and fired, and which others fired meanwhile."""
     span = window(prometheus, run, last)
     mine = f'run="{escape(run)}"'
-    rows = []
-    for name, expr in (
-        ("since", f"max by (alertname, severity) (max_over_time(ALERTS_FOR_STATE{{{mine}}}[%s]))"),
-        ("step", f"max by (alertname, severity) (max_over_time(rl_alert_onset_step{{{mine}}}[%s]))"),
-    ):
-        rows += [(name, each) for each in _instant(prometheus, expr % f"{span.end - span.start:.0f}s", span)]
-    alerts: dict[tuple[str, str], dict[str, Any]] = {}
-    for name, each in rows:
-        labels, value = each["metric"], float(each["value"][1])
-        key = labels.get("alertname", ""), labels.get("severity", "")
-        alerts.setdefault(key, {"alert": key[0], "severity": key[1]})[name] = (
-            _clock(value) if name == "since" else value
-        )
-    ordered = sorted(alerts.values(), key=lambda each: str(each.get("since", "")))
     fired = _range(prometheus, f"max by (alertname, severity, alertstate) (ALERTS{{{mine}}})", span)
     yield Item(
         "alerts/timeline.json",
         f"{prometheus}, from {_clock(span.start)} to {_clock(span.end)}",
-        document({"onsets": ordered, "states": [_spans(each, span) for each in fired]}),
+        document([_spans(each, span) for each in fired]),
     )
     around = _range(prometheus, 'ALERTS{alertstate="firing",run=""}', span)
     yield Item("alerts/around.json", prometheus, document([_spans(each, span) for each in around]))
 
 
-def moved_first(
+def diagnosis(
     prometheus: str, run: str, last: float | None, queries: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Item]:
     """What the tables of the dashboard Diagnose show of the run; ``queries`` by panel and column."""
@@ -130,11 +116,18 @@ def moved_first(
         table = sorted(
             rows.values(), key=lambda row: (row.get("step", math.inf), -row.get("deviations", 0.0))
         )
+        for row in table:
+            if "since" in row:
+                row["since"] = _clock(row["since"] / 1000)
         name = panel.lower().replace(" ", "-")
         yield Item(
             f"alerts/{name}.json",
             f"{prometheus}, panel {panel} of Diagnose, band of {span.band:.0f} s",
             document([row for row in table if "step" in row]),
+        )
+    if not queries:
+        yield Item(
+            "alerts/what-moved-first.json", prometheus, missing="its queries were not given: --diagnosis"
         )
 
 
