@@ -121,7 +121,7 @@ def _readme(index: dict[str, Any]) -> str:
     lacking = [each for each in index["items"] if each["missing"]]
     late = [each for each in index["tasks"] if each["problem"]]
     lines = [
-        f"Evidence about the run {index['run']}, collected {index['collected']} by Stepwatch {index['version']}.",
+        f"Evidence about the run {index['run']}, by Stepwatch {index['version']} at {index['collected']}.",
         "Secrets are masked as (secret). index.json has the same for programs.",
         *index["remarks"],
         "",

@@ -12,7 +12,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
@@ -21,6 +21,8 @@ from exporter.secret_shapes import scrubbed
 
 _TICK = 0.02
 _LARGEST_HEAD = 65536
+_NOT_KEPT = 100
+"""Exit codes from here on are error numbers."""
 _BETWEEN_WORDS = re.compile(rb"""[\s"',;]""")
 
 
@@ -30,7 +32,7 @@ class Item(NamedTuple):
     Attributes:
         name: Its path in the archive.
         source: Where it is from.
-        content: A text, whose secrets are masked before it leaves the process.
+        content: A text.
         missing: Why it is not there, or not all of it.
         lead: How many bytes at the start of the content only stand before what is meant: a secret that begins
             there is recognised, too.
@@ -65,25 +67,31 @@ class Kept(NamedTuple):
 
 @dataclass(slots=True)
 class Task:
-    """Some work and its limits: ``seconds`` from its start, and ``most`` bytes of all that it finds."""
+    """Some work and its limits: ``seconds`` from its start, and ``most`` bytes of all that it finds.
+
+    ``shown``: what it finds goes into the archive, so that secrets are masked.
+    """
 
     name: str
     work: Work
     seconds: float
     most: int
+    shown: bool = True
 
 
 class Result(NamedTuple):
-    """What a task found: ``problem`` says why that may not be all; empty if it is."""
+    """What a task found: ``problem`` says why that may not be all, ``late``: it was killed."""
 
     task: Task
     items: list[Kept]
     seconds: float
     problem: str
+    late: bool = False
 
 
-def run_all(tasks: Sequence[Task], folder: Path, until: float) -> list[Result]:
-    """Run tasks at the same time and return what each found, in their order.
+@contextmanager
+def run_all(tasks: Sequence[Task], folder: Path, until: float) -> Iterator[list[Result]]:
+    """Run tasks at the same time, and have what each found, in their order, within the ``with`` block.
 
     Args:
         tasks: What to run.
@@ -93,45 +101,45 @@ def run_all(tasks: Sequence[Task], folder: Path, until: float) -> list[Result]:
     Raises:
         OSError: The folder cannot be written to.
     """
-    running = [_Child(task, folder) for task in tasks]
-    waiting = list(running)
-    while waiting:
-        now = time.monotonic()
-        waiting = [child for child in waiting if not child.is_over(min(now, until), late=now >= until)]
-        if waiting:
-            time.sleep(_TICK)
-    return [child.result() for child in running]
+    with ExitStack() as files:
+        # Nothing of them is left, however this process ends.
+        kept = [files.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in tasks]
+        children = [_Child(task, file) for task, file in zip(tasks, kept, strict=True)]
+        waiting = children
+        while waiting:
+            now = time.monotonic()
+            waiting = [child for child in waiting if not child.is_over(now, until)]
+            if waiting:
+                time.sleep(_TICK)
+        yield [child.result() for child in children]
 
 
 class _Child:
     """A task in its process."""
 
-    def __init__(self, task: Task, folder: Path) -> None:
-        self._task = task
-        # Nothing of it is left, however this process ends.
-        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (as long as its items)
+    def __init__(self, task: Task, file: IO[bytes]) -> None:
+        self._task, self._file = task, file
         self._begun, self._took = time.monotonic(), 0.0
-        self._problem = ""
+        self._problem, self._late = "", False
         self._pid = os.fork()
         if self._pid == 0:
-            _work(task, self._file)
+            _work(task, file)
 
-    def is_over(self, now: float, *, late: bool) -> bool:
+    def is_over(self, now: float, until: float) -> bool:
         """Whether it has ended, or was killed since it was late."""
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         self._took = time.monotonic() - self._begun
         if pid:
-            self._problem = "" if status == 0 else f"ended with status {status}"
+            self._problem = _end(os.waitstatus_to_exitcode(status))
             with suppress(OSError):  # what it started and left behind
-                os.killpg(self._pid, signal.SIGKILL)
+                os.killpg(pid, signal.SIGKILL)
             return True
-        if not late and now - self._begun < self._task.seconds:
+        if now < min(until, self._begun + self._task.seconds):
             return False
-        self._problem = f"no answer within {self._took:.0f} s"
-        with suppress(OSError):
-            os.killpg(self._pid, signal.SIGKILL)
-        with suppress(OSError):
-            os.kill(self._pid, signal.SIGKILL)
+        self._problem, self._late = f"no answer within {self._took:.0f} s", True
+        for kill in (os.killpg, os.kill):  # it may not lead its group yet
+            with suppress(OSError):
+                kill(self._pid, signal.SIGKILL)
         # Not waited for: where a disk hangs, it ends with that.
         return True
 
@@ -152,7 +160,7 @@ class _Child:
                 items.append(kept)
             else:
                 self._problem = self._problem or kept.missing
-        return Result(self._task, items, self._took, self._problem)
+        return Result(self._task, items, self._took, self._problem, self._late)
 
 
 def _line(file: IO[bytes], place: int) -> bytes:
@@ -172,7 +180,8 @@ def _work(task: Task, file: IO[bytes]) -> NoReturn:
             os.dup2(nothing, descriptor)
         left = task.most
         for item in _without_faults(task.work):
-            item = _clean(item)  # noqa: PLW2901  (nothing goes on with its secrets)
+            if task.shown:
+                item = clean(item)  # noqa: PLW2901  (nothing goes on with its secrets)
             content, missing = item.content[:left], item.missing
             if len(content) < len(item.content):
                 missing = f"the first {len(content)} of {len(item.content)} bytes: there is no room for more"
@@ -180,11 +189,22 @@ def _work(task: Task, file: IO[bytes]) -> NoReturn:
             _write(file, json.dumps(head).encode() + b"\n" + content)
             left -= len(content)
         code = 0
+    except OSError as problem:  # of the file: what was kept before is whole
+        code = _NOT_KEPT + (problem.errno or 0)
     finally:
         os._exit(code)
 
 
-def _clean(item: Item) -> Item:
+def _end(code: int) -> str:
+    """How a process ended that should have ended with 0."""
+    if code < 0:
+        return f"killed by signal {-code}"
+    if code >= _NOT_KEPT:
+        return f"what it found could not be kept: {os.strerror(code - _NOT_KEPT)}"
+    return f"ended with exit code {code}" if code else ""
+
+
+def clean(item: Item) -> Item:
     """The same without secrets."""
     named = Item(scrubbed(item.name), scrubbed(item.source), missing=scrubbed(item.missing))
     if item.binary:
@@ -196,10 +216,10 @@ def _clean(item: Item) -> Item:
     if item.lead:  # it may begin in the middle of a secret
         begins = _BETWEEN_WORDS.search(content, 0, item.lead)
         content = content[begins.end() if begins else item.lead :]
-    clean = scrubbed(content.decode("utf-8", "replace")).encode("utf-8", "replace")
+    shown = scrubbed(content.decode("utf-8", "replace")).encode("utf-8", "replace")
     if item.lead:
-        clean = clean[-(len(item.content) - item.lead) :]
-    return named._replace(content=clean)
+        shown = shown[max(0, len(shown) - len(item.content) + item.lead) :]
+    return named._replace(content=shown)
 
 
 def _without_faults(work: Work) -> Iterator[Item]:

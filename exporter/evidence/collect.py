@@ -75,20 +75,20 @@ def collect(name: str, sources: Sources, out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
         found, remarks = _find(name, sources, out, begun)
-        results = run_all(_tasks(name, sources, found), out, begun + COLLECT_SECONDS)
+        about = {
+            "collected": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "version": __version__,
+            "remarks": remarks,
+        }
+        with run_all(_tasks(name, sources, found), out, begun + COLLECT_SECONDS) as results:
+            return Archive(name, about).write(out, results, until=begun + PACK_SECONDS)
     except OSError as problem:
         raise unwritable(out, problem) from None
-    about = {
-        "collected": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "version": __version__,
-        "remarks": remarks,
-    }
-    return Archive(name, about).write(out, results, until=begun + PACK_SECONDS)
 
 
 @dataclass(frozen=True)
 class _Found:
-    logs: RunLogs = RunLogs((), "", ())  # noqa: RUF009  (it is frozen)
+    logs: RunLogs = RunLogs()  # noqa: RUF009  (it is frozen)
     writers: frozenset[str] = frozenset()
 
     @property
@@ -101,39 +101,40 @@ def _find(name: str, sources: Sources, out: Path, begun: float) -> tuple[_Found,
     """The logs of the run and who writes them, and remarks about what could not be found out."""
     # In processes of their own: a mount may hang, and so may the exporter.
     tasks = [
-        Task("find", partial(_logs, name, sources.paths), FIND_SECONDS, 16 * MEGABYTE),
-        Task("names", partial(_names, sources.exporter), FIND_SECONDS, 16 * MEGABYTE),
+        Task("find", partial(_logs, name, sources.paths), FIND_SECONDS, 16 * MEGABYTE, shown=False),
+        Task("names", partial(_names, sources.exporter), FIND_SECONDS, 16 * MEGABYTE, shown=False),
     ]
-    by_path, by_exporter = run_all(tasks, out, begun + FIND_SECONDS)
     remarks = []
-    found, known = _Found(), None
-    if by_path.items:
-        answer = json.loads(by_path.items[0].content())
-        logs = tuple(run.found_from(each) for each in answer["found"])
-        found = _Found(RunLogs(logs, answer["part"], tuple(answer["known"])), frozenset(answer["writers"]))
-        known = set(found.logs.known)
-    else:
-        remarks.append(f"The logs were not found: {by_path.problem}.")
-    if by_exporter.items:
-        shown = json.loads(by_exporter.items[0].content())
-        known = (known or set()) | set(shown)
-        if name not in shown:
-            remarks.append("The run exporter does not show this run now.")
-    else:
-        remarks.append(f"The run exporter gave no names: {by_exporter.problem}.")
-    complete = bool(by_path.items) and not by_path.problem
-    if not found.logs.found and complete and known is not None and name not in known:
+    found, known = _Found(), set[str]()
+    with run_all(tasks, out, begun + FIND_SECONDS) as (by_path, by_exporter):
+        if by_path.items:
+            answer = json.loads(by_path.items[0].content())
+            logs = tuple(run.found_from(each) for each in answer["found"])
+            found = _Found(RunLogs(logs, answer["part"]), frozenset(answer["writers"]))
+            known.update(answer["known"])
+        else:
+            remarks.append(f"The logs were not found: {by_path.problem}.")
+        if by_exporter.items:
+            shown = json.loads(by_exporter.items[0].content())
+            known.update(shown)
+            if name not in shown:
+                remarks.append("The run exporter does not show this run now.")
+        else:
+            remarks.append(f"The run exporter gave no names: {by_exporter.problem.rstrip('.')}.")
+    # Where one of the two hangs, the run may well exist.
+    certain = bool(by_path.items) and not by_exporter.late
+    if not found.logs.found and certain and name not in known:
         raise UnknownRunError(unknown(name, known))
     return found, remarks
 
 
 def _logs(name: str, paths: Sequence[str]) -> Iterator[Item]:
-    logs = run.logs_of(name, paths)
+    logs, known = run.logs_of(name, paths)
     writers = sorted(run.writers(logs, machine.holders)) if logs.found else []
     answer = {
         "found": [run.found_as(each) for each in logs.found],
         "part": logs.part,
-        "known": logs.known,
+        "known": known,
         "writers": writers,
     }
     yield Item("found", "", document(answer))

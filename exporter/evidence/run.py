@@ -47,12 +47,10 @@ class RunLogs:
     Attributes:
         found: The logs.
         part: What the log calls the run, where it holds several; else empty.
-        known: Names of runs that the folders hold, by their paths.
     """
 
-    found: tuple[Found, ...]
-    part: str
-    known: tuple[str, ...]
+    found: tuple[Found, ...] = ()
+    part: str = ""
 
     @property
     def files(self) -> list[Path]:
@@ -61,27 +59,24 @@ class RunLogs:
         return sorted(dict.fromkeys(parts), key=_changed, reverse=True)[:MOST_FILES]
 
 
-def logs_of(run: str, paths: Sequence[str]) -> RunLogs:
-    """Find the logs of a run below the watched folders."""
+def logs_of(run: str, paths: Sequence[str]) -> tuple[RunLogs, list[str]]:
+    """Find the logs of a run below the watched folders; returns them, and the names that all logs give."""
     exact: list[Found] = []
     within: list[tuple[str, Found]] = []
     known: set[str] = set()
     for found in gathered(find.files(paths)):
         if found.path.name.endswith(launch.SUFFIX):
             continue
-        names = {run_name(found.relative), printable(found.relative), printable(found.path.absolute())}
         known.add(run_name(found.relative))
+        names = {run_name(found.relative), printable(found.relative), printable(found.path.absolute())}
         if run in names:
             exact.append(found)
         within += [(name, found) for name in names if run.startswith(f"{name}/")]
     if exact or not within:
-        return RunLogs(tuple(exact), "", tuple(sorted(known)))
+        return RunLogs(tuple(exact)), sorted(known)
     longest = max((name for name, _ in within), key=len)
-    return RunLogs(
-        tuple(found for name, found in within if name == longest),
-        run[len(longest) + 1 :],
-        tuple(sorted(known)),
-    )
+    logs = tuple(found for name, found in within if name == longest)
+    return RunLogs(logs, run[len(longest) + 1 :]), sorted(known)
 
 
 def tails(logs: RunLogs) -> Iterator[Item]:
