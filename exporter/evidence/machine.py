@@ -22,7 +22,9 @@ CGROUPS = Path("/sys/fs/cgroup")
 MOST_TRAINERS = 48
 """Processes of a run that are looked at: eight GPUs and their helpers."""
 DUMP_SECONDS = 5.0
-COMMAND_SECONDS = 12.0
+GPU_SECONDS = 12.0
+"""Without persistence mode the driver initialises each GPU first."""
+KERNEL_SECONDS = 6.0
 KERNEL_BYTES = 512 * 1024
 RAY_FILES, RAY_BYTES = 60, 48 * 1024
 NCCL_FILES, NCCL_BYTES = 16, 1 << 20
@@ -129,7 +131,7 @@ def gpus() -> Iterator[Item]:
     if program is None:
         yield Item("machine/nvidia-smi.txt", "nvidia-smi -q", missing="nvidia-smi is not on PATH")
         return
-    text, problem = _output((program, "-q"), COMMAND_SECONDS)
+    text, problem = _output((program, "-q"), GPU_SECONDS)
     yield Item("machine/nvidia-smi.txt", "nvidia-smi -q", text, problem)
 
 
@@ -141,7 +143,7 @@ def kernel() -> Iterator[Item]:
         if program is None:
             why.append(f"{command[0]} is not on PATH")
             continue
-        text, problem = _output((program, *command[1:]), COMMAND_SECONDS)
+        text, problem = _output((program, *command[1:]), KERNEL_SECONDS)
         if not problem and text.strip():
             last = text[-KERNEL_BYTES:]
             yield Item("machine/kernel.txt", " ".join(command), last[last.find(b"\n") + 1 :] or last)

@@ -96,14 +96,18 @@ def tail_of(path: Path, most: int) -> tuple[bytes, int]:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = max(0, size - most)
-        lead = min(start, LEAD_BYTES)
-        return os.pread(file.fileno(), min(size, most) + lead, start - lead), lead
+        # NUL bytes: holes, such as a file begins with that was emptied under its writer.
+        lead, text = (
+            os.pread(file.fileno(), length, place).replace(b"\0", b"")
+            for length, place in ((min(start, LEAD_BYTES), max(0, start - LEAD_BYTES)), (most, start))
+        )
+        return lead + text, len(lead)
 
 
 def _tail(path: Path, most: int) -> Item:
     text, lead = tail_of(path, most)
-    cut = f"its last {most >> 10} KiB" if lead else ""
-    return Item(f"logs/{_flat(path)}", str(path), text.replace(b"\0", b""), missing=cut, lead=lead)
+    cut = f"its last {most >> 10} KiB" if path.stat().st_size > most else ""
+    return Item(f"logs/{_flat(path)}", str(path), text, missing=cut, lead=lead)
 
 
 def _flat(path: Path) -> str:
