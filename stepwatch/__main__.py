@@ -135,6 +135,10 @@ def _add_readers(command: Command) -> None:
     # Texts: a path would take one of the slashes of an address away.
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
     looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
+    exporting = command("tensorboard", "export all runs as event files of TensorBoard", _tensorboard)
+    exporting.add_argument("--to", type=Path, required=True, metavar="DIR", help="TensorBoard's --logdir")
+    exporting.add_argument("--follow", action="store_true", help="go on with what is logged from now on")
+    exporting.add_argument("--runs", type=Path, help="in place of the file's runs.path")
     replaying = command("backtest", "show which alerts old runs would have raised", _read_logs)
     replaying.add_argument("places", nargs="+", metavar="PATH", help="logs, folders of logs, or globs")
     replaying.add_argument("--format", choices=("table", "json", "html"), default="table")
@@ -274,6 +278,13 @@ def _read_logs(options: argparse.Namespace) -> int:
     from stepwatch.operate.inspection import inspect
 
     return inspect(options.places, load(file), _say, markdown=options.markdown)
+
+
+def _tensorboard(options: argparse.Namespace) -> int:
+    from stepwatch.operate.tensorboard import tensorboard
+
+    place = _place()
+    return tensorboard(_file(options, place), options.to, options.runs, place, _say, follow=options.follow)
 
 
 def _place() -> State:

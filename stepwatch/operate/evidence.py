@@ -10,6 +10,7 @@ from exporter.runs.model.run import Options
 from stepwatch.config import load
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.deploy.native.state import State
+from stepwatch.operate.watched import paths
 from stepwatch.render import exporters, generator
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
@@ -36,11 +37,9 @@ def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -
         Refused: There is no such run, or the archive cannot be written.
     """
     settings = load(config)
-    runs = place.runs(settings.runs.path, say) or settings.runs.path
-    simulated = place.data("demo-runs")
     where = exporters.evidence(settings, OnThisMachine(settings))
     sources = Sources(
-        tuple(str(Path(path).absolute()) for path in (runs, *([simulated] if simulated.is_dir() else []))),
+        paths(settings, None, place, say),
         where["exporter"],
         where["prometheus"],
         where["alertmanager"],

@@ -36,7 +36,8 @@ def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, byt
     }
 
 
-def _runs(config: Config, deployment: Deployment) -> Settings:
+def runs(config: Config, deployment: Deployment) -> Settings:
+    """Return what the run exporter watches, and how."""
     discovery, intervals, stalled = config.discovery, config.intervals, config.alerts.of(Stalled)
     return {
         "hosts": config.link_hosts,
@@ -132,7 +133,7 @@ def _door(config: Config, _: Deployment) -> Settings:
 
 
 _SERVERS: Mapping[str, Callable[[Config, Deployment], Settings]] = {
-    "runs": _runs,
+    "runs": runs,
     "gpu": _gpu,
     "watchdog": _watchdog,
     "door": _door,

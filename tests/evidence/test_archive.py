@@ -1,4 +1,4 @@
-"""The archive of a real run: a trainer that hangs below the wrapper, a stack that hangs or is down, full disks."""
+"""The archive of a real run: a trainer that hangs below the wrapper, servers that hang or are down, full disks."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def _trainer(runs: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A trainer below the wrapper that has hung at its third step."""
     command = [sys.executable, "-m", "stepwatch", "run", "--runs", runs, "--name", "ppo/gsm8k", "--"]
     trainer = [sys.executable, "-m", "tests.evidence.trainer", "--api-key", SECRET]
-    started = subprocess.Popen([*command, *trainer], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
+    started = subprocess.Popen(
+        [*command, *trainer], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     log = runs / "ppo/gsm8k.log"
     eventually(lambda: log.exists() and b"hangs" in log.read_bytes())
     yield started
@@ -115,7 +117,11 @@ def test_a_trainer_that_hangs_below_the_wrapper_is_shown_with_its_stacks_and_wit
     assert "tests.evidence.trainer --api-key (secret)" in threads
     assert "waits in " in threads
     assert "tests.evidence.trainer --api-key (secret)" in found.files["machine/processes.txt"].decode()
-    assert [(row["step"], row["reward"]) for row in found.rows()] == [("1", "0.1"), ("2", "0.2"), ("3", "0.3")]
+    assert [(row["step"], row["reward"]) for row in found.rows()] == [
+        ("1", "0.1"),
+        ("2", "0.2"),
+        ("3", "0.3"),
+    ]
     log = found.files["logs/runs_ppo_gsm8k.log"].decode()
     assert "hangs" in log
     assert '"command": [' in found.files["logs/runs_ppo_gsm8k.log.launch"].decode()
@@ -161,7 +167,13 @@ def test_servers_that_hang_or_are_down_cost_their_own_parts(tmp_path, runs):
         os.kill(exporter.pid, signal.SIGSTOP)
         try:
             found = collected(
-                tmp_path, "--exporter", url, "--prometheus", url, "--alertmanager", f"http://127.0.0.1:{free_port()}"
+                tmp_path,
+                "--exporter",
+                url,
+                "--prometheus",
+                url,
+                "--alertmanager",
+                f"http://127.0.0.1:{free_port()}",
             )
         finally:
             os.kill(exporter.pid, signal.SIGCONT)

@@ -22,7 +22,9 @@ def waits_for_the_other_ranks() -> None:
 
 def train() -> None:
     for step in range(1, 4):
-        print(json.dumps({"step": step, "reward": step / 10, "kl": 0.01, "wandb_api_key": SECRET}), flush=True)
+        print(
+            json.dumps({"step": step, "reward": step / 10, "kl": 0.01, "wandb_api_key": SECRET}), flush=True
+        )
     print(f"connecting to https://user:{SECRET}@host/, it hangs", flush=True)
     waits_for_the_other_ranks()
 

@@ -64,6 +64,10 @@ PAST_SECONDS = 5.0
 """So long a round goes on to the next run's past, so that alerts do not wait for the pasts of all."""
 
 
+Series = tuple[Mapping[str, str], list[tuple[float, float]]]
+"""Labels and points: time and value."""
+
+
 class Span(NamedTuple):
     """The time over which a run's past is asked for."""
 
@@ -127,7 +131,7 @@ class Client:
             f'max by (run, alertname, severity) (ALERTS{{alertstate="firing",{run}}})'
         )
         every = max(span.interval(MOST_POINTS), min(span.interval(EPISODE_POINTS), COARSEST))
-        for series in self.range(promql, span, every):
+        for series in self._range(promql, span, every):
             labels, points = series["metric"], _finite(series["values"])
             yield from _split(labels["alertname"], labels["severity"], points, every, span.end)
 
@@ -135,13 +139,19 @@ class Client:
         union = _union([*queries, STEPS], span.run)
         found = {
             series["metric"][_CURVE]: dict(_finite(series["values"]))
-            for series in self.range(union, span, span.interval(CURVE_POINTS))
+            for series in self._range(union, span, span.interval(CURVE_POINTS))
         }
         steps = found.pop(str(len(queries)), {})
         return {queries[int(index)]: tuple(_by_step(values, steps)) for index, values in found.items()}
 
-    def range(self, promql: str, span: Span, every: float) -> list[Any]:
-        """The series of an expression over a span, as Prometheus answers them; a point ``every`` so many seconds."""
+    def series(
+        self, promql: str, span: Span, every: float
+    ) -> list[tuple[Mapping[str, str], list[tuple[float, float]]]]:
+        """The labels and points (time, value) of an expression over a span, ``every`` so many seconds."""
+        with self._valid():
+            return [(each["metric"], _finite(each["values"])) for each in self._range(promql, span, every)]
+
+    def _range(self, promql: str, span: Span, every: float) -> list[Any]:
         # In whole milliseconds, and a whole number of steps, so that the last one is at the end.
         step, end = math.ceil(1000 * every), math.floor(1000 * span.end)
         start = end - math.floor(end - 1000 * span.start) // step * step

@@ -1,0 +1,132 @@
+"""The folder of one run: its event files, and what is in them already."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from exporter.runs.readers.frames import LIMIT, split
+from stepwatch.tensorboard import events
+
+OURS = "stepwatch"
+"""How the names of our files end. TensorBoard reads each that has `tfevents` in its name."""
+
+
+class Point(NamedTuple):
+    """A record: its attempt, when it was logged in seconds since the epoch, and 4 bytes for each tag."""
+
+    attempt: int
+    time: float
+    step: int
+    tags: Sequence[str]
+    numbers: array[float]
+
+
+class RunFolder:
+    """Writes the events of a run, each once, however often it is told of them.
+
+    Attributes:
+        begun: When the last attempt began, in seconds since the epoch; ``None`` before any event.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Read what earlier processes wrote.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        self.begun: float | None = None
+        self._folder = folder
+        self._attempt = 0
+        self._last: dict[str, int] = {}
+        self._out: int | None = None
+        self._unwritten: list[bytes] = []
+        for path in sorted(folder.glob(f"*tfevents*.{OURS}")):
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        with path.open("rb") as file:
+            rest = b""
+            while block := file.read(LIMIT):
+                found = split(rest + block)
+                rest = (rest + block)[found.used :]
+                for payload in found.lines:
+                    event = events.read(payload)
+                    if event.attempt is not None:
+                        self._begin(event.attempt, event.time)
+                    elif event.tags and self.begun is None:
+                        self.begun = event.time
+                    self._last.update(dict.fromkeys(event.tags, event.step))
+
+    def _begin(self, attempt: int, at: float) -> None:
+        self._attempt, self.begun = attempt, at
+        self._last.clear()
+
+    def add(self, point: Point) -> None:
+        """Take a record; what is known of it already is left out."""
+        if point.attempt < self._attempt:
+            return
+        if point.attempt > self._attempt:
+            self._begin(point.attempt, point.time)
+            self._unwritten.append(events.start(point.time, point.step, point.attempt))
+        if self.begun is None:
+            self.begun = point.time
+        last, step = self._last, point.step
+        new = [place for place, tag in enumerate(point.tags) if last.get(tag, -1) < step]
+        if not new:
+            return
+        tags, numbers = point.tags, point.numbers
+        if len(new) < len(tags):
+            tags, numbers = [tags[place] for place in new], array("f", (numbers[place] for place in new))
+        last.update(dict.fromkeys(tags, step))
+        self._unwritten.append(events.scalars(point.time, step, tags, numbers.tobytes()))
+
+    def add_text(self, at: float, step: int, tag: str, words: str) -> None:
+        """Take a text of the last attempt; of one tag, later ones must be of later steps."""
+        if self.begun is None or at < self.begun or self._last.get(tag, -1) >= step:
+            return
+        self._last[tag] = step
+        self._unwritten.append(events.text(at, step, tag, words))
+
+    def write(self) -> int:
+        """Write what was taken since the last time; returns how many bytes that were.
+
+        Raises:
+            OSError: They cannot be written. They are kept for the next time.
+        """
+        if not self._unwritten:
+            return 0
+        if self._out is None:
+            self._out = self._create()
+        data = b"".join(self._unwritten)
+        start = os.lseek(self._out, 0, os.SEEK_END)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._out, view) :]
+        except OSError:
+            os.ftruncate(self._out, start)  # half an event would hide all that follow
+            raise
+        self._unwritten.clear()
+        return len(data)
+
+    def _create(self) -> int:
+        """Begin a file: TensorBoard reads those of a folder in the order of their names."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        now = time.time()
+        name = f"events.out.tfevents.{now:017.6f}.{socket.gethostname()}.{os.getpid()}.{OURS}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        out = os.open(self._folder / name, flags, 0o644)
+        self._unwritten.insert(0, events.version(now))
+        return out
+
+    def close(self) -> None:
+        """Close its file; the next event would begin another one."""
+        if self._out is not None:
+            os.close(self._out)
+            self._out = None
