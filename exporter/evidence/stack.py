@@ -91,13 +91,17 @@ def timeline(prometheus: str, run: str, last: float | None) -> Iterator[Item]:
     """When each alert of the run was pending and fired, and which others fired meanwhile."""
     span = window(prometheus, run, last)
     mine = f'run="{escape(run)}"'
-    fired = _range(prometheus, f"max by (alertname, severity, alertstate) (ALERTS{{{mine}}})", span)
+    # Each point looks back to the one before: an alert may be over within seconds.
+    past = f"[{math.ceil(span.interval)}s]"
+    states = f"max by (alertname, severity, alertstate) (max_over_time(ALERTS{{{mine}}}{past}))"
+    fired = _range(prometheus, states, span)
     yield Item(
         "alerts/timeline.json",
         f"{prometheus}, from {_clock(span.start)} to {_clock(span.end)}",
         document([_spans(each, span) for each in fired]),
     )
-    around = _range(prometheus, 'ALERTS{alertstate="firing",run=""}', span)
+    others = f'max_over_time(ALERTS{{alertstate="firing",run=""}}{past})'
+    around = _range(prometheus, others, span)
     yield Item("alerts/around.json", prometheus, document([_spans(each, span) for each in around]))
 
 
@@ -171,7 +175,9 @@ def _instant(prometheus: str, promql: str, span: Window) -> list[Any]:
 
 
 def _range(prometheus: str, promql: str, span: Window) -> list[Any]:
-    form = {"query": promql, "start": f"{span.start:.3f}", "end": f"{span.end:.3f}"}
+    points = (span.end - span.start) // span.interval
+    start = span.end - points * span.interval  # so that the last point is at the end
+    form = {"query": promql, "start": f"{start:.3f}", "end": f"{span.end:.3f}"}
     answer = _get(f"{prometheus}/api/v1/query_range", {**form, "step": f"{span.interval:.3f}"})
     found: list[Any] = answer["data"]["result"]
     return found

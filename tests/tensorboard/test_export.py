@@ -96,7 +96,11 @@ def write(log: Path, lines: Sequence[Line]) -> None:
             file.write(json.dumps({"step": step, **values}) + "\n")
 
 
-NUMBERS = st.floats(allow_nan=False, width=32) | st.floats(-1e300, 1e300) | st.integers(-(2**40), 2**40)
+NUMBERS = (
+    st.floats(allow_nan=False, allow_infinity=False, width=32)
+    | st.floats(-1e300, 1e300)
+    | st.integers(-(2**40), 2**40)
+)
 VALUES = st.fixed_dictionaries(
     {"reward": NUMBERS}, optional={"actor/kl": NUMBERS, "grad_norm": NUMBERS, "ünïcode/τ": NUMBERS}
 )
