@@ -17,7 +17,7 @@ from exporter.runs.model.run import Options
 from stepwatch.tensorboard.export import FOREVER, MOST_RUNS, Recorder, export
 
 RUNS, STEPS = 100, 1000
-OF_THE_LIBRARY = 5
+OF_THE_LIBRARY = 2
 """Runs that the library writes: it takes the same for each."""
 
 

@@ -7,8 +7,8 @@ Source: ``tensorflow/core/util/event.proto``, and ``summary.proto`` and ``tensor
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 from exporter.runs.readers.frames import frame
@@ -19,16 +19,20 @@ _VERSION = b"brain.Event:2"
 _DT_STRING = 7
 _START = 1
 _ATTEMPT = "attempt "
+_TIME, _STEP, _SUMMARY = key(1, EIGHT_BYTES), key(2, VARINT), key(5, SIZED)
+_LOG, _LAYOUT = key(7, SIZED), key(10, SIZED)
+_VALUE = _TAG = key(1, SIZED)
+_MESSAGE = key(3, SIZED)
 
 
 def _sized(number: int, content: bytes) -> bytes:
     return bytes([key(number, SIZED)]) + coded(len(content)) + content
 
 
-def _event(time: float, step: int, number: int, content: bytes) -> bytes:
+def _event(time: float, step: int, number: int, content: bytes, more: bytes = b"") -> bytes:
     """A frame with an event whose field of that number has this content."""
     head = bytes([key(1, EIGHT_BYTES)]) + _double.pack(time) + bytes([key(2, VARINT)]) + coded(step)
-    return frame(head + _sized(number, content))
+    return frame(head + _sized(number, content) + more)
 
 
 def version(time: float) -> bytes:
@@ -43,12 +47,19 @@ def _before(tag: str) -> bytes:
     return bytes([key(1, SIZED)]) + coded(len(value) + _float.size) + value
 
 
-def scalars(time: float, step: int, tags: Sequence[str], numbers: bytes) -> bytes:
+@lru_cache(maxsize=1 << 12)
+def _layout(tags: tuple[str, ...]) -> bytes:
+    """The field with the writer of an event, of which only readers of our own make use: which tags it has."""
+    digest = blake2b("\0".join(tags).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return _sized(10, _sized(1, f"stepwatch {digest}".encode()))
+
+
+def scalars(time: float, step: int, tags: tuple[str, ...], numbers: bytes) -> bytes:
     """The values of a step: ``numbers`` holds four bytes for each tag, as floats in memory."""
     parts: list[bytes] = []
     for place, tag in enumerate(tags):
         parts += (_before(tag), numbers[4 * place : 4 * place + 4])
-    return _event(time, step, 5, b"".join(parts))
+    return _event(time, step, 5, b"".join(parts), _layout(tags))
 
 
 def text(time: float, step: int, tag: str, words: str) -> bytes:
@@ -82,19 +93,30 @@ class Read(NamedTuple):
     attempt: int | None
 
 
-def read(payload: bytes) -> Read:
-    """Read an event.
+class Reader:
+    """Reads events that this module wrote, those with the same tags as another one at little cost."""
 
-    Raises:
-        ValueError: It is none.
-    """
-    found = dict(fields(payload))
-    time = _double.unpack(found.get(key(1, EIGHT_BYTES), bytes(8)))[0]
-    values = (value for kind, value in fields(found.get(key(5, SIZED), b"")) if kind == key(1, SIZED))
-    tags = tuple(dict(fields(value)).get(key(1, SIZED), b"").decode() for value in values)
-    attempt = None
-    if log := found.get(key(7, SIZED)):
-        words = dict(fields(log)).get(key(3, SIZED), b"").decode()
-        if words.startswith(_ATTEMPT):
-            attempt = int(words.removeprefix(_ATTEMPT))
-    return Read(time, found.get(key(2, VARINT), 0), tags, attempt)
+    def __init__(self) -> None:
+        self._tags: dict[bytes, tuple[str, ...]] = {}
+
+    def read(self, payload: bytes) -> Read:
+        """Read an event.
+
+        Raises:
+            ValueError: It is none.
+        """
+        found = dict(fields(payload))
+        time = _double.unpack(found.get(_TIME, bytes(8)))[0]
+        layout = found.get(_LAYOUT, b"")
+        tags = self._tags.get(layout)
+        if tags is None:
+            values = (value for kind, value in fields(found.get(_SUMMARY, b"")) if kind == _VALUE)
+            tags = tuple(dict(fields(value)).get(_TAG, b"").decode() for value in values)
+            if layout:
+                self._tags[layout] = tags
+        attempt = None
+        if log := found.get(_LOG):
+            words = dict(fields(log)).get(_MESSAGE, b"").decode()
+            if words.startswith(_ATTEMPT):
+                attempt = int(words.removeprefix(_ATTEMPT))
+        return Read(time, found.get(_STEP, 0), tags, attempt)

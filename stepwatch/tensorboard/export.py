@@ -78,7 +78,6 @@ class Export:
     def __init__(
         self, to: Path, settings: Settings, recorder: Recorder, alerts: Alerts | None, say: Say
     ) -> None:
-        self.written: dict[str, int] = {}
         self._to, self._recorder, self._alerts, self._say = to, recorder, alerts, say
         self._collector = Collector(settings)
         self._polled = bool(settings.targets)
@@ -112,22 +111,30 @@ class Export:
                 folder.close()
 
     def _write(self) -> None:
-        with self._collector.views() as views:
-            points = [(view.name, point) for view in views for point in self._new(view)]
-        for name, point in points:
-            self._folder(name).add(point)
-        if self._alerts is not None:
-            if self._alerts.problem:
-                self._once(f"Alerts are missing while Prometheus does not answer: {self._alerts.problem}")
-            for onset in self._alerts.onsets():
-                if onset.run in self._folders:
-                    tag = f"{ALERTS}{onset.alert}"
-                    self._folders[onset.run].add_text(onset.at, onset.step, tag, onset.words)
         try:
-            for name, folder in self._folders.items():
-                self.written[name] = self.written.get(name, 0) + folder.write()
+            with self._collector.views() as views:
+                for view in views:
+                    for point in self._new(view):
+                        self._folder(view.name).add(point)
+            if self._alerts is not None:
+                self._write_alerts(self._alerts)
+            for folder in self._folders.values():
+                folder.write()
         except OSError as problem:
             raise unwritable(self._to, problem) from None
+
+    def _write_alerts(self, alerts: Alerts) -> None:
+        if alerts.problem:
+            self._once(f"Alerts are missing while Prometheus does not answer: {alerts.problem}")
+        for onset in alerts.onsets():
+            if onset.run in self._folders:
+                tag = f"{ALERTS}{onset.alert}"
+                self._folders[onset.run].add_text(onset.at, onset.step, tag, onset.words)
+
+    @property
+    def written(self) -> dict[str, int]:
+        """The bytes that were written of each run."""
+        return {name: folder.written for name, folder in self._folders.items()}
 
     def _new(self, view: View) -> Iterable[Point]:
         """The new records of a run that is shown; none of one that is TensorBoard's already."""
@@ -142,10 +149,7 @@ class Export:
     def _folder(self, name: str) -> RunFolder:
         found = self._folders.get(name)
         if found is None:
-            try:
-                found = self._folders[name] = RunFolder(self._to / folder_of(name))
-            except OSError as problem:
-                raise unwritable(self._to, problem) from None
+            found = self._folders[name] = RunFolder(self._to / folder_of(name))
         return found
 
     def _once(self, line: str) -> None:

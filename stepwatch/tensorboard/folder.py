@@ -6,7 +6,6 @@ import os
 import socket
 import time
 from array import array
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ class Point(NamedTuple):
     attempt: int
     time: float
     step: int
-    tags: Sequence[str]
+    tags: tuple[str, ...]
     numbers: array[float]
 
 
@@ -32,6 +31,7 @@ class RunFolder:
 
     Attributes:
         begun: When the last attempt began, in seconds since the epoch; ``None`` before any event.
+        written: How many bytes were written by now.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,22 +41,25 @@ class RunFolder:
             OSError: It cannot be read.
         """
         self.begun: float | None = None
+        self.written = 0
         self._folder = folder
         self._attempt = 0
         self._last: dict[str, int] = {}
         self._out: int | None = None
         self._unwritten: list[bytes] = []
+        self._size = 0
         for path in sorted(folder.glob(f"*tfevents*.{OURS}")):
             self._read(path)
 
     def _read(self, path: Path) -> None:
+        reader = events.Reader()
         with path.open("rb") as file:
             rest = b""
             while block := file.read(LIMIT):
                 found = split(rest + block)
                 rest = (rest + block)[found.used :]
                 for payload in found.lines:
-                    event = events.read(payload)
+                    event = reader.read(payload)
                     if event.attempt is not None:
                         self._begin(event.attempt, event.time)
                     elif event.tags and self.begun is None:
@@ -68,7 +71,11 @@ class RunFolder:
         self._last.clear()
 
     def add(self, point: Point) -> None:
-        """Take a record; what is known of it already is left out."""
+        """Take a record; what is known of it already is left out.
+
+        Raises:
+            OSError: As of ``write``, which is called once there is much to write.
+        """
         if point.attempt < self._attempt:
             return
         if point.attempt > self._attempt:
@@ -82,9 +89,12 @@ class RunFolder:
             return
         tags, numbers = point.tags, point.numbers
         if len(new) < len(tags):
-            tags, numbers = [tags[place] for place in new], array("f", (numbers[place] for place in new))
+            tags, numbers = tuple(tags[place] for place in new), array("f", (numbers[place] for place in new))
         last.update(dict.fromkeys(tags, step))
         self._unwritten.append(events.scalars(point.time, step, tags, numbers.tobytes()))
+        self._size += len(self._unwritten[-1])
+        if self._size > LIMIT:
+            self.write()
 
     def add_text(self, at: float, step: int, tag: str, words: str) -> None:
         """Take a text of the last attempt; of one tag, later ones must be of later steps."""
@@ -93,14 +103,14 @@ class RunFolder:
         self._last[tag] = step
         self._unwritten.append(events.text(at, step, tag, words))
 
-    def write(self) -> int:
-        """Write what was taken since the last time; returns how many bytes that were.
+    def write(self) -> None:
+        """Write what was taken since the last time.
 
         Raises:
             OSError: They cannot be written. They are kept for the next time.
         """
         if not self._unwritten:
-            return 0
+            return
         if self._out is None:
             self._out = self._create()
         data = b"".join(self._unwritten)
@@ -113,7 +123,8 @@ class RunFolder:
             os.ftruncate(self._out, start)  # half an event would hide all that follow
             raise
         self._unwritten.clear()
-        return len(data)
+        self._size = 0
+        self.written += len(data)
 
     def _create(self) -> int:
         """Begin a file: TensorBoard reads those of a folder in the order of their names."""

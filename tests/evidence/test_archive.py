@@ -1,4 +1,4 @@
-"""The archive of a real run: a trainer that hangs below the wrapper, servers that hang or are down, full disks."""
+"""The archive of a real run: a trainer that hangs, servers and programs that hang, full disks."""
 
 from __future__ import annotations
 
@@ -321,7 +321,9 @@ def _names(pid: int) -> list[str]:
 
 
 def test_a_run_of_a_log_with_several_runs_has_its_own_steps(tmp_path, runs):
-    lines = ["run_id,step,reward"] + [f"{run},{step},{step}" for step in (1, 2) for run in ("a", "b")]
-    (runs / "table.csv").write_text("\n".join(lines) + "\n")
+    head = '"Step","Name: a - critic/rewards/mean","Name: b - critic/rewards/mean"'
+    (runs / "table.csv").write_text(f"{head}\n1,0.5,0.25\n2,0.5,0.75\n")
     found = collected(tmp_path, run="table/b")
-    assert len(found.index["items"]) > 5
+    assert [(row["step"], row["reward"]) for row in found.rows()] == [("1", "0.25"), ("2", "0.75")]
+    done = called("--out", tmp_path / "out", "--path", runs, tmp_path / "none", "--", "table/a")
+    assert done.returncode == 0
