@@ -17,8 +17,8 @@ from benchmarks.tensorboard_out import tensorboard_out
 BENCHMARKS = {
     benchmark.__name__: benchmark
     for benchmark in (
-        cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification, rules,
-        backtest, dashboards, discovery, door, light, many, gpu_page, gpu_soak, containers, image,
+        cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification,
+        rules, backtest, dashboards, discovery, door, light, many, gpu_page, gpu_soak, containers, image,
     )
 }  # fmt: skip
 
