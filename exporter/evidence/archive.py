@@ -22,7 +22,6 @@ MOST_BYTES = 45 * 1024 * 1024
 """Of all contents before they are packed, so that an archive stays below 50 MB whatever it holds."""
 KEPT = 20
 """Archives in one folder: the oldest go first."""
-PACKING_SECONDS = 8.0
 SUFFIX = ".evidence.tar.gz"
 _OURS = re.compile(r"\d{8}T\d{6}Z-\d+-.*" + re.escape(SUFFIX))
 _HALF = ".partial"

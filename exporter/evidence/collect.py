@@ -13,18 +13,20 @@ from typing import Any
 
 from exporter import __version__
 from exporter.evidence import machine, run, stack
-from exporter.evidence.archive import Archive, WriteError, unwritable
-from exporter.evidence.bounded import Item, Result, Task, document, run_all
+from exporter.evidence.archive import Archive, unwritable
+from exporter.evidence.bounded import Item, Task, document, run_all
 from exporter.evidence.run import RunLogs
 from exporter.runs.model.run import Options
 from exporter.runs.processes.proc import Process
 from exporter.runs.remote import web
 from exporter.runs.serve.endpoints import unknown
+from exporter.secret_shapes import scrubbed
 
-FIND_SECONDS = 5.0
-COLLECT_SECONDS = 18.0
+FIND_SECONDS = 8.0
+NAMES_SECONDS = 3.0
+COLLECT_SECONDS = 20.0
 """From the start; packing what was found takes seconds more."""
-PACK_SECONDS = 25.0
+PACK_SECONDS = 26.0
 MEGABYTE = 1 << 20
 
 
@@ -102,7 +104,7 @@ def _find(name: str, sources: Sources, out: Path, begun: float) -> tuple[_Found,
     # In processes of their own: a mount may hang, and so may the exporter.
     tasks = [
         Task("find", partial(_logs, name, sources.paths), FIND_SECONDS, 16 * MEGABYTE, shown=False),
-        Task("names", partial(_names, sources.exporter), FIND_SECONDS, 16 * MEGABYTE, shown=False),
+        Task("names", partial(_names, sources.exporter), NAMES_SECONDS, 16 * MEGABYTE, shown=False),
     ]
     remarks = []
     found, known = _Found(), set[str]()
@@ -125,7 +127,7 @@ def _find(name: str, sources: Sources, out: Path, begun: float) -> tuple[_Found,
     certain = bool(by_path.items) and not by_exporter.late
     if not found.logs.found and certain and name not in known:
         raise UnknownRunError(unknown(name, known))
-    return found, remarks
+    return found, list(map(scrubbed, remarks))
 
 
 def _logs(name: str, paths: Sequence[str]) -> Iterator[Item]:
@@ -192,6 +194,3 @@ def _tasks(name: str, sources: Sources, found: _Found) -> list[Task]:
     if sources.ray:
         tasks.append(Task("ray", partial(machine.ray, sources.ray), 12, 4 * MEGABYTE))
     return tasks
-
-
-__all__ = ["Result", "Sources", "UnknownRunError", "WriteError", "collect"]

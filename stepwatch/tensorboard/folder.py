@@ -98,7 +98,8 @@ class RunFolder:
 
     def add_text(self, at: float, step: int, tag: str, words: str) -> None:
         """Take a text of the last attempt; of one tag, later ones must be of later steps."""
-        if self.begun is None or at < self.begun or self._last.get(tag, -1) >= step:
+        earlier = self.begun is None or (self._attempt and at < self.begun)
+        if earlier or self._last.get(tag, -1) >= step:
             return
         self._last[tag] = step
         self._unwritten.append(events.text(at, step, tag, words))

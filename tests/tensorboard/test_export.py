@@ -221,6 +221,18 @@ def test_texts_are_read_back_and_written_once(tmp_path):
     assert plugin == "text"
 
 
+def test_a_text_of_an_earlier_attempt_is_not_written_into_a_later_one(tmp_path):
+    write(tmp_path / "runs/a.jsonl", [(5, {"reward": 1.0}), (6, {"reward": 1.0}), (5, {"reward": 1.0})])
+    exported(tmp_path / "runs", tmp_path / "tb")
+    folder = RunFolder(tmp_path / "tb/a")
+    assert folder.begun is not None
+    folder.add_text(folder.begun - 5, 6, "alerts/KLHigh", "of the first attempt")
+    folder.add_text(folder.begun + 5, 6, "alerts/RewardDrop", "of the second")
+    folder.write()
+    folder.close()
+    assert read(tmp_path / "tb/a").Tags()["tensors"] == ["alerts/RewardDrop"]
+
+
 @pytest.mark.parametrize(
     ("name", "folder"),
     [
