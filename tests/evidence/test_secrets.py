@@ -114,6 +114,14 @@ def test_no_part_of_a_secret_is_left_wherever_the_end_of_a_log_begins(secret, le
     assert len(item.content) <= max(len(content) - item.lead, len(secret_shapes.MASK)) + 16
 
 
+def test_what_stands_before_the_end_of_a_log_is_not_shown_though_the_end_shrinks():
+    before = b"2-the-rest-of-a-secret step 1\n"
+    end = b"OPENAI_API_KEY=" + b"x" * 2000 + b"\nstep 2\n"
+    item = clean(Item("log", "log", before + end, lead=len(before)))
+    assert b"rest-of-a-secret" not in item.content
+    assert item.content.endswith(b"OPENAI_API_KEY=(secret)\nstep 2\n")
+
+
 def test_a_private_key_whose_beginning_was_cut_off_is_masked():
     body = "\n".join(["MIIEowIBAAKCAQEA" * 4] * 20)
     text = f"{body}\n-----END RSA PRIVATE KEY-----\nstep 1\n"
