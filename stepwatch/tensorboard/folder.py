@@ -61,14 +61,15 @@ class RunFolder:
                 for payload in found.lines:
                     event = reader.read(payload)
                     if event.attempt is not None:
-                        self._begin(event.attempt, event.time)
+                        self._begin(event.attempt, event.time, event.step)
                     elif event.tags and self.begun is None:
                         self.begun = event.time
                     self._last.update(dict.fromkeys(event.tags, event.step))
 
-    def _begin(self, attempt: int, at: float) -> None:
+    def _begin(self, attempt: int, at: float, step: int) -> None:
+        """Another attempt: TensorBoard drops what it has from that step on."""
         self._attempt, self.begun = attempt, at
-        self._last.clear()
+        self._last = {tag: min(last, step - 1) for tag, last in self._last.items()}
 
     def add(self, point: Point) -> None:
         """Take a record; what is known of it already is left out.
@@ -79,8 +80,11 @@ class RunFolder:
         if point.attempt < self._attempt:
             return
         if point.attempt > self._attempt:
-            self._begin(point.attempt, point.time)
-            self._unwritten.append(events.start(point.time, point.step, point.attempt))
+            # A trainer that is resumed may validate first: the values of that step were logged before.
+            known = self._last.keys()
+            first = point.step if 2 * len(known & set(point.tags)) >= len(known) else point.step + 1
+            self._begin(point.attempt, point.time, first)
+            self._unwritten.append(events.start(point.time, first, point.attempt))
         if self.begun is None:
             self.begun = point.time
         last, step = self._last, point.step

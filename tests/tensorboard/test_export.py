@@ -27,6 +27,7 @@ from exporter.runs.model.run import Options
 from stepwatch.schema.errors import Refused
 from stepwatch.tensorboard.export import FOREVER, MOST_RUNS, Recorder, export, folder_of
 from stepwatch.tensorboard.folder import RunFolder
+from tests.real import free_port
 from tests.real.disk import small_disk
 from tests.real.waiting import eventually, in_time
 
@@ -75,7 +76,7 @@ def expected(lines: Sequence[Line]) -> dict[str, list[tuple[int, float]]]:
     last: dict[str, int] = {}
     for step, values in lines:
         if step < before:
-            last = {}
+            last = {tag: min(of, step - 1) for tag, of in last.items()}
             shown = {tag: [point for point in of if point[0] < step] for tag, of in shown.items()}
         before = step
         for tag, value in values.items():
@@ -104,9 +105,9 @@ NUMBERS = (
 VALUES = st.fixed_dictionaries(
     {"reward": NUMBERS}, optional={"actor/kl": NUMBERS, "grad_norm": NUMBERS, "ünïcode/τ": NUMBERS}
 )
-STARTS = st.lists(
-    st.tuples(st.integers(1, 30), st.lists(VALUES, min_size=1, max_size=8)), min_size=1, max_size=4
-)
+WHOLE = st.fixed_dictionaries(dict.fromkeys(("reward", "actor/kl", "grad_norm", "ünïcode/τ"), NUMBERS))
+RECORDS = st.builds(lambda first, rest: [first, *rest], WHOLE, st.lists(VALUES, max_size=8))
+STARTS = st.lists(st.tuples(st.integers(1, 30), RECORDS), min_size=1, max_size=4)
 
 
 def steps_of(starts: Sequence[tuple[int, list[dict[str, float]]]]) -> list[Line]:
@@ -146,7 +147,7 @@ def test_logs_of_real_trainers_are_exported_as_their_readers_read_them(tmp_path)
     assert len(healthy["rl/reward"]) > 10
     assert healthy["rl/reward"] == healthy["critic/score/mean"]
     steps = [step for step, _ in points(tmp_path / "tb/verl/resumed")["rl/reward"]]
-    assert steps == sorted(set(steps))
+    assert steps == list(range(1, 81))
 
 
 def test_a_run_that_is_logged_to_tensorboard_and_elsewhere_is_not_exported_again(tmp_path):
@@ -221,6 +222,18 @@ def test_texts_are_read_back_and_written_once(tmp_path):
     assert plugin == "text"
 
 
+def test_a_resume_that_begins_with_a_validation_keeps_the_other_values_of_that_step(tmp_path):
+    values = {"reward": 1.0, "kl": 0.1, "grad_norm": 1.0, "entropy": 1.0}
+    first = [(step, values) for step in range(1, 36)]
+    first[29] = 30, {**values, "val/score": 0.5}
+    write(tmp_path / "runs/a.jsonl", [*first, (30, {"val/score": 0.6}), (31, {**values, "reward": 2.0})])
+    exported(tmp_path / "runs", tmp_path / "tb")
+    exported(tmp_path / "runs", tmp_path / "tb")
+    found = points(tmp_path / "tb/a")
+    assert found["reward"] == [*((step, 1.0) for step in range(1, 31)), (31, 2.0)]
+    assert found["val/score"] == [(30, 0.5)]
+
+
 def test_a_text_of_an_earlier_attempt_is_not_written_into_a_later_one(tmp_path):
     write(tmp_path / "runs/a.jsonl", [(5, {"reward": 1.0}), (6, {"reward": 1.0}), (5, {"reward": 1.0})])
     exported(tmp_path / "runs", tmp_path / "tb")
@@ -284,7 +297,8 @@ def _following(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def follow(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-    (tmp_path / "config.yaml").write_text("discovery: {ray: null}\n")
+    if not (tmp_path / "config.yaml").exists():  # with no Prometheus there
+        (tmp_path / "config.yaml").write_text(f"ports: {{prometheus: {free_port()}}}\n")
     words = ["--to", tmp_path / "tb", "--runs", tmp_path / "runs", "--config", tmp_path / "config.yaml"]
     command = [sys.executable, "-m", "stepwatch", "tensorboard", "--follow", *words]
     env = {**os.environ, "STEPWATCH_STATE": str(tmp_path / "state")}
