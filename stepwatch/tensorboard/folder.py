@@ -112,21 +112,17 @@ class RunFolder:
         """Write what was taken since the last time.
 
         Raises:
-            OSError: They cannot be written. They are kept for the next time.
+            OSError: They cannot be written. Half an event at the end of a file is no harm: another process goes
+                on in another file.
         """
         if not self._unwritten:
             return
         if self._out is None:
             self._out = self._create()
         data = b"".join(self._unwritten)
-        start = os.lseek(self._out, 0, os.SEEK_END)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._out, view) :]
-        except OSError:
-            os.ftruncate(self._out, start)  # half an event would hide all that follow
-            raise
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._out, view) :]
         self._unwritten.clear()
         self._size = 0
         self.written += len(data)

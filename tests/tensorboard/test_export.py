@@ -142,6 +142,8 @@ def test_logs_of_real_trainers_are_exported_as_their_readers_read_them(tmp_path)
     assert "verl: logged to TensorBoard already, so it is not exported." in said
     folders = {path.parent.relative_to(tmp_path / "tb") for path in (tmp_path / "tb").rglob("*tfevents*")}
     assert len(folders) > 20
+    ended_badly = {Path("verl/failed"), Path("trl/failed"), Path("trl/killed_tee")}
+    assert ended_badly <= folders
     assert Path("verl") not in folders
     healthy = points(tmp_path / "tb/verl/healthy")
     assert len(healthy["rl/reward"]) > 10
@@ -273,7 +275,7 @@ def test_a_folder_among_the_logs_or_in_use_or_unwritable_is_refused(tmp_path):
         exported(tmp_path / "runs", tmp_path / "file/tb")
 
 
-def test_on_a_full_disk_no_half_event_is_left_and_the_next_export_goes_on(tmp_path):
+def test_on_a_full_disk_it_ends_and_the_next_export_goes_on(tmp_path):
     lines = [(step, {f"key/{n}": float(n) for n in range(2000)} | {"reward": 1.0}) for step in range(1, 90)]
     write(tmp_path / "runs/a.jsonl", lines)
     with small_disk(tmp_path / "disk", "tmpfs", "size=1m") as disk:
