@@ -112,8 +112,8 @@ class RunFolder:
         """Write what was taken since the last time.
 
         Raises:
-            OSError: They cannot be written. Half an event at the end of a file is no harm: another process goes
-                on in another file.
+            OSError: They cannot be written. The next process goes on in another file, so that half an event at
+                the end of this one does no harm.
         """
         if not self._unwritten:
             return
