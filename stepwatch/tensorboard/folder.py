@@ -112,7 +112,7 @@ class RunFolder:
         """Write what was taken since the last time.
 
         Raises:
-            OSError: They cannot be written. The next process goes on in another file, so that half an event at
+            OSError: They cannot be written. The next process begins another file: half an event at
                 the end of this one does no harm.
         """
         if not self._unwritten:
