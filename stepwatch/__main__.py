@@ -120,6 +120,9 @@ def _add_orders(command: Command) -> None:
     importing.add_argument("file", type=Path, metavar="FILE", help="its JSON, exported in the classic form")
     importing.add_argument("--title", metavar="TEXT", help="default: its own; of ours, with (own) behind it")
     importing.add_argument("--force", action="store_true", help="replace the template of that title")
+    collecting = command("evidence", "collect what there is about a run in one archive", _evidence)
+    collecting.add_argument("run", help="its name")
+    collecting.add_argument("--out", type=Path, metavar="DIR", help="default: evidence in the state folder")
     releasing = command("gpu-release", "release the GPUs for a while, so that one can be reset", _order)
     releasing.add_argument(
         "--for", dest="span", default=f"{RELEASE_SECONDS}s", metavar="TIME", help="default: %(default)s"
@@ -132,6 +135,10 @@ def _add_readers(command: Command) -> None:
     # Texts: a path would take one of the slashes of an address away.
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
     looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
+    exporting = command("tensorboard", "export all runs as event files of TensorBoard", _tensorboard)
+    exporting.add_argument("--to", type=Path, required=True, metavar="DIR", help="TensorBoard's --logdir")
+    exporting.add_argument("--follow", action="store_true", help="go on with what is logged from now on")
+    exporting.add_argument("--runs", type=Path, help="in place of the file's runs.path")
     replaying = command("backtest", "show which alerts old runs would have raised", _read_logs)
     replaying.add_argument("places", nargs="+", metavar="PATH", help="logs, folders of logs, or globs")
     replaying.add_argument("--format", choices=("table", "json", "html"), default="table")
@@ -219,6 +226,13 @@ def _order(options: argparse.Namespace) -> int:
     return limits_report.alerts(file, options.run, options.format, _say)
 
 
+def _evidence(options: argparse.Namespace) -> int:
+    from stepwatch.operate.evidence import evidence
+
+    place = _place()
+    return evidence(_file(options, place), options.run, options.out, place, _say)
+
+
 def _import(options: argparse.Namespace) -> int:
     from stepwatch.operate.dashboard_import import import_dashboard
     from stepwatch.render import layout
@@ -272,6 +286,13 @@ def _verdicts(options: argparse.Namespace) -> int:
     from stepwatch.backtest.verdicts import verdicts
 
     return verdicts(options, _file(options, _place()), _say)
+
+
+def _tensorboard(options: argparse.Namespace) -> int:
+    from stepwatch.operate.tensorboard import tensorboard
+
+    place = _place()
+    return tensorboard(_file(options, place), options.to, options.runs, place, _say, follow=options.follow)
 
 
 def _place() -> State:

@@ -48,7 +48,7 @@ class Settings:
 
     ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``registered``
     gives, which may be others at each call; ``reached`` says what to write for an address. Logs are
-    looked at every ``poll``.
+    looked at every ``poll``. Of more than ``most_runs`` (``None`` for ``MOST_RUNS``) the oldest are left out.
     """
 
     paths: tuple[str, ...]
@@ -61,6 +61,7 @@ class Settings:
     reached: Callable[[str], str] = str
     poll: float = 0.5
     poll_targets: float = 5.0
+    most_runs: int | None = None
 
 
 class Collector:
@@ -82,7 +83,7 @@ class Collector:
         self.own = Mounts()
         self.hangable: list[Mount] = []
         self._lock = Lock()
-        self._limit = RunLimit(MOST_RUNS)
+        self._limit = RunLimit(settings.most_runs or MOST_RUNS)
         states, forget_after = StateFolder(settings.state_folder, self.own), settings.forget_after
         self.logs = Logs(
             settings.paths,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import isfinite
@@ -27,13 +27,17 @@ MOST_SERVER_LINES = 100
 """Of one start: each kind of model may have servers of its own."""
 
 
+Recorder = Callable[["Run", Record, Mapping[str, float], "Clock"], None]
+"""Gets a run, its record, the signals that were found in it, and when it arrived."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What holds for all runs.
 
     ``hold``: for how many seconds extremes are held. ``keys``: more keys by signal, the first first.
     ``raw``: which numbers are shown that no signal uses. ``detail``: how fine curves are.
-    ``overrides``: limits that some runs have.
+    ``overrides``: limits that some runs have. ``recorder`` is called with each record, whatever it counts as.
     """
 
     hold: float = 15.0
@@ -41,6 +45,7 @@ class Options:
     raw: RawRule = field(default_factory=RawRule)
     detail: Detail = field(default_factory=Detail)
     overrides: Overrides = field(default_factory=Overrides)
+    recorder: Recorder | None = None
 
 
 @dataclass(slots=True)
@@ -203,6 +208,8 @@ class Run:
             self.held.clear()
             self.progress.measure_anew()
         found = self.reading.signals(record.values)
+        if self.options.recorder is not None:
+            self.options.recorder(self, record, found, clock)
         self._time(record, found, clock, advanced=advanced)
         if kind is not Kind.REPEAT and record.step > self.progress.ignore_to:
             self._measure(found, record, stream, clock)

@@ -64,6 +64,10 @@ PAST_SECONDS = 5.0
 """So long a round goes on to the next run's past, so that alerts do not wait for the pasts of all."""
 
 
+Series = tuple[Mapping[str, str], list[tuple[float, float]]]
+"""Labels and points: time and value."""
+
+
 class Span(NamedTuple):
     """The time over which a run's past is asked for."""
 
@@ -139,6 +143,13 @@ class Client:
         }
         steps = found.pop(str(len(queries)), {})
         return {queries[int(index)]: tuple(_by_step(values, steps)) for index, values in found.items()}
+
+    def series(
+        self, promql: str, span: Span, every: float
+    ) -> list[tuple[Mapping[str, str], list[tuple[float, float]]]]:
+        """The labels and points (time, value) of an expression over a span, ``every`` so many seconds."""
+        with self._valid():
+            return [(each["metric"], _finite(each["values"])) for each in self._range(promql, span, every)]
 
     def _range(self, promql: str, span: Span, every: float) -> list[Any]:
         # In whole milliseconds, and a whole number of steps, so that the last one is at the end.

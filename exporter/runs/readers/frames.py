@@ -101,6 +101,12 @@ def split(data: bytes) -> Frames:
         frames.used = min(behind, len(data))
 
 
+def frame(payload: bytes) -> bytes:
+    """Return the frame of a payload, for a writer of event files."""
+    length = len(payload).to_bytes(8, "little")
+    return b"".join((length, _checksum(length), payload, _checksum(payload)))
+
+
 def _row(data: bytes, place: int, payloads: list[bytes]) -> int:
     """Add the payloads of the right frames that stand in a row from a place on; returns where it ends.
 

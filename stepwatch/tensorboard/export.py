@@ -1,0 +1,224 @@
+"""``python -m stepwatch tensorboard``: every run as a folder of event files, live if wanted."""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from exporter.runs.collector import Collector, Settings
+from exporter.runs.model.run import Clock, Run
+from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import Record
+from exporter.runs.visible.views import View
+from stepwatch.schema.errors import Refused
+from stepwatch.system.files import lock
+from stepwatch.system.terminal import Say
+from stepwatch.tensorboard.alerts import Alerts
+from stepwatch.tensorboard.folder import Point, RunFolder
+
+SIGNALS = "rl/"
+"""Before the names of our signals, which are the same for every trainer."""
+ALERTS = "alerts/"
+OWN = ".stepwatch"
+"""The folder in which an export keeps what it needs to go on."""
+POLL_SECONDS = 0.5
+TARGET_SECONDS = 10.0
+"""In which a page or a server has answered that is polled."""
+MOST_RUNS = 10_000
+FOREVER = 100 * 365 * 86400.0
+_FORMAT = "tensorboard"
+
+
+class Recorder:
+    """Keeps the records of each run until its name is known, in little memory."""
+
+    def __init__(self) -> None:
+        self._points: dict[int, list[Point]] = {}
+        self._tags: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def note(self, run: Run, record: Record, found: Mapping[str, float], clock: Clock) -> None:
+        """Take a record: the trainer's own keys, then our signals."""
+        run.watched = True  # one that ended badly before is a run as any other
+        values: dict[str, float] = {}
+        for name, raw in record.values.items():
+            value = number(raw)
+            if value is not None:
+                values[name] = value
+        for name, value in found.items():
+            values.setdefault(f"{SIGNALS}{name}", value)
+        if not values:
+            return
+        tags = tuple(values)
+        tags = self._tags.setdefault(tags, tags)
+        at = clock.of(record)
+        at = clock.wall - max(0.0, clock.late) if at is None else at
+        point = Point(run.restarts, at, record.step, tags, array("f", values.values()))
+        self._points.setdefault(run.serial, []).append(point)
+
+    def of(self, run: Run) -> list[Point]:
+        """The records of a run since the last call."""
+        return self._points.pop(run.serial, [])
+
+
+class Export:
+    """Writes what a collector finds.
+
+    Args:
+        to: The folder for TensorBoard.
+        settings: What is watched. Its options must have the recorder's.
+        recorder: Gets the records.
+        alerts: The onsets of alerts; ``None`` for none.
+        say: Prints a line.
+    """
+
+    def __init__(
+        self, to: Path, settings: Settings, recorder: Recorder, alerts: Alerts | None, say: Say
+    ) -> None:
+        self._to, self._recorder, self._alerts, self._say = to, recorder, alerts, say
+        self._collector = Collector(settings)
+        self._polled = bool(settings.targets)
+        self._folders: dict[str, RunFolder] = {}
+        self._said: set[str] = set()
+
+    def run(self, *, follow: bool, stopped: Callable[[], bool]) -> None:
+        """Write all runs; with ``follow`` go on until stopped.
+
+        Raises:
+            Refused: A folder cannot be written to.
+        """
+        self._collector.start()
+        if self._alerts is not None:
+            self._alerts.ask()
+            if follow:
+                self._alerts.start()
+        until = time.monotonic() + (TARGET_SECONDS if self._polled else 0)
+        try:
+            while not stopped():
+                more = self._collector.look()
+                if self._collector.caught_up:  # before, one run may look like two
+                    self._write()
+                if not follow and self._collector.caught_up and not more and time.monotonic() >= until:
+                    break
+                if not more:
+                    time.sleep(POLL_SECONDS)
+        finally:
+            self._collector.save()
+            for folder in self._folders.values():
+                folder.close()
+
+    def _write(self) -> None:
+        try:
+            with self._collector.views() as views:
+                for view in views:
+                    for point in self._new(view):
+                        self._folder(view.name).add(point)
+            if self._alerts is not None:
+                self._write_alerts(self._alerts)
+            for folder in self._folders.values():
+                folder.write()
+        except OSError as problem:
+            raise unwritable(self._to, problem) from None
+
+    def _write_alerts(self, alerts: Alerts) -> None:
+        if alerts.problem:
+            self._once(f"Alerts are missing while Prometheus does not answer: {alerts.problem}")
+        for onset in alerts.onsets():
+            if onset.run in self._folders:
+                tag = f"{ALERTS}{onset.alert}"
+                self._folders[onset.run].add_text(onset.at, onset.step, tag, onset.words)
+
+    @property
+    def written(self) -> dict[str, int]:
+        """The bytes that were written of each run."""
+        return {name: folder.written for name, folder in self._folders.items()}
+
+    def _new(self, view: View) -> Iterable[Point]:
+        """The new records of a run that is shown; none of one that is TensorBoard's already."""
+        new = self._recorder.of(view.run)
+        for other in view.duplicates:  # the same numbers in another log
+            self._recorder.of(other)
+        if any(run.source == _FORMAT for run in (view.run, *view.duplicates)):
+            self._once(f"{view.name}: logged to TensorBoard already, so it is not exported.")
+            return ()
+        return new
+
+    def _folder(self, name: str) -> RunFolder:
+        found = self._folders.get(name)
+        if found is None:
+            found = self._folders[name] = RunFolder(self._to / folder_of(name))
+        return found
+
+    def _once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self._say(line)
+
+
+def folder_of(name: str) -> PurePosixPath:
+    """The folder of a run below that of all, which no name leads out of."""
+    parts = (part for part in name.split("/") if part)
+    safe = (f"_{part}" if part.startswith(".") else part[:200] for part in parts)
+    return PurePosixPath(*safe) if name.strip("/") else PurePosixPath("run")
+
+
+def unwritable(to: Path, problem: OSError) -> Refused:
+    """The error about a folder that cannot be written to."""
+    return Refused(
+        f"--to {to}: cannot be written ({problem.strerror}). Expected: a folder with room. "
+        "Fix: make room there, or name another folder."
+    )
+
+
+def export(
+    to: Path,
+    settings: Callable[[Recorder, Path], Settings],
+    alerts: Alerts | None,
+    say: Say,
+    *,
+    follow: bool,
+    stopped: Callable[[], bool] = lambda: False,
+) -> dict[str, int]:
+    """Export all runs to a folder, or go on where an earlier export to it ended.
+
+    Args:
+        to: The folder for TensorBoard.
+        settings: What is watched, by the recorder for its options and the folder of its states.
+        alerts: The onsets of alerts; ``None`` for none.
+        say: Prints a line.
+        follow: Whether to go on with what is logged from now on.
+        stopped: Says when to end.
+
+    Returns:
+        The bytes that were written of each run.
+
+    Raises:
+        Refused: The folder cannot be written to, lies among the logs, or another export writes to it.
+    """
+    recorder, own = Recorder(), to / OWN
+    watched = settings(recorder, own / "state")
+    for path in watched.paths:
+        if Path(os.path.realpath(to)).is_relative_to(os.path.realpath(path)):
+            raise Refused(
+                f"--to {to}: lies in {path}, whose files are read as logs of runs. Expected: a folder of its "
+                "own. Fix: name one outside, such as ./tensorboard."
+            )
+    try:
+        own.mkdir(parents=True, exist_ok=True)
+        handle = os.open(own / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as problem:
+        raise unwritable(to, problem) from None
+    try:
+        if not lock(handle, wait=False):
+            raise Refused(f"--to {to}: another export writes to it. Fix: end that, or name another folder.")
+        exporting = Export(to, watched, recorder, alerts, say)
+        with suppress(KeyboardInterrupt):
+            exporting.run(follow=follow, stopped=stopped)
+        return exporting.written
+    finally:
+        if alerts is not None:
+            alerts.stop()
+        os.close(handle)

@@ -1,0 +1,329 @@
+"""The archive of a real run: a trainer that hangs, servers and programs that hang, full disks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from exporter.evidence import archive as archives
+from stepwatch.launch.keeper import descendants
+from stepwatch.system import http_client
+from tests.evidence.trainer import SECRET
+from tests.real import Server, free_port
+from tests.real.disk import fill, small_disk
+from tests.real.environments import programs
+from tests.real.hung_mount import mounted
+from tests.real.waiting import eventually, in_time
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 30
+MOST_BYTES = 50_000_000
+
+
+class Archive:
+    """What an archive holds: ``files`` by their path in it, its ``index``, and how long it took."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        self.path, self.seconds = path, seconds
+        with tarfile.open(path) as tar:
+            members = {member.name.partition("/")[2]: member for member in tar}
+            self.files: Mapping[str, bytes] = {
+                name: tar.extractfile(member).read() for name, member in members.items()
+            }
+        self.index = json.loads(self.files["index.json"])
+        self.readme = self.files["README.txt"].decode()
+
+    def rows(self, name: str = "signals.csv") -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(self.files[name].decode())))
+
+    def missing(self, name: str) -> str:
+        return next(item["missing"] for item in self.index["items"] if item["name"] == name)
+
+    def problem(self, task: str) -> str:
+        return next(each["problem"] for each in self.index["tasks"] if each["task"] == task)
+
+
+def called(*words: str | Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "exporter.evidence", *map(str, words)]
+    env = {**os.environ, "PATH": path or os.environ["PATH"]}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, check=False)
+
+
+def collected(folder: Path, *words: str | Path, run: str = "ppo/gsm8k", path: str | None = None) -> Archive:
+    begun = time.monotonic()
+    done = called(run, "--path", folder / "runs", "--out", folder / "out", *words, path=path)
+    seconds = time.monotonic() - begun
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = done.stdout.splitlines()
+    found = Archive(Path(line), seconds)
+    assert found.path.parent == folder / "out"
+    assert stat.S_IMODE(found.path.stat().st_mode) == 0o600
+    assert found.path.stat().st_size < MOST_BYTES
+    return found
+
+
+@pytest.fixture(name="runs")
+def _runs(tmp_path: Path) -> Path:
+    (tmp_path / "runs/ppo").mkdir(parents=True)
+    return tmp_path / "runs"
+
+
+@pytest.fixture(name="trainer")
+def _trainer(runs: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A trainer below the wrapper that has hung at its third step."""
+    command = [sys.executable, "-m", "stepwatch", "run", "--runs", runs, "--name", "ppo/gsm8k", "--"]
+    trainer = [sys.executable, "-m", "tests.evidence.trainer", "--api-key", SECRET]
+    started = subprocess.Popen(
+        [*command, *trainer], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    log = runs / "ppo/gsm8k.log"
+    eventually(lambda: log.exists() and b"hangs" in log.read_bytes())
+    yield started
+    for pid in (*descendants(started.pid), started.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    started.wait()
+
+
+def steps(runs: Path, number: int = 3, name: str = "ppo/gsm8k.jsonl") -> Path:
+    log = runs / name
+    lines = (f'{{"step": {step}, "reward": {step / 10}, "kl": 0.01}}\n' for step in range(1, number + 1))
+    log.write_text("".join(lines))
+    return log
+
+
+def test_a_trainer_that_hangs_below_the_wrapper_is_shown_with_its_stacks_and_without_its_secrets(
+    tmp_path, trainer
+):
+    tools = programs("py-spy")
+    found = collected(tmp_path, path=f"{tools}:{os.environ['PATH']}")
+    stacks = [text.decode() for name, text in found.files.items() if name.startswith("process/stack-")]
+    assert any("waits_for_the_other_ranks" in text and "train (" in text for text in stacks), found.readme
+    threads = found.files["process/trainer.txt"].decode()
+    assert "tests.evidence.trainer --api-key (secret)" in threads
+    assert "waits in " in threads
+    assert "tests.evidence.trainer --api-key (secret)" in found.files["machine/processes.txt"].decode()
+    assert [(row["step"], row["reward"]) for row in found.rows()] == [
+        ("1", "0.1"),
+        ("2", "0.2"),
+        ("3", "0.3"),
+    ]
+    log = found.files["logs/runs_ppo_gsm8k.log"].decode()
+    assert "hangs" in log
+    assert '"command": [' in found.files["logs/runs_ppo_gsm8k.log.launch"].decode()
+    dump = found.files["nccl/trace_rank_0"]
+    assert dump == b"\x80\x04flight recorder"
+    assert "secret" in found.missing("nccl/trace_rank_1")
+    assert [name for name, text in found.files.items() if SECRET.encode() in text] == []
+    assert in_time(found.seconds, SECONDS)
+    assert trainer.poll() is None
+
+
+def test_without_py_spy_the_rest_is_there_and_the_index_says_how_to_get_it(tmp_path, trainer):
+    found = collected(tmp_path, path="/nowhere")
+    assert found.missing("process/stacks.txt") == "py-spy is not on PATH. Fix: `pip install py-spy` there"
+    assert found.missing("machine/nvidia-smi.txt") == "nvidia-smi is not on PATH"
+    assert found.missing("machine/kernel.txt") == "dmesg is not on PATH; journalctl is not on PATH"
+    assert len(found.rows()) == 3
+    assert "process/stacks.txt: py-spy is not on PATH" in found.readme
+
+
+def test_a_program_that_hangs_costs_its_own_part(tmp_path, runs):
+    steps(runs)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("nvidia-smi", "dmesg", "journalctl"):
+        (tools / name).write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
+        (tools / name).chmod(0o755)
+    found = collected(tmp_path, path=str(tools))
+    assert found.missing("machine/nvidia-smi.txt") == "no answer within 12 s"
+    assert found.missing("machine/kernel.txt") == (
+        "dmesg: no answer within 6 s; journalctl: no answer within 6 s"
+    )
+    assert len(found.rows()) == 3
+    assert in_time(found.seconds, SECONDS)
+
+
+def test_servers_that_hang_or_are_down_cost_their_own_parts(tmp_path, runs):
+    steps(runs)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "exporter.runs", "--port", str(port), "--path", str(runs)]
+    with Server(command, f"{url}/-/healthy", cwd=ROOT) as exporter:
+        os.kill(exporter.pid, signal.SIGSTOP)
+        try:
+            found = collected(
+                tmp_path,
+                "--exporter",
+                url,
+                "--prometheus",
+                url,
+                "--alertmanager",
+                f"http://127.0.0.1:{free_port()}",
+            )
+        finally:
+            os.kill(exporter.pid, signal.SIGCONT)
+        assert "gives no answer: timed out" in found.problem("exporter")
+        assert "gives no answer: timed out" in found.problem("timeline")
+        assert "Connection refused" in found.problem("notifications")
+        assert "The run exporter gave no names: no answer within 3 s." in found.readme
+        assert len(found.rows()) == 3
+        assert in_time(found.seconds, SECONDS)
+
+        eventually(lambda: "gsm8k" in exported(url))
+        found = collected(tmp_path, "--exporter", url)
+        assert json.loads(found.files["stack/run.json"])["run"] == "ppo/gsm8k"
+        assert b'rl_step{run="ppo/gsm8k"} 3' in found.files["stack/metrics.txt"]
+
+        unknown = called("ppo/gsm8", "--path", runs, "--out", tmp_path / "out", "--exporter", url)
+        assert unknown.returncode == 1
+        assert unknown.stderr == "There is no run named ppo/gsm8. The nearest there are: ppo/gsm8k.\n"
+
+
+def exported(url: str) -> str:
+    return http_client.read(f"{url}/api/v1/runs") or ""
+
+
+def test_a_mount_that_hangs_costs_what_lies_on_it(tmp_path, runs):
+    (tmp_path / "mount").mkdir()
+    with mounted(tmp_path / "mount") as mount:
+        steps(mount.behind, name="far.jsonl")
+        mount.hang()
+        try:
+            found = collected(tmp_path, "--path", mount.folder, run="far")
+        finally:
+            mount.come_back()
+    assert "The logs were not found: no answer within 8 s." in found.readme
+    assert "machine/memory.txt" in found.files
+    assert in_time(found.seconds, SECONDS)
+
+
+def test_of_a_log_of_gigabytes_the_end_is_read(tmp_path, runs):
+    log = steps(runs, 5)
+    with log.open("r+b") as file:
+        file.truncate(5 << 30)
+        file.seek(0, os.SEEK_END)
+        file.write(b'\n{"step": 90, "reward": 0.5, "kl": 0.02, "api_key": "hunter2"}\n')
+    found = collected(tmp_path)
+    assert found.rows()[-1] | {"time": ""} == {"step": "90", "time": "", "reward": "0.5", "kl": "0.02"}
+    assert found.missing("signals.csv") == "read from the last 24 MiB of the log"
+    assert found.files["logs/runs_ppo_gsm8k.jsonl"].endswith(b'"api_key": "(secret)"}\n')
+    assert in_time(found.seconds, SECONDS)
+
+
+@pytest.mark.slow
+def test_a_line_of_200_megabytes_is_cut(tmp_path, runs):
+    log = steps(runs, 3)
+    with log.open("ab") as file:
+        for _ in range(200):
+            file.write(b"step 7 tokens=3 " * (1 << 16))
+        file.write(b'"hf_ABCDEFGHIJKLMNOPQRSTUV" the end')
+    found = collected(tmp_path)
+    tail = found.files["logs/runs_ppo_gsm8k.jsonl"]
+    assert tail.endswith(b'"(secret)" the end')
+    assert len(tail) <= 2 << 20
+    assert in_time(found.seconds, SECONDS)
+
+
+def test_many_large_files_stay_within_the_size_and_the_most_valuable_are_there(tmp_path, runs):
+    steps(runs)
+    ray = tmp_path / "ray/session_latest/logs"
+    ray.mkdir(parents=True)
+    for number in range(100):
+        (ray / f"worker-{number}.log").write_bytes(os.urandom(200_000))
+    found = collected(tmp_path, "--ray", tmp_path / "ray")
+    taken = [name for name in found.files if name.startswith("ray/")]
+    assert 40 <= len(taken) <= 61
+    assert found.missing("ray") == "40 older files are left out"
+    assert len(found.rows()) == 3
+
+
+def test_the_newest_twenty_are_kept_and_nothing_else_is_touched(tmp_path, runs):
+    steps(runs)
+    out = tmp_path / "out"
+    out.mkdir()
+    others = [out / "notes.txt", out / "other.evidence.tar.gz", out / ".hidden.partial"]
+    ours = [out / f"20200101T0000{number:02}Z-1-a.evidence.tar.gz" for number in range(25)]
+    half = out / ".20200101T000000Z-1-a.evidence.tar.gz.partial"
+    for path in (*others, *ours, half):
+        path.write_text("x")
+        os.utime(path, (0, 0))
+    found = collected(tmp_path)
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        path.name for path in (*others, *ours[6:], found.path)
+    )
+    assert archives.KEPT == 20
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_in_one_line(tmp_path, runs):
+    steps(runs)
+    (tmp_path / "file").write_text("")
+    for out, why in ((tmp_path / "file/out", "Not a directory"), (Path("/proc/evidence"), "No such file")):
+        done = called("ppo/gsm8k", "--path", runs, "--out", out)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"--out {out}: cannot be written ({why}")
+        assert "Fix: make room there, or name another folder.\n" in done.stderr
+
+
+def test_on_a_full_disk_nothing_is_left(tmp_path, runs):
+    steps(runs)
+    with small_disk(tmp_path / "disk", "tmpfs") as disk:
+        fill(disk / "zeros")
+        done = called("ppo/gsm8k", "--path", runs, "--out", disk)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "No space left on device" in done.stderr
+        assert [path.name for path in disk.iterdir()] == ["zeros"]
+
+
+def test_killed_in_the_middle_it_leaves_no_archive(tmp_path, runs):
+    steps(runs)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
+    (tools / "nvidia-smi").chmod(0o755)
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "exporter.evidence", "ppo/gsm8k", "--path", runs, "--out", out]
+    started = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PATH": str(tools)})
+    eventually(lambda: any("sleep" in name for name in _names(started.pid)))
+    children = list(descendants(started.pid))
+    started.kill()
+    started.wait()
+    for pid in children:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    assert list(out.iterdir()) == []
+
+
+def _names(pid: int) -> list[str]:
+    found = []
+    for each in descendants(pid):
+        try:
+            found.append(Path(f"/proc/{each}/comm").read_text())
+        except OSError:
+            continue
+    return found
+
+
+def test_a_run_of_a_log_with_several_runs_has_its_own_steps(tmp_path, runs):
+    head = '"Step","Name: a - critic/rewards/mean","Name: b - critic/rewards/mean"'
+    (runs / "table.csv").write_text(f"{head}\n1,0.5,0.25\n2,0.5,0.75\n")
+    found = collected(tmp_path, run="table/b")
+    assert [(row["step"], row["reward"]) for row in found.rows()] == [("1", "0.25"), ("2", "0.75")]
+    done = called("--out", tmp_path / "out", "--path", runs, tmp_path / "none", "--", "table/a")
+    assert done.returncode == 0

@@ -1,0 +1,123 @@
+"""With the whole stack: an alert about a real run in the archive and in TensorBoard, and what moved first."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from stepwatch.tensorboard.alerts import Alerts
+from stepwatch.tensorboard.export import export
+from tests.e2e.stack import PAIRS, Stack
+from tests.evidence.test_archive import Archive
+from tests.real.waiting import eventually
+from tests.tensorboard.test_export import read, settings_of
+
+pytestmark = pytest.mark.e2e
+ROOT = Path(__file__).parents[2]
+HEALTHY = 60
+
+
+def test_an_alert_is_in_the_archive_with_what_moved_first_and_live_in_tensorboard(tmp_path):
+    with Stack(tmp_path / "stack", PAIRS[-1], intervals={"runs": "1s", "rules": "1s"}) as stack:
+        log = stack.runs / "ppo/sick.jsonl"
+        log.parent.mkdir()
+        tb = tmp_path / "tb"
+        done = threading.Event()
+        alerts = Alerts(f"http://{stack.config.address('prometheus')}")
+        follower = threading.Thread(
+            target=partial(
+                export,
+                tb,
+                partial(settings_of, stack.runs),
+                alerts,
+                print,
+                follow=True,
+                stopped=done.is_set,
+            )
+        )
+        follower.start()
+        try:
+            with log.open("a") as file:
+
+                def step(number: int, kl: float) -> None:
+                    values = {"step": number, "reward": 0.5 + number % 3 / 50, "kl": kl + number % 5 / 1000}
+                    file.write(f"{json.dumps(values)}\n")
+                    file.flush()
+
+                for number in range(1, HEALTHY):
+                    step(number, 0.02)
+                stack.wait_step("ppo/sick", HEALTHY - 1)
+                for number in range(HEALTHY, HEALTHY + 20):
+                    step(number, 30.0)
+                fires = 'rl_alert_onset_step{run="ppo/sick",alertname=~"KL.*"}'
+                stack.wait_until(lambda: stack.query(fires))
+            eventually(lambda: tb.joinpath("ppo/sick").is_dir() and _texts(tb / "ppo/sick"))
+        finally:
+            done.set()
+            follower.join()
+        name, text = next(iter(_texts(tb / "ppo/sick").items()))
+        assert name.startswith("alerts/KL")
+        assert text.startswith(f"**{name.removeprefix('alerts/')}** (")
+        assert "KL" in text.partition("\n\n")[2]  # its summary
+
+        command = [sys.executable, "-m", "stepwatch", "evidence", "ppo/sick", "--out", str(tmp_path / "out")]
+        environment = {"STEPWATCH_STATE": str(stack.state.folder)}
+        done_ = subprocess.run(
+            [*command, "--config", str(stack.folder / "config.yaml")],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**_environment(), **environment},
+            check=False,
+        )
+        assert (done_.returncode, done_.stderr) == (0, "")
+        found = Archive(Path(done_.stdout.strip()), 0)
+        _check(found, stack)
+
+        # As the service calls it, with the settings that were rendered.
+        rendered = stack.state.rendered / "exporter/generated/evidence.json"
+        words = ["ppo/sick", "--config.file", rendered, "--path", stack.runs, "--out", tmp_path / "out"]
+        line = subprocess.run(
+            [sys.executable, "-m", "exporter.evidence", *map(str, words)],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=True,
+        ).stdout
+        _check(Archive(Path(line.strip()), 0), stack)
+
+
+def _check(found: Archive, stack: Stack) -> None:
+    assert [each for each in found.index["tasks"] if each["problem"]] == []
+    firing = {each["alertname"] for each in json.loads(found.files["alerts/timeline.json"])}
+    assert {name for name, run in stack.firing() if run == "ppo/sick"} & firing
+    onsets = json.loads(found.files["alerts/alerts.json"])
+    assert onsets[0]["alertname"].startswith("KL")
+    assert onsets[0]["step"] >= HEALTHY - 1
+    assert onsets[0]["since"].startswith("20")
+    held = json.loads(found.files["alerts/alertmanager.json"])
+    assert {each["labels"]["run"] for each in held} == {"ppo/sick"}
+    assert json.loads(found.files["alerts/silences.json"]) == []
+    assert json.loads(found.files["stack/run.json"])["run"] == "ppo/sick"
+    assert json.loads(found.files["stack/limits.json"])["limits"]["KL"]["enabled"] == 1
+    names = {rule["name"] for rule in json.loads(found.files["stack/rules.json"])}
+    assert firing <= names
+    assert "alerts/what-moved-first.json" in found.files
+    assert found.rows()[-1]["step"] == str(HEALTHY + 19)
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    found = read(folder)
+    return {tag: found.Tensors(tag)[0].tensor_proto.string_val[0].decode() for tag in found.Tags()["tensors"]}
+
+
+def _environment() -> dict[str, str]:
+    import os  # noqa: PLC0415
+
+    return dict(os.environ)
