@@ -53,7 +53,7 @@ class LaunchRecord:
         self._write(start | (retry.fields() if retry else {}))
 
     def end(self, end: End, retry: launch.Retry | None = None, changes: Sequence[str] = ()) -> None:
-        """Note how the attempt ended, and which one follows: at once, so that no one sees a failure between."""
+        """Note how the attempt ended and which one follows, at once: no one sees a failure between."""
         failure = end.failure.text if end.failure else ""
         lines = [{"ended": time.time(), **end.outcome.fields(), "failure": failure, "orphaned": False}]
         if retry:

@@ -93,9 +93,9 @@ class Retries:
         if rule.replace and not changes:
             names = ", ".join(rule.replace)
             return f"no retry: policy {self._policy.name} cannot change {names} any further"
-        attempt = end.cause, end.step, tuple(command)
-        self._seen.add((end.cause, end.step, tuple(self._command)))
-        if attempt in self._seen:
+        attempt = end.cause, end.step, tuple(self._command)
+        again, self._seen = attempt in self._seen, self._seen | {attempt}
+        if again and not changes:
             at = "before the first step" if end.step is None else f"after step {end.step}"
             return f"no retry: these arguments failed {at} before, by {end.cause}"
         return self._plan(end, command, changes)
