@@ -124,7 +124,8 @@ def _exits(view: View) -> Iterator[dict[str, str]]:
     launch = view.launch
     if launch is not None and launch.cause:
         code = "" if launch.exit_code is None else str(launch.exit_code)
-        yield {"cause": launch.cause, "exit_code": code, "signal": launch.signal}
+        requested = "true" if view.state == "stopped" else "false"
+        yield {"cause": launch.cause, "exit_code": code, "signal": launch.signal, "requested": requested}
 
 
 def _attempts(launch: Launch | None, state: str) -> Iterable[tuple[str, list[Sample]]]:
@@ -134,7 +135,7 @@ def _attempts(launch: Launch | None, state: str) -> Iterable[tuple[str, list[Sam
     retry = launch.retry if launch and goes_on else None
     yield "rl_run_paused_info", [({"cause": paused.cause}, 1)] if paused else []
     yield "rl_run_retry_info", [({"cause": retry.text}, 1)] if retry else []
-    yield "rl_run_retry_timestamp_seconds", _maybe(retry.at if retry else None)
+    yield "rl_run_retry_timestamp_seconds", _maybe(retry.at if retry and launch and launch.waits else None)
     yield "rl_run_retries_total", _maybe(launch.retries if launch else None)
 
 

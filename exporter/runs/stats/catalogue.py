@@ -173,7 +173,7 @@ RUN_FAMILIES: tuple[Family, ...] = (
     Family("rl_run_exit_info", "gauge", "How the trainer that `stepwatch run` started ended; always 1."),
     Family("rl_run_paused_info", "gauge", "Who paused the trainer that `stepwatch run` started; always 1."),
     Family("rl_run_retry_info", "gauge", "Which planned retry this attempt is, or waits for; always 1."),
-    Family("rl_run_retry_timestamp_seconds", "gauge", "When that retry starts or started."),
+    Family("rl_run_retry_timestamp_seconds", "gauge", "When that retry starts, while it is waited for."),
     Family("rl_run_retries_total", "counter", "Attempts that `stepwatch run --retry` started."),
     Family("rl_step", "gauge", "Training step of the last record."),
     Family("rl_total_steps", "gauge", "Steps the trainer was configured to make, where the log says so."),
