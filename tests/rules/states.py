@@ -108,7 +108,7 @@ def growing_silent() -> Group:
 def not_scraped() -> Group:
     """The run exporter is lost for a minute, the rollout server is not."""
     runs = {**dict(zip(RUNS, (live for _, live in VERDICTS.values()), strict=True)), "on request": None}
-    asked: Values = {**SILENT, h.STATE: "stopped", h.WRITER_PRESENT: None, h.REQUESTED: 1}
+    asked: Values = {**SILENT, h.STATE: "stopped", h.WRITER_PRESENT: 0, h.REQUESTED: 1}
     phases = {
         run: (Phase(0, values), Phase(60, values, STALE), Phase(120, values))
         for run, values in {**RUNS, "on request": asked}.items()
