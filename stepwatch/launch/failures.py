@@ -116,7 +116,7 @@ _LAST = (
     (ASSERTION, _pattern(
         _raised("AssertionError"),
         r"CUDA error: device-side assert triggered",
-        r": Assertion `.*' failed",  # C, CUDA
+        r"\bAssertion `.*['`] failed",  # C, CUDA
     )),
 )  # fmt: skip
 """Of those, the one that is found last: an error that the trainer caught before caused nothing."""
