@@ -12,12 +12,13 @@ from benchmarks.load import idle, many
 from benchmarks.pages import discovery, light, metrics_page
 from benchmarks.reading import cold_start, event_files, look, visible
 from benchmarks.stack import backtest, generator, notification, rules
+from benchmarks.wrapper import wrapper
 
 BENCHMARKS = {
     benchmark.__name__: benchmark
     for benchmark in (
         cold_start, event_files, metrics_page, idle, look, visible, generator, notification, rules, backtest,
-        dashboards, discovery, door, light, many, gpu_page, gpu_soak, containers, image,
+        dashboards, discovery, door, light, many, gpu_page, gpu_soak, containers, image, wrapper,
     )
 }  # fmt: skip
 

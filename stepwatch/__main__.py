@@ -71,6 +71,10 @@ def parser() -> argparse.ArgumentParser:
         "--retry", metavar="POLICY", help="start it again if it fails, by this entry of retry in config.yaml"
     )
     running.add_argument("--dry-run", action="store_true", help="with --retry: only say what it would do")
+    running.add_argument("--ray", metavar="ADDRESS", help="submit it as a job to this Ray cluster")
+    running.add_argument(
+        "--working-dir", metavar="DIR", help="with --ray: what the job needs of this machine"
+    )
     running.add_argument("trainer", nargs="+", metavar="CMD", help="the trainer and its arguments, behind --")
     return parser
 
@@ -232,6 +236,7 @@ def _import(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from stepwatch.launch.command import Retrying, run
+    from stepwatch.launch.ray_job import RayJob
 
     runs, retrying = options.runs, None
     if runs is None or options.retry:
@@ -244,7 +249,10 @@ def _run(options: argparse.Namespace) -> int:
             retrying = Retrying(config.retry_policy(options.retry), last_step, options.dry_run)
     elif options.dry_run:
         raise Refused("--dry-run: what would be retried is not said. Fix: name a policy with --retry.")
-    return run(options.trainer, Path(runs), options.name, retrying)
+    if options.working_dir and not options.ray:
+        raise Refused("--working-dir: only jobs of Ray have one. Fix: name the cluster with --ray.")
+    job = RayJob(options.ray, options.working_dir) if options.ray else None
+    return run(options.trainer, Path(runs), options.name, retrying, job)
 
 
 def _print_config(options: argparse.Namespace) -> int:

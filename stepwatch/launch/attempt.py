@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import signal
+import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from exporter.runs.files.launch import Answer, Request, Retry
 from stepwatch.launch.failures import classify
 from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, descendants, end_all
 from stepwatch.launch.outcome import Outcome
+from stepwatch.launch.ray_job import RayJob
 from stepwatch.launch.record import LaunchRecord
 from stepwatch.launch.requests import POLL_SECONDS, Requests
 from stepwatch.launch.retries import End
@@ -30,9 +32,16 @@ class Attempt:
     """The trainer, started once and accompanied to its end."""
 
     def __init__(
-        self, command: Sequence[str], log: Path, record: LaunchRecord, retry: Retry | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        record: LaunchRecord,
+        retry: Retry | None = None,
+        job: RayJob | None = None,
     ) -> None:
-        self._command, self._record, self._retry = command, record, retry
+        self._record, self._retry, self._job = record, retry, job
+        self._command = job.submit(command) if job else command
+        self._stopping: subprocess.Popen[bytes] | None = None
         self._streams, self._log = Streams(log), log
         self._requests, self._asked = Requests(log), 0.0
         self._pid: int | None = None
@@ -58,7 +67,7 @@ class Attempt:
                 signal.signal(number, signal.SIG_IGN)
             self._streams.connect()
 
-        keeper = Keeper(self._command, connect, self._record.orphaned)
+        keeper = Keeper(self._command, connect, self._orphaned_trainer)
         try:
             for number in inherited.keys() - ignored:
                 signal.signal(number, lambda *_: None)
@@ -66,7 +75,11 @@ class Attempt:
             self._keeper = keeper.pid
             self._started(keeper.report())
             outcome = self._accompany(keeper, wakes)
+            if self._interrupted and self._stopping:  # Ray calls that a success
+                outcome = Outcome(signal.Signals[self._interrupted])
             typed = "Ctrl-C" if self._streams.interrupted else ""
+            if typed and self._job:
+                self._job.stop()
             failure = classify(self._streams.tail, outcome) if outcome.status else None
             return End(outcome, failure, self._stopped, self._interrupted or typed)
         finally:
@@ -78,6 +91,12 @@ class Attempt:
             os.close(wakes)
             os.close(wake)
             self._selector.close()
+
+    def _orphaned_trainer(self, outcome: Outcome) -> None:
+        """The wrapper was killed, and the keeper has ended the trainer."""
+        self._record.orphaned(outcome)
+        if self._job:
+            self._job.stop()
 
     def _started(self, report: Report | None) -> None:
         if report is None or report.pid is None:
@@ -131,6 +150,8 @@ class Attempt:
             self._obey(*found)
 
     def _obey(self, request: Request, refused: str = "") -> None:
+        if self._job and request.action in ("pause", "continue"):
+            refused = refused or "a Ray job cannot be paused"
         answer = Answer.to(request, refused)
         if not refused:
             self._do(request)
@@ -138,7 +159,7 @@ class Attempt:
         self._record.answer(answer)
 
     def _do(self, request: Request) -> None:
-        if request.action == "stop":
+        if request.action == "stop" or self._job:
             self._pass_on(signal.SIGTERM)
         else:
             number = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP}.get(request.action, signal.SIGCONT)
@@ -157,6 +178,10 @@ class Attempt:
     def _pass_on(self, number: int) -> None:
         if number == signal.SIGWINCH:
             self._streams.resize()
+        elif self._job and number in (*FROM_TERMINAL, signal.SIGTERM):
+            # The program that submitted it would end alone.
+            if self._stopping is None or self._stopping.poll() is not None:
+                self._stopping = self._job.begin_stop()
         elif number in _PASSED_ON and self._pid is not None:
             # A terminal's signals are for all of its foreground, others for the program alone.
             send = os.killpg if number in FROM_TERMINAL else os.kill

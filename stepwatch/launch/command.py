@@ -14,6 +14,7 @@ from pathlib import Path
 from exporter.runs.files.launch import Answer, Retry
 from stepwatch.launch.attempt import FROM_TERMINAL, Attempt
 from stepwatch.launch.policy import RetryPolicy
+from stepwatch.launch.ray_job import RayJob
 from stepwatch.launch.record import LaunchRecord
 from stepwatch.launch.requests import POLL_SECONDS, Requests
 from stepwatch.launch.retries import End, Plan, Retries
@@ -36,7 +37,13 @@ class Retrying:
     dry: bool = False
 
 
-def run(command: Sequence[str], runs: Path, name: str | None, retrying: Retrying | None = None) -> int:
+def run(
+    command: Sequence[str],
+    runs: Path,
+    name: str | None,
+    retrying: Retrying | None = None,
+    job: RayJob | None = None,
+) -> int:
     """Run a trainer to its end as if it had been called itself, and keep its output in a log.
 
     Args:
@@ -44,6 +51,7 @@ def run(command: Sequence[str], runs: Path, name: str | None, retrying: Retrying
         runs: The folder of logs.
         name: The log's name below it, without ``.log``; by default the script's, with the time.
         retrying: When it is started again; by default never.
+        job: The Ray cluster that it runs on; by default it is a process of this machine.
 
     Returns:
         The trainer's exit code. Where a signal ended it, the same signal ends this process.
@@ -58,7 +66,7 @@ def run(command: Sequence[str], runs: Path, name: str | None, retrying: Retrying
     next_: Sequence[str] | None = command
     while next_ is not None:
         since = log.stat().st_size
-        end = Attempt(next_, log, record, retry).run()
+        end = Attempt(next_, log, record, retry, job).run()
         if retrying is None or retries is None:
             record.end(end)
             break
@@ -67,13 +75,16 @@ def run(command: Sequence[str], runs: Path, name: str | None, retrying: Retrying
                 end = replace(end, step=retrying.last_step(log, since))
             plan = retries.after(end)
             next_, retry = _follow(plan, end, log, record, heard, dry=retrying.dry)
+            if next_ and job and not job.stop():
+                _say(log, "no retry: Ray does not confirm that the last job has ended")
+                break
     if end.outcome.signal:
         die_of(end.outcome.signal)
     return end.outcome.exit_code or 0
 
 
 @contextmanager
-def _deferred() -> Iterator[set[int]]:
+def _deferred() -> Iterator[set[signal.Signals]]:
     """Have signals that end this process wait, for `_wait` or the end of the block; yields which."""
     heard = {
         number for number in (*FROM_TERMINAL, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN
@@ -86,7 +97,7 @@ def _deferred() -> Iterator[set[int]]:
 
 
 def _follow(
-    plan: Plan | str, end: End, log: Path, record: LaunchRecord, heard: set[int], *, dry: bool
+    plan: Plan | str, end: End, log: Path, record: LaunchRecord, heard: set[signal.Signals], *, dry: bool
 ) -> tuple[Sequence[str] | None, Retry | None]:
     """Note the end of an attempt, and wait for the next; returns its command, ``None`` if there is none."""
     if isinstance(plan, str) or dry:
@@ -125,7 +136,7 @@ def _say(log: Path, text: str) -> None:
         file.write(b"\n" * broken + line.encode())
 
 
-def _wait(until: float, heard: set[int], requests: Requests, record: LaunchRecord) -> str:
+def _wait(until: float, heard: set[signal.Signals], requests: Requests, record: LaunchRecord) -> str:
     """Wait until a time, in seconds since the epoch; returns what ended that, empty for the time itself."""
     while (left := until - time.time()) > 0:
         if found := signal.sigtimedwait(heard, min(left, POLL_SECONDS)):

@@ -86,7 +86,7 @@ def test_the_class_of_a_program_that_fails_for_real(name: str, tmp_path: Path) -
 
 def test_a_full_file_system(tmp_path: Path) -> None:
     code = "f = open('model.pt', 'wb')\nf.write(bytes(1 << 20)); f.flush()"
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", tmp_path]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path)]
     mounted = subprocess.run(mount, capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("file systems cannot be mounted here")
