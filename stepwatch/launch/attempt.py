@@ -104,9 +104,8 @@ class Attempt:
                 if not file.stat().st_size:
                     file.unlink()
             reason = os.strerror(report.errno) if report and report.errno else "its parent was killed"
-            raise Refused(
-                f"{self._command[0]} cannot be started: {reason}. Fix: check the command behind --."
-            )
+            fix = "activate the environment that has Ray" if self._job else "check the command behind --"
+            raise Refused(f"{self._command[0]} cannot be started: {reason}. Fix: {fix}.")
         self._pid = report.pid
         self._record.start(self._command, self._retry)
         self._streams.started()

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -43,6 +44,7 @@ class LaunchRecord:
             ) from None
         self.attempt = last.attempt if last else 0
         self._retries = last.retries if last else 0
+        self._broken = False
 
     def start(self, command: Sequence[str], retry: launch.Retry | None = None) -> None:
         """Note that the next attempt begins, as a retry or not. Secrets in the command line are masked."""
@@ -69,4 +71,9 @@ class LaunchRecord:
         self._write(asdict(answer))
 
     def _write(self, *lines: Mapping[str, object]) -> None:
-        os.write(self._file, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
+        """Write lines at once. A disk that is full costs what is known of the trainer, never the trainer."""
+        text = ("\n" * self._broken + "".join(f"{json.dumps(line)}\n" for line in lines)).encode()
+        written = 0
+        with suppress(OSError):
+            written = os.write(self._file, text)
+        self._broken = 0 < written < len(text) or (self._broken and not written)

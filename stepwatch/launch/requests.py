@@ -25,8 +25,11 @@ _MOST_WORDS = 200
 
 
 class _File(NamedTuple):
+    """What a request's file held, and who owns the folder that it lay in."""
+
     content: bytes
     status: os.stat_result
+    folder_owner: int
 
 
 class Requests:
@@ -50,7 +53,7 @@ class Requests:
         request = file and launch.parsed(file.content)
         if not file or not request:
             return None
-        reason = self._refused(file.status, request, attempt)
+        reason = _refused(file, request, attempt)
         self._refusals += bool(reason)
         if reason and self._refusals > _MOST_REFUSALS:
             return None
@@ -66,26 +69,26 @@ class Requests:
                 os.rename(self._name, taken, src_dir_fd=folder, dst_dir_fd=folder)
                 try:
                     with _opened(taken, os.O_NOFOLLOW | os.O_NONBLOCK, folder) as file:
-                        return _File(os.read(file, MOST_BYTES), os.fstat(file))
+                        return _File(os.read(file, MOST_BYTES), os.fstat(file), os.fstat(folder).st_uid)
                 finally:
                     os.unlink(taken, dir_fd=folder)
         return None
 
-    def _refused(self, status: os.stat_result, request: launch.Request, attempt: int) -> str:
-        """Why a request must not be done; empty if it may."""
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            return "the request's file is a link"
-        trusted = {0, os.geteuid(), self._folder.stat().st_uid}
-        if status.st_uid not in trusted:
-            return (
-                f"the request's file belongs to user {status.st_uid}, not to root, this user or the folder's"
-            )
-        age = time.time() - status.st_mtime
-        if abs(age) > OLD_SECONDS:
-            return f"the request is {age:.0f} s old, by this machine's clock; at most {OLD_SECONDS:.0f} s"
-        if request.attempt != attempt:
-            return f"attempt {request.attempt} is meant, and attempt {attempt} runs"
-        return ""
+
+def _refused(file: _File, request: launch.Request, attempt: int) -> str:
+    """Why a request must not be done; empty if it may."""
+    status = file.status
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        return "the request's file is a link"
+    trusted = {0, os.geteuid(), file.folder_owner}
+    if status.st_uid not in trusted:
+        return f"the request's file belongs to user {status.st_uid}, not to root, this user or the folder's"
+    age = time.time() - status.st_mtime
+    if abs(age) > OLD_SECONDS:
+        return f"the request is {age:.0f} s old, by this machine's clock; at most {OLD_SECONDS:.0f} s"
+    if request.attempt != attempt:
+        return f"attempt {request.attempt} is meant, and attempt {attempt} runs"
+    return ""
 
 
 def _short(text: str) -> str:

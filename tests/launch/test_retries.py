@@ -265,6 +265,33 @@ def test_a_policy_that_is_not_there_is_refused_before_anything_starts(
     assert not (trial.folder / "starts").exists()
 
 
+FILLS = (
+    "f = open(f'{folder}/runs/model.pt', 'wb', buffering=0)\n"
+    "while True: f.write(bytes(4096)) or sys.exit('no space was left, and no error either')"
+)
+FREES = "os.remove(f'{folder}/runs/model.pt')"
+
+
+@pytest.fixture(name="small_disk")
+def _small_disk(trial: Trial) -> Iterator[None]:
+    runs = trial.folder / "runs"
+    runs.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "none", str(runs)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    yield
+    subprocess.run(["umount", "-l", str(runs)], check=True)
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_disk_that_is_full_with_its_log_on_it_is_a_failure_like_another(trial: Trial) -> None:
+    trial.plan(f"3 {FILLS}", f"9 {FREES}")
+    done = trial.run({"failures": ["disk_full"]})
+
+    assert (done.returncode, len(trial.starts)) == (0, 2)
+    assert any(line.endswith(", by disk full. Retry 1 of 3 in 0.01 s.") for line in said(done))
+
+
 # Orders between attempts and during them
 
 
