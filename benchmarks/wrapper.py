@@ -8,8 +8,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.measure import quantiles, table
+from benchmarks.measure import table
 
 WRAPPER_TRIES = 5
 LOADS = {"TRL's, 5 steps/s": (40, 1), "40 MB, as fast as it can": (1, 100_000)}
@@ -19,26 +20,35 @@ TRAINER = """
 import hashlib, sys, time
 steps, lines, result = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 metrics = {f"rewards/{n}/mean": 0.123456789 + n for n in range(12)} | {"loss": 0.01, "kl": 0.1, "epoch": 0.2}
-began = time.perf_counter()
+began, printing = time.perf_counter(), 0.0
 for step in range(steps):
     if lines == 1:
         for _ in range(60):
             hashlib.sha256(bytes(1 << 20)).digest()
+    writes = time.perf_counter()
     for _ in range(lines):
         print(metrics, flush=lines == 1)
     print(f" {step}%|####      | {step}/{steps} [00:01<00:01, 9.1it/s]", end="\\r", file=sys.stderr)
+    printing += time.perf_counter() - writes
 sys.stdout.flush()
-open(result, "w").write(f"{time.perf_counter() - began} {time.process_time()}")
+open(result, "w").write(f"{time.perf_counter() - began} {printing / steps} {time.process_time()}")
 """
 
 
-def _run(how: str, folder: Path, load: Sequence[int]) -> tuple[float, float]:
-    """Seconds of the trainer's loop, and seconds of processor time that what carries its output took."""
+class _Cost(NamedTuple):
+    """Seconds: of the trainer's loop, of a step's output in it, and of a core for what carries the output."""
+
+    loop: float
+    step: float
+    carrier: float
+
+
+def _run(how: str, folder: Path, load: Sequence[int]) -> _Cost:
     result = folder / "result"
     trainer = [sys.executable, "-c", TRAINER, *map(str, load), str(result)]
     run = [sys.executable, "-m", "stepwatch", "run", "--runs", str(folder), "--name", "run", "--"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if how == "tee":
+    if how == "`tee`":
         with subprocess.Popen(
             ["tee", folder / "tee.log"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
         ) as tee:
@@ -47,19 +57,19 @@ def _run(how: str, folder: Path, load: Sequence[int]) -> tuple[float, float]:
     else:
         subprocess.run([*run, *trainer], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    wall, own = map(float, result.read_text().split())
-    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime - own
+    loop, step, own = map(float, result.read_text().split())
+    return _Cost(loop, step, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime - own)
 
 
-@table("output", "`tee`, s", "wrapper, s", "ratio", "`tee`, s of a core", "wrapper, s of a core")
+@table("output", "by", "loop, s", "output of a step, ms", "`tee` or wrapper, s of a core")
 def wrapper() -> Iterator[Sequence[object]]:
-    """The trainer's own time under both, in turn; medians."""
+    """The trainer's own times under both, in turn; the best of each."""
     for name, load in LOADS.items():
-        found: dict[str, list[tuple[float, float]]] = {"tee": [], "wrapper": []}
+        found: dict[str, list[_Cost]] = {"`tee`": [], "wrapper": []}
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(WRAPPER_TRIES):
-                for how, times in found.items():
-                    times.append(_run(how, Path(folder), load))
-        (tee,), (own,) = (quantiles([wall for wall, _ in times], 0.5) for times in found.values())
-        busy = [quantiles([cost for _, cost in times], 0.5)[0] for times in found.values()]
-        yield name, f"{tee:.2f}", f"{own:.2f}", f"{own / tee:.3f}", *(f"{each:.2f}" for each in busy)
+                for how, costs in found.items():
+                    costs.append(_run(how, Path(folder), load))
+        for how, costs in found.items():
+            loop, step, carrier = (min(each) for each in zip(*costs, strict=True))
+            yield name, how, f"{loop:.2f}", f"{1000 * step:.2f}", f"{carrier:.2f}"
