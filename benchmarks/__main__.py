@@ -13,13 +13,14 @@ from benchmarks.pages import discovery, light, metrics_page
 from benchmarks.reading import cold_start, event_files, look, visible
 from benchmarks.stack import backtest, generator, notification, rules
 from benchmarks.tensorboard_out import tensorboard_out
+from benchmarks.wrapper import wrapper
 
 BENCHMARKS = {
     benchmark.__name__: benchmark
     for benchmark in (
         cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification,
         rules, backtest, dashboards, dashboards_at_5_s, discovery, door, light, many, gpu_page, gpu_soak,
-        containers, image,
+        containers, image, wrapper,
     )
 }  # fmt: skip
 
