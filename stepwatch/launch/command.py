@@ -11,9 +11,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, end_all
+from exporter.runs.files.launch import Answer, Request
+from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, descendants, end_all
 from stepwatch.launch.outcome import Outcome
 from stepwatch.launch.record import LaunchRecord
+from stepwatch.launch.requests import POLL_SECONDS, Requests
 from stepwatch.launch.streams import Streams, die_of
 from stepwatch.schema.errors import Refused
 
@@ -67,7 +69,10 @@ class Attempt:
     def __init__(self, command: Sequence[str], log: Path, record: LaunchRecord) -> None:
         self._command, self._record = command, record
         self._streams, self._log = Streams(log), log
+        self._requests, self._asked = Requests(log), 0.0
         self._pid: int | None = None
+        self._keeper: int | None = None
+        self._paused = False
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> Outcome:
@@ -91,6 +96,7 @@ class Attempt:
             for number in inherited.keys() - ignored:
                 signal.signal(number, lambda *_: None)
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+            self._keeper = keeper.pid
             self._started(keeper.report())
             return self._accompany(keeper, wakes)
         finally:
@@ -123,7 +129,7 @@ class Attempt:
             self._selector.register(source, selectors.EVENT_READ)
         open_ = set(self._streams.sources) - {0}
         while outcome is None or (open_ and time.monotonic() < (until or 0)):
-            for key, _ in self._selector.select(None if outcome is None else 0.1):
+            for key, _ in self._selector.select(POLL_SECONDS if outcome is None else 0.1):
                 if key.fd == wakes:
                     for number in os.read(wakes, 4096):
                         self._pass_on(number)
@@ -135,12 +141,45 @@ class Attempt:
                 elif not self._streams.copy(key.fd):
                     self._selector.unregister(key.fd)
                     open_.discard(key.fd)
+            if outcome is None:
+                self._hear()
         return outcome
 
     def _orphaned(self) -> Outcome:
         """The keeper was killed: what it kept is this process's now."""
         statuses = end_all(GRACE_SECONDS)
         return Outcome(statuses.get(self._pid or 0, signal.SIGKILL))
+
+    def _hear(self) -> None:
+        """Do what a request asks for, if it is time to look for one and there is one."""
+        if time.monotonic() < self._asked + POLL_SECONDS:
+            return
+        self._asked = time.monotonic()
+        if found := self._requests.take(self._record.attempt):
+            self._obey(*found)
+
+    def _obey(self, request: Request, refused: str = "") -> None:
+        if not refused:
+            self._do(request)
+        asked = request.id, request.action, request.by, request.why
+        self._record.answer(Answer(*asked, at=time.time(), done=not refused, reason=refused))
+
+    def _do(self, request: Request) -> None:
+        if request.action == "stop":
+            self._pass_on(signal.SIGTERM)
+        else:
+            number = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP}.get(request.action, signal.SIGCONT)
+            self._paused = request.action == "pause"
+            self._signal_all(number)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to all that the trainer started, also to what it starts meanwhile."""
+        reached: set[int] = set()
+        while left := set(descendants(os.getpid())) - reached - {self._keeper}:
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+            reached |= left
 
     def _pass_on(self, number: int) -> None:
         if number == signal.SIGWINCH:
@@ -150,3 +189,5 @@ class Attempt:
             send = os.killpg if number in _FROM_TERMINAL else os.kill
             with suppress(ProcessLookupError):
                 send(self._pid, number)
+            if self._paused:  # a program that stands still hears nothing
+                self._obey(Request("", "continue", self._record.attempt, signal.Signals(number).name))

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from exporter.runs.files import launch
@@ -50,6 +51,10 @@ class LaunchRecord:
     def end(self, outcome: Outcome, *, orphaned: bool = False) -> None:
         """Note how the attempt ended, and whether that was because the wrapper had been killed."""
         self._write({"ended": time.time(), **outcome.fields(), "orphaned": orphaned})
+
+    def answer(self, answer: launch.Answer) -> None:
+        """Note what was done about a request."""
+        self._write(asdict(answer))
 
     def _write(self, line: dict[str, object]) -> None:
         os.write(self._file, f"{json.dumps(line)}\n".encode())

@@ -3,6 +3,10 @@
 The file ``NAME.log.launch`` holds one JSON object a line: a start, then its end. While the wrapper lives
 it holds a lock on the file, which the kernel releases however the wrapper dies. So no process id is
 compared, which another namespace or machine would number differently.
+
+For the same reason a wrapper is asked by a file: ``NAME.log.request`` holds one request as a JSON object. The
+wrapper takes it within a second, does what it asks, and answers in its own file. Exporters only read; the
+service `actions` asks.
 """
 
 from __future__ import annotations
@@ -12,16 +16,68 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 SUFFIX = ".launch"
+REQUEST_SUFFIX = ".request"
 MOST_BYTES = 65536
 """Of the end of the file: the last start and its end are far shorter."""
+ACTIONS = {"stop": "stopped", "kill": "killed", "pause": "paused", "continue": "continued"}
+"""What a wrapper may be asked for, and the word for what it then did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a wrapper is asked to do with its trainer.
+
+    Attributes:
+        id: Names the answer; unique.
+        action: ``stop`` (SIGTERM to the trainer), ``kill`` (SIGKILL to it and all that it started), ``pause``
+            (SIGSTOP to these) or ``continue`` (SIGCONT).
+        attempt: The attempt that is meant. Any other is left alone.
+        by: Who asks, as it is shown to users.
+        why: The alert, by its name; more may follow after a space.
+    """
+
+    id: str
+    action: str
+    attempt: int
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a wrapper did about a request.
+
+    Attributes:
+        request: The request's id.
+        action: What was asked for.
+        by: Who asked.
+        why: Why.
+        at: When it was done or refused, in seconds since the epoch.
+        done: Whether it was done.
+        reason: Why it was not.
+    """
+
+    request: str
+    action: str
+    by: str
+    why: str
+    at: float
+    done: bool
+    reason: str = ""
+
+    @property
+    def cause(self) -> str:
+        """What became of the trainer, and why: ``stopped by stepwatch: KLExplosion``."""
+        return f"{ACTIONS.get(self.action, self.action)} by {self.by}" + (f": {self.why}" if self.why else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +93,8 @@ class Launch:
         oom_kills: Processes that the kernel killed for lack of memory during the attempt.
         orphaned: Whether it was ended because its wrapper had been killed.
         held: Whether the wrapper lives; ``None`` where the file system knows no locks.
+        stopped: The request on which it was stopped or killed, if it was.
+        paused: The request on which it is paused, if it is.
     """
 
     attempt: int
@@ -47,11 +105,15 @@ class Launch:
     oom_kills: int = 0
     orphaned: bool = False
     held: bool | None = None
+    stopped: Answer | None = None
+    paused: Answer | None = None
 
     @property
     def state(self) -> str | None:
         """The state of its run; ``None`` where that has to be found by other signs."""
         if self.ended is not None:
+            if self.stopped:
+                return "stopped"
             return "finished" if self.exit_code == 0 else "failed"
         if self.held is None:
             return None
@@ -64,6 +126,8 @@ class Launch:
             return "wrapper killed"
         if self.ended is None:
             return ""
+        if self.stopped:
+            return self.stopped.cause
         if self.signal == "SIGKILL" and self.oom_kills:
             return "out of memory"
         return self.signal or f"exit code {self.exit_code}"
@@ -77,6 +141,16 @@ _END = {
     "oom_kills": (int,),
     "orphaned": (bool,),
 }
+_REQUEST = {"id": (str,), "action": (str,), "attempt": (int,), "by": (str,), "why": (str,)}
+_ANSWER = {
+    "request": (str,),
+    "action": (str,),
+    "by": (str,),
+    "why": (str,),
+    "at": (float,),
+    "done": (bool,),
+    "reason": (str,),
+}
 
 
 def beside(log: Path) -> Path:
@@ -86,34 +160,88 @@ def beside(log: Path) -> Path:
 
 def read(log: Path) -> Launch | None:
     """Return the last attempt of a log; ``None`` where no wrapper writes it, or its file is of no use."""
+    lines, held = _lines(log)
+    known: dict[str, Any] = {}
+    for line in lines:
+        if _is_of(line, _START):
+            known = _fields(line, _START)
+        elif _is_of(line, _END):
+            known |= _fields(line, _END)
+        elif _is_of(line, _ANSWER) and line["done"]:
+            answer = Answer(**_fields(line, _ANSWER))
+            if answer.action in ("stop", "kill"):
+                known["stopped"] = answer
+            else:
+                known["paused"] = answer if answer.action == "pause" else None
+    return Launch(**known, held=held) if known.keys() >= _START.keys() else None
+
+
+def answers(log: Path) -> dict[str, Answer]:
+    """Return what the wrappers of a log did about requests of late, by the request's id, the oldest first."""
+    lines, _ = _lines(log)
+    found = (Answer(**_fields(line, _ANSWER)) for line in lines if _is_of(line, _ANSWER))
+    return {answer.request: answer for answer in found}
+
+
+def ask(log: Path, request: Request) -> None:
+    """Leave a request for the wrapper of a log, which answers within a second.
+
+    A request that no wrapper has taken yet is replaced. One that nobody takes within a minute means nothing
+    any more.
+
+    Raises:
+        OSError: The folder of the log cannot be written to.
+    """
+    file, temporary = tempfile.mkstemp(prefix=f".{log.name}.", dir=log.parent)
+    try:
+        with os.fdopen(file, "w", encoding="utf-8") as written:
+            json.dump(asdict(request), written)
+            os.fchmod(file, 0o644)  # the wrapper may be another user's
+        os.replace(temporary, f"{log}{REQUEST_SUFFIX}")  # noqa: PTH105  (a name that is a string)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
+        raise
+
+
+def parsed(content: bytes) -> Request | None:
+    """Return the request that a file holds; ``None`` if it holds none."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(content)
+        if _is_of(found, _REQUEST) and found["action"] in ACTIONS:
+            return Request(**_fields(found, _REQUEST))
+    return None
+
+
+def _lines(log: Path) -> tuple[Iterator[Any], bool | None]:
+    """What a log's wrapper wrote of late, one object a line, and whether it lives."""
     path = f"{log}{SUFFIX}"
     if not os.path.exists(path):  # noqa: PTH110  (asked of each log at each look)
-        return None
+        return iter(()), None
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return None
+        return iter(()), None
     try:
         # The lock first: what its last holder wrote is then there.
         held = _is_locked(file)
         status = os.fstat(file)
         size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-        lines = os.pread(file, min(size, MOST_BYTES), max(0, size - MOST_BYTES)).splitlines()
+        return _objects(os.pread(file, min(size, MOST_BYTES), max(0, size - MOST_BYTES))), held
     except OSError:
-        return None
+        return iter(()), None
     finally:
         os.close(file)
-    known: dict[str, Any] = {}
-    for line in lines:
-        with suppress(ValueError):  # half a line of a full disk
-            found = json.loads(line)
-            if _is_of(found, _START):
-                known = found
-            elif _is_of(found, _END):
-                known |= found
-    if not _is_of(known, _START):
-        return None
-    return Launch(**{name: known[name] for name in (*_START, *_END) if name in known}, held=held)
+
+
+def _objects(content: bytes) -> Iterator[Any]:
+    for line in content.splitlines():
+        with suppress(ValueError, RecursionError):  # half a line of a full disk
+            yield json.loads(line)
+
+
+def _fields(found: Mapping[str, Any], fields: Mapping[str, object]) -> dict[str, Any]:
+    return {name: found[name] for name in fields}
 
 
 def _is_of(found: Any, fields: Mapping[str, tuple[type, ...]]) -> bool:

@@ -75,9 +75,11 @@ class Evidence:
 def state(evidence: Evidence, silence: Silence) -> str:
     """The state of a run: running, finished, failed, vanished or stopped."""
     step, total, launched = evidence.step, evidence.total, evidence.launched
-    done = step is not None and total is not None and step >= total
-    done = done or (evidence.ended is not None and evidence.ended.state == "finished")
-    if launched and not (done and launched == "running"):  # it may still save what it learnt
+    all_steps = step is not None and total is not None and step >= total
+    done = all_steps or (evidence.ended is not None and evidence.ended.state == "finished")
+    # A trainer with all steps done may still save what it learnt, and who asked it to stop then was late.
+    overruled = (launched == "running" and done) or (launched == "stopped" and all_steps)
+    if launched and not overruled:
         return launched
     if done:
         return "finished"

@@ -101,6 +101,8 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_state", [({"state": state}, state == view.state) for state in STATES]
     yield "rl_run_writer_present", _maybe(view.writer)
     yield "rl_run_exit_info", [(labels, 1) for labels in _exits(view)]
+    paused = view.launch.paused if view.launch and view.state == "running" else None
+    yield "rl_run_paused_info", [({"cause": paused.cause}, 1)] if paused else []
     yield from ((name, _maybe(value)) for name, value in progress(run))
     yield "rl_total_steps", _maybe(run.total)
     yield "rl_resumes_total", _maybe(run.resumes)
