@@ -67,6 +67,15 @@ def parser() -> argparse.ArgumentParser:
     running = command("run", "run a trainer, and keep its output and how it ended among the runs", _run)
     running.add_argument("--runs", type=Path, metavar="DIR", help="the folder of logs; default: runs.path")
     running.add_argument("--name", help="of its log, without .log; default: the program's, with the time")
+    running.add_argument(
+        "--keep-best", type=_count, metavar="N", help="keep the N best checkpoints; default: checkpoints.keep"
+    )
+    running.add_argument(
+        "--checkpoints",
+        type=Path,
+        metavar="DIR",
+        help="where the trainer saves them, if its command line does not say",
+    )
     running.add_argument("trainer", nargs="+", metavar="CMD", help="the trainer and its arguments, behind --")
     return parser
 
@@ -227,6 +236,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from stepwatch.launch.checkpoints.process import Saving
     from stepwatch.launch.command import run
 
     runs = options.runs
@@ -234,7 +244,8 @@ def _run(options: argparse.Namespace) -> int:
         from stepwatch.config import load
 
         runs = load(_file(options, _place())).runs.path
-    return run(options.trainer, Path(runs), options.name)
+    saving = Saving(options.checkpoints, options.keep_best, options.config)
+    return run(options.trainer, Path(runs), options.name, saving)
 
 
 def _print_config(options: argparse.Namespace) -> int:

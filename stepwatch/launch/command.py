@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from exporter.runs.files.launch import Answer, Request
+from stepwatch.launch.checkpoints import process as checkpoints
+from stepwatch.launch.checkpoints.process import Saving
 from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, descendants, end_all
 from stepwatch.launch.outcome import Outcome
 from stepwatch.launch.record import LaunchRecord
@@ -25,13 +27,14 @@ _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _PASSED_ON = (*_FROM_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
 
-def run(command: Sequence[str], runs: Path, name: str | None) -> int:
+def run(command: Sequence[str], runs: Path, name: str | None, saving: Saving | None = None) -> int:
     """Run a trainer to its end as if it had been called itself, and keep its output in a log.
 
     Args:
         command: The trainer and its arguments.
         runs: The folder of logs.
         name: The log's name below it, without ``.log``; by default the program's, with the time.
+        saving: What is known of its checkpoints.
 
     Returns:
         The trainer's exit code. Where a signal ended it, the same signal ends this process.
@@ -41,8 +44,9 @@ def run(command: Sequence[str], runs: Path, name: str | None) -> int:
     """
     log = _log(command, runs, name)
     record = LaunchRecord(log)
-    outcome = Attempt(command, log, record).run()
-    record.end(outcome)
+    with checkpoints.watched(saving and saving.order(command, log, runs)):
+        outcome = Attempt(command, log, record).run()
+        record.end(outcome)
     if outcome.signal:
         die_of(outcome.signal)
     return outcome.exit_code or 0

@@ -24,6 +24,9 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from exporter.runs.files import checkpoints
+from exporter.runs.files.checkpoints import SavedStep
+
 SUFFIX = ".launch"
 REQUEST_SUFFIX = ".request"
 MOST_BYTES = 65536
@@ -95,6 +98,7 @@ class Launch:
         held: Whether the wrapper lives; ``None`` where the file system knows no locks.
         stopped: The request on which it was stopped or killed, if it was.
         paused: The request on which it is paused, if it is.
+        checkpoints: The complete checkpoints of the run, the oldest first.
     """
 
     attempt: int
@@ -107,6 +111,7 @@ class Launch:
     held: bool | None = None
     stopped: Answer | None = None
     paused: Answer | None = None
+    checkpoints: tuple[SavedStep, ...] = ()
 
     @property
     def state(self) -> str | None:
@@ -173,7 +178,9 @@ def read(log: Path) -> Launch | None:
                 known["stopped"] = answer
             else:
                 known["paused"] = answer if answer.action == "pause" else None
-    return Launch(**known, held=held) if known.keys() >= _START.keys() else None
+    if known.keys() < _START.keys():
+        return None
+    return Launch(**known, held=held, checkpoints=checkpoints.read(log))
 
 
 def answers(log: Path) -> dict[str, Answer]:

@@ -172,6 +172,7 @@ RUN_FAMILIES: tuple[Family, ...] = (
     Family("rl_run_writer_present", "gauge", "1 while a process holds the log open, 0 once none does."),
     Family("rl_run_exit_info", "gauge", "How the trainer that `stepwatch run` started ended; always 1."),
     Family("rl_run_paused_info", "gauge", "Who paused the trainer that `stepwatch run` started; always 1."),
+    Family("rl_run_checkpoint_step", "gauge", "Step of a complete checkpoint of a wrapped trainer."),
     Family("rl_step", "gauge", "Training step of the last record."),
     Family("rl_total_steps", "gauge", "Steps the trainer was configured to make, where the log says so."),
     Family("rl_steps_seen", "gauge", "Steps from the first one measured to the last, by step number."),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from stepwatch.launch.checkpoints.layouts import Checkpoint
 from stepwatch.launch.checkpoints.order import Order, end_with_parent
 
 
-def main(role: str) -> None:
+def main(role: str, parent: int) -> None:
     """Watch until standard input ends, or keep what standard input lists."""
-    end_with_parent(os.getppid())
+    end_with_parent(parent)
     if role == "watch":
         from stepwatch.launch.checkpoints.watch import watch
 
@@ -34,4 +33,4 @@ def main(role: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

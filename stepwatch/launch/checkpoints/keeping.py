@@ -8,6 +8,7 @@ from pathlib import Path
 
 from exporter.runs.model.run import Options
 from stepwatch.config import Config, load
+from stepwatch.deploy.native.state import State
 from stepwatch.launch.checkpoints import best, scores
 from stepwatch.launch.checkpoints.best import BestFolder, Busy, Kept, NotKept
 from stepwatch.launch.checkpoints.layouts import Checkpoint
@@ -25,7 +26,7 @@ class Result:
     Attributes:
         wanted: How many checkpoints are to be kept; 0 for a run that keeps none.
         kept: The names of those that are.
-        place: The folder they are in, by its name.
+        place: The folder they are in.
         pending: Whether there is more to be done once the log has the steps of what is saved.
         says: What the user should know.
     """
@@ -46,7 +47,8 @@ def keep(order: Order, complete: Sequence[Checkpoint]) -> Result:
     """
     result = Result()
     try:
-        config = load(Path(order.config) if order.config else layout.config())
+        usual = State.chosen(layout.STATE).config(result.says.append) or layout.config()
+        config = load(Path(order.config) if order.config else usual)
     except Refused as refusal:
         result.says.append(f"no checkpoint is kept, since the settings cannot be used: {refusal}")
         return result
@@ -61,7 +63,7 @@ def keep(order: Order, complete: Sequence[Checkpoint]) -> Result:
             result.says += news
             _update(folder, complete, found, result, ended=order.ended)
             result.kept = [(each.name, each.step) for each in folder.kept]
-            result.place = folder.place.name
+            result.place = str(folder.place)
     except Busy:
         result.pending = True
     except NotKept as reason:

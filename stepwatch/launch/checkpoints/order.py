@@ -6,7 +6,10 @@ import ctypes
 import os
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 
+ROOT = Path(__file__).parents[3]
+"""Where these processes run: not in the trainer's folder, whose modules might have our names."""
 _PR_SET_PDEATHSIG = 1
 
 

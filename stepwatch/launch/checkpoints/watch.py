@@ -18,14 +18,13 @@ from exporter.runs.files import checkpoints as noted
 from exporter.runs.files.checkpoints import MOST, SavedStep
 from stepwatch.launch.checkpoints import layouts
 from stepwatch.launch.checkpoints.layouts import Checkpoint
-from stepwatch.launch.checkpoints.order import Order
+from stepwatch.launch.checkpoints.order import ROOT, Order
 
 LOOK_SECONDS = 2.0
 """Between two looks; longer where a look takes long, so that it takes at most 2 % of a core."""
 SHARE = 50
 AGAIN_SECONDS, MOST_AGAIN_SECONDS = 10.0, 600.0
 """Until what could not be scored yet is tried again, twice as long each time."""
-ROOT = Path(__file__).parents[3]
 
 
 class _Seen:
@@ -62,11 +61,16 @@ class Watcher:
         self._judged: object = None
         self._again, self._due = AGAIN_SECONDS, float("inf")
         self._kept: list[SavedStep] = []
-        self._linked: dict[Path, layouts.Files] = {}
+        self._place = Path()
         self._said: set[str] = set()
 
-    def look(self, *, ended: bool = False) -> None:
-        """Look at the folder once, and do what follows."""
+    def look(self, *, ended: bool = False) -> float:
+        """Look at the folder once, and do what follows.
+
+        Returns:
+            Seconds that the look took, without what followed.
+        """
+        begun = time.monotonic()
         there = layouts.found(Path(self._order.folder))
         self._seen = {each.name: self._seen.get(each.name) or _Seen(each) for each in there}
         for each in there:
@@ -74,6 +78,7 @@ class Watcher:
         complete = [seen.checkpoint for seen in self._seen.values() if seen.settled]
         self._note(complete)
         state = [(each.name, each.files) for each in complete], self._places()
+        took = time.monotonic() - begun
         due = state != self._judged or time.monotonic() > self._due or (ended and self._due < float("inf"))
         if self._wanted and due and (complete or self._kept):
             if state != self._judged:
@@ -81,11 +86,11 @@ class Watcher:
             self._keep(complete, ended=ended)
             self._judged = state[0], self._places()
             self._note(complete)
+        return took
 
     def _places(self) -> dict[str, layouts.Files]:
         """What is kept, as it is now: a trainer that saves a step again may write through a hard link."""
-        folder = Path(self._order.folder).parent
-        return {each.name: layouts.files(folder / each.name) for each in self._kept}
+        return {each.name: layouts.files(self._place.parent / each.name) for each in self._kept}
 
     def _note(self, complete: Sequence[Checkpoint]) -> None:
         own = [SavedStep(each.name, each.step) for each in complete]
@@ -101,7 +106,7 @@ class Watcher:
         order = asdict(replace(self._order, ended=ended))
         listed = [(each.name, each.step, each.files) for each in complete]
         done = subprocess.run(
-            [sys.executable, "-m", "stepwatch.launch.checkpoints", "keep"],
+            [sys.executable, "-m", "stepwatch.launch.checkpoints", "keep", str(os.getpid())],
             input=json.dumps({"order": order, "complete": listed}),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -116,7 +121,8 @@ class Watcher:
             self._say("the best checkpoint was not looked for: the process that does so failed.")
             result = {"wanted": 1, "pending": True, "says": [], "kept": [], "place": ""}
         self._wanted = bool(result["wanted"])
-        self._kept = [SavedStep(f"{result['place']}/{name}", step) for name, step in result["kept"]]
+        self._place = Path(result["place"])
+        self._kept = [SavedStep(f"{self._place.name}/{name}", step) for name, step in result["kept"]]
         for text in result["says"]:
             self._say(text)
         self._due = time.monotonic() + self._again if result["pending"] else float("inf")
@@ -139,8 +145,6 @@ def watch(order: Order, ends: int) -> None:
     watcher = Watcher(order)
     ended = False
     while not ended:
-        begun = time.monotonic()
-        watcher.look()
-        took = time.monotonic() - begun
-        ended = bool(select.select([ends], [], [], max(LOOK_SECONDS, SHARE * took))[0])
+        wait = max(LOOK_SECONDS, SHARE * watcher.look())
+        ended = bool(select.select([ends], [], [], wait)[0])
     watcher.look(ended=True)
