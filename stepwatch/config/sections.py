@@ -140,9 +140,10 @@ class Checkpoints(Section):
 
     keep: CheckpointCount = default(
         0,
-        "How many of the best checkpoints of a run are kept out of reach of the trainer's rotation, as links "
-        "where the disk can (docs/actions.md). 0: none; messages name complete checkpoints anyway. Each takes "
-        "the space of a checkpoint once the trainer has deleted its own.",
+        "How many of the best checkpoints of a run are kept out of reach of the trainer's rotation, "
+        "as links where the file system has them (docs/actions.md). Each takes the space of a "
+        "checkpoint once the trainer has deleted its own. 0: none; messages name complete "
+        "checkpoints anyway. Affects no alert.",
     )
     runs: RunGlob = default("*", "The runs of which checkpoints are kept: * any text, ? any character.")
 

@@ -44,7 +44,7 @@ def run(command: Sequence[str], runs: Path, name: str | None, saving: Saving | N
     """
     log = _log(command, runs, name)
     record = LaunchRecord(log)
-    with checkpoints.watched(saving and saving.order(command, log, runs)):
+    with checkpoints.watched(saving.order(command, log, runs) if saving else None):
         outcome = Attempt(command, log, record).run()
         record.end(outcome)
     if outcome.signal:

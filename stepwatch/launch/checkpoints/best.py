@@ -23,7 +23,7 @@ MARKER = ".stepwatch.json"
 DESCRIPTION = "best.json"
 MOST_MARGIN = 10 << 30
 MARGIN_RATIO = 0.05
-"""Of the disk that stay free, at most ``MOST_MARGIN`` bytes, beside room for the trainer's next checkpoint."""
+"""Of the disk that stay free, at most ``MOST_MARGIN`` bytes, beside room for the next checkpoint."""
 
 _FICLONE = 0x40049409
 _BLOCK = 16 << 20
@@ -112,7 +112,7 @@ class BestFolder:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Busy from None
-            if os.listdir(self.place) and not self._load():
+            if any(self.place.iterdir()) and not self._load():
                 raise foreign
             self._id = self._id or uuid.uuid4().hex
             yield list(self._cleared())
@@ -133,18 +133,14 @@ class BestFolder:
                 f"{self.place / name} was not made by Stepwatch, so {name} is not kept. Fix: move it away."
             )
         if any(size == NOT_REGULAR for _, size, _ in checkpoint.files.values()):
-            raise NotKept(f"{checkpoint.path} holds a link, so it is not kept: it might lead to what changes.")
+            raise NotKept(
+                f"{checkpoint.path} holds a link, so it is not kept: it might lead to what changes."
+            )
         self._has_room(checkpoint.bytes)
         new = self._new
         try:
             by = self._make(checkpoint, new)
-            if layouts.files(checkpoint.path) != checkpoint.files or not layouts.is_whole(checkpoint):
-                raise NotKept(f"{name} was changed or deleted by the trainer while it was kept.")
-            made = layouts.files(new)
-            if {path: size for path, (_, size, _) in made.items()} != {
-                path: size for path, (_, size, _) in checkpoint.files.items()
-            }:
-                raise NotKept(f"{name} was changed by the trainer while it was kept.")
+            made = _verified(checkpoint, new)
         except OSError as error:
             shutil.rmtree(new, ignore_errors=True)
             raise NotKept(f"{name} cannot be kept in {self.place}: {error.strerror}.") from None
@@ -299,7 +295,17 @@ def rank(kept: Kept) -> tuple[bool, float]:
 
 def _same(one: Files, other: Files) -> bool:
     """Inodes are no part of it: not every file system keeps them."""
-    return {path: facts[1:] for path, facts in one.items()} == {path: facts[1:] for path, facts in other.items()}
+    first, second = ({path: about[1:] for path, about in each.items()} for each in (one, other))
+    return first == second
+
+
+def _verified(checkpoint: Checkpoint, made: Path) -> Files:
+    """Return the files that were made, if the trainer left the checkpoint alone meanwhile."""
+    files = layouts.files(made)
+    untouched = layouts.files(checkpoint.path) == checkpoint.files and layouts.is_whole(checkpoint)
+    if untouched and _same(files, checkpoint.files):
+        return files
+    raise NotKept(f"{checkpoint.name} is not kept: the trainer changed or deleted it meanwhile.")
 
 
 def _tuples(files: Files) -> Files:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,18 +100,22 @@ def _update(
     ]
     ranked.sort(key=lambda entry: entry[:3], reverse=True)
     chosen: dict[str, Checkpoint | Kept] = {}
-    for *_, each in ranked:
+    for *_, one in ranked:
         if len(chosen) < result.wanted:
-            chosen.setdefault(each.name, each)
-    by_name = {each.name: score for each, score in new}
-    for each in chosen.values():
-        if isinstance(each, Checkpoint):
-            score = by_name[each.name]
-            why = f"{score.why}; best of the complete checkpoints so far"
-            try:
-                folder.keep(each, score.value, score.measure, why)
-            except NotKept as reason:
-                result.says.append(str(reason))
+            chosen.setdefault(one.name, one)
+    by_name = {checkpoint.name: score for checkpoint, score in new}
+    for checkpoint in (each for each in chosen.values() if isinstance(each, Checkpoint)):
+        value, measure, why = by_name[checkpoint.name]
+        with _noting(result):
+            folder.keep(checkpoint, value, measure, f"{why}; best of the complete checkpoints so far")
     # Only now: what was better may not have been kept after all.
-    for kept in sorted(folder.kept, key=best.rank)[: max(0, len(folder.kept) - result.wanted)]:
-        folder.drop(kept)
+    for worst in sorted(folder.kept, key=best.rank)[: max(0, len(folder.kept) - result.wanted)]:
+        folder.drop(worst)
+
+
+@contextmanager
+def _noting(result: Result) -> Iterator[None]:
+    try:
+        yield
+    except NotKept as reason:
+        result.says.append(str(reason))

@@ -23,7 +23,7 @@ NOT_REGULAR = -1
 
 _MOST_JSON = 64 << 20
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".distcp")
-_NO_WEIGHTS = re.compile(r"(data|optimizer|scheduler|scaler|rng_state.*|random_states.*)\.(pt|pth)|training_args\.bin")
+_NO_WEIGHTS = re.compile(r"(data|optimizer|scheduler|scaler|rng_state.*)\.(pt|pth)|training_args\.bin")
 _RANKED = re.compile(r"(?P<family>.+)_world_size_(?P<size>\d+)_rank_(?P<rank>\d+)\.pt")
 _INTERPOLATED = re.compile(r"\$\{(?:oc\.env:)?([\w.]+)\}")
 _VERL_NAMES = {"trainer.project_name": "verl_examples", "trainer.experiment_name": "gsm8k"}
@@ -152,9 +152,8 @@ _LAYOUTS: Mapping[re.Pattern[str], Callable[[Checkpoint], bool]] = {
 def _has_weights(checkpoint: Checkpoint) -> bool:
     """Whether it has weights, and all parts of what is saved in parts."""
     listed = checkpoint.files
-    names = {path: path.rpartition("/")[2] for path in listed}
-    weights = [path for path, name in names.items() if name.endswith(_WEIGHTS) and not _NO_WEIGHTS.fullmatch(name)]
-    indices = [path for path, name in names.items() if name.endswith(".index.json")]
+    weights = [path for path in listed if path.endswith(_WEIGHTS) and not _NO_WEIGHTS.fullmatch(_name(path))]
+    indices = [path for path in listed if path.endswith(".index.json")]
     return (
         bool(weights)
         and all(listed[path][1] for path in weights)
@@ -167,6 +166,10 @@ def _has_weights(checkpoint: Checkpoint) -> bool:
             if path.endswith(".distcp")
         )
     )
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _has_shards(checkpoint: Checkpoint, index: str) -> bool:

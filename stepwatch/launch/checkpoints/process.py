@@ -1,4 +1,4 @@
-"""The watcher as the wrapper sees it: a process that is started with the trainer and asked to end after it."""
+"""The watcher as the wrapper sees it: a process started with the trainer, and asked to end after it."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ LAST_SECONDS = 60.0
 def watched(order: Order | None) -> Iterator[None]:
     """Have the checkpoints of a trainer watched meanwhile; without an order, do nothing.
 
-    It has a session of its own, so that Ctrl-C does not reach it, and the kernel kills it if the wrapper dies.
+    It has a session of its own, so that Ctrl-C does not reach it. If the wrapper dies, the kernel kills it.
     """
     if order is None:
         yield
         return
+    wakes, trainer_runs = os.pipe()
     process = subprocess.Popen(
         [sys.executable, "-m", "stepwatch.launch.checkpoints", "watch", str(os.getpid())],
-        stdin=subprocess.PIPE,
+        stdin=wakes,
         stdout=subprocess.DEVNULL,
         cwd=ROOT,
         start_new_session=True,
-        bufsize=0,
     )
-    assert process.stdin
+    os.close(wakes)
     with suppress(OSError):
-        process.stdin.write(f"{json.dumps(asdict(order))}\n".encode())
+        os.write(trainer_runs, f"{json.dumps(asdict(order))}\n".encode())
     try:
         yield
     finally:
-        process.stdin.close()
+        os.close(trainer_runs)
         try:
             process.wait(LAST_SECONDS)
         except subprocess.TimeoutExpired:

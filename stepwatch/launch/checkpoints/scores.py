@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -74,10 +75,8 @@ def read(logs: Sequence[Path], options: Options) -> Scores:
     for log in logs:
         scores: dict[str, Scores] = {}
         for found in find.files([str(log)]):
-            try:
+            with suppress(UnreadError):
                 logfiles.read(found, options, partial(_Scored, scores))
-            except UnreadError:
-                continue
         if scores:
             best = max(scores.values(), key=lambda each: each.last)
             if best.evaluations or best.means:
