@@ -21,6 +21,7 @@ from stepwatch.launch.checkpoints.layouts import NOT_REGULAR, Checkpoint, Files
 MARKER = ".stepwatch.json"
 """Says that Stepwatch made the folder, and each file of what it keeps there."""
 DESCRIPTION = "best.json"
+_WRITTEN = f"{MARKER}.new"
 MOST_MARGIN = 10 << 30
 MARGIN_RATIO = 0.05
 """Of the disk that stay free, at most ``MOST_MARGIN`` bytes, beside room for the next checkpoint."""
@@ -112,7 +113,7 @@ class BestFolder:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Busy from None
-            if any(self.place.iterdir()) and not self._load():
+            if any(each.name != _WRITTEN for each in self.place.iterdir()) and not self._load():
                 raise foreign
             self._id = self._id or uuid.uuid4().hex
             yield list(self._cleared())
@@ -142,10 +143,10 @@ class BestFolder:
             by = self._make(checkpoint, new)
             made = _verified(checkpoint, new)
         except OSError as error:
-            shutil.rmtree(new, ignore_errors=True)
+            self._clear(new)
             raise NotKept(f"{name} cannot be kept in {self.place}: {error.strerror}.") from None
         except NotKept:
-            shutil.rmtree(new, ignore_errors=True)
+            self._clear(new)
             raise
         kept = Kept(name, checkpoint.step, score, measure, why, time.time(), by, made, checkpoint.files)
         self._kept[name] = kept
@@ -156,11 +157,21 @@ class BestFolder:
         return kept
 
     def drop(self, kept: Kept) -> None:
-        """Delete a checkpoint that is no longer among the best, but nothing beside what was made for it."""
+        """Delete a checkpoint that is no longer among the best, but nothing beside what was made for it.
+
+        Raises:
+            NotKept: There is something else in it.
+        """
+        path = self.place / kept.name
         del self._kept[kept.name]
         self._describe()
-        self._delete(kept)
+        foreign = path.is_symlink() or layouts.files(path).keys() - kept.files.keys()
+        if not foreign and path.exists():
+            path.rename(self._old)
         self._save()
+        self._clear(self._old)
+        if foreign:
+            raise NotKept(f"{path} is no longer kept, but left there: it holds what Stepwatch did not make.")
 
     @property
     def _new(self) -> Path:
@@ -183,7 +194,8 @@ class BestFolder:
         return True
 
     def _cleared(self) -> Iterator[str]:
-        shutil.rmtree(self._old, ignore_errors=True)
+        was_dropped = self._old.exists()
+        self._clear(self._old)
         for kept in self.kept:
             there = layouts.files(self.place / kept.name)
             if _same(there, kept.files):
@@ -192,8 +204,10 @@ class BestFolder:
                 self._delete_all(self.place / kept.name)
                 self._new.rename(self.place / kept.name)
             else:
-                yield self._changed(kept, there)
-        shutil.rmtree(self._new, ignore_errors=True)
+                text = self._changed(kept, there)
+                if there or not was_dropped:
+                    yield text
+        self._clear(self._new)
         self._save()
         self._describe()
 
@@ -207,22 +221,19 @@ class BestFolder:
             return f"{path} is gone; it is no longer among the best."
         own = {inode for inode, _, _ in layouts.files(self.source / kept.name).values()}
         changed = {file: facts for file, facts in there.items() if kept.files.get(file) != facts}
-        if kept.by == HARD_LINK and changed and all(inode in own for inode, _, _ in changed.values()):
+        if changed and all(inode in own for inode, _, _ in changed.values()):
             self._delete_all(path)
             return f"the trainer saved {kept.name} again, which wrote into {path}; that is no longer kept."
         return f"{path} was changed; it is left as it is and no longer counts as kept."
 
-    def _delete(self, kept: Kept) -> None:
-        """Delete the files that were made, by way of a name that nothing takes for a checkpoint."""
-        path = self.place / kept.name
-        if path.is_symlink() or not path.is_dir() or layouts.files(path).keys() - kept.files.keys():
-            return  # someone else put something there
-        self._delete_all(path)
-
     def _delete_all(self, path: Path) -> None:
+        """Delete a folder, by way of a name that nothing takes for a checkpoint."""
         with suppress(FileNotFoundError):
             path.rename(self._old)
-        shutil.rmtree(self._old, ignore_errors=True)
+        self._clear(self._old)
+
+    def _clear(self, path: Path) -> None:
+        shutil.rmtree(path, ignore_errors=True)
 
     def _has_room(self, needed: int) -> None:
         """What is kept is not freed by the rotation, which the trainer may count on for its next one."""
@@ -273,7 +284,7 @@ class BestFolder:
         self._write(DESCRIPTION, {"best": shown})
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
-        written = self.place / f".json-{self._id}"
+        written = self.place / _WRITTEN
         written.write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
         written.replace(self.place / name)
 

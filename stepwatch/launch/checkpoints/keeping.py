@@ -58,8 +58,8 @@ def keep(order: Order, complete: Sequence[Checkpoint]) -> Result:
         return result
     logs = [Path(order.log), complete[-1].path / "trainer_state.json"]
     found = scores.read(logs, Options(keys=config.signals))
-    folder = BestFolder(Path(order.folder))
     try:
+        folder = BestFolder(Path(order.folder))
         with folder.open() as news:
             result.says += news
             _update(folder, complete, found, result, ended=order.ended)
@@ -70,7 +70,7 @@ def keep(order: Order, complete: Sequence[Checkpoint]) -> Result:
     except NotKept as reason:
         result.says.append(str(reason))
     except OSError as error:
-        result.says.append(f"{folder.place} cannot be written: {error.strerror}, so no checkpoint is kept.")
+        result.says.append(f"no checkpoint of {order.folder} is kept: {error.strerror}.")
     return result
 
 
@@ -110,7 +110,8 @@ def _update(
             folder.keep(checkpoint, value, measure, f"{why}; best of the complete checkpoints so far")
     # Only now: what was better may not have been kept after all.
     for worst in sorted(folder.kept, key=best.rank)[: max(0, len(folder.kept) - result.wanted)]:
-        folder.drop(worst)
+        with _noting(result):
+            folder.drop(worst)
 
 
 @contextmanager
