@@ -238,7 +238,10 @@ def _full_run(*more: str, broken: Collection[str] = ("grad_norm",)) -> Run:
 def _exported(run: Run) -> str:
     """The page of an exporter with this run."""
     gpus = RunGPUs((4711,), "086fb401f216-4026531836", ("GPU-3",))
-    paused, saved = Answer("7f3a", "pause", "stepwatch", "KLExplosion", 2.0, done=True), SavedStep("step_8", 8)
+    paused, saved = (
+        Answer("7f3a", "pause", "stepwatch", "KLExplosion", 2.0, done=True),
+        SavedStep("step_8", 8),
+    )
     launch = Launch(1, 1.0, 73.0, exit_code=1, paused=paused, checkpoints=(saved,))
     view = View("a", run, "running", writer=True, gpus=gpus, launch=launch)
     health = Health()

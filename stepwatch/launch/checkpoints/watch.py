@@ -31,9 +31,8 @@ class _Seen:
     """A checkpoint over the looks at it."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
+        self.checkpoint = replace(checkpoint, files={})  # so that the first look settles nothing
         self.settled = self.shrinks = False
-        self._whole: bool | None = None
 
     def look(self, now: Checkpoint, *, ended: bool) -> None:
         """Take another look: complete is what is whole and was left alone since the last one."""
