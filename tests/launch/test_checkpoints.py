@@ -16,6 +16,7 @@ import pytest
 from exporter.runs.files import checkpoints as noted
 from exporter.runs.model.run import Options
 from stepwatch.launch.checkpoints import scores
+from stepwatch.launch.checkpoints.keeping import keep
 from stepwatch.launch.checkpoints.order import Order
 from stepwatch.launch.checkpoints.watch import Watcher
 from stepwatch.launch.keeper import descendants
@@ -269,3 +270,42 @@ def test_a_log_without_numbers_is_replaced_by_the_trainers_own_history(tmp_path:
     assert found.last == 7
     assert found.of(7)
     assert scores.read([tmp_path / "a.log", tmp_path / "missing"], Options()).of(7) is None
+
+
+def test_what_was_best_before_goes_only_once_the_better_one_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "e").mkdir()
+    order = Order(str(log(tmp_path, rising(30))), "a", str(tmp_path / "e"), keep=1)
+    for step in (10, 20, 30):
+        saving.verl(tmp_path / "e", step)
+    seen = {step: saving.checkpoint(tmp_path / "e", f"global_step_{step}") for step in (10, 20, 30)}
+    assert keep(order, [seen[10]]).kept == [("global_step_10", 10)]
+    (tmp_path / "e" / "global_step_20" / "data.pt").write_bytes(b"being deleted")
+
+    result = keep(order, [seen[10], seen[20]])
+    assert result.kept == [("global_step_10", 10)]
+    assert result.says == ["global_step_20 is not kept: the trainer changed or deleted it meanwhile."]
+    assert keep(order, [seen[10], seen[30]]).kept == [("global_step_30", 30)]
+    assert [each.name for each in (tmp_path / "e.best").glob("[!.b]*")] == ["global_step_30"]
+    assert keep(order, [seen[10]]).kept == [("global_step_30", 30)]
+
+
+def test_a_validation_score_outweighs_any_reward_and_a_step_is_scored_once_it_is_logged(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "e").mkdir()
+    for step in (10, 20):
+        saving.verl(tmp_path / "e", step)
+    seen = [saving.checkpoint(tmp_path / "e", f"global_step_{step}") for step in (10, 20)]
+    order = Order(str(log(tmp_path, rising(19))), "a", str(tmp_path / "e"), keep=1)
+    result = keep(order, seen)
+    assert (result.kept, result.pending) == ([("global_step_10", 10)], True)
+    values = rising(20)
+    values[20]["val-core/openai/gsm8k/reward/mean@1"] = 0.01
+    log(tmp_path, values)
+
+    result = keep(order, seen)
+    assert (result.kept, result.pending) == ([("global_step_20", 20)], False)
+
+
+def rising(steps: int) -> dict[int, dict[str, float]]:
+    return {step: {"critic/score/mean": 0.3 + 0.01 * step} for step in range(1, steps + 1)}

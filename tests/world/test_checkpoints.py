@@ -36,6 +36,7 @@ def _train(folder: Path, *options: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "stepwatch run:" not in done.stderr
@@ -50,27 +51,18 @@ def _said(script: str, place: Path) -> str:
 
 def test_the_best_of_a_training_that_collapses_is_kept_and_resume_takes_the_newest(tmp_path: Path) -> None:
     saving = ("--save-steps", "10", "--save-total-limit", "1", "--pace", "0.5")
-    _train(
-        tmp_path,
-        "--steps",
-        "50",
-        *saving,
-        "--reward",
-        "constant",
-        "--later-reward",
-        "nothing",
-        "--later",
-        "21",
-    )
+    collapse = ("--reward", "constant", "--later-reward", "nothing", "--later", "21")
+    _train(tmp_path, "--steps", "50", *saving, *collapse)
     out, best = tmp_path / "out", tmp_path / "out.best"
 
     (said,) = json.loads((best / "best.json").read_text())["best"]
-    assert (said["checkpoint"], said["measure"]) == ("checkpoint-10", "smoothed reward")
+    name = said["checkpoint"]  # the reward is the same up to step 20
+    assert (name in ("checkpoint-10", "checkpoint-20"), said["measure"]) == (True, "smoothed reward")
     assert sorted(each.name for each in out.glob("checkpoint-*")) == ["checkpoint-50"]
-    assert int(_said(LOADED, best / "checkpoint-10")) == int(_said(LOADED, out / "checkpoint-50"))
+    assert int(_said(LOADED, best / name)) == int(_said(LOADED, out / "checkpoint-50"))
 
     assert _said(NEWEST, out) == str(out / "checkpoint-50")
     log = _train(tmp_path, "--steps", "60", *saving, "--reward", "nothing", "--resume")
     assert sorted(each.name for each in out.glob("checkpoint-*")) == ["checkpoint-60"]
     assert "60/60" in log
-    assert (best / "checkpoint-10" / "trainer_state.json").exists()
+    assert (best / name / "trainer_state.json").exists()
