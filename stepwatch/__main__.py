@@ -75,6 +75,15 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument(
         "--working-dir", metavar="DIR", help="with --ray: what the job needs of this machine"
     )
+    running.add_argument(
+        "--keep-best", type=_count, metavar="N", help="keep the N best checkpoints; default: checkpoints.keep"
+    )
+    running.add_argument(
+        "--checkpoints",
+        type=Path,
+        metavar="DIR",
+        help="where the trainer saves them, if its command line does not say",
+    )
     running.add_argument("trainer", nargs="+", metavar="CMD", help="the trainer and its arguments, behind --")
     return parser
 
@@ -251,6 +260,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from stepwatch.launch.checkpoints.process import Saving
     from stepwatch.launch.command import Retrying, run
     from stepwatch.launch.ray_job import RayJob
 
@@ -268,7 +278,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.working_dir and not options.ray:
         raise Refused("--working-dir: only jobs of Ray have one. Fix: name the cluster with --ray.")
     job = RayJob(options.ray, options.working_dir) if options.ray else None
-    return run(options.trainer, Path(runs), options.name, retrying, job)
+    saving = Saving(options.checkpoints, options.keep_best, options.config)
+    return run(options.trainer, Path(runs), options.name, retrying=retrying, job=job, saving=saving)
 
 
 def _print_config(options: argparse.Namespace) -> int:

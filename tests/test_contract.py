@@ -17,6 +17,7 @@ from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowed, Allowlist
 from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.exporter_health import Health, Polled, Samples
+from exporter.runs.files.checkpoints import SavedStep
 from exporter.runs.files.launch import Answer, Launch, Retry
 from exporter.runs.model.overrides import Override, Overrides
 from exporter.runs.model.run import Clock, Options, Run
@@ -237,8 +238,12 @@ def _full_run(*more: str, broken: Collection[str] = ("grad_norm",)) -> Run:
 def _exported(run: Run) -> str:
     """The page of an exporter with this run."""
     gpus = RunGPUs((4711,), "086fb401f216-4026531836", ("GPU-3",))
-    launch = Launch(1, 1.0, 73.0, exit_code=1)
-    view = View("a", run, "failed", writer=True, gpus=gpus, launch=launch)
+    paused, saved = (
+        Answer("7f3a", "pause", "stepwatch", "KLExplosion", 2.0, done=True),
+        SavedStep("step_8", 8),
+    )
+    launch = Launch(1, 1.0, 73.0, exit_code=1, paused=paused, checkpoints=(saved,))
+    view = View("a", run, "running", writer=True, gpus=gpus, launch=launch)
     health = Health()
     health.files["log"] += 1
     health.unstarted = {"ppo/train.log": 1e9}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
-from stepwatch.alerts.model.alert import JUDGED, RUNS, Alert, Condition
+from stepwatch.alerts.model.alert import JUDGED, RUNS, STEP, Alert, Condition
 from stepwatch.alerts.model.expression import Limit, larger, size
-from stepwatch.alerts.model.runs import over, start, stddev, suffers
+from stepwatch.alerts.model.runs import LAST_GOOD, over, start, stddev, suffers
 from stepwatch.schema import scalars
 from stepwatch.schema.section import Block, Section, default
 
@@ -104,6 +104,7 @@ KL_EXPLOSION = _alert(
         _above("critical"),
     ),
     unit=NATS,
+    facts=(STEP, LAST_GOOD),
 )
 
 

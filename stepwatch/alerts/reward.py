@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from stepwatch.alerts.model.alert import COMPUTED, JUDGED, RUNS, SIMULATED, WHOLE, Alert, Condition
+from stepwatch.alerts.model.alert import COMPUTED, JUDGED, RUNS, SIMULATED, STEP, WHOLE, Alert, Condition
 from stepwatch.alerts.model.expression import Expression, Limit, larger, size
 from stepwatch.alerts.model.runs import (
+    LAST_GOOD,
     REWARD,
     best,
     least_drawdown,
@@ -182,6 +183,7 @@ REWARD_COLLAPSE = _alert(
         *_dead(20),
         _below_mean("critical"),
     ),
+    facts=(STEP, LAST_GOOD),
 )
 
 

@@ -15,7 +15,7 @@ from stepwatch.alerts.engines import EngineGone
 from stepwatch.config import reference
 from stepwatch.config.alerts import DEMO, Alerts, Override, Variant
 from stepwatch.config.receivers import Notify, Receiver
-from stepwatch.config.sections import Discovery, Gpus, Job, Runs, Signals
+from stepwatch.config.sections import Checkpoints, Discovery, Gpus, Job, Runs, Signals
 from stepwatch.launch.policy import RetryPolicy
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, Refused, quoted, spell
 from stepwatch.schema.names import fits
@@ -144,6 +144,9 @@ class Config(Section):
         default_factory=dict,
         description="Your own names for what rules and panels know; they come before those of the "
         "trainers (docs/metrics.md lists the signals). Affects every alert about that signal.",
+    )
+    checkpoints: Checkpoints = default(
+        Checkpoints(), "The best checkpoints of trainers that `stepwatch run` starts. Read at each new one."
     )
     gpus: Gpus = default(Gpus(), "How this machine's GPUs are read.")
     discovery: Discovery = default(

@@ -12,7 +12,7 @@ from exporter.runs.discovery.address import USUAL
 from exporter.runs.signals import NAMES
 from exporter.runs.stats.catalogue import JUDGED
 from stepwatch.schema.errors import NOTHING, Fault
-from stepwatch.schema.names import JobName, LabelName, LabelValue, ReceiverName
+from stepwatch.schema.names import JobName, LabelName, LabelValue, ReceiverName, RunGlob
 from stepwatch.schema.path_types import (
     FolderOrGlob,
     MetricsPath,
@@ -24,6 +24,7 @@ from stepwatch.schema.path_types import (
 )
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import (
+    CheckpointCount,
     GpuCount,
     Interval,
     PositiveSpan,
@@ -132,6 +133,19 @@ class Runs(Section):
         "Longer if no one looks at night, shorter if many short runs crowd the pages. Affects "
         "all alerts about runs.",
     )
+
+
+class Checkpoints(Section):
+    """What `stepwatch run` does with the checkpoints of a trainer."""
+
+    keep: CheckpointCount = default(
+        0,
+        "How many of the best checkpoints of a run are kept out of reach of the trainer's rotation, "
+        "as links where the file system has them (docs/actions.md). Each takes the space of a "
+        "checkpoint once the trainer has deleted its own. 0: none; messages name complete "
+        "checkpoints anyway. Affects no alert.",
+    )
+    runs: RunGlob = default("*", "The runs of which checkpoints are kept: * any text, ? any character.")
 
 
 # Judged: five times the processor time, and the driver itself takes samples hardly more often.

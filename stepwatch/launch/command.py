@@ -13,6 +13,8 @@ from pathlib import Path
 
 from exporter.runs.files.launch import Answer, Retry
 from stepwatch.launch.attempt import FROM_TERMINAL, Attempt
+from stepwatch.launch.checkpoints import process as checkpoints
+from stepwatch.launch.checkpoints.process import Saving
 from stepwatch.launch.policy import RetryPolicy
 from stepwatch.launch.ray_job import RayJob
 from stepwatch.launch.record import LaunchRecord
@@ -41,8 +43,10 @@ def run(
     command: Sequence[str],
     runs: Path,
     name: str | None,
+    *,
     retrying: Retrying | None = None,
     job: RayJob | None = None,
+    saving: Saving | None = None,
 ) -> int:
     """Run a trainer to its end as if it had been called itself, and keep its output in a log.
 
@@ -52,6 +56,7 @@ def run(
         name: The log's name below it, without ``.log``; by default the script's, with the time.
         retrying: When it is started again; by default never.
         job: The Ray cluster that it runs on; by default it is a process of this machine.
+        saving: What is known of its checkpoints.
 
     Returns:
         The trainer's exit code. Where a signal ended it, the same signal ends this process.
@@ -64,20 +69,21 @@ def run(
     retries = Retries(retrying.policy, command) if retrying else None
     retry: Retry | None = None
     next_: Sequence[str] | None = command
-    while next_ is not None:
-        since = log.stat().st_size
-        end = Attempt(next_, log, record, retry, job).run()
-        if retrying is None or retries is None:
-            record.end(end)
-            break
-        with _deferred() as heard:
-            if end.outcome.status:
-                end = replace(end, step=retrying.last_step(log, since))
-            plan = retries.after(end)
-            next_, retry = _follow(plan, end, log, record, heard, dry=retrying.dry)
-            if next_ and job and not job.stop():
-                _say(log, "no retry: Ray does not confirm that the last job has ended")
+    with checkpoints.watched(saving.order(command, log, runs) if saving else None):
+        while next_ is not None:
+            since = log.stat().st_size
+            end = Attempt(next_, log, record, retry, job).run()
+            if retrying is None or retries is None:
+                record.end(end)
                 break
+            with _deferred() as heard:
+                if end.outcome.status:
+                    end = replace(end, step=retrying.last_step(log, since))
+                plan = retries.after(end)
+                next_, retry = _follow(plan, end, log, record, heard, dry=retrying.dry)
+                if next_ and job and not job.stop():
+                    _say(log, "no retry: Ray does not confirm that the last job has ended")
+                    break
     if end.outcome.signal:
         die_of(end.outcome.signal)
     return end.outcome.exit_code or 0

@@ -123,6 +123,7 @@ Count = Annotated[int, Checked(_whole(1, 10**15, "a whole number of 1 or more"))
 SeriesCount = Annotated[int, Checked(_whole(0, 1000, "a whole number from 0 to 1000"))]
 GpuCount = Annotated[int, Checked(_whole(0, 64, "a whole number from 0 to 64"))]
 ProcessCount = Annotated[int, Checked(_whole(0, 100, "a whole number from 0 to 100"))]
+CheckpointCount = ProcessCount
 Port = Annotated[int, Checked(_whole(1, 65535, "a port from 1 to 65535"))]
 XidCode = Annotated[int, Checked(_whole(1, 999, "an Xid code from 1 to 999"))]
 RecoveryAction = Annotated[int, Checked(_whole(1, 99, "an action of the driver from 1 to 99"))]

@@ -103,6 +103,7 @@ def test_a_message_says_what_else_fires_and_not_that_it_does_itself(promtool: Pa
     (said,) = _descriptions(promtool, tmp_path, "KLExplosion", sick)
     measured, step, *others = said.removesuffix(".").split("; ")
     assert measured == "KL, lowest of 3 steps, 2, limit 1.125 nats/token (from its start)"
+    assert others.pop(0) == "resume from global_step_600 (before the first warning at 640)"
     assert step == "step 640"
     assert sorted(others) == ["EntropyExplosion fires", "KLHigh fires"]
 

@@ -166,7 +166,7 @@ def is_right(key, word):
     right = {
         "true": key.endswith((".enabled", "gpus.serial", "gpus.links", "gpus.pcie")),
         "[1]": key.startswith("alerts.GPUXid.") or key == "alerts.GPURecoveryNeeded.critical",
-        '"x y"': key in ("runs.path", "discovery.ray"),
+        '"x y"': key in ("runs.path", "discovery.ray", "checkpoints.runs"),
     }
     return right.get(word, False)
 

@@ -132,6 +132,7 @@ LAST_STEP_AT = _is(2000, fact("rl_last_step_timestamp_seconds"))
 STARTED_AT = _is(-20000, fact("rl_run_start_timestamp_seconds"))
 STEP_INTERVAL = _is(30, fact("rl_step_interval_typical_seconds"))
 WRITER_PRESENT = _is(1, fact("rl_run_writer_present"))
+CHECKPOINT = _is(600, fact("rl_run_checkpoint_step", checkpoint="global_step_600"))
 EXIT = _is(
     1, fact("rl_run_exit_info", cause="out of memory", exit_code="", signal="SIGKILL", requested="false")
 )

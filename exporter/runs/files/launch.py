@@ -25,6 +25,9 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from exporter.runs.files import checkpoints
+from exporter.runs.files.checkpoints import SavedStep
+
 SUFFIX = ".launch"
 REQUEST_SUFFIX = ".request"
 MOST_BYTES = 65536
@@ -132,6 +135,7 @@ class Launch:
         retry: The retry that it is or, where it ``waits``, that follows it.
         waits: Whether another attempt is to follow.
         retries: How many attempts of this log were retries.
+        checkpoints: The complete checkpoints of the run, the oldest first.
     """
 
     attempt: int
@@ -148,6 +152,7 @@ class Launch:
     retry: Retry | None = None
     waits: bool = False
     retries: int = 0
+    checkpoints: tuple[SavedStep, ...] = ()
 
     @property
     def state(self) -> str | None:
@@ -224,7 +229,9 @@ def read(log: Path) -> Launch | None:
                 known |= {"stopped": answer, "waits": False}
             else:
                 known["paused"] = answer if answer.action == "pause" else None
-    return Launch(**known, held=held) if known.keys() >= _START.keys() else None
+    if known.keys() < _START.keys():
+        return None
+    return Launch(**known, held=held, checkpoints=checkpoints.read(log))
 
 
 def _retry(line: Mapping[str, Any]) -> Retry | None:

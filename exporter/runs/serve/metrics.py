@@ -103,6 +103,8 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_writer_present", _maybe(view.writer)
     yield "rl_run_exit_info", [(labels, 1) for labels in _exits(view)]
     yield from _attempts(view.launch, view.state)
+    saved = view.launch.checkpoints if view.launch else ()
+    yield "rl_run_checkpoint_step", [({"checkpoint": each.name}, each.step) for each in saved]
     yield from ((name, _maybe(value)) for name, value in progress(run))
     yield "rl_total_steps", _maybe(run.total)
     yield "rl_resumes_total", _maybe(run.resumes)

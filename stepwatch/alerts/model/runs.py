@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwatch.alerts.model.alert import Fact
 from stepwatch.alerts.model.expression import (
     Expression,
     Formula,
@@ -188,6 +189,19 @@ def recording_rule() -> dict[str, str]:
 
 ONSET_STEP = "rl_alert_onset_step"
 """The step of a run at which an alert began to fire, as long as it fires; for dashboards."""
+
+
+_SICK = "RewardDrop|RewardCollapse|ValidationDrop|KL.*|PolicyKLHigh|Entropy.*|GradNorm.*|NonFinite"
+"""Alerts that say that the weights themselves may have suffered, as a pattern of PromQL."""
+
+_FIRST = f"scalar(min({ONSET_STEP}{{alertname=~'{_SICK}',%[1]s}} or rl_step{{%[1]s}}))"
+"""The step of the first of them that fires; the run's own before that is recorded."""
+
+LAST_GOOD = Fact(
+    f"topk(1,max by(checkpoint)(rl_run_checkpoint_step{{%[1]s}})<{_FIRST})*0+{_FIRST}",
+    "; resume from {{.Labels.checkpoint}} (before the first warning at {{.Value}})",
+)
+"""The last checkpoint that is older than the first sign of trouble, where checkpoints are known."""
 
 
 SHOWN_STATE = "rl_run_shown_state"

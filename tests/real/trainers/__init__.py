@@ -19,7 +19,7 @@ from tests.real import environments
 SCRIPTS = Path(__file__).parent
 TRL, VERL = SCRIPTS / "trl_grpo.py", SCRIPTS / "verl_fit.py"
 
-_OFFLINE = {
+OFFLINE = {
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
@@ -84,7 +84,7 @@ class Training:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
-                env={**os.environ, **_OFFLINE, **temporary},
+                env={**os.environ, **OFFLINE, **temporary},
                 start_new_session=True,  # Ray's processes go with it
             )
 

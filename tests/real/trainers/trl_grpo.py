@@ -137,6 +137,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--logging-steps", type=int, default=1)
     parser.add_argument("--pace", type=float, default=0.0, help="seconds that each step takes longer")
     parser.add_argument("--save-steps", type=int, default=0)
+    parser.add_argument("--save-total-limit", type=int, help="how many checkpoints stay")
     parser.add_argument("--resume", action="store_true", help="from the newest checkpoint")
     parser.add_argument("--report-to", nargs="*", default=[], choices=["tensorboard", "wandb"])
     parser.add_argument("--learning-rate", type=float, default=2e-3)
@@ -162,6 +163,7 @@ def trainer(options: argparse.Namespace) -> GRPOTrainer:
         logging_steps=options.logging_steps,
         save_strategy="steps" if options.save_steps else "no",
         save_steps=options.save_steps or 500,
+        save_total_limit=options.save_total_limit,
         report_to=options.report_to or "none",
         run_name=options.output.name,
         seed=options.seed,

@@ -1,0 +1,88 @@
+"""The watcher as the wrapper sees it: a process started with the trainer, and asked to end after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from stepwatch.launch.checkpoints import layouts
+from stepwatch.launch.checkpoints.order import ROOT, Order
+from stepwatch.schema.errors import Refused
+
+LAST_SECONDS = 60.0
+"""For the last look, after the trainer: no rotation is to be feared any more, so this may be cut short."""
+
+
+@contextmanager
+def watched(order: Order | None) -> Iterator[None]:
+    """Have the checkpoints of a trainer watched meanwhile; without an order, do nothing.
+
+    It has a session of its own, so that Ctrl-C does not reach it. If the wrapper dies, the kernel kills it.
+    """
+    if order is None:
+        yield
+        return
+    wakes, trainer_runs = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stepwatch.launch.checkpoints", "watch", str(os.getpid())],
+        stdin=wakes,
+        stdout=subprocess.DEVNULL,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    os.close(wakes)
+    with suppress(OSError):
+        os.write(trainer_runs, f"{json.dumps(asdict(order))}\n".encode())
+    try:
+        yield
+    finally:
+        os.close(trainer_runs)
+        try:
+            process.wait(LAST_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What the user said about checkpoints on the command line.
+
+    Attributes:
+        folder: Where the trainer saves them; ``None`` for where its command line says.
+        keep: How many of the best are kept; ``None`` for as many as config.yaml says.
+        config: In place of the usual config.yaml.
+    """
+
+    folder: Path | None = None
+    keep: int | None = None
+    config: Path | None = None
+
+    def order(self, command: Sequence[str], log: Path, runs: Path) -> Order | None:
+        """Return what is to be watched; ``None`` where it is not known where the trainer saves.
+
+        Args:
+            command: The trainer and its arguments.
+            log: The run's log.
+            runs: The folder of logs.
+
+        Raises:
+            Refused: Checkpoints are to be kept, and it is not known where they are.
+        """
+        folder = self.folder or layouts.folder(command, Path.cwd())
+        if folder is None:
+            if self.keep:
+                raise Refused(
+                    "--keep-best: the trainer's command line does not say where it saves checkpoints. "
+                    "Fix: name the folder with --checkpoints."
+                )
+            return None
+        run = str(log.relative_to(runs).with_suffix(""))
+        config = str(self.config.absolute()) if self.config else ""
+        return Order(str(log.absolute()), run, str(folder.absolute()), self.keep, config)
