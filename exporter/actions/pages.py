@@ -51,7 +51,7 @@ class Site:
         self._breaker, self._password_file = breaker, password_file
 
     def routes(self) -> Table:
-        """Return the pages by path. A link that is followed or previewed changes nothing: a veto is a POST."""
+        """Return the pages by path. A link that is followed or previewed vetoes nothing: that is a POST."""
         return {
             "/": {"GET": self._index},
             "/action/*": {"GET": self._action},

@@ -12,7 +12,7 @@ DISRUPTIVE = ("pause", "stop")
 """Steps that change the run: announced, with time for a veto."""
 DAY_SECONDS = 86400.0
 LATE_SECONDS = 600.0
-"""What could not be confirmed for so long after its veto window is dropped: it would be a surprise by then."""
+"""What could not be confirmed for so long after its veto window is dropped: it would be a surprise."""
 
 
 @dataclass(frozen=True)
@@ -236,8 +236,11 @@ def to_go_on(action: Action, seen: Seen, *, off: bool, now: float) -> Decision:
         return Decision("close", "interrupted", "unknown")
     if action.acted is not None:
         return _after_change(action, seen, off=off, now=now)
-    if action.vetoed:
-        return Decision("close", "vetoed", "by_hand")
+    return Decision("close", "vetoed", "by_hand") if action.vetoed else _before_change(action, seen, off, now)
+
+
+def _before_change(action: Action, seen: Seen, off: bool, now: float) -> Decision:  # noqa: FBT001
+    """Decide about an action that has changed nothing yet."""
     if reason := _over(action, seen, off=off, now=now):
         return Decision("close", "dropped", reason)
     if not seen.holds or seen.attempt is None:
