@@ -111,7 +111,4 @@ def _states(page: Any) -> dict[str, str]:
 
 
 def _logs(page: Any) -> Mapping[str, Path | None]:
-    return {
-        run["run"]: Path(log) if (log := (run.get("launch") or {}).get("log")) else None
-        for run in page["runs"]
-    }
+    return {run["run"]: Path(run["log"]) if run["log"] else None for run in page["runs"]}

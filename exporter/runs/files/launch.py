@@ -95,6 +95,7 @@ class Launch:
         held: Whether the wrapper lives; ``None`` where the file system knows no locks.
         stopped: The request on which it was stopped or killed, if it was.
         paused: The request on which it is paused, if it is.
+        log: The path of its log.
     """
 
     attempt: int
@@ -107,6 +108,7 @@ class Launch:
     held: bool | None = None
     stopped: Answer | None = None
     paused: Answer | None = None
+    log: str = ""
 
     @property
     def state(self) -> str | None:
@@ -173,7 +175,7 @@ def read(log: Path) -> Launch | None:
                 known["stopped"] = answer
             else:
                 known["paused"] = answer if answer.action == "pause" else None
-    return Launch(**known, held=held) if known.keys() >= _START.keys() else None
+    return Launch(**known, held=held, log=str(log)) if known.keys() >= _START.keys() else None
 
 
 def answers(log: Path) -> dict[str, Answer]:
