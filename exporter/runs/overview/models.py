@@ -81,8 +81,8 @@ class Firing:
 class RunAction:
     """What the circuit breaker does or did about a run.
 
-    ``steps`` and ``state`` are in its words, ``opened`` is in seconds since the epoch, ``page`` the address of
-    its page, with the veto while it is ``open``.
+    ``steps`` and ``state`` are in its words, ``opened`` is in seconds since the epoch, ``page`` the address
+    of its page, with the veto while it is ``open``.
     """
 
     run: str
@@ -113,8 +113,8 @@ class RunSummary:
     ``total`` is its number of planned steps, ``age_seconds`` the time since its last step. ``restarts``
     counts its starts but the first, ``resumes`` those that went on from a later step. By signal, ``latest``
     are the last values, ``usual`` the medians of the last few, and ``means`` the smoothed values.
-    ``candidates`` are signals that it lacks, with the keys that may carry them. ``log`` is the path of the log
-    that `stepwatch run` writes of it, empty if that did not start it.
+    ``candidates`` are signals that it lacks, with the keys that may carry them. ``log`` is the path of the
+    log that `stepwatch run` writes of it, empty if that did not start it.
     """
 
     name: str

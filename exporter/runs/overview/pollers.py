@@ -139,7 +139,7 @@ class Actions(Poller):
         self._url, self._link = f"{(url or '').rstrip('/')}/api/v1/actions", link.rstrip("/")
 
     def poll(self) -> float:
-        """Ask it; returns the seconds until the next time. What it said last stays while it does not answer."""
+        """Ask it; returns the seconds until the next time. Without an answer the last one stays."""
         try:
             answer = web.get(self._url, {}, ANSWER_SECONDS, most=LARGEST_ANSWER)
             self.found = tuple(
