@@ -74,6 +74,10 @@ class CommandLine:
         )
         self._checks[name.replace("-", "_")] = (check, many)
 
+    def add_positional(self, name: str, text: str) -> None:
+        """Add an argument that is no flag, and which the file cannot hold."""
+        self._parser.add_argument(name, metavar=name.upper(), help=text)
+
     def add_address(self, usual: int) -> None:
         """Add the flags of the address to serve on, and of the names that requests may use for it."""
         self.add("port", port, usual, "port to serve on")

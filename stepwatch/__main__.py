@@ -120,6 +120,9 @@ def _add_orders(command: Command) -> None:
     importing.add_argument("file", type=Path, metavar="FILE", help="its JSON, exported in the classic form")
     importing.add_argument("--title", metavar="TEXT", help="default: its own; of ours, with (own) behind it")
     importing.add_argument("--force", action="store_true", help="replace the template of that title")
+    collecting = command("evidence", "collect what there is about a run in one archive", _evidence)
+    collecting.add_argument("run", help="its name")
+    collecting.add_argument("--out", type=Path, metavar="DIR", help="default: evidence in the state folder")
     releasing = command("gpu-release", "release the GPUs for a while, so that one can be reset", _order)
     releasing.add_argument(
         "--for", dest="span", default=f"{RELEASE_SECONDS}s", metavar="TIME", help="default: %(default)s"
@@ -215,6 +218,13 @@ def _order(options: argparse.Namespace) -> int:
     if options.command == "gpu-release":
         return orders.gpu_release(file, options.span, _say)
     return limits_report.alerts(file, options.run, options.format, _say)
+
+
+def _evidence(options: argparse.Namespace) -> int:
+    from stepwatch.operate.evidence import evidence
+
+    place = _place()
+    return evidence(_file(options, place), options.run, options.out, place, _say)
 
 
 def _import(options: argparse.Namespace) -> int:

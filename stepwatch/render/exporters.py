@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from stepwatch.alerts.catalogue import BLOCKS
 from stepwatch.alerts.progress import Stalled
 from stepwatch.alerts.stack import AlertingBroken
 from stepwatch.config import Config
 from stepwatch.config.deployment import HOST_PROC, Deployment
 from stepwatch.languages import catalogue
-from stepwatch.rules.limits import served_overrides
+from stepwatch.rules.limits import flat, served_overrides
 from stepwatch.rules.messages import dashboard_url, runbook_url
 from stepwatch.schema.names import to_re2
 
@@ -118,6 +119,18 @@ def _watchdog(config: Config, deployment: Deployment) -> Settings:
     }
 
 
+def evidence(config: Config, deployment: Deployment) -> Settings:
+    """Return where the archive of evidence looks, and the limits in force."""
+    ray = config.discovery.ray
+    return {
+        **{part: f"http://{deployment.address(part)}" for part in ("exporter", "prometheus", "alertmanager")},
+        "ray": ray and deployment.left_file(ray),
+        "signals": config.signals,
+        "limits": {name: flat(config.alerts.block(name)) for name in BLOCKS},
+        "overrides": served_overrides(config),
+    }
+
+
 def _door(config: Config, _: Deployment) -> Settings:
     return {"origins": config.link_origins}
 
@@ -166,4 +179,5 @@ _SERVERS: Mapping[str, Callable[[Config, Deployment], Settings]] = {
     "gpu": _gpu,
     "watchdog": _watchdog,
     "door": _door,
+    "evidence": evidence,
 }

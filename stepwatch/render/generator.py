@@ -18,7 +18,7 @@ from stepwatch.alerts.model.runs import ONSET_STEP, SHOWN_STATE, SHOWN_STATES
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.languages import catalogue
-from stepwatch.render import check, exporters, output, panels
+from stepwatch.render import check, diagnosis, exporters, output, panels
 from stepwatch.render.dashboard import Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
 from stepwatch.render.templates import SERVICES, render, render_own, template
@@ -122,6 +122,15 @@ def training(config: Config, templates: Path, place: Place) -> Json:
         Refused: The template fails.
     """
     return template(templates, _context(config, place), panels.TEMPLATE)
+
+
+def diagnosed(config: Config, templates: Path, place: Place) -> diagnosis.Queries:
+    """Return the queries of the dashboard Diagnose, by the title of their panel and their column.
+
+    Raises:
+        Refused: The template fails.
+    """
+    return diagnosis.queries(template(templates, _context(config, place), diagnosis.TEMPLATE))
 
 
 def _rendered(

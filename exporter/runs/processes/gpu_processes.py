@@ -65,16 +65,31 @@ class GPUProcesses:
         """
         with suppress(OSError):  # of a process file system that cannot be read, nothing is known either
             if (self._proc / "driver/nvidia").is_dir():
-                known = (files.process(self._root, pid) for pid in files.pids(self._root))
-                self._processes = {process.pid: process for process in known if process}
+                self._read_processes()
                 return self._gpus(writers)
         return {}
 
-    def _gpus(self, writers: Mapping[Place, Iterable[str]]) -> dict[Place, RunGPUs]:
+    def members(self, writers: Mapping[Place, Iterable[str]]) -> Iterator[tuple[Process, Place]]:
+        """Yield each process of a run, whether or not it uses a GPU.
+
+        Args:
+            writers: As of ``look``.
+
+        Raises:
+            OSError: The process file system cannot be read.
+        """
+        self._read_processes()
+        return self._assigned(writers)
+
+    def _read_processes(self) -> None:
+        known = (files.process(self._root, pid) for pid in files.pids(self._root))
+        self._processes = {process.pid: process for process in known if process}
         children: defaultdict[int, list[Process]] = defaultdict(list)
         for process in self._processes.values():
             children[process.parent].append(process)
         self._children = children
+
+    def _gpus(self, writers: Mapping[Place, Iterable[str]]) -> dict[Place, RunGPUs]:
         used: defaultdict[Place, list[Process]] = defaultdict(list)
         for process, run in self._assigned(writers):
             if self._users.get(process.pid) == process.began or any(

@@ -1,0 +1,58 @@
+"""``python -m stepwatch evidence``: one archive about a run, for whoever looks at it later, or elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from exporter.evidence.archive import WriteError
+from exporter.evidence.collect import Sources, UnknownRunError, collect
+from exporter.runs.model.run import Options
+from stepwatch.config import load
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.deploy.native.state import State
+from stepwatch.render import exporters, generator
+from stepwatch.render.layout import RESOURCES
+from stepwatch.schema.errors import Refused
+from stepwatch.system.terminal import Say
+
+FOLDER = "evidence"
+"""Of archives, in the state folder."""
+
+
+def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -> int:
+    """Collect what there is about a run, whatever of the stack answers, and print the archive's path.
+
+    Args:
+        config: The configuration file.
+        run: The run's name.
+        out: The folder of archives; by default one in the state folder.
+        place: The state folder.
+        say: Prints a line.
+
+    Returns:
+        0.
+
+    Raises:
+        Refused: There is no such run, or the archive cannot be written.
+    """
+    settings = load(config)
+    runs = place.runs(settings.runs.path, say) or settings.runs.path
+    simulated = place.data("demo-runs")
+    where = exporters.evidence(settings, OnThisMachine(settings))
+    sources = Sources(
+        tuple(str(Path(path).absolute()) for path in (runs, *([simulated] if simulated.is_dir() else []))),
+        where["exporter"],
+        where["prometheus"],
+        where["alertmanager"],
+        Path(where["ray"]) if where["ray"] else None,
+        Options(keys=settings.signals),
+        generator.diagnosed(settings, RESOURCES, OnThisMachine),
+        where["limits"],
+        where["overrides"],
+    )
+    try:
+        archive = collect(run, sources, out or place.folder / FOLDER)
+    except (UnknownRunError, WriteError) as problem:
+        raise Refused(str(problem)) from None
+    say(str(archive))
+    return 0
