@@ -50,6 +50,9 @@ silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 	$(call required,RUN,RUN=name [FOR=time] [NOTE=text]. Example: make silence RUN=ppo/gsm8k FOR=2h)
 	@$(STEPWATCH) silence $(WITH) $${FOR:+"--for=$$FOR"} $${NOTE:+"--note=$$NOTE"} -- "$$RUN"
 
+actions: runtime ## Show what the circuit breaker does; veto: make actions VETO=id; stop it: make actions KILL=on
+	@$(STEPWATCH) actions $(WITH) $${VETO:+"--veto=$$VETO"} $${KILL:+"--kill-switch=$$KILL"}
+
 config: runtime ## Print all keys of config.yaml with defaults and reasons, or one: make config KEY=alerts.KL
 	@$(STEPWATCH) config $(if $(KEY),--explain "$$KEY",--defaults)
 

@@ -92,7 +92,9 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
     world = World(
         options.prometheus, options.alertmanager, options.exporter, options.password_file, options.targets
     )
-    evidence = [*evidence_command(options.config_file), *options.evidence]
+    settings = Path(options.config_file).with_name("evidence.json") if options.config_file else None
+    out = options.evidence_dir or options.state_dir / "evidence"
+    evidence = evidence_command(settings, out, options.path)
     limits = Limits(options.dry_run, options.veto, options.per_day, options.cooldown)
     messages = Messages(options.link or f"http://{options.listen}:{options.port}", options.texts)
     return Breaker(
@@ -142,7 +144,8 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("cooldown", not_negative, 1800.0, "seconds between two actions on one run")
     flags.add("rules", partial(_list, _rule), (), "the policies, as JSON")
     flags.add("targets", partial(_list, _target), (), "what runs are reached by besides wrappers, as JSON")
-    flags.add("evidence", text, (), "more words for the command that collects evidence", many=True)
+    flags.add("path", text, ("./runs",), "run folders, of which evidence is collected", many=True)
+    flags.add("evidence-dir", Path, None, "folder of archives; by default evidence in the state folder")
     flags.add("texts", _texts, {}, "the words of messages by the English ones, as JSON")
     return flags
 

@@ -59,6 +59,13 @@ class Steps:
         return Result(done=True, text=safe(lines[-1]))
 
 
-def evidence_command(config: Path | None) -> list[str]:
-    """Return the command that collects evidence and prints the archive's path last."""
-    return [sys.executable, "-m", "exporter.evidence", *([f"--config.file={config}"] if config else [])]
+def evidence_command(settings: Path | None, out: Path, paths: Sequence[str]) -> list[str]:
+    """Return the command that collects evidence and prints the archive's path last; the run follows it.
+
+    Args:
+        settings: Its file of settings, if there is one.
+        out: The folder of archives.
+        paths: The folders of runs.
+    """
+    named = [f"--config.file={settings}"] if settings and settings.exists() else []
+    return [sys.executable, "-m", "exporter.evidence", *named, f"--out={out}", "--path", *paths, "--"]

@@ -277,7 +277,11 @@ class Stack:
 
     def actions(self) -> Part:
         """The circuit breaker, the only part that acts on runs."""
-        flags = (*self._listen("actions"), f"--state-dir={self.place.data('actions')}")
+        folders = (
+            f"--state-dir={self.place.data('actions')}",
+            f"--evidence-dir={self.place.folder / 'evidence'}",
+        )
+        flags = (*self._listen("actions"), *folders, "--path", str(self.runs))
         return self._part(
             "actions",
             self._ours("exporter.actions", "actions", *flags),
