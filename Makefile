@@ -10,14 +10,14 @@ JOBS ?= 4
 BY_FILE = --dist=loadfile --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG TO RUN NOTE FOR KEY FILE TITLE
+export RUNS CONFIG TO RUN NOTE FOR KEY FILE TITLE VETO KILL
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert mark silence config alerts discover import-dashboard gpu-release inspect gpu-check backtest generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence actions config alerts discover import-dashboard gpu-release inspect gpu-check backtest generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

@@ -80,6 +80,7 @@ class Breaker:
         self._held: dict[str, float] = {}
         self._ignored: dict[str, float] = {}
         self._said: set[tuple[str, float, str]] = set()
+        self.looks = 0
         self._posted = 0.0
         self._lock = RLock()
         self._resume()
@@ -153,6 +154,7 @@ class Breaker:
                 self._begin(alert, rule, self._world.look(alert))
             for action in self.audit.open():
                 self._go_on(action)
+        self.looks += 1
         now = self._clock()
         if not 0 <= now - self._posted < POST_SECONDS:
             self._posted = now

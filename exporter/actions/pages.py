@@ -177,6 +177,7 @@ def samples(breaker: Breaker, now: float) -> Iterator[Metric]:
     yield own("actions_open", "Actions that are open.", sum(not action.outcome for action in actions))
     yield own("action_timestamp_seconds", "When an action on a run was closed.", marks)
     yield own("actions_watched_alerts", "Alerts that fire and that a policy is about.", breaker.watched)
+    yield own("actions_looks_total", "Looks at these alerts and at the runs.", breaker.looks)
     yield own("actions_dry_run", "1 in a dry run.", breaker.limits.dry_run)
     yield own("actions_off", "1 while the kill switch is on.", breaker.off)
     failures: list[Sample] = [({"what": what}, count) for what, count in sorted(breaker.failures.items())]

@@ -32,7 +32,7 @@ from tests.alertmanager.route import QUICK, Labels, alert, post
 from tests.e2e.stack import server
 from tests.real import AlertmanagerServer, WebhookSink, free_port
 from tests.real.listening import Listening
-from tests.real.waiting import eventually
+from tests.real.waiting import counted, eventually, let_pass
 
 TRAINER = """
 import signal, sys, time
@@ -75,14 +75,14 @@ class Around:
 
     Args:
         folder: An empty folder for all of it.
-        settings: More of `actions` in config.yaml; by default a stop, announced for a second.
+        settings: More of `actions` in config.yaml; by default a stop, announced for two seconds.
     """
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder, self.runs = folder, folder / "runs"
         self.runs.mkdir()
         self.sink = WebhookSink()
-        actions = {"dry_run": False, "veto": "1s", "policies": [EXPLOSION], **settings}
+        actions = {"dry_run": False, "veto": "2s", "policies": [EXPLOSION], **settings}
         ports = {name: free_port() for name in Ports.model_fields}
         self.config_file = folder / "config.yaml"
         self.config_file.write_text(
@@ -112,15 +112,14 @@ class Around:
         self.trainers: list[subprocess.Popen[bytes]] = []
 
     @contextmanager
-    def up(self, *, acting: bool = True) -> Iterator[Around]:
+    def up(self) -> Iterator[Around]:
         with ExitStack() as parts:
             parts.callback(self._end)
-            for part in (self.sink, self.prometheus, self.alertmanager, self.exporter):
+            for part in (self.sink, self.prometheus, self.alertmanager, self.exporter, self.actions):
                 parts.enter_context(part)  # type: ignore[arg-type]
-            parts.enter_context(self.actions) if acting else parts.callback(self.actions.stop)
             yield self
 
-    def train(self, name: str = "a", *how: str, wrapped: bool = True) -> subprocess.Popen[bytes]:
+    def train(self, name: str, *how: str, wrapped: bool = True) -> subprocess.Popen[bytes]:
         """Start a trainer, and wait until the run exporter shows its present attempt."""
         command = [sys.executable, "-c", TRAINER, *how]
         log = self.runs / f"{name}.log"
@@ -140,7 +139,7 @@ class Around:
         known = {run["run"]: run["log"] for run in json.loads(page)["runs"]}
         return name in known and known[name] == log and (log is None or self.launch(name).held is True)
 
-    def fire(self, run: str = "a", name: str = "KLExplosion") -> Labels:
+    def fire(self, run: str, name: str = "KLExplosion") -> Labels:
         """Have an alert fire; returns its labels."""
         time.sleep(0.01)  # after the attempt began
         labels = alert(name, run, topic="kl")
@@ -148,43 +147,58 @@ class Around:
         post(self.alertmanager, labels)
         return labels
 
-    def launch(self, run: str = "a") -> launch.Launch:
+    def launch(self, run: str) -> launch.Launch:
         found = launch.read(self.runs / f"{run}.log")
         assert found is not None
         return found
 
-    def known(self) -> list[dict[str, Any]]:
-        """The actions, as the service shows them."""
-        page = http_client.read(f"{self.url}/api/v1/actions")
-        return [] if page is None else json.loads(page)["actions"]
+    def known(self, run: str) -> list[dict[str, Any]]:
+        """The actions on a run, as the service shows them."""
+        page = http_client.read(f"{self.url}/api/v1/actions") or '{"actions": []}'
+        return [each for each in json.loads(page)["actions"] if each["run"] == run]
 
-    def wait_closed(self, outcome: str) -> dict[str, Any]:
-        """Wait until an action is closed so, and return it."""
-        eventually(lambda: any(each["outcome"] == outcome for each in self.known()), seen=self.log)
-        return next(each for each in self.known() if each["outcome"] == outcome)
+    def wait_closed(self, run: str, outcome: str) -> dict[str, Any]:
+        """Wait until an action on a run is closed so, and what came of it was sent; return it."""
+        eventually(lambda: any(each["outcome"] == outcome for each in self.known(run)), seen=self.log)
+        return next(each for each in self.known(run) if each["outcome"] == outcome)
 
-    def wait_pending(self) -> dict[str, Any]:
+    def wait_pending(self, run: str) -> dict[str, Any]:
         """Wait for the announcement of a step, and return its action."""
-        eventually(lambda: any(each["deadline"] for each in self.known()), seen=self.log)
-        return next(each for each in self.known() if each["deadline"])
+        eventually(lambda: any(each["deadline"] for each in self.known(run)), seen=self.log)
+        return next(each for each in self.known(run) if each["deadline"])
 
-    def messages(self, name: str) -> list[dict[str, Any]]:
-        """The alerts of that name that the receiver got."""
+    def wait_message(self, name: str, run: str) -> dict[str, str]:
+        """Wait for a message; return its texts."""
+        eventually(lambda: self.messages(name, run), seen=self.log)
+        (annotations,) = self.messages(name, run)
+        return annotations
+
+    def messages(self, name: str, run: str) -> list[dict[str, str]]:
+        """The texts of alerts of that name that the receiver got."""
         return [
-            each
+            each["annotations"]
             for message in list(self.sink.received)
             for each in message.alerts
-            if each["labels"]["alertname"] == name
+            if (each["labels"]["alertname"], each["labels"]["run"]) == (name, run)
         ]
 
-    def audit(self) -> list[tuple[str, str]]:
-        """Event and step of each line of the audit log."""
+    def audit(self, run: str) -> list[tuple[str, str]]:
+        """Event, and step or reason, of each line of the audit log that is about a run."""
         entries = [json.loads(line) for line in (self.data / "audit.jsonl").read_text().splitlines()]
-        return [(each["event"], each.get("step") or each.get("reason") or "") for each in entries]
+        ids = {each["action"] for each in entries if each["event"] == "opened" and each["run"] == run}
+        return [
+            (each["event"], each.get("step") or each.get("reason") or "")
+            for each in entries
+            if each.get("action") in ids or each.get("run") == run
+        ]
+
+    def let_look(self, times: int = 3) -> None:
+        """Let the service look at its alerts so often."""
+        let_pass(times, counted("looks", f"{self.url}/metrics", "stepwatch_actions_looks_total"))
 
     def log(self) -> str:
-        known = [(each["outcome"], each["state"]) for each in self.known()]
-        return f"{known} {self.sink.summary()} {self.actions.log.read_text()[-2000:]}"
+        page = http_client.read(f"{self.url}/api/v1/actions")
+        return f"{page} {self.sink.summary()} {self.actions.log.read_text()[-2000:]}"
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `python -m stepwatch actions` on this stack."""
