@@ -17,8 +17,6 @@ EXPIRY_SECONDS = 120.0
 TOLD_SECONDS = 600.0
 """How long the outcome stays among the alerts."""
 
-CHANGES = {"stop": Text("stopped"), "pause": Text("paused")}
-
 _PENDING = {
     "stop": Text("Run will be stopped unless you veto"),
     "pause": Text("Run will be paused unless you veto"),
@@ -45,7 +43,6 @@ _OUTCOMES = {
     "interrupted": Text("Action on the run was interrupted"),
 }
 REASONS = {
-    "": Text(""),
     "switched_off": Text("the kill switch is on"),
     "older": Text("the alert began before the circuit breaker did"),
     "resolved": Text("the alert does not hold any more"),

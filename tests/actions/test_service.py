@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from tests.actions.stack import EXPLOSION, Around
 from tests.alertmanager.route import post
 from tests.real.waiting import eventually
+from tests.rules import served
 
 EVENTS = ["opened", "intent", "result", "announced", "intent", "result", "closed"]
 PIDS = ("group", "given-away")
@@ -228,7 +230,10 @@ def test_only_alertmanager_may_post_alerts(around: Around) -> None:
     )
 
     def watched() -> str:
-        return next(line for line in around.ask("/metrics")[1].splitlines() if "_watched_alerts " in line)
+        (found,) = re.findall(
+            r"^stepwatch_actions_watched_alerts (\S+)$", around.ask("/metrics")[1], re.MULTILINE
+        )
+        return str(found)
 
     before = watched()
     assert around.ask("/api/v1/alerts", "POST", body)[0] == 401
@@ -248,6 +253,28 @@ def test_what_a_name_holds_is_shown_as_text(around: Around) -> None:
     page = around.ask("/")[1] + around.ask(f"/action/{action['id']}")[1]
     assert "&lt;b&gt;&amp;a" in page
     assert "<b>" not in page
+
+
+def test_its_metrics_are_those_that_are_documented(around: Around) -> None:
+    page = around.ask("/metrics")[1]
+    shown = {
+        (
+            name,
+            kind,
+            frozenset(
+                label
+                for line in re.findall(rf"^{name}{{.*}} ", page, re.MULTILINE)
+                for label in re.findall(r'(\w+)="', line)
+            ),
+        )
+        for name, kind in re.findall(r"^# TYPE (stepwatch_\w+) (\w+)$", page, re.MULTILINE)
+    }
+    section = served.PAGE.partition("\n## The circuit breaker\n")[2].partition("\n## ")[0]
+    documented = {
+        (name, kind, frozenset(re.findall(r"`(\w+)`", labels)))
+        for name, kind, _, labels in served.DOCUMENTED.findall(section)
+    }
+    assert shown == documented
 
 
 @pytest.mark.parametrize("flag", ["--rules=[{}]", "--veto=-1", "--targets=x"])
