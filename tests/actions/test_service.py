@@ -118,7 +118,7 @@ def test_a_service_killed_between_intent_and_result_reports_that_and_repeats_not
     around.fire("unknown")
     around.wait_pending("unknown")
     os.kill(trainer.pid, signal.SIGSTOP)  # the wrapper does not answer
-    eventually(lambda: (around.runs / "unknown.log.request").exists(), seen=around.log)
+    eventually((around.runs / "unknown.log.request").exists, seen=around.log)
     around.actions.kill()
     around.actions.start()
     action = around.wait_closed("unknown", "interrupted")

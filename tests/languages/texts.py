@@ -45,7 +45,7 @@ class Recorder(Catalogue):
 
 
 def collected(root: Path = CHECKOUT) -> Origins:
-    """Return the files of each English text: of alerts, dashboards, notifications, the watchdog and the circuit breaker."""
+    """Return the files of each English text: of alerts, dashboards, notifications and services."""
     recorder = Recorder({})
     for alert in TABLE:
         recorder.file = f"{alert.block.__module__.replace('.', '/')}.py"
@@ -78,7 +78,8 @@ def _record_dashboards(recorder: Recorder, root: Path) -> None:
 def _called(root: Path) -> Iterator[tuple[str, str]]:
     """Yield the texts that sources call for, each with its file."""
     jinja, keywords = templates.environment(root, {}), dict.fromkeys(CALLS)
-    for pattern in ("stepwatch/**/*.py", "exporter/watchdog/*.py", "exporter/actions/*.py", "*/templates/**/*.j2"):
+    services = ("exporter/watchdog/*.py", "exporter/actions/*.py")
+    for pattern in ("stepwatch/**/*.py", *services, "*/templates/**/*.j2"):
         for path in sorted(root.glob(pattern)):
             source = path.read_text()
             if not any(f"{call}(" in source for call in CALLS):  # which is most, and to parse takes seconds
