@@ -103,7 +103,8 @@ class Breaker:
             OSError: The file cannot be written.
         """
         self._switch.touch()
-        self.audit.append(self._clock(), "switched_off")
+        with self._lock:
+            self.audit.append(self._clock(), "switched_off")
 
     @property
     def watched(self) -> int:
@@ -275,6 +276,10 @@ class Breaker:
         self.audit.append(self._clock(), "closed", action.id, outcome=outcome, reason=reason)
         logger.info("action %s on %s: %s %s", action.id, action.run, outcome, reason)
         self._posted = 0.0  # receivers are notified at the next tick
+        known = self._alerts.get(action.fingerprint)
+        if known and known[0].since == action.since:  # it causes nothing more
+            self._ignored[action.fingerprint] = action.since
+            self._alerts.pop(action.fingerprint)
 
     def _say(self, alert: Alert, decision: Decision) -> None:
         """Write down once why nothing is done about an alert."""

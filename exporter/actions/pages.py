@@ -116,8 +116,9 @@ class Site:
         action = next((each for each in self._breaker.actions() if each.id == request.name), None)
         if action is None:
             return text("404 Not Found", _GONE)
+        target, number, _ = action.attempt
         facts = {
-            "Run": f"{action.run}, attempt {action.attempt.number} ({action.attempt.target or 'no target'})",
+            "Run": f"{action.run}{f', attempt {number} ({target})' if target else ''}",
             "Alert": f"{action.alert} ({action.severity}), since {_clock(action.since)}",
             "Steps": _steps(action),
             "State": _state(action),
