@@ -67,6 +67,10 @@ def parser() -> argparse.ArgumentParser:
     running = command("run", "run a trainer, and keep its output and how it ended among the runs", _run)
     running.add_argument("--runs", type=Path, metavar="DIR", help="the folder of logs; default: runs.path")
     running.add_argument("--name", help="of its log, without .log; default: the program's, with the time")
+    running.add_argument(
+        "--retry", metavar="POLICY", help="start it again if it fails, by this entry of retry in config.yaml"
+    )
+    running.add_argument("--dry-run", action="store_true", help="with --retry: only say what it would do")
     running.add_argument("trainer", nargs="+", metavar="CMD", help="the trainer and its arguments, behind --")
     return parser
 
@@ -255,14 +259,20 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from stepwatch.launch.command import run
+    from stepwatch.launch.command import Retrying, run
 
-    runs = options.runs
-    if runs is None:
+    runs, retrying = options.runs, None
+    if runs is None or options.retry:
         from stepwatch.config import load
+        from stepwatch.operate.logfiles import last_step
 
-        runs = load(_file(options, _place())).runs.path
-    return run(options.trainer, Path(runs), options.name)
+        config = load(_file(options, _place()))
+        runs = config.runs.path if runs is None else runs
+        if options.retry:
+            retrying = Retrying(config.retry_policy(options.retry), last_step, options.dry_run)
+    elif options.dry_run:
+        raise Refused("--dry-run: what would be retried is not said. Fix: name a policy with --retry.")
+    return run(options.trainer, Path(runs), options.name, retrying)
 
 
 def _print_config(options: argparse.Namespace) -> int:

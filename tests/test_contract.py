@@ -17,7 +17,7 @@ from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowed, Allowlist
 from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.exporter_health import Health, Polled, Samples
-from exporter.runs.files.launch import Launch
+from exporter.runs.files.launch import Answer, Launch, Retry
 from exporter.runs.model.overrides import Override, Overrides
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.overview import Overview
@@ -248,7 +248,11 @@ def _exported(run: Run) -> str:
     health.others += [Discovery([_Source()], gate, 600.0, AddressMap()).samples, *_of_parts()]
     health.targets.append(Polled("http://127.0.0.1:9092/metrics", "prometheus_page", True, 1, 0.0))
     unread = View("b", Run("verl_console", "", Options()), "running", writer=None, unread=1e9)
-    chunks = [RunText().chunks(each, 73.0) for each in (view, unread)]
+    paused = Answer("x", "pause", "stepwatch", "KLExplosion", 70.0, done=True)
+    retry = Retry(1, 3, "network error", 90.0)
+    waiting = Launch(1, 1.0, 73.0, exit_code=1, held=True, paused=paused, retry=retry, waits=True)
+    waits = View("c", Run("verl_console", "", Options()), "running", writer=None, launch=waiting)
+    chunks = [RunText().chunks(each, 73.0) for each in (view, unread, waits)]
     return page(chunks, health.samples()).decode()
 
 

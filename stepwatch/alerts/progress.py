@@ -35,6 +35,11 @@ _alive = any_of(
 
 _alert = partial(Alert, topic="progress")
 
+_requested = metric("rl_run_exit_info", requested="true")
+_waits = metric("rl_run_retry_timestamp_seconds")
+_PAUSED = Fact("rl_run_paused_info{%s}", "; {{.Labels.cause}}")
+_RETRY = Fact("rl_run_retry_info{%s}", "; {{.Labels.cause}}")
+
 
 class Stalled(Block):
     """No step for long, though something is still alive: the log is held open, a GPU is in use."""
@@ -62,8 +67,11 @@ STALLED = _alert(
         Condition("no step for", since_last_step() > Limit("silence"), sparing=_interval),
     ),
     given=is_in("running") | is_in("stopped").while_(_alive),
-    sparing=metric("rl_run_writer_present").equals(0) | is_in("failed", "vanished"),
+    sparing=any_of(
+        (metric("rl_run_writer_present").equals(0), is_in("failed", "vanished"), _requested, _waits)
+    ),
     style=DURATION,
+    facts=(STEP, _PAUSED, _RETRY),
     wait="15s",  # a run that falls silent becomes RunStopped first
 )
 
@@ -133,7 +141,10 @@ class RunVanished(Block):
 
 
 class RunStopped(Block):
-    """The writer is gone or silent, and the log does not say how the run ended."""
+    """The writer is gone or silent, and the log does not say how the run ended.
+
+    Not of a run that was stopped on request: whoever asked for it knows.
+    """
 
     severity: scalars.Severity = default("warning", "Pages no one: the run may have been done.")
 
@@ -206,7 +217,8 @@ RUN_STOPPED = _ended(
     "see whether the run was done; if not, resume from the last checkpoint",
     sparing=last("rl_run_state", state="stopped")
     .while_(_alive)
-    .unless(last("rl_run_writer_present").equals(0)),
+    .unless(last("rl_run_writer_present").equals(0))
+    | last("rl_run_exit_info", requested="true"),
 )
 
 RUN_FINISHED = _ended(
@@ -255,7 +267,7 @@ NEVER_STARTED = _alert(
 
 
 class Restarting(Block):
-    """Started again and again: a crash loop, resumed or from scratch."""
+    """Started again and again: a crash loop, resumed or from scratch. Planned retries do not count."""
 
     severity: scalars.Severity = default(
         "critical",
@@ -272,10 +284,16 @@ RESTARTING = _alert(
     action="stop what restarts it; read the end of the log before the last start",
     conditions=(
         Condition(
-            "starts within 1 h, beside the first:", increased("rl_restarts_total") >= Limit("restarts")
+            "starts within 1 h, beside the first:",
+            (
+                increased("rl_restarts_total") - increased("rl_run_retries_total")
+                | increased("rl_restarts_total")
+            )
+            >= Limit("restarts"),
         ),
     ),
     style=WHOLE,
+    facts=(STEP, _RETRY),
 )
 
 
@@ -300,6 +318,7 @@ RESUMED_WITH_LOSS = _alert(
         ),
     ),
     style=WHOLE,
+    facts=(STEP, _RETRY),
     keep=False,
 )
 

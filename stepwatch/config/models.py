@@ -18,7 +18,8 @@ from stepwatch.config.actions import Actions
 from stepwatch.config.alerts import DEMO, Alerts, Override, Variant
 from stepwatch.config.receivers import Notify, Receiver
 from stepwatch.config.sections import Discovery, Gpus, Job, Runs, Signals
-from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, quoted, spell
+from stepwatch.launch.policy import RetryPolicy
+from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, Refused, quoted, spell
 from stepwatch.schema.names import fits
 from stepwatch.schema.path_types import Link, ListenAddress, Page
 from stepwatch.schema.quantities import Duration, Size
@@ -185,6 +186,12 @@ class Config(Section):
         "The circuit breaker: what is done about a run while an alert about it fires. Off without "
         "policies, and a dry run unless dry_run is false (docs/actions.md).",
     )
+    retry: tuple[RetryPolicy, ...] = default(
+        (),
+        "When `python -m stepwatch run --retry NAME -- CMD` starts a trainer again that failed. Nothing is "
+        "retried without --retry, never twice after the same failure at the same step with the same "
+        "arguments, and with --dry-run it is only said.",
+    )
     intervals: Intervals = default(
         Intervals(), "How often, at most 2m each: Prometheus forgets a series after 5 minutes."
     )
@@ -222,6 +229,7 @@ class Config(Section):
         if faults := [
             *_same(self.scrape, "job", ("scrape",)),
             *_same(self.receivers, "name", ("receivers",)),
+            *_same(self.retry, "name", ("retry",)),
             *_same(self.runs.pages, "url", ("runs", "pages")),
             *_same(self.runs.pages, "run", ("runs", "pages")),
             *_same(self.runs.mlflow, "url", ("runs", "mlflow")),
@@ -261,6 +269,22 @@ class Config(Section):
         """Return the override, with its number, that judges a run by this block; None for the base."""
         found = enumerate(self.overrides)
         return next((each for each in found if block in each[1].alerts and fits(each[1].runs, run)), None)
+
+    def retry_policy(self, name: str) -> RetryPolicy:
+        """Return a policy of `retry`.
+
+        Raises:
+            Refused: It has none of that name.
+        """
+        policies = {policy.name: policy for policy in self.retry}
+        if name in policies:
+            return policies[name]
+        known = (
+            f"one of {', '.join(policies)}" if policies else "an entry of retry in config.yaml; it has none"
+        )
+        raise Refused(
+            f"--retry {name}: there is no such policy. Expected: {known}. Fix: add it, see docs/actions.md."
+        )
 
     def address(self, part: str) -> str:
         """Return host:port at which a part (a key below ports) is reached."""

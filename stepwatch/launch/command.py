@@ -3,35 +3,47 @@
 from __future__ import annotations
 
 import os
-import selectors
 import signal
+import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from exporter.runs.files.launch import Answer, Request
-from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, descendants, end_all
-from stepwatch.launch.outcome import Outcome
+from exporter.runs.files.launch import Answer, Retry
+from stepwatch.launch.attempt import FROM_TERMINAL, Attempt
+from stepwatch.launch.policy import RetryPolicy
 from stepwatch.launch.record import LaunchRecord
 from stepwatch.launch.requests import POLL_SECONDS, Requests
-from stepwatch.launch.streams import Streams, die_of
+from stepwatch.launch.retries import End, Plan, Retries
+from stepwatch.launch.streams import die_of
 from stepwatch.schema.errors import Refused
 
-DRAIN_SECONDS = 2.0
-"""How long what the trainer left behind may go on writing after it."""
-_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-_PASSED_ON = (*_FROM_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+
+@dataclass(frozen=True)
+class Retrying:
+    """What is done after a failure.
+
+    Attributes:
+        policy: Of config.yaml.
+        last_step: Returns the last step that a log has from an offset on.
+        dry: Only say what would be done.
+    """
+
+    policy: RetryPolicy
+    last_step: Callable[[Path, int], int | None]
+    dry: bool = False
 
 
-def run(command: Sequence[str], runs: Path, name: str | None) -> int:
+def run(command: Sequence[str], runs: Path, name: str | None, retrying: Retrying | None = None) -> int:
     """Run a trainer to its end as if it had been called itself, and keep its output in a log.
 
     Args:
         command: The trainer and its arguments.
         runs: The folder of logs.
-        name: The log's name below it, without ``.log``; by default the program's, with the time.
+        name: The log's name below it, without ``.log``; by default the script's, with the time.
+        retrying: When it is started again; by default never.
 
     Returns:
         The trainer's exit code. Where a signal ended it, the same signal ends this process.
@@ -41,15 +53,107 @@ def run(command: Sequence[str], runs: Path, name: str | None) -> int:
     """
     log = _log(command, runs, name)
     record = LaunchRecord(log)
-    outcome = Attempt(command, log, record).run()
-    record.end(outcome)
-    if outcome.signal:
-        die_of(outcome.signal)
-    return outcome.exit_code or 0
+    retries = Retries(retrying.policy, command) if retrying else None
+    retry: Retry | None = None
+    next_: Sequence[str] | None = command
+    while next_ is not None:
+        since = log.stat().st_size
+        end = Attempt(next_, log, record, retry).run()
+        if retrying is None or retries is None:
+            record.end(end)
+            break
+        with _deferred() as heard:
+            if end.outcome.status:
+                end = replace(end, step=retrying.last_step(log, since))
+            plan = retries.after(end)
+            next_, retry = _follow(plan, end, log, record, heard, dry=retrying.dry)
+    if end.outcome.signal:
+        die_of(end.outcome.signal)
+    return end.outcome.exit_code or 0
+
+
+@contextmanager
+def _deferred() -> Iterator[set[int]]:
+    """Have signals that end this process wait, for `_wait` or the end of the block; yields which."""
+    heard = {
+        number for number in (*FROM_TERMINAL, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN
+    }
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+    try:
+        yield heard
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _follow(
+    plan: Plan | str, end: End, log: Path, record: LaunchRecord, heard: set[int], *, dry: bool
+) -> tuple[Sequence[str] | None, Retry | None]:
+    """Note the end of an attempt, and wait for the next; returns its command, ``None`` if there is none."""
+    if isinstance(plan, str) or dry:
+        record.end(end)
+        if plan:
+            _say(log, plan if isinstance(plan, str) else _words(plan, record.attempt, end, "Dry run: retry"))
+        return None, None
+    retry = Retry(plan.number, plan.of, plan.cause, time.time() + plan.wait)
+    record.end(end, retry, plan.changes)
+    _say(log, _words(plan, record.attempt, end, "Retry"))
+    if why := _wait(retry.at, heard, Requests(log), record):
+        _say(log, f"no retry: {why}")
+        return None, None
+    return plan.command, retry
+
+
+def _words(plan: Plan, attempt: int, end: End, verb: str) -> str:
+    after = "before its first step" if end.step is None else f"after step {end.step}"
+    changes = f", with {'; '.join(plan.changes)}" if plan.changes else ""
+    return (
+        f"attempt {attempt} ended {after}, by {plan.cause}. "
+        f"{verb} {plan.number} of {plan.of} in {plan.wait:g} s{changes}."
+    )
+
+
+def _say(log: Path, text: str) -> None:
+    """Say what happens between attempts, on standard error and in the log, on a line of its own."""
+    line = f"stepwatch: {text}\n"
+    with suppress(OSError):
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    with suppress(OSError), log.open("a+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        broken = file.read() not in (b"", b"\n")
+        file.write(b"\n" * broken + line.encode())
+
+
+def _wait(until: float, heard: set[int], requests: Requests, record: LaunchRecord) -> str:
+    """Wait until a time, in seconds since the epoch; returns what ended that, empty for the time itself."""
+    while (left := until - time.time()) > 0:
+        if found := signal.sigtimedwait(heard, min(left, POLL_SECONDS)):
+            return signal.Signals(found.si_signo).name
+        if asked := requests.take(record.attempt):
+            request, refused = asked
+            refused = refused or ("" if request.action in ("stop", "kill") else "no trainer runs now")
+            record.answer(Answer.to(request, refused))
+            if not refused:
+                return f"stopped by {request.by}"
+    return ""
+
+
+_LAUNCHERS = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
+
+
+def default_name(command: Sequence[str]) -> str:
+    """Return what a run is called after: its script or module, whatever starts that; else the program."""
+    for at, word in enumerate(command):
+        if at and command[at - 1] in ("-m", "--module") and word not in _LAUNCHERS:
+            return word.rpartition(".")[2] or word
+        if word.endswith((".py", ".sh")) and not word.startswith("-"):
+            return Path(word).stem
+    return Path(command[0]).name
 
 
 def _log(command: Sequence[str], runs: Path, name: str | None) -> Path:
-    name = name or f"{Path(command[0]).name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = name or f"{default_name(command)}-{time.strftime('%Y%m%d-%H%M%S')}"
     log = runs / f"{name}.log"
     if not Path(os.path.normpath(log)).is_relative_to(os.path.normpath(runs)):
         raise Refused(f"--name {name}: leads out of {runs}. Fix: a name such as ppo/gsm8k.")
@@ -61,133 +165,3 @@ def _log(command: Sequence[str], runs: Path, name: str | None) -> Path:
         reason = error.strerror
         raise Refused(f"{log} cannot be written: {reason}. Fix: name another folder with --runs.") from None
     return log
-
-
-class Attempt:
-    """The trainer, started once and accompanied to its end."""
-
-    def __init__(self, command: Sequence[str], log: Path, record: LaunchRecord) -> None:
-        self._command, self._record = command, record
-        self._streams, self._log = Streams(log), log
-        self._requests, self._asked = Requests(log), 0.0
-        self._pid: int | None = None
-        self._keeper: int | None = None
-        self._paused = False
-        self._selector = selectors.DefaultSelector()
-
-    def run(self) -> Outcome:
-        """Returns how the trainer ended.
-
-        Raises:
-            Refused: It cannot be started.
-        """
-        wakes, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        heard = (*_PASSED_ON, signal.SIGWINCH, signal.SIGCHLD)
-        inherited = {number: signal.getsignal(number) for number in heard}
-        ignored = {number for number, handler in inherited.items() if handler is signal.SIG_IGN}
-
-        def connect() -> None:
-            for number in ignored:  # nohup
-                signal.signal(number, signal.SIG_IGN)
-            self._streams.connect()
-
-        keeper = Keeper(self._command, connect, partial(self._record.end, orphaned=True))
-        try:
-            for number in inherited.keys() - ignored:
-                signal.signal(number, lambda *_: None)
-            signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-            self._keeper = keeper.pid
-            self._started(keeper.report())
-            return self._accompany(keeper, wakes)
-        finally:
-            signal.set_wakeup_fd(-1)
-            self._streams.close()
-            keeper.close()
-            for number in inherited.keys() - ignored:
-                signal.signal(number, inherited[number])
-            os.close(wakes)
-            os.close(wake)
-            self._selector.close()
-
-    def _started(self, report: Report | None) -> None:
-        if report is None or report.pid is None:
-            for file in (self._log, self._record.path):
-                if not file.stat().st_size:
-                    file.unlink()
-            reason = os.strerror(report.errno) if report and report.errno else "its parent was killed"
-            raise Refused(
-                f"{self._command[0]} cannot be started: {reason}. Fix: check the command behind --."
-            )
-        self._pid = report.pid
-        self._record.start(self._command)
-        self._streams.started()
-
-    def _accompany(self, keeper: Keeper, wakes: int) -> Outcome:
-        outcome: Outcome | None = None
-        until: float | None = None
-        for source in (*self._streams.sources, keeper.reports, wakes):
-            self._selector.register(source, selectors.EVENT_READ)
-        open_ = set(self._streams.sources) - {0}
-        while outcome is None or (open_ and time.monotonic() < (until or 0)):
-            for key, _ in self._selector.select(POLL_SECONDS if outcome is None else 0.1):
-                if key.fd == wakes:
-                    for number in os.read(wakes, 4096):
-                        self._pass_on(number)
-                elif key.fd == keeper.reports:
-                    self._selector.unregister(key.fd)
-                    report = keeper.report()
-                    outcome = report.outcome if report else self._orphaned()
-                    until = time.monotonic() + DRAIN_SECONDS
-                elif not self._streams.copy(key.fd):
-                    self._selector.unregister(key.fd)
-                    open_.discard(key.fd)
-            if outcome is None:
-                self._hear()
-        return outcome
-
-    def _orphaned(self) -> Outcome:
-        """The keeper was killed: what it kept is this process's now."""
-        statuses = end_all(GRACE_SECONDS)
-        return Outcome(statuses.get(self._pid or 0, signal.SIGKILL))
-
-    def _hear(self) -> None:
-        """Do what a request asks for, if it is time to look for one and there is one."""
-        if time.monotonic() < self._asked + POLL_SECONDS:
-            return
-        self._asked = time.monotonic()
-        if found := self._requests.take(self._record.attempt):
-            self._obey(*found)
-
-    def _obey(self, request: Request, refused: str = "") -> None:
-        if not refused:
-            self._do(request)
-        asked = request.id, request.action, request.by, request.why
-        self._record.answer(Answer(*asked, at=time.time(), done=not refused, reason=refused))
-
-    def _do(self, request: Request) -> None:
-        if request.action == "stop":
-            self._pass_on(signal.SIGTERM)
-        else:
-            number = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP}.get(request.action, signal.SIGCONT)
-            self._paused = request.action == "pause"
-            self._signal_all(number)
-
-    def _signal_all(self, number: signal.Signals) -> None:
-        """Send a signal to all that the trainer started, also to what it starts meanwhile."""
-        reached: set[int] = set()
-        while left := set(descendants(os.getpid())) - reached - {self._keeper}:
-            for pid in left:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
-            reached |= left
-
-    def _pass_on(self, number: int) -> None:
-        if number == signal.SIGWINCH:
-            self._streams.resize()
-        elif number in _PASSED_ON and self._pid is not None:
-            # A terminal's signals are for all of its foreground, others for the program alone.
-            send = os.killpg if number in _FROM_TERMINAL else os.kill
-            with suppress(ProcessLookupError):
-                send(self._pid, number)
-            if self._paused:  # a program that stands still hears nothing
-                self._obey(Request("", "continue", self._record.attempt, signal.Signals(number).name))

@@ -37,10 +37,19 @@ class Outcome:
         """The signal that ended it; 0 if it exited."""
         return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
 
+    @property
+    def signal_name(self) -> str:
+        """The name of that signal; empty if it exited."""
+        return signal.Signals(self.signal).name if self.signal else ""
+
+    @property
+    def text(self) -> str:
+        """Exit code or signal in words."""
+        return self.signal_name or f"exit code {self.exit_code}"
+
     def fields(self) -> dict[str, object]:
         """What the launch record says of it."""
-        name = signal.Signals(self.signal).name if self.signal else ""
-        return {"exit_code": self.exit_code, "signal": name, "oom_kills": self.oom_kills}
+        return {"exit_code": self.exit_code, "signal": self.signal_name, "oom_kills": self.oom_kills}
 
 
 def oom_kills() -> int:

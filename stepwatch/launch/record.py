@@ -6,13 +6,14 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from exporter.runs.files import launch
 from exporter.secret_shapes import masked
 from stepwatch.launch.outcome import Outcome
+from stepwatch.launch.retries import End
 from stepwatch.schema.errors import Refused
 
 
@@ -41,20 +42,31 @@ class LaunchRecord:
                 "to with --runs."
             ) from None
         self.attempt = last.attempt if last else 0
+        self._retries = last.retries if last else 0
 
-    def start(self, command: Sequence[str]) -> None:
-        """Note that the next attempt begins. Secrets in the command line are masked."""
+    def start(self, command: Sequence[str], retry: launch.Retry | None = None) -> None:
+        """Note that the next attempt begins, as a retry or not. Secrets in the command line are masked."""
         self.attempt += 1
+        self._retries += retry is not None
         words = [masked(word) for word in command]
-        self._write({"attempt": self.attempt, "started": time.time(), "command": words})
+        start = {"attempt": self.attempt, "started": time.time(), "retries": self._retries, "command": words}
+        self._write(start | (retry.fields() if retry else {}))
 
-    def end(self, outcome: Outcome, *, orphaned: bool = False) -> None:
-        """Note how the attempt ended, and whether that was because the wrapper had been killed."""
-        self._write({"ended": time.time(), **outcome.fields(), "orphaned": orphaned})
+    def end(self, end: End, retry: launch.Retry | None = None, changes: Sequence[str] = ()) -> None:
+        """Note how the attempt ended and which one follows, at once: no one sees a failure between."""
+        failure = end.failure.text if end.failure else ""
+        lines = [{"ended": time.time(), **end.outcome.fields(), "failure": failure, "orphaned": False}]
+        if retry:
+            lines.append(retry.fields() | {"changes": list(changes)})
+        self._write(*lines)
+
+    def orphaned(self, outcome: Outcome) -> None:
+        """Note how the attempt ended whose wrapper had been killed."""
+        self._write({"ended": time.time(), **outcome.fields(), "failure": "", "orphaned": True})
 
     def answer(self, answer: launch.Answer) -> None:
         """Note what was done about a request."""
         self._write(asdict(answer))
 
-    def _write(self, line: dict[str, object]) -> None:
-        os.write(self._file, f"{json.dumps(line)}\n".encode())
+    def _write(self, *lines: Mapping[str, object]) -> None:
+        os.write(self._file, "".join(f"{json.dumps(line)}\n" for line in lines).encode())

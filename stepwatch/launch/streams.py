@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from stepwatch.launch.failures import TAIL_BYTES
+
 _BLOCK = 65536
 _STDIN, _STDOUT, _STDERR = range(3)
 
@@ -27,10 +29,12 @@ class Streams:
 
     Attributes:
         sources: What is read, by file descriptor, each with where it is passed on.
+        interrupted: Whether Ctrl-C or Ctrl-backslash was typed.
     """
 
     def __init__(self, log: Path) -> None:
         self.sources: dict[int, Callable[[bytes], None]] = {}
+        self.interrupted = False
         self._outputs: list[_Output] = []
         self._log = Log(log)
         self._given: list[tuple[int, int]] = []
@@ -103,6 +107,11 @@ class Streams:
                 os.write(self._master or -1, b"\4")
         return bool(block)
 
+    @property
+    def tail(self) -> bytes:
+        """The end of what was written."""
+        return bytes(self._log.tail[-TAIL_BYTES:])
+
     def close(self) -> None:
         """Close what is open, and give the terminal back."""
         self.release()
@@ -120,20 +129,29 @@ class Streams:
         self.sources[source] = output.take
 
     def _type(self, keys: bytes) -> None:
+        self.interrupted = self.interrupted or b"\x03" in keys or b"\x1c" in keys
         if self._master is not None:
             _write(self._master, keys)
 
 
 class Log:
-    """The log file. A disk that is full costs lines of it, never the training."""
+    """The log file. A disk that is full costs lines of it, never the training.
+
+    Attributes:
+        tail: The end of what was to be written, which a full disk does not take away.
+    """
 
     def __init__(self, path: Path) -> None:
+        self.tail = bytearray()
         self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._failed = False
 
     def append(self, block: bytes) -> None:
         """Write at the end of the file."""
+        self.tail += block
+        if len(self.tail) > 4 * TAIL_BYTES:
+            del self.tail[:-TAIL_BYTES]
         try:
             while block:
                 block = block[os.write(self._file, block) :]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +18,9 @@ from exporter.runs.logs.log import Log
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
+
+MOST_BYTES = 2 * 1024 * 1024
+"""Of a part of a log, from its end, are read for its last step."""
 
 NOT_READ = {
     "empty": "empty",
@@ -82,3 +87,19 @@ def read(found: Found, options: Options, run_sets: RunSets = RunSet) -> RunSet:
     if log.run_set is None or not log.run_set.runs:
         raise NoRunError(NOT_READ.get(log.kind, log.kind))
     return log.run_set
+
+
+def last_step(log: Path, since: int) -> int | None:
+    """Return the last step that a log has from an offset on; ``None`` if it has none there."""
+    with tempfile.TemporaryDirectory(prefix="stepwatch-") as folder:
+        part = Path(folder, "part.log")
+        try:
+            with log.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(since, size - MOST_BYTES))
+                part.write_bytes(file.read(MOST_BYTES))
+            runs = read(next(iter(find.files([str(part)]))), Options()).runs.values()
+        except (OSError, StopIteration, UnreadError):
+            return None
+    steps = [run.progress.step for run in runs if run.progress.step >= 0]
+    return max(steps, default=None)

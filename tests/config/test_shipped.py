@@ -202,8 +202,11 @@ def test_any_single_value_gone_wrong_is_refused_by_line_and_key(tmp_path, capsys
     assert not out.exists()
 
 
+LISTS = ("scrape", "receivers", "overrides", "retry")
+
+
 def test_every_section_refuses_what_is_no_mapping(tmp_path):
     for key, section in children(Config).items():
-        if section and issubclass(section, Section) and key not in ("scrape", "receivers", "overrides"):
+        if section and issubclass(section, Section) and key not in LISTS:
             with pytest.raises(ConfigError, match=f":1: {key}: 5 is not a mapping"):
                 load_text(tmp_path, f"{key}: 5\n")

@@ -56,6 +56,8 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
     "RunStopped-warning": {
         '(rl_run_state{state="stopped"}[10m])) -> ': "the first condition decides",
         '(rl_run_state{state="stopped"} [[10m]] )) -> [20m]': "the same",
+        '(rl_run_exit_info{requested="true"}[10m])) -> ': "always 1",
+        '(rl_run_exit_info{requested="true"} [[10m]] )) -> [20m]': "its state is forgotten as soon",
         "[last_over_time] (rl_run_writer_present[10m])) == 0 -> min": "if its writer came back, it runs",
         "(rl_run_writer_present [[10m]] )) == 0 -> [20m]": "its state is forgotten as soon",
     },

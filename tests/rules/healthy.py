@@ -132,7 +132,13 @@ LAST_STEP_AT = _is(2000, fact("rl_last_step_timestamp_seconds"))
 STARTED_AT = _is(-20000, fact("rl_run_start_timestamp_seconds"))
 STEP_INTERVAL = _is(30, fact("rl_step_interval_typical_seconds"))
 WRITER_PRESENT = _is(1, fact("rl_run_writer_present"))
-EXIT = _is(1, fact("rl_run_exit_info", cause="out of memory", exit_code="", signal="SIGKILL"))
+EXIT = _is(
+    1, fact("rl_run_exit_info", cause="out of memory", exit_code="", signal="SIGKILL", requested="false")
+)
+REQUESTED = fact("rl_run_exit_info", cause="stopped by x", exit_code="0", signal="", requested="true")
+RETRY_AT = fact("rl_run_retry_timestamp_seconds")
+HEALTHY[REQUESTED] = HEALTHY[RETRY_AT] = None
+RETRIES = _is(0, fact("rl_run_retries_total"))
 
 NEGATIVE_BEST = {REWARD_BEST: -2.0}
 """Rewards may lie below zero all along: shares of the best go by its size."""

@@ -11,6 +11,7 @@ MINUTE = 60
 RUN = "ppo/gsm8k"
 THIS = {"run": RUN}
 RESTARTS = fact("rl_restarts_total").of(RUN)
+RETRIES = fact("rl_run_retries_total").of(RUN)
 SEEN_BY_OTHER = fact("rl_restarts_total").of(RUN, OTHER_EXPORTER)
 RESUMES = fact("rl_resumes_total").of(RUN)
 LOST = fact("rl_resume_lost_steps").of(RUN)
@@ -48,6 +49,21 @@ RESTARTING = (
     ),
     _by_the_minute("three times, and then no more", {RESTARTS: THREE, **STATES["stopped"]}, {32: [THIS]}),
     _by_the_minute("three times, and done", {RESTARTS: THREE, **STATES["finished"]}, {32: [], 60: []}),
+    _by_the_minute(
+        "three times, each a planned retry",
+        {RESTARTS: THREE, RETRIES: "0+0x10 1+0x9 2+0x9 3+0x200", **STATES["running"]},
+        {31: [], 32: [], 60: [], 70: []},
+    ),
+    _by_the_minute(
+        "three times beside a planned retry",
+        {RESTARTS: "0+0x11 1+0x9 2+0x9 4+0x200", RETRIES: "0+0x30 1+0x200", **STATES["running"]},
+        {31: [], 32: [THIS], 60: [THIS]},
+    ),
+    _by_the_minute(
+        "three times, after planned retries of long ago",
+        {RESTARTS: "0+0x9 3+0x80 4+0x9 5+0x9 6+0x200", RETRIES: "0+0x8 3+0x230", **STATES["running"]},
+        {90: [], 110: [], 111: [THIS], 125: [THIS]},
+    ),
     _by_the_minute(
         "three times in more than an hour",
         {RESTARTS: "0+0x11 1+0x39 2+0x29 3+0x100"},

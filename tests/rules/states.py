@@ -13,7 +13,7 @@ from tests.rules.series import EXPORTER, OTHER_EXPORTER, selector
 from tests.rules.variations import STALE, Phase
 
 ALERTS = ("Stalled", "RunFailed", "RunVanished", "RunStopped", "RunFinished")
-READS = (h.LAST_STEP_AT, h.STEP_INTERVAL, h.WRITER_PRESENT)
+READS = (h.LAST_STEP_AT, h.STEP_INTERVAL, h.WRITER_PRESENT, h.REQUESTED)
 SILENT = {h.LAST_STEP_AT: -1000}
 
 ROLLOUT_UP = selector("up", job="vllm", instance="c:8000", role="rollout")
@@ -107,9 +107,11 @@ def growing_silent() -> Group:
 
 def not_scraped() -> Group:
     """The run exporter is lost for a minute, the rollout server is not."""
-    runs = dict(zip(RUNS, (live for _, live in VERDICTS.values()), strict=True))
+    runs = {**dict(zip(RUNS, (live for _, live in VERDICTS.values()), strict=True)), "on request": None}
+    asked: Values = {**SILENT, h.STATE: "stopped", h.WRITER_PRESENT: 0, h.REQUESTED: 1}
     phases = {
-        run: (Phase(0, values), Phase(60, values, STALE), Phase(120, values)) for run, values in RUNS.items()
+        run: (Phase(0, values), Phase(60, values, STALE), Phase(120, values))
+        for run, values in {**RUNS, "on request": asked}.items()
     }
     series = _series(phases, LIVE_WORLDS["a rollout server is up"], 150)
     return Group("not scraped", series, [_moment(at, runs) for at in (57, 62, 117, 122, 147)])

@@ -17,6 +17,7 @@ import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -74,10 +75,42 @@ class Answer:
     done: bool
     reason: str = ""
 
+    @classmethod
+    def to(cls, request: Request, refused: str = "") -> Answer:
+        """Return the answer to a request that was done now, or refused for a reason."""
+        asked = request.id, request.action, request.by, request.why
+        return cls(*asked, at=time.time(), done=not refused, reason=refused)
+
     @property
     def cause(self) -> str:
         """What became of the trainer, and why: ``stopped by stepwatch: KLExplosion``."""
         return f"{ACTIONS.get(self.action, self.action)} by {self.by}" + (f": {self.why}" if self.why else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Another attempt after one that failed.
+
+    Attributes:
+        number: Which of ``of``, from 1.
+        of: How many there are at most.
+        cause: Why the attempt before ended.
+        at: When it begins, in seconds since the epoch.
+    """
+
+    number: int
+    of: int
+    cause: str
+    at: float
+
+    @property
+    def text(self) -> str:
+        """As messages name it."""
+        return f"retry {self.number} of {self.of} after {self.cause}"
+
+    def fields(self) -> dict[str, object]:
+        """As the file has it."""
+        return {"retry": self.number, "max_retries": self.of, "cause": self.cause, "at": self.at}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +129,10 @@ class Launch:
         stopped: The request on which it was stopped or killed, if it was.
         paused: The request on which it is paused, if it is.
         log: The path of its log.
+        failure: What kind of failure ended it: ``CUDA out of memory``; empty if that is not known.
+        retry: The retry that it is or, where it ``waits``, that follows it.
+        waits: Whether another attempt is to follow.
+        retries: How many attempts of this log were retries.
     """
 
     attempt: int
@@ -109,11 +146,17 @@ class Launch:
     stopped: Answer | None = None
     paused: Answer | None = None
     log: str = ""
+    failure: str = ""
+    retry: Retry | None = None
+    waits: bool = False
+    retries: int = 0
 
     @property
     def state(self) -> str | None:
         """The state of its run; ``None`` where that has to be found by other signs."""
         if self.ended is not None:
+            if self.waits and self.held is not False:
+                return "running" if self.held else None
             if self.stopped:
                 return "stopped"
             return "finished" if self.exit_code == 0 else "failed"
@@ -126,10 +169,12 @@ class Launch:
         """Why it ended: ``out of memory``, ``SIGTERM``, ``exit code 1``; empty while it goes on."""
         if self.orphaned or (self.ended is None and self.held is False):
             return "wrapper killed"
-        if self.ended is None:
+        if self.ended is None or (self.waits and self.held is not False):
             return ""
         if self.stopped:
             return self.stopped.cause
+        if self.failure:
+            return self.failure
         if self.signal == "SIGKILL" and self.oom_kills:
             return "out of memory"
         return self.signal or f"exit code {self.exit_code}"
@@ -143,6 +188,7 @@ _END = {
     "oom_kills": (int,),
     "orphaned": (bool,),
 }
+_RETRY = {"retry": (int,), "max_retries": (int,), "cause": (str,), "at": (float,)}
 _REQUEST = {"id": (str,), "action": (str,), "attempt": (int,), "by": (str,), "why": (str,)}
 _ANSWER = {
     "request": (str,),
@@ -166,16 +212,25 @@ def read(log: Path) -> Launch | None:
     known: dict[str, Any] = {}
     for line in lines:
         if _is_of(line, _START):
-            known = _fields(line, _START)
+            retries = line.get("retries")
+            known = {"retries": retries} if isinstance(retries, int) else {}
+            known |= _fields(line, _START) | {"retry": _retry(line)}
         elif _is_of(line, _END):
-            known |= _fields(line, _END)
+            failure = line.get("failure")
+            known |= _fields(line, _END) | {"failure": failure if isinstance(failure, str) else ""}
+        elif _is_of(line, _RETRY):
+            known |= {"retry": _retry(line), "waits": True}
         elif _is_of(line, _ANSWER) and line["done"]:
             answer = Answer(**_fields(line, _ANSWER))
             if answer.action in ("stop", "kill"):
-                known["stopped"] = answer
+                known |= {"stopped": answer, "waits": False}
             else:
                 known["paused"] = answer if answer.action == "pause" else None
     return Launch(**known, held=held, log=str(log)) if known.keys() >= _START.keys() else None
+
+
+def _retry(line: Mapping[str, Any]) -> Retry | None:
+    return Retry(*_fields(line, _RETRY).values()) if _is_of(line, _RETRY) else None
 
 
 def answers(log: Path) -> dict[str, Answer]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from exporter.http.exposition import Family, Sample, escape, header, lines, number
 from exporter.runs import signals
+from exporter.runs.files.launch import Launch
 from exporter.runs.model.run import Run
 from exporter.runs.stats.catalogue import (
     MOST_SERIES,
@@ -101,8 +102,7 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_state", [({"state": state}, state == view.state) for state in STATES]
     yield "rl_run_writer_present", _maybe(view.writer)
     yield "rl_run_exit_info", [(labels, 1) for labels in _exits(view)]
-    paused = view.launch.paused if view.launch and view.state == "running" else None
-    yield "rl_run_paused_info", [({"cause": paused.cause}, 1)] if paused else []
+    yield from _attempts(view.launch, view.state)
     yield from ((name, _maybe(value)) for name, value in progress(run))
     yield "rl_total_steps", _maybe(run.total)
     yield "rl_resumes_total", _maybe(run.resumes)
@@ -124,7 +124,19 @@ def _exits(view: View) -> Iterator[dict[str, str]]:
     launch = view.launch
     if launch is not None and launch.cause:
         code = "" if launch.exit_code is None else str(launch.exit_code)
-        yield {"cause": launch.cause, "exit_code": code, "signal": launch.signal}
+        requested = "true" if view.state == "stopped" else "false"
+        yield {"cause": launch.cause, "exit_code": code, "signal": launch.signal, "requested": requested}
+
+
+def _attempts(launch: Launch | None, state: str) -> Iterable[tuple[str, list[Sample]]]:
+    """What the wrapper does with the trainer while the run goes on."""
+    goes_on = launch is not None and state == "running"
+    paused = launch.paused if launch and goes_on else None
+    retry = launch.retry if launch and goes_on else None
+    yield "rl_run_paused_info", [({"cause": paused.cause}, 1)] if paused else []
+    yield "rl_run_retry_info", [({"cause": retry.text}, 1)] if retry else []
+    yield "rl_run_retry_timestamp_seconds", _maybe(retry.at if retry and launch and launch.waits else None)
+    yield "rl_run_retries_total", _maybe(launch.retries if launch else None)
 
 
 def _others(run: Run, room: int) -> Iterable[tuple[str, list[Sample]]]:

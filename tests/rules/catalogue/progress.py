@@ -21,6 +21,8 @@ RULES = (
         silent={
             "steps are that slow": {h.LAST_STEP_AT: -1000, h.STEP_INTERVAL: 400},
             "its writer is gone": {h.LAST_STEP_AT: -1000, h.WRITER_PRESENT: 0},
+            "it was stopped on request": {h.LAST_STEP_AT: -1000, h.REQUESTED: 1},
+            "it waits for a retry": {h.LAST_STEP_AT: -1000, h.RETRY_AT: 1e9},
         },
         wait=15,
     ),
@@ -65,6 +67,7 @@ RULES = (
                     spares=(h.LAST_STEP_AT,),
                 ),
             ),
+            silent={"on request": {h.STATE: state, h.REQUESTED: 1}} if state == "stopped" else {},
             keep=0,
             of_ended=state == "finished",
         )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from exporter.runs.files import launch
 from stepwatch.launch.keeper import descendants
 from tests.runs.conftest import Watched
 from tests.runs.lines import append, console, measured, verl_json
@@ -159,3 +161,125 @@ def test_a_damaged_launch_file_is_no_launch(folder: Path, watched: Watching, con
 
     found = watched().look(1.0)
     assert (found.state("a"), found.all("rl_run_exit_info")) == ("running", {})
+
+
+# Requests and retries
+
+START = {"attempt": 1, "started": 1.0}
+END = {"exit_code": 1, "signal": "", "oom_kills": 0, "failure": "CUDA out of memory", "orphaned": False}
+REQUEST = {"request": "x", "by": "stepwatch", "why": "KLExplosion", "at": 2.0, "done": True, "reason": ""}
+RETRY = {"retry": 2, "max_retries": 3, "cause": "CUDA out of memory"}
+
+
+class Wrapper:
+    """What a wrapper that lives has written beside a log of five steps."""
+
+    def __init__(self, folder: Path, text: str = STEPS) -> None:
+        (folder / "a.log").write_text(text)
+        self._file = (folder / "a.log.launch").open("a")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def writes(self, *lines: dict[str, object]) -> None:
+        self._file.write("".join(f"{json.dumps(line)}\n" for line in lines))
+        self._file.flush()
+
+    def ends(self) -> None:
+        self._file.close()
+
+
+@pytest.fixture(name="wrapper")
+def _wrapper(folder: Path) -> Iterator[Wrapper]:
+    wrapper = Wrapper(folder)
+    yield wrapper
+    wrapper.ends()
+
+
+@pytest.mark.parametrize(("action", "code"), [("stop", 0), ("stop", 1), ("kill", 1)])
+def test_a_run_that_was_stopped_on_request_has_stopped_whatever_its_exit_code(
+    watched: Watching, wrapper: Wrapper, action: str, code: int
+) -> None:
+    page = watched(proc=Path("/proc"))
+    wrapper.writes(START, {**REQUEST, "action": action})
+    assert page.look(1.0).state("a") == "running"
+    wrapper.writes({**END, "ended": time.time(), "exit_code": code})
+    wrapper.ends()
+
+    found = page.look(2.0)
+    assert found.state("a") == "stopped"
+    cause = f"{launch.ACTIONS[action]} by stepwatch: KLExplosion"
+    assert found.value("rl_run_exit_info", run="a", cause=cause, requested="true") == 1
+
+
+def test_a_run_that_made_all_its_steps_before_it_was_stopped_has_finished(
+    folder: Path, watched: Watching
+) -> None:
+    wrapper, page = Wrapper(folder, "Total training steps: 5\n" + STEPS), watched()
+    wrapper.writes(START, {**REQUEST, "action": "stop"}, {**END, "ended": time.time(), "exit_code": 0})
+    wrapper.ends()
+
+    found = page.look(1.0)
+    assert found.value("rl_total_steps", run="a") == 5
+    assert found.state("a") == "finished"
+
+
+def test_a_pause_is_shown_until_the_trainer_goes_on(watched: Watching, wrapper: Wrapper) -> None:
+    page = watched()
+    wrapper.writes(START, {**REQUEST, "action": "pause"})
+    found = page.look(1.0)
+    assert (found.state("a"), found.value("rl_run_exit_info", run="a")) == ("running", None)
+    assert found.value("rl_run_paused_info", run="a", cause="paused by stepwatch: KLExplosion") == 1
+
+    wrapper.writes({**REQUEST, "action": "continue"})
+    assert page.look(1.0).all("rl_run_paused_info") == {}
+
+
+def test_a_refused_request_changes_nothing(watched: Watching, wrapper: Wrapper) -> None:
+    wrapper.writes(START, {**REQUEST, "action": "stop", "done": False, "reason": "attempt 2 is meant"})
+    page = watched()
+    page.look(1.0)
+    wrapper.writes({**END, "ended": time.time()})
+    wrapper.ends()
+
+    found = page.look(2.0)
+    assert found.state("a") == "failed"
+    assert found.value("rl_run_exit_info", run="a", cause="CUDA out of memory", requested="false") == 1
+
+
+def test_a_run_goes_on_while_its_retry_is_waited_for(watched: Watching, wrapper: Wrapper) -> None:
+    page = watched()
+    wrapper.writes(START)
+    assert page.look(1.0).value("rl_run_retries_total", run="a") == 0
+    wrapper.writes({**END, "ended": time.time()}, {**RETRY, "at": 1234.5})
+
+    found = page.look(1.0)
+    cause = "retry 2 of 3 after CUDA out of memory"
+    assert (found.state("a"), found.all("rl_run_exit_info")) == ("running", {})
+    assert found.value("rl_run_retry_info", run="a", cause=cause) == 1
+    assert found.value("rl_run_retry_timestamp_seconds", run="a") == 1234.5
+
+    wrapper.writes({"attempt": 2, "started": 3.0, "retries": 1, **RETRY, "at": 1234.5})
+    found = page.look(1.0)
+    assert found.value("rl_run_retry_info", run="a", cause=cause) == 1
+    assert found.value("rl_run_retries_total", run="a") == 1
+    assert found.all("rl_run_retry_timestamp_seconds") == {}
+
+
+def test_a_run_whose_wrapper_died_while_it_waited_has_failed(watched: Watching, wrapper: Wrapper) -> None:
+    page = watched()
+    wrapper.writes(START)
+    page.look(1.0)
+    wrapper.writes({**END, "ended": time.time()}, {**RETRY, "at": time.time() + 3600})
+    wrapper.ends()
+
+    found = page.look(2.0)
+    assert (found.state("a"), found.all("rl_run_retry_info")) == ("failed", {})
+    assert found.value("rl_run_exit_info", run="a", cause="CUDA out of memory") == 1
+
+
+def test_what_the_wrapper_says_between_attempts_is_no_record(folder: Path, watched: Watching) -> None:
+    says = "stepwatch: attempt 1 ended after step 9, by CUDA out of memory. Retry 1 of 3 in 30 s.\n"
+    (folder / "a.log").write_text(says + STEPS + says)
+
+    found = watched().look(1.0)
+    assert (found.value("rl_step", run="a"), found.value("rl_records_total", run="a")) == (5, 5)
+    assert found.state("a") == "running"

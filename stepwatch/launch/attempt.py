@@ -1,0 +1,166 @@
+"""One attempt of `stepwatch run`: the trainer, started once and accompanied to its end."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from exporter.runs.files.launch import Answer, Request, Retry
+from stepwatch.launch.failures import classify
+from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, descendants, end_all
+from stepwatch.launch.outcome import Outcome
+from stepwatch.launch.record import LaunchRecord
+from stepwatch.launch.requests import POLL_SECONDS, Requests
+from stepwatch.launch.retries import End
+from stepwatch.launch.streams import Streams
+from stepwatch.schema.errors import Refused
+
+DRAIN_SECONDS = 2.0
+"""How long what the trainer left behind may go on writing after it."""
+FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+_PASSED_ON = (*FROM_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+
+
+class Attempt:
+    """The trainer, started once and accompanied to its end."""
+
+    def __init__(
+        self, command: Sequence[str], log: Path, record: LaunchRecord, retry: Retry | None = None
+    ) -> None:
+        self._command, self._record, self._retry = command, record, retry
+        self._streams, self._log = Streams(log), log
+        self._requests, self._asked = Requests(log), 0.0
+        self._pid: int | None = None
+        self._keeper: int | None = None
+        self._paused = False
+        self._stopped: Answer | None = None
+        self._interrupted = ""
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> End:
+        """Returns how the trainer ended.
+
+        Raises:
+            Refused: It cannot be started.
+        """
+        wakes, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        heard = (*_PASSED_ON, signal.SIGWINCH, signal.SIGCHLD)
+        inherited = {number: signal.getsignal(number) for number in heard}
+        ignored = {number for number, handler in inherited.items() if handler is signal.SIG_IGN}
+
+        def connect() -> None:
+            for number in ignored:  # nohup
+                signal.signal(number, signal.SIG_IGN)
+            self._streams.connect()
+
+        keeper = Keeper(self._command, connect, self._record.orphaned)
+        try:
+            for number in inherited.keys() - ignored:
+                signal.signal(number, lambda *_: None)
+            signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+            self._keeper = keeper.pid
+            self._started(keeper.report())
+            outcome = self._accompany(keeper, wakes)
+            typed = "Ctrl-C" if self._streams.interrupted else ""
+            failure = classify(self._streams.tail, outcome) if outcome.status else None
+            return End(outcome, failure, self._stopped, self._interrupted or typed)
+        finally:
+            signal.set_wakeup_fd(-1)
+            self._streams.close()
+            keeper.close()
+            for number in inherited.keys() - ignored:
+                signal.signal(number, inherited[number])
+            os.close(wakes)
+            os.close(wake)
+            self._selector.close()
+
+    def _started(self, report: Report | None) -> None:
+        if report is None or report.pid is None:
+            for file in (self._log, self._record.path):
+                if not file.stat().st_size:
+                    file.unlink()
+            reason = os.strerror(report.errno) if report and report.errno else "its parent was killed"
+            raise Refused(
+                f"{self._command[0]} cannot be started: {reason}. Fix: check the command behind --."
+            )
+        self._pid = report.pid
+        self._record.start(self._command, self._retry)
+        self._streams.started()
+
+    def _accompany(self, keeper: Keeper, wakes: int) -> Outcome:
+        outcome: Outcome | None = None
+        until: float | None = None
+        for source in (*self._streams.sources, keeper.reports, wakes):
+            self._selector.register(source, selectors.EVENT_READ)
+        open_ = set(self._streams.sources) - {0}
+        while outcome is None or (open_ and time.monotonic() < (until or 0)):
+            for key, _ in self._selector.select(POLL_SECONDS if outcome is None else 0.1):
+                if key.fd == wakes:
+                    for number in os.read(wakes, 4096):
+                        if number in (*FROM_TERMINAL, signal.SIGTERM):
+                            self._interrupted = signal.Signals(number).name
+                        self._pass_on(number)
+                elif key.fd == keeper.reports:
+                    self._selector.unregister(key.fd)
+                    report = keeper.report()
+                    outcome = report.outcome if report else self._orphaned()
+                    until = time.monotonic() + DRAIN_SECONDS
+                elif not self._streams.copy(key.fd):
+                    self._selector.unregister(key.fd)
+                    open_.discard(key.fd)
+            if outcome is None:
+                self._hear()
+        return outcome
+
+    def _orphaned(self) -> Outcome:
+        """The keeper was killed: what it kept is this process's now."""
+        statuses = end_all(GRACE_SECONDS)
+        return Outcome(statuses.get(self._pid or 0, signal.SIGKILL))
+
+    def _hear(self) -> None:
+        """Do what a request asks for, if it is time to look for one and there is one."""
+        if time.monotonic() < self._asked + POLL_SECONDS:
+            return
+        self._asked = time.monotonic()
+        if found := self._requests.take(self._record.attempt):
+            self._obey(*found)
+
+    def _obey(self, request: Request, refused: str = "") -> None:
+        answer = Answer.to(request, refused)
+        if not refused:
+            self._do(request)
+            self._stopped = answer if request.action in ("stop", "kill") else self._stopped
+        self._record.answer(answer)
+
+    def _do(self, request: Request) -> None:
+        if request.action == "stop":
+            self._pass_on(signal.SIGTERM)
+        else:
+            number = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP}.get(request.action, signal.SIGCONT)
+            self._paused = request.action == "pause"
+            self._signal_all(number)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to all that the trainer started, also to what it starts meanwhile."""
+        reached: set[int] = set()
+        while left := set(descendants(os.getpid())) - reached - {self._keeper}:
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+            reached |= left
+
+    def _pass_on(self, number: int) -> None:
+        if number == signal.SIGWINCH:
+            self._streams.resize()
+        elif number in _PASSED_ON and self._pid is not None:
+            # A terminal's signals are for all of its foreground, others for the program alone.
+            send = os.killpg if number in FROM_TERMINAL else os.kill
+            with suppress(ProcessLookupError):
+                send(self._pid, number)
+            if self._paused:  # a program that stands still hears nothing
+                self._obey(Request("", "continue", self._record.attempt, signal.Signals(number).name))

@@ -1,0 +1,222 @@
+"""Whether a trainer that failed is started again, when, and with which arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from exporter.runs.files.launch import Answer
+from exporter.secret_shapes import masked
+from stepwatch.launch.failures import Failure
+from stepwatch.launch.outcome import Outcome
+from stepwatch.launch.policy import RetryPolicy, RetryRule
+from stepwatch.schema.names import fits
+
+
+@dataclass(frozen=True)
+class End:
+    """How an attempt ended.
+
+    Attributes:
+        outcome: Exit code or signal.
+        failure: What kind of failure that was, if it is a known one.
+        stopped: The request on which it was stopped.
+        interrupted: The signal to the wrapper, or ``Ctrl-C``; empty if there was none.
+        step: The last step that it logged; ``None`` if it logged none, or in another file.
+    """
+
+    outcome: Outcome
+    failure: Failure | None = None
+    stopped: Answer | None = None
+    interrupted: str = ""
+    step: int | None = None
+
+    @property
+    def cause(self) -> str:
+        """Why it ended, as users see it."""
+        if self.stopped:
+            return self.stopped.cause
+        return self.failure.text if self.failure else self.outcome.text
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A retry.
+
+    Attributes:
+        number: Which of ``of``, from 1.
+        of: How many there are at most.
+        cause: Why the last attempt ended.
+        command: What is started.
+        changes: How that differs from the command before, in words.
+        wait: In so many seconds.
+    """
+
+    number: int
+    of: int
+    cause: str
+    command: Sequence[str]
+    changes: Sequence[str]
+    wait: float
+
+
+class Retries:
+    """What a policy says about one call of the wrapper."""
+
+    def __init__(self, policy: RetryPolicy, command: Sequence[str]) -> None:
+        self._policy = policy
+        self._command = list(command)
+        self._seen: set[tuple[str, int | None, tuple[str, ...]]] = set()
+        self._done = 0
+
+    def after(self, end: End) -> Plan | str:
+        """Return the retry after an attempt, or why there is none; empty if that needs no words."""
+        if not end.outcome.status and not end.stopped:
+            return ""
+        if end.interrupted:
+            return f"no retry: ended by {end.interrupted}"
+        rule = next((each for each in self._policy.rules if _applies(each, end)), None)
+        policy = f"policy {self._policy.name}"
+        if rule is None or rule.action == "stop":
+            says = "no rule for" if rule is None else "a rule to stop after"
+            return f"no retry: {policy} has {says}: {end.cause}"
+        if self._done >= self._policy.max_retries:
+            return f"no retry: {policy} allows {self._policy.max_retries}"
+        return self._changed(rule, end)
+
+    def _changed(self, rule: RetryRule, end: End) -> Plan | str:
+        """Return the retry with what a rule changes; why there is none if that failed already."""
+        command, changes = replaced(self._command, rule.replace or {})
+        if rule.replace and not changes:
+            names = ", ".join(rule.replace)
+            return f"no retry: policy {self._policy.name} cannot change {names} any further"
+        attempt = end.cause, end.step, tuple(self._command)
+        again, self._seen = attempt in self._seen, self._seen | {attempt}
+        if again and not changes:
+            at = "before the first step" if end.step is None else f"after step {end.step}"
+            return f"no retry: these arguments failed {at} before, by {end.cause}"
+        return self._plan(end, command, changes)
+
+    def _plan(self, end: End, command: list[str], changes: list[str]) -> Plan:
+        self._command = command
+        self._done += 1
+        policy = self._policy
+        longer = policy.interval.seconds * policy.backoff ** (self._done - 1)
+        resumed, words = resuming(command, policy.resume)
+        return Plan(
+            self._done,
+            policy.max_retries,
+            end.cause,
+            resumed,
+            [*changes, *words],
+            min(longer, policy.max_interval.seconds),
+        )
+
+
+def _applies(rule: RetryRule, end: End) -> bool:
+    if end.stopped:  # an order is no failure: only who said so has it followed by a retry
+        alert = end.stopped.why.partition(" ")[0]
+        return any(fits(pattern, alert) for pattern in rule.alerts)
+    if rule.alerts:
+        return False
+    code, number = end.outcome.exit_code, end.outcome.signal_name
+    return (
+        (not rule.failures or (end.failure is not None and end.failure.name in rule.failures))
+        and (not rule.exit_codes or code in rule.exit_codes)
+        and (not rule.signals or number in rule.signals)
+    )
+
+
+def replaced(command: Sequence[str], replace: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Change arguments; returns the command, and each change in words.
+
+    Args:
+        command: As it was.
+        replace: New values by ``NAME=*`` or ``--name *``; either stands for both ways to write it.
+    """
+    words, changes = list(command), []
+    for pattern, new in replace.items():
+        name = pattern[:-2]
+        for at, word in enumerate(words):
+            key, equals, value = word.partition("=")
+            if equals and key.lstrip("+") == name.lstrip("+"):  # Hydra's +key=value adds a key
+                words[at] = f"{key}={_value(value, new)}"
+            elif word == name and at + 1 < len(words):
+                at, value = at + 1, words[at + 1]  # noqa: PLW2901
+                words[at] = _value(value, new)
+            else:
+                continue
+            if words[at] != command[at]:
+                changes.append(f"{name}: {masked(value)} -> {masked(_value(value, new))}")
+    return words, changes
+
+
+def _value(old: str, new: str) -> str:
+    """Return the new value of an argument; the old one if it cannot be calculated."""
+    factor = re.fullmatch(r"([/*])\s*(\d+(?:\.\d+)?)", new)
+    if not factor:
+        return new
+    by = 1 / float(factor[2]) if factor[1] == "/" else float(factor[2])
+    if re.fullmatch(r"-?\d+", old):
+        value = int(int(old) * by)
+        return str(value) if value else old
+    try:
+        return f"{float(old) * by:.12g}"
+    except ValueError:
+        return old
+
+
+_KNOWN = {
+    "verl": re.compile(r"(?:^|[./])verl(?:[./]|$)|^\+{0,2}actor_rollout_ref\."),
+    "openrlhf": re.compile(r"(?:^|[./])openrlhf(?:[./]|$)"),
+    "trl": re.compile(r"(?:^|[./])trl(?:[./]|$)|^--resume_from_checkpoint(?:=|$)"),
+}
+"""How the command lines of trainers are recognised, by a word of them."""
+_SETTINGS = {"verl": ("trainer.resume_mode", "auto")}
+
+
+def resuming(command: Sequence[str], trainer: str) -> tuple[list[str], list[str]]:
+    """Add the argument by which a trainer goes on from its last checkpoint; returns the change in words too.
+
+    Args:
+        command: As it was.
+        trainer: Whose argument; ``auto`` for the one that the command shows, where it does not say otherwise.
+    """
+    named = trainer != "auto"
+    if not named:
+        found = (each for each, shape in _KNOWN.items() if any(map(shape.search, command)))
+        trainer = next(found, "none")
+    if trainer in _SETTINGS:
+        key, value = _SETTINGS[trainer]
+        given = any(word.lstrip("+").startswith(f"{key}=") for word in command)
+        if not given:
+            return [*command, f"{key}={value}"], [f"{key}={value}"]
+        return replaced(command, {f"{key}=*": value}) if named else (list(command), [])
+    if trainer == "openrlhf" and "--load_checkpoint" not in command:
+        return [*command, "--load_checkpoint"], ["--load_checkpoint"]
+    if trainer == "trl" and (checkpoint := _newest(command)):
+        option = "--resume_from_checkpoint"
+        if any(word.partition("=")[0] == option for word in command):
+            return replaced(command, {f"{option} *": checkpoint})
+        return [*command, option, checkpoint], [f"{option} {quote(checkpoint)}"]
+    return list(command), []
+
+
+def _newest(command: Sequence[str]) -> str:
+    """The newest complete checkpoint in the ``--output_dir`` of transformers' trainers; empty if none."""
+    for at, word in enumerate(command):
+        key, equals, value = word.partition("=")
+        if key in ("--output_dir", "--output-dir"):
+            folder = Path(value if equals else "".join(command[at + 1 : at + 2]))
+            steps = {
+                int(found[1]): path
+                for path in (folder.iterdir() if folder.is_dir() else ())
+                if (found := re.fullmatch(r"checkpoint-(\d+)", path.name))
+                # Written after the weights.
+                and (path / "trainer_state.json").is_file()
+            }
+            return str(steps[max(steps)]) if steps else ""
+    return ""
