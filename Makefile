@@ -10,7 +10,7 @@ JOBS ?= 4
 BY_FILE = --dist=loadfile --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG TO RUN NOTE FOR KEY FILE TITLE VETO KILL
+export RUNS CONFIG TO RUN NOTE FOR KEY FILE TITLE VETO KILL CONTINUE
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
@@ -51,7 +51,7 @@ silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 	@$(STEPWATCH) silence $(WITH) $${FOR:+"--for=$$FOR"} $${NOTE:+"--note=$$NOTE"} -- "$$RUN"
 
 actions: runtime ## Show what the circuit breaker does; veto: make actions VETO=id; stop it: make actions KILL=on
-	@$(STEPWATCH) actions $(WITH) $${VETO:+"--veto=$$VETO"} $${KILL:+"--kill-switch=$$KILL"}
+	@$(STEPWATCH) actions $(WITH) $${VETO:+"--veto=$$VETO"} $${KILL:+"--kill-switch=$$KILL"} $${CONTINUE:+"--continue=$$CONTINUE"}
 
 config: runtime ## Print all keys of config.yaml with defaults and reasons, or one: make config KEY=alerts.KL
 	@$(STEPWATCH) config $(if $(KEY),--explain "$$KEY",--defaults)

@@ -112,6 +112,7 @@ def _add_orders(command: Command) -> None:
     )
     told = acting.add_mutually_exclusive_group()
     told.add_argument("--veto", metavar="ID", help="of an open action")
+    told.add_argument("--continue", dest="resumed", metavar="RUN", help="that is paused")
     told.add_argument("--kill-switch", choices=("on", "off"), help="on: nothing is done to any run")
     judging = command("alerts", "show each alert with its limits, and where these are from", _order)
     judging.add_argument("run", nargs="?", help="its name; without it, what holds where no override fits")
@@ -237,6 +238,8 @@ def _actions(options: argparse.Namespace) -> int:
     file = _file(options, place)
     if options.veto:
         return actions.veto(file, options.veto, _say)
+    if options.resumed:
+        return actions.resume(file, options.resumed, _say)
     if options.kill_switch:
         return actions.kill_switch(file, place, options.kill_switch == "on", _say)
     return actions.show(file, _say)

@@ -6,8 +6,11 @@ import json
 import time
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from exporter.actions.breaker import OFF
+from exporter.actions.targets import ANSWER_SECONDS
+from exporter.runs.files import launch
 from stepwatch.config import Config, load
 from stepwatch.deploy.native.state import State
 from stepwatch.schema.errors import Refused
@@ -80,6 +83,39 @@ def kill_switch(config: Path, place: State, on: bool, say: Say) -> int:  # noqa:
     if on and not native and (answer := http_client.order(f"{url}/off")) != "":
         raise Refused(answer or http_client.unanswered("The circuit breaker", url))
     say("The kill switch is on: nothing is done to any run." if on else "The kill switch is off.")
+    return 0
+
+
+def resume(config: Path, run: str, say: Say) -> int:
+    """Have the wrapper of a paused run let it go on.
+
+    Raises:
+        Refused: It is not paused, or its wrapper does not answer.
+    """
+    exporter = f"http://{load(config).address('exporter')}"
+    page = http_client.read(f"{exporter}/api/v1/runs")
+    if page is None:
+        raise Refused(http_client.unanswered("The run exporter", exporter))
+    logs = {each["run"]: each["log"] for each in json.loads(page)["runs"]}
+    log = Path(logs.get(run) or "")
+    known = launch.read(log) if logs.get(run) else None
+    if known is None or known.paused is None:
+        raise Refused(f"{run} is not paused. Expected: a run that was. Fix: `make status` names the runs.")
+    request = launch.Request(f"continue-{uuid4().hex[:12]}", "continue", known.attempt, "a person")
+    try:
+        launch.ask(log, request)
+    except OSError as problem:
+        raise Refused(
+            f"{log.parent}: {problem.strerror}. Expected: a folder that you may write to. "
+            "Fix: work as its owner."
+        ) from None
+    until = time.monotonic() + ANSWER_SECONDS
+    while (answer := launch.answers(log).get(request.id)) is None and time.monotonic() < until:
+        time.sleep(0.1)
+    if answer is None or not answer.done:
+        reason = answer.reason if answer else "its wrapper does not answer"
+        raise Refused(f"{run} does not go on: {reason}. Fix: send SIGTERM to its wrapper, which ends it.")
+    say(f"{run} goes on.")
     return 0
 
 

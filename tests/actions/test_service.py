@@ -202,6 +202,9 @@ def test_a_paused_trainer_is_there_and_does_nothing(around: Around) -> None:
     assert "trips NCCL timeouts" in pending["description"]
     assert trainer.poll() is None
     assert around.launch("paused").paused
+    assert "is not paused" in around.command("--continue", "nobody").stderr
+    assert around.command("--continue", "paused").stdout == "paused goes on.\n"
+    assert around.launch("paused").paused is None
 
 
 def test_a_process_group_is_stopped_unless_its_id_was_given_away(around: Around) -> None:
