@@ -10,14 +10,14 @@ JOBS ?= 4
 BY_FILE = --dist=loadfile --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG TO RUN NOTE FOR KEY FILE TITLE
+export RUNS CONFIG TO RUN NOTE FOR KEY FILE TITLE VETO KILL CONTINUE
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert mark silence config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence actions config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,9 @@ mark: runtime ## Measure a run anew after a wanted change of level: make mark RU
 silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 	$(call required,RUN,RUN=name [FOR=time] [NOTE=text]. Example: make silence RUN=ppo/gsm8k FOR=2h)
 	@$(STEPWATCH) silence $(WITH) $${FOR:+"--for=$$FOR"} $${NOTE:+"--note=$$NOTE"} -- "$$RUN"
+
+actions: runtime ## Show what the circuit breaker does; veto: make actions VETO=id; stop it: make actions KILL=on
+	@$(STEPWATCH) actions $(WITH) $${VETO:+"--veto=$$VETO"} $${KILL:+"--kill-switch=$$KILL"} $${CONTINUE:+"--continue=$$CONTINUE"}
 
 config: runtime ## Print all keys of config.yaml with defaults and reasons, or one: make config KEY=alerts.KL
 	@$(STEPWATCH) config $(if $(KEY),--explain "$$KEY",--defaults)

@@ -120,6 +120,13 @@ def _add_orders(command: Command) -> None:
     silencing.add_argument("run", help="its name")
     silencing.add_argument("--for", dest="span", default="2h", metavar="TIME", help="default: %(default)s")
     silencing.add_argument("--note", metavar="TEXT", help="why; shown beside the silence")
+    acting = command(
+        "actions", "show what the circuit breaker does; veto it, or stop it altogether", _actions
+    )
+    told = acting.add_mutually_exclusive_group()
+    told.add_argument("--veto", metavar="ID", help="of an open action")
+    told.add_argument("--continue", dest="resumed", metavar="RUN", help="that is paused")
+    told.add_argument("--kill-switch", choices=("on", "off"), help="on: nothing is done to any run")
     judging = command("alerts", "show each alert with its limits, and where these are from", _order)
     judging.add_argument("run", nargs="?", help="its name; without it, what holds where no override fits")
     judging.add_argument("--format", choices=("table", "json"), default="table")
@@ -241,6 +248,20 @@ def _order(options: argparse.Namespace) -> int:
     if options.command == "gpu-release":
         return orders.gpu_release(file, options.span, _say)
     return limits_report.alerts(file, options.run, options.format, _say)
+
+
+def _actions(options: argparse.Namespace) -> int:
+    from stepwatch.operate import actions
+
+    place = _place()
+    file = _file(options, place)
+    if options.veto:
+        return actions.veto(file, options.veto, _say)
+    if options.resumed:
+        return actions.resume(file, options.resumed, _say)
+    if options.kill_switch:
+        return actions.kill_switch(file, place, options.kill_switch == "on", _say)
+    return actions.show(file, _say)
 
 
 def _evidence(options: argparse.Namespace) -> int:

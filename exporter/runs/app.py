@@ -46,6 +46,7 @@ class App:
             url=options.prometheus_url,
             watchdog=options.watchdog_url,
             alertmanager=options.alertmanager_url,
+            actions=(options.actions_url, options.actions_link or ""),
         )
         self._discovery = _discovery(options, collector, self._registry)
         ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}

@@ -127,6 +127,8 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     add("prometheus-url", address, None, "the Prometheus that watches the runs")
     add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
     add("watchdog-url", address, None, "the watchdog, whose findings the pages show")
+    add("actions-url", address, None, "the circuit breaker, whose actions the pages show")
+    add("actions-link", text, None, "where people open its page")
     add("panels", Path, None, f"what is drawn; by default {panels.NAME} beside the settings")
     add("silence", positive, 600.0, "least seconds without a step that count as silence")
     add("silence-intervals", not_negative, 5.0, "typical step intervals that count as silence")

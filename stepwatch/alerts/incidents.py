@@ -16,6 +16,8 @@ _PRESENT = ("run", "gpu", "mountpoint", "job", "instance")
 label."""
 
 ENDED = "RunFailed|RunVanished|RunStopped"
+_ACTIONS = "ActionPending|ActionTaken"
+"""What the circuit breaker says; it may have ended the run itself."""
 _REPAIRS = "63|92|94"
 """Xid errors about memory that a reset repairs."""
 
@@ -69,7 +71,7 @@ def _pair(cause: str, effect: str, same: Labels, why: str, *more: str, by_warnin
 PAIRS = (
     Pair(
         (_named(ENDED),),
-        (f'alertname!~"{ENDED}"',),
+        (f'alertname!~"{ENDED}|{_ACTIONS}"',),
         RUN,
         "How a run ended outweighs whatever else it did.",
         by_warning=True,
@@ -83,7 +85,7 @@ PAIRS = (
     ),
     Pair(
         ('severity="critical"', 'topic=~".+"'),
-        ('severity="warning"', f'alertname!~"{ENDED}"', 'topic=~".+"'),
+        ('severity="warning"', f'alertname!~"{ENDED}|{_ACTIONS}"', 'topic=~".+"'),
         (*RUN, "topic"),
         "A topic's critical alert outweighs its warnings, but not RunStopped: a Stalled that still holds"
         " would inhibit it, and be inhibited by it.",

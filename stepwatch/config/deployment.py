@@ -59,6 +59,7 @@ CONTAINER_PORTS = {
     "exporter": 9410,
     "gpu": 9411,
     "watchdog": 9412,
+    "actions": 9413,
     "node": 9100,
     "prometheus": 9090,
     "alertmanager": 9093,

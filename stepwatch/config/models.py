@@ -10,9 +10,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
+from exporter.actions.policy import DISRUPTIVE
 from exporter.runs.signals.keys.key import normal
 from stepwatch.alerts.engines import EngineGone
 from stepwatch.config import reference
+from stepwatch.config.actions import Actions
 from stepwatch.config.alerts import DEMO, Alerts, Override, Variant
 from stepwatch.config.receivers import Notify, Receiver
 from stepwatch.config.sections import Checkpoints, Discovery, Gpus, Job, Runs, Signals
@@ -47,6 +49,7 @@ class Ports(Section):
     exporter: Port = default(9410, "The run exporter and its page.")
     gpu: Port = default(9411, "The GPU exporter.")
     watchdog: Port = default(9412, "The watchdog, which alerts when Prometheus cannot.")
+    actions: Port = default(9413, "The circuit breaker, if actions.policies are set.")
     node: Port = default(9100, "node_exporter.")
     prometheus: Port = default(
         9090, "Where people, Grafana and commands reach Prometheus: the door listens here."
@@ -130,6 +133,7 @@ class Links(Section):
     grafana: Link | None = default(None, "Grafana, as people reach it.")
     prometheus: Link | None = default(None, "Prometheus, as people reach it.")
     alertmanager: Link | None = default(None, "Alertmanager, as people reach it.")
+    actions: Link | None = default(None, "The circuit breaker's page, where announcements lead for a veto.")
     runbook: Page = default(
         "docs/runbook.md",
         "The runbook; #alertname in lower case is appended. Set a URL if the docs are published.",
@@ -179,6 +183,11 @@ class Config(Section):
         "Other limits for some runs. The first entry whose pattern matches a run's name and "
         "that names an alert wins; what it leaves out stays as above. runs is a pattern: * "
         "any text, ? any character, [ab] one of these.",
+    )
+    actions: Actions = default(
+        Actions(),
+        "The circuit breaker: what is done about a run while an alert about it fires. Off without "
+        "policies, and a dry run unless dry_run is false (docs/actions.md).",
     )
     retry: tuple[RetryPolicy, ...] = default(
         (),
@@ -230,6 +239,7 @@ class Config(Section):
             *_shared_keys(self.signals),
             *_override_faults(self),
             *_interval_faults(self),
+            *_action_faults(self),
         ]:
             raise Faults(faults)
         return self
@@ -311,7 +321,8 @@ class Config(Section):
 
     @property
     def _links(self) -> list[SplitResult]:
-        own = (self.links.exporter, self.links.grafana, self.links.prometheus, self.links.alertmanager)
+        links = self.links
+        own = (links.exporter, links.grafana, links.prometheus, links.alertmanager, links.actions)
         return [urlsplit(url) for url in own if url]
 
     def timeout(self, interval: Duration) -> Duration:
@@ -354,6 +365,20 @@ def _interval_faults(config: Config) -> Iterator[Fault]:
             fix="lengthen it, or shorten alerts.EngineGone.for",
             at=("discovery", "forget_after"),
             value=str(config.discovery.forget_after),
+        )
+
+
+def _action_faults(config: Config) -> Iterator[Fault]:
+    """Yield a fault if runs would be changed after an announcement that no one gets."""
+    actions = config.actions
+    changed = [policy for policy in actions.policies if not set(DISRUPTIVE).isdisjoint(policy.do)]
+    if changed and not actions.dry_run and actions.veto.milliseconds and not config.receivers:
+        yield Fault(
+            "would announce to no one that a run is to be changed",
+            expected="a receiver, so that someone can veto",
+            fix="add one below receivers, or set veto: 0s",
+            at=("actions", "dry_run"),
+            value=actions.dry_run,
         )
 
 

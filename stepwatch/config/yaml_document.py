@@ -69,6 +69,9 @@ _SURPRISES = (
 )
 
 
+_ON = "on"
+"""A key that people know from other files, without quotes; here no key can be a switch."""
+
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -247,7 +250,7 @@ class _Builder:
     def _key(self, node: _Node, path: KeyPath) -> str | None:
         fault = Fault("is not a word", expected="a word as key", fix="quote it if the word is meant")
         try:
-            word = None if node.text is None else _read(node.text, plain=node.plain)
+            word = None if node.text is None else _read(node.text, plain=node.plain and node.text != _ON)
             if isinstance(word, str):
                 return word
         except Fault as unread:

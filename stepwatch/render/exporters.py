@@ -15,6 +15,7 @@ from stepwatch.config.deployment import HOST_PROC, Deployment
 from stepwatch.languages import catalogue
 from stepwatch.rules.limits import flat, served_overrides
 from stepwatch.rules.messages import dashboard_url, runbook_url
+from stepwatch.schema.names import to_re2
 
 FOLDER = PurePosixPath("exporter/generated")
 
@@ -30,7 +31,8 @@ def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, byt
         Refused: No container sees a file that the configuration names.
     """
     log = {"log_level": config.log.level, "log_format": config.log.format}
-    every = {name: {"__generated": _MARK, **log, **of(config, deployment)} for name, of in _SERVERS.items()}
+    servers = {**_SERVERS, **({"actions": _actions} if config.actions.enabled else {})}
+    every = {name: {"__generated": _MARK, **log, **of(config, deployment)} for name, of in servers.items()}
     return {
         FOLDER / f"{name}.json": f"{json.dumps(each, indent=1)}\n".encode() for name, each in every.items()
     }
@@ -71,6 +73,8 @@ def runs(config: Config, deployment: Deployment) -> Settings:
         "prometheus_url": f"http://{deployment.address('prometheus')}",
         "alertmanager_url": f"http://{deployment.address('alertmanager')}",
         "watchdog_url": f"http://{deployment.address('watchdog')}" if deployment.runs("watchdog") else None,
+        "actions_url": f"http://{deployment.address('actions')}" if config.actions.enabled else None,
+        "actions_link": config.link("actions") if config.actions.enabled else None,
         # For clients that register servers and ask for these.
         "prometheus_port": config.ports.prometheus,
         "grafana_port": config.ports.grafana if deployment.runs("grafana") else None,
@@ -130,6 +134,45 @@ def evidence(config: Config, deployment: Deployment) -> Settings:
 
 def _door(config: Config, _: Deployment) -> Settings:
     return {"origins": config.link_origins}
+
+
+def _actions(config: Config, deployment: Deployment) -> Settings:
+    actions, translate = config.actions, catalogue(config.language)
+    return {
+        "hosts": config.link_hosts,
+        "link": config.link("actions"),
+        # Past the door, which may be down as well.
+        "prometheus": f"http://{deployment.backend('prometheus')}",
+        "alertmanager": f"http://{deployment.backend('alertmanager')}",
+        "exporter": f"http://{deployment.address('exporter')}",
+        "password_file": deployment.password_file or None,
+        "dry_run": actions.dry_run,
+        "veto": actions.veto.seconds,
+        "per_day": actions.per_day,
+        "cooldown": actions.cooldown.seconds,
+        "rules": [
+            {
+                "on": policy.on,
+                "severity": policy.severity or "",
+                "hold": policy.for_.seconds,
+                "runs": to_re2(policy.runs),
+                "do": policy.do,
+                "kill_after": policy.kill_after and policy.kill_after.seconds,
+            }
+            for policy in actions.policies
+        ],
+        "targets": [
+            {"runs": to_re2(target.runs), "pid_file": deployment.file(target.pid_file)}
+            if target.pid_file
+            else {
+                "runs": to_re2(target.runs),
+                "ray_job": target.ray_job,
+                "dashboard": deployment.url(target.dashboard),
+            }
+            for target in actions.targets
+        ],
+        **({"texts": texts} if (texts := translate.of("exporter/actions")) else {}),
+    }
 
 
 _SERVERS: Mapping[str, Callable[[Config, Deployment], Settings]] = {

@@ -176,7 +176,8 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
 
 def remark(config: Config, deployment: Deployment) -> str | None:
     """Return the warning about links that only this machine can open; ``None`` if there is none."""
-    pages = ("grafana" if messages.has_grafana(config, deployment) else "exporter", "alertmanager")
+    acting = ("actions",) if config.actions.enabled else ()
+    pages = ("grafana" if messages.has_grafana(config, deployment) else "exporter", "alertmanager", *acting)
     local = [f"links.{part}" for part in pages if _is_loopback(config.link(part))]
     if not config.receivers or not local:
         return None

@@ -51,14 +51,22 @@ def _quoted(value: str) -> str:
 
 
 PUBLISHED = ("exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana")
-"""The parts with a port of this machine."""
+"""The parts that always have a port of this machine."""
+
+
+def published(config: Config) -> tuple[str, ...]:
+    """Return the parts with a port of this machine: those of the configuration."""
+    return (*PUBLISHED, "actions") if config.actions.enabled else PUBLISHED
+
 
 _LINKED = ("prometheus", "alertmanager", "grafana")
 
 
 def of_config(config: Config) -> dict[str, str]:
     """Return the variables of config.yaml: published ports, links, logging, retention."""
-    ports = {f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part)) for part in PUBLISHED}
+    ports = {
+        f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part)) for part in (*PUBLISHED, "actions")
+    }
     links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
     return {
         **ports,
@@ -86,6 +94,7 @@ def of_machine(checkout: Path, runs: Path, rendered: Path) -> dict[str, str]:
     return {
         "STEPWATCH_PATH": str(runs),
         "STEPWATCH_PATH_GROUP": _group(runs),
+        "STEPWATCH_PATH_OWNER": str(runs.stat().st_uid),
         "STEPWATCH_RENDERED": str(rendered),
         "STEPWATCH_SECRETS": str(secrets),
         deployment.GROUP_VARIABLE: os.environ.get(deployment.GROUP_VARIABLE) or _group(secrets),

@@ -124,6 +124,23 @@ def test_our_images_carry_our_version(rendered):
         assert rendered["services"][name]["image"] == f"localhost/stepwatch/{name}:{__version__}"
 
 
+def test_the_circuit_breaker_alone_may_write_to_the_runs_and_only_by_its_profile(checkout, rendered):
+    assert "actions" not in rendered["services"]
+    words = ("--profile=actions", "config", "--format=json")
+    services = json.loads(checkout.compose(*words))["services"]
+    writers = {
+        name
+        for name, service in services.items()
+        for mount in service.get("volumes", [])
+        if mount["target"] == "/runs" and not mount.get("read_only")
+    }
+
+    assert writers == {"actions"}
+    acting = services["actions"]
+    assert (acting["read_only"], acting["cap_drop"], "pid" in acting) == (True, ["ALL"], False)
+    assert [port["host_ip"] for port in acting["ports"]] == ["127.0.0.1"]
+
+
 def test_the_docker_socket_is_nowhere(rendered):
     assert "docker.sock" not in json.dumps(rendered)
 

@@ -24,7 +24,7 @@ from tests.rules import rendered
 
 HEADER = 'msgid ""\nmsgstr ""\n"Language: {}\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 CALLS = ("translate", "Text")
-"""What is called with a text: ``translate("...")``; in the watchdog ``Text("...")``."""
+"""What is called with a text: ``translate("...")``; in services ``Text("...")``."""
 
 Origins = dict[str, set[str]]
 
@@ -45,7 +45,7 @@ class Recorder(Catalogue):
 
 
 def collected(root: Path = CHECKOUT) -> Origins:
-    """Return the files of each English text: of alerts, dashboards, notifications and the watchdog."""
+    """Return the files of each English text: of alerts, dashboards, notifications and services."""
     recorder = Recorder({})
     for alert in TABLE:
         recorder.file = f"{alert.block.__module__.replace('.', '/')}.py"
@@ -78,7 +78,8 @@ def _record_dashboards(recorder: Recorder, root: Path) -> None:
 def _called(root: Path) -> Iterator[tuple[str, str]]:
     """Yield the texts that sources call for, each with its file."""
     jinja, keywords = templates.environment(root, {}), dict.fromkeys(CALLS)
-    for pattern in ("stepwatch/**/*.py", "exporter/watchdog/*.py", "*/templates/**/*.j2"):
+    services = ("exporter/watchdog/*.py", "exporter/actions/*.py")
+    for pattern in ("stepwatch/**/*.py", *services, "*/templates/**/*.j2"):
         for path in sorted(root.glob(pattern)):
             source = path.read_text()
             if not any(f"{call}(" in source for call in CALLS):  # which is most, and to parse takes seconds

@@ -131,6 +131,7 @@ class Launch:
         held: Whether the wrapper lives; ``None`` where the file system knows no locks.
         stopped: The request on which it was stopped or killed, if it was.
         paused: The request on which it is paused, if it is.
+        log: The path of its log.
         failure: What kind of failure ended it: ``CUDA out of memory``; empty if that is not known.
         retry: The retry that it is or, where it ``waits``, that follows it.
         waits: Whether another attempt is to follow.
@@ -148,6 +149,7 @@ class Launch:
     held: bool | None = None
     stopped: Answer | None = None
     paused: Answer | None = None
+    log: str = ""
     failure: str = ""
     retry: Retry | None = None
     waits: bool = False
@@ -231,7 +233,7 @@ def read(log: Path) -> Launch | None:
                 known["paused"] = answer if answer.action == "pause" else None
     if known.keys() < _START.keys():
         return None
-    return Launch(**known, held=held, checkpoints=checkpoints.read(log))
+    return Launch(**known, held=held, log=str(log), checkpoints=checkpoints.read(log))
 
 
 def _retry(line: Mapping[str, Any]) -> Retry | None:

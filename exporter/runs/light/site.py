@@ -160,6 +160,7 @@ def _run_document(run: RunSummary) -> dict[str, Any]:
         "age_seconds": run.age_seconds,
         "restarts": run.restarts,
         "resumes": run.resumes,
+        "log": run.log or None,
         "page": f"/{formatting.page(run.name)}",
         "signals": [
             {

@@ -78,6 +78,23 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
+class RunAction:
+    """What the circuit breaker does or did about a run.
+
+    ``steps`` and ``state`` are in its words, ``opened`` is in seconds since the epoch, ``page`` the address
+    of its page, with the veto while it is ``open``.
+    """
+
+    run: str
+    alert: str
+    steps: str
+    state: str
+    opened: float
+    open: bool
+    page: str
+
+
+@dataclass(frozen=True, slots=True)
 class Episode:
     """An alert that fired from one step to another; ``summary`` is empty once it is over."""
 
@@ -96,7 +113,8 @@ class RunSummary:
     ``total`` is its number of planned steps, ``age_seconds`` the time since its last step. ``restarts``
     counts its starts but the first, ``resumes`` those that went on from a later step. By signal, ``latest``
     are the last values, ``usual`` the medians of the last few, and ``means`` the smoothed values.
-    ``candidates`` are signals that it lacks, with the keys that may carry them.
+    ``candidates`` are signals that it lacks, with the keys that may carry them. ``log`` is the path of the
+    log that `stepwatch run` writes of it, empty if that did not start it.
     """
 
     name: str
@@ -113,6 +131,7 @@ class RunSummary:
     usual: Mapping[str, float] = field(default_factory=dict)
     means: Mapping[str, float] = field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
+    log: str = ""
 
     @property
     def finished(self) -> bool:

@@ -18,13 +18,14 @@ from exporter.runs.overview.models import (
     Episode,
     Firing,
     Omitted,
+    RunAction,
     RunDetails,
     RunSummary,
     Series,
     SeriesLimit,
 )
 from exporter.runs.overview.panels import Limit, Line, Panel, PanelFile, Panels, Query
-from exporter.runs.overview.pollers import Silences, Watchdog
+from exporter.runs.overview.pollers import Actions, Silences, Watchdog
 from exporter.runs.overview.prometheus import NO_PAST, Past, Prometheus, Span
 from exporter.runs.signals.candidates import ENOUGH_RECORDS
 from exporter.runs.stats.statistics import is_measured
@@ -50,6 +51,7 @@ class Overview:
         omitted: Gives what is not shown.
         watchdog: URL of the watchdog, if there is one.
         alertmanager: URL of the Alertmanager that silences alerts, if there is one.
+        actions: URL of the circuit breaker, if there is one, and where people open its page.
     """
 
     def __init__(
@@ -61,11 +63,13 @@ class Overview:
         *,
         watchdog: str | None = None,
         alertmanager: str | None = None,
+        actions: tuple[str | None, str] = (None, ""),
     ) -> None:
         self._views, self._file, self._omitted = views, file, omitted
         self._prometheus = Prometheus(url, self._judged, self._charted, self._spans)
         self._watchdog, self._silences = Watchdog(watchdog), Silences(alertmanager)
-        self._pollers = (self._prometheus, self._watchdog, self._silences, file)
+        self._actions = Actions(*actions)
+        self._pollers = (self._prometheus, self._watchdog, self._silences, self._actions, file)
 
     def start(self) -> None:
         """Begin to ask other programs, and to look for a new file of panels, in the background."""
@@ -86,6 +90,11 @@ class Overview:
     def faults(self) -> tuple[str, ...]:
         """What keeps the stack from alerting, a text for each fault."""
         return self._watchdog.findings
+
+    @property
+    def actions(self) -> tuple[RunAction, ...]:
+        """What the circuit breaker does and did about runs, the latest first."""
+        return self._actions.found
 
     @property
     def omitted(self) -> Omitted:
@@ -190,6 +199,7 @@ def summary(view: View) -> RunSummary:
         usual={name: value for name, value in usual.items() if value is not None},
         means={name: value for name, value in means.items() if value is not None},
         candidates=run.candidates() if run.records >= ENOUGH_RECORDS else (),
+        log=view.launch.log if view.launch else "",
     )
 
 

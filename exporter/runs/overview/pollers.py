@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from exporter.installation import adapt
-from exporter.runs.overview.models import Firing
+from exporter.runs.overview.models import Firing, RunAction
 from exporter.runs.remote import web
 
 INTERVAL_SECONDS = 5.0
@@ -122,4 +122,38 @@ class Watchdog(Poller):
         except (web.PollError, ValueError, KeyError, TypeError) as problem:
             if time.monotonic() - self._answered > SILENT_SECONDS:
                 self.findings = (adapt(f"The watchdog does not answer: {problem} Fix: `make up`."),)
+        return INTERVAL_SECONDS
+
+
+class Actions(Poller):
+    """What the circuit breaker does and did, as it says; without a URL, nothing.
+
+    Args:
+        url: Its own.
+        link: Where people open its page.
+    """
+
+    def __init__(self, url: str | None, link: str) -> None:
+        super().__init__("actions", enabled=bool(url))
+        self.found: tuple[RunAction, ...] = ()
+        self._url, self._link = f"{(url or '').rstrip('/')}/api/v1/actions", link.rstrip("/")
+
+    def poll(self) -> float:
+        """Ask it; returns the seconds until the next time. Without an answer the last one stays."""
+        try:
+            answer = web.get(self._url, {}, ANSWER_SECONDS, most=LARGEST_ANSWER)
+            self.found = tuple(
+                RunAction(
+                    run=each["run"],
+                    alert=each["alert"],
+                    steps=", ".join(each["steps"]) + " (dry run)" * each["dry_run"],
+                    state=each["state"],
+                    opened=float(each["opened"]),
+                    open=not each["outcome"],
+                    page=self._link + each["page"],
+                )
+                for each in orjson.loads(answer.body)["actions"]
+            )
+        except (web.PollError, ValueError, LookupError, TypeError):
+            pass
         return INTERVAL_SECONDS

@@ -15,7 +15,7 @@ from stepwatch.deploy.compose.engine import Engine, EngineError, addresses, gpu_
 from stepwatch.deploy.native.state import State
 from stepwatch.render import output, variables
 from stepwatch.render.generator import containers, generate
-from stepwatch.render.variables import PUBLISHED, of_config, of_machine
+from stepwatch.render.variables import of_config, of_machine, published
 from stepwatch.services import damage, startup
 from stepwatch.services import demo as demo_alerts
 from stepwatch.services.runs import folder_remark, make_folder
@@ -25,7 +25,7 @@ from stepwatch.system import ports
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.terminal import Say, table
 
-ALL = ("demo", "tools")
+ALL = ("demo", "tools", "actions")
 SIMULATIONS = ("demo", "demo-gpu")
 
 _UNSCRAPED_SECONDS = 50
@@ -36,6 +36,7 @@ _SHOWS = {
     "exporter": "how runs are, their curves",
     "gpu": "what is read from the GPUs",
     "watchdog": "what keeps the stack from alerting",
+    "actions": "what is done about runs; vetoes",
     "prometheus": "queries, targets and every alert that fires",
     "alertmanager": "alerts in groups, silences",
     "grafana": "dashboards; user admin, password below",
@@ -92,9 +93,12 @@ class Containers:
         if out == CHECKOUT:
             variables.update(CHECKOUT / ".env", environment)
         files = ("compose.yaml", *gpu_files(processes=config.gpus.processes > 0))
-        project = Engine(CHECKOUT, environment, files, ("demo",))
+        acting = ("actions",) if config.actions.enabled else ()
+        project = Engine(CHECKOUT, environment, files, ALL)
         left = not demo and _remove_demo(project)
-        wanted = project if demo else replace(project, profiles=())
+        if not acting:
+            _remove(project, "actions")
+        wanted = replace(project, profiles=(*(("demo",) if demo else ()), *acting))
         moved = False
         while (verdict := _start(wanted, say)) and repair and status.repair(wanted, say):
             moved = True
@@ -109,13 +113,13 @@ class Containers:
             say(f"The demo is gone; {_end_alerts(project, config)} alerts of it are over.")
         say("")
         for line in table(
-            [(part, config.link(part) + _PAGES.get(part, ""), _SHOWS[part]) for part in PUBLISHED]
+            [(part, config.link(part) + _PAGES.get(part, ""), _SHOWS[part]) for part in published(config)]
         ):
             say(f"  {line}")
         say("\nGrafana's password: docker compose exec grafana cat /run/stepwatch/grafana-password")
         say("Logs: docker compose logs. `make status` shows its state, `make down` stops it.")
-        published = {part: config.address(part) for part in PUBLISHED}
-        status.health(published, folder, demo=demo).show_after_start(say)
+        known = {part: config.address(part) for part in published(config)}
+        status.health(known, folder, demo=demo).show_after_start(say)
         return 0
 
     def down(self) -> int:
@@ -210,7 +214,8 @@ def _require_ports(config: Config) -> None:
         return owner is None or "docker" in owner.command
 
     problems = [
-        ports.conflict(part, config.listen, getattr(config.ports, part), may_be_docker) for part in PUBLISHED
+        ports.conflict(part, config.listen, getattr(config.ports, part), may_be_docker)
+        for part in published(config)
     ]
     if found := list(filter(None, problems)):
         raise EngineError("\n".join(found))
@@ -254,6 +259,12 @@ def _start(project: Engine, say: Say) -> str:
     if code and not failed:
         return "docker compose up failed; its message is above"
     return startup.verdict(failed, len(services)) if failed else ""
+
+
+def _remove(project: Engine, name: str) -> None:
+    """Remove a container that config.yaml does not ask for any more."""
+    if any(service.name == name for service in project.services()):
+        project.run("rm", "--stop", "--force", name)
 
 
 def _remove_demo(project: Engine) -> bool:

@@ -145,6 +145,7 @@ class Stack:
             self.alertmanager(alertmanager),
             self.door(),
             *([self.grafana(dashboards)] if dashboards else []),
+            *([self.actions()] if self.config.actions.enabled else []),
             self.watchdog(("prometheus", "alertmanager", "exporter", *(["grafana"] if dashboards else []))),
         ]
 
@@ -272,6 +273,22 @@ class Stack:
             ready="/api/health",
             shows=f"dashboards; user admin, password in {grafana.password(data)}",
             environment=grafana.environment(self.config, self.place.rendered, data),
+        )
+
+    def actions(self) -> Part:
+        """The circuit breaker, the only part that acts on runs."""
+        folders = (
+            f"--state-dir={self.place.data('actions')}",
+            f"--evidence-dir={self.place.folder / 'evidence'}",
+        )
+        flags = (*self._listen("actions"), *folders, "--path", str(self.runs))
+        return self._part(
+            "actions",
+            self._ours("exporter.actions", "actions", *flags),
+            ready="/-/healthy",
+            page="/",
+            shows="what is done about runs; vetoes" + " (dry run)" * self.config.actions.dry_run,
+            environment=_OURS,
         )
 
     def watchdog(self, watched: tuple[str, ...]) -> Part:

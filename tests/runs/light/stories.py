@@ -14,6 +14,7 @@ from exporter.runs.overview.models import (
     Health,
     Omitted,
     Range,
+    RunAction,
     RunDetails,
     RunSummary,
     Series,
@@ -115,6 +116,7 @@ class Reported(Overview):
     faults: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     about_none: tuple[Firing, ...] = ()
+    actions: tuple[RunAction, ...] = ()
     omitted: Omitted = ALL_SHOWN
 
     def others(self) -> tuple[Firing, ...]:

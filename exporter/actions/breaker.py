@@ -1,0 +1,311 @@
+"""The circuit breaker: alerts come in, decisions are made again and again, and steps are done."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from threading import RLock
+from typing import Protocol
+
+from exporter.actions.audit import Audit, opening
+from exporter.actions.messages import TOLD_SECONDS, Messages, is_told
+from exporter.actions.policy import (
+    Action,
+    Alert,
+    Attempt,
+    Decision,
+    Limits,
+    Result,
+    Rule,
+    Seen,
+    action_id,
+    to_go_on,
+    to_open,
+)
+from exporter.actions.webhook import News
+
+logger = logging.getLogger("exporter.actions")
+
+POST_SECONDS = 15.0
+"""Between two posts of what Alertmanager is to show."""
+OFF = "off"
+"""The file in the state folder that is the kill switch."""
+
+
+class Look(Protocol):
+    """What the breaker knows the others by; ``World`` is it."""
+
+    def refresh(self) -> None: ...
+
+    def look(self, alert: Alert) -> Seen: ...
+
+    def post(self, alerts: list[dict[str, object]]) -> bool: ...
+
+
+Perform = Callable[[str, Action], Result]
+
+
+class Breaker:
+    """Decides and acts; any thread may call it.
+
+    Args:
+        rules: The policies, the first that fits an alert counts.
+        limits: The guard rails.
+        audit: The log.
+        world: What is known now.
+        perform: Does a step.
+        messages: What receivers read.
+        clock: Gives the present time, in Unix seconds.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        limits: Limits,
+        *,
+        audit: Audit,
+        world: Look,
+        perform: Perform,
+        messages: Messages,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.limits, self.audit, self.started = limits, audit, clock()
+        self.failures: Counter[str] = Counter({"post": 0, "audit": 0})
+        self._rules, self._world, self._perform = tuple(rules), world, perform
+        self._messages, self._clock = messages, clock
+        self._switch = audit.path.with_name(OFF)
+        self._alerts: dict[str, tuple[Alert, Rule]] = {}
+        self._held: dict[str, float] = {}
+        self._ignored: dict[str, float] = {}
+        self._said: set[tuple[str, float, str]] = set()
+        self.looks = 0
+        self._posted = 0.0
+        self._lock = RLock()
+        self._resume()
+
+    @property
+    def off(self) -> bool:
+        """Whether the kill switch is on; also if that cannot be seen."""
+        try:
+            self._switch.lstat()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def switch_off(self) -> None:
+        """Turn the kill switch on. Only who may remove the file turns it back.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self._switch.touch()
+        with self._lock:
+            self.audit.append(self._clock(), "switched_off")
+
+    @property
+    def watched(self) -> int:
+        """How many alerts there are that a policy is about."""
+        return len(self._alerts)
+
+    def actions(self) -> list[Action]:
+        """All actions, the latest first."""
+        with self._lock:
+            return sorted(self.audit.actions.values(), key=lambda action: action.opened, reverse=True)
+
+    def receive(self, news: Sequence[News]) -> None:
+        """Take alerts in."""
+        with self._lock:
+            for alert, firing in news:
+                if not firing:
+                    self._alerts.pop(alert.fingerprint, None)
+                    self._held.pop(alert.fingerprint, None)
+                elif self._ignored.get(alert.fingerprint) == alert.since:
+                    continue
+                elif rule := next((rule for rule in self._rules if rule.fits(alert.labels)), None):
+                    self._alerts[alert.fingerprint] = alert, rule
+
+    def veto(self, name: str, by: str) -> bool:
+        """Close an action that is still open, on a person's word. Returns whether it was open.
+
+        A step that has begun is not undone, but none follows it.
+
+        Raises:
+            OSError: It cannot be written down.
+        """
+        with self._lock:
+            action = self.audit.actions.get(name)
+            if action is None or action.outcome:
+                return False
+            self.audit.append(self._clock(), "vetoed", name, by=by)
+            if not action.step:  # else once that is over
+                self._close(action, *to_go_on(action, Seen(None), off=False, now=self._clock())[1:])
+            return True
+
+    def tick(self) -> None:
+        """Look at each alert and action, and do what is due."""
+        with self._lock:
+            alerts = list(self._alerts.values())
+        if alerts or self.audit.open():
+            self._world.refresh()
+            for alert, rule in alerts:
+                self._begin(alert, rule, self._world.look(alert))
+            for action in self.audit.open():
+                self._go_on(action)
+        self.looks += 1
+        now = self._clock()
+        if not 0 <= now - self._posted < POST_SECONDS:
+            self._posted = now
+            self._post(now)
+
+    def _resume(self) -> None:
+        """Close what a process before this one left open: nothing of it is done again, or done late."""
+        for action in self.audit.open():
+            self._close(action, "interrupted", "unknown" if action.step else "restarted")
+
+    def _begin(self, alert: Alert, rule: Rule, seen: Seen) -> None:
+        """Open an action, if that is due."""
+        now = self._clock()
+        with self._lock:
+            if alert.fingerprint not in self._alerts:  # it has just ended
+                return
+            if seen.holds is False:
+                self._held.pop(alert.fingerprint, None)
+            held = self._held.setdefault(alert.fingerprint, alert.since if seen.holds else now)
+            actions = list(self.audit.actions.values())
+            if any(not each.outcome and each.fingerprint == alert.fingerprint for each in actions):
+                return
+            name = seen.attempt and action_id(alert, seen.attempt, dry_run=self.limits.dry_run)
+            if name in self.audit.actions:
+                return
+            others = [
+                each for each in actions if each.run == alert.run and each.dry_run == self.limits.dry_run
+            ]
+            decision = to_open(
+                rule,
+                self.limits,
+                alert,
+                seen,
+                others,
+                off=self.off,
+                started=self.started,
+                held=held,
+                now=now,
+            )
+            if decision.what:
+                self._say(alert, decision)
+            if decision.verb == "ignore":
+                self._ignored[alert.fingerprint] = alert.since
+                self._alerts.pop(alert.fingerprint)
+            if decision.verb == "open" and seen.attempt and name:
+                self._open(name, alert, rule, seen.attempt)
+
+    def _open(self, name: str, alert: Alert, rule: Rule, attempt: Attempt) -> None:
+        now = self._clock()
+        action = Action(
+            id=name,
+            run=alert.run,
+            alert=rule.on,
+            severity=alert.labels.get("severity", ""),
+            fingerprint=alert.fingerprint,
+            since=alert.since,
+            attempt=attempt,
+            do=rule.do,
+            kill_after=rule.kill_after,
+            dry_run=self.limits.dry_run,
+            opened=now,
+        )
+        self.audit.append(now, "opened", name, **opening(action))
+        logger.info("%s of %s: action %s: %s", rule.on, alert.run, name, ", ".join(rule.do))
+
+    def _go_on(self, action: Action) -> None:
+        """Do all that is due about an open action."""
+        for _ in range(len(action.do) + 3):
+            seen = self._seen(action)
+            with self._lock:
+                if action.outcome:  # a veto came
+                    return
+                decision = to_go_on(action, seen, off=self.off, now=self._clock())
+                if decision.verb == "close":
+                    self._close(action, decision.what, decision.reason)
+                elif decision.verb == "do":
+                    self.audit.append(self._clock(), "intent", action.id, step=decision.what)
+            if decision.verb == "announce":
+                self._announce(action)
+            elif decision.verb == "do":
+                self._do(action, decision.what)
+            if decision.verb in ("wait", "close"):
+                return
+
+    def _seen(self, action: Action) -> Seen:
+        """What is known of the alert of an action: not to hold once Alertmanager said that it ended."""
+        known = self._alerts.get(action.fingerprint)
+        alert = known[0] if known else Alert(action.fingerprint, _labels(action), action.since)
+        seen = self._world.look(alert)
+        if known and known[0].since == action.since:
+            return seen
+        return Seen(holds=False, attempt=seen.attempt, alive=seen.alive, why=seen.why)
+
+    def _announce(self, action: Action) -> None:
+        """Announce a step; its veto window begins only once Alertmanager has taken the announcement."""
+        now = self._clock()
+        if not self._world.post([self._messages.pending(action, now + self.limits.veto, now)]):
+            self.failures["post"] += 1
+            logger.warning("Alertmanager does not take the announcement of action %s: it waits.", action.id)
+            return
+        with self._lock:
+            if not action.outcome:
+                now = self._clock()
+                self.audit.append(now, "announced", action.id, deadline=now + self.limits.veto)
+
+    def _do(self, action: Action, step: str) -> None:
+        """Do a step whose intent is on the disk."""
+        switched_off = Result(done=False, text="the kill switch is on")  # since the decision
+        result = switched_off if self.off else self._perform(step, action)
+        with self._lock:
+            self.audit.append(
+                self._clock(), "result", action.id, step=step, done=result.done, text=result.text
+            )
+        level = logging.INFO if result.done else logging.WARNING
+        logger.log(level, "action %s on %s: %s: %s", action.id, action.run, step, result.text)
+
+    def _close(self, action: Action, outcome: str, reason: str) -> None:
+        self.audit.append(self._clock(), "closed", action.id, outcome=outcome, reason=reason)
+        logger.info("action %s on %s: %s %s", action.id, action.run, outcome, reason)
+        self._posted = 0.0  # receivers are notified at the next tick
+        known = self._alerts.get(action.fingerprint)
+        if known and known[0].since == action.since:  # it causes nothing more
+            self._ignored[action.fingerprint] = action.since
+            self._alerts.pop(action.fingerprint)
+
+    def _say(self, alert: Alert, decision: Decision) -> None:
+        """Write down once why nothing is done about an alert."""
+        key = alert.fingerprint, alert.since, decision.what
+        if key not in self._said:
+            self._said.add(key)
+            name = alert.labels["alertname"]
+            event = "ignored" if decision.verb == "ignore" else "held_back"
+            self.audit.append(
+                self._clock(), event, run=alert.run, alert=name, since=alert.since, reason=decision.what
+            )
+            logger.info("%s of %s: %s: %s", name, alert.run, event, decision.what)
+
+    def _post(self, now: float) -> None:
+        """Have Alertmanager show announcements, and for a while what came of them."""
+        posts = []
+        for action in self.actions():
+            if not action.outcome and action.deadline is not None:
+                posts.append(self._messages.pending(action, action.deadline, now))
+            elif action.closed is not None and now - action.closed < TOLD_SECONDS and is_told(action):
+                if action.announced is not None:
+                    posts.append(self._messages.over(action))
+                posts.append(self._messages.taken(action))
+        if posts and not self._world.post(posts):
+            self.failures["post"] += 1
+
+
+def _labels(action: Action) -> dict[str, str]:
+    return {"alertname": action.alert, "severity": action.severity, "run": action.run}

@@ -1,0 +1,164 @@
+"""What receivers read: the announcement of a step, and what came of it, as alerts for Alertmanager."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from exporter.actions.policy import Action
+from exporter.watchdog.finding import Text
+
+PENDING, TAKEN = "ActionPending", "ActionTaken"
+TOPIC = "actions"
+EXPIRY_SECONDS = 120.0
+"""After which Alertmanager ends an announcement that is not posted again: this service may die."""
+TOLD_SECONDS = 600.0
+"""How long the outcome stays among the alerts."""
+
+_PENDING = {
+    "stop": Text("Run will be stopped unless you veto"),
+    "pause": Text("Run will be paused unless you veto"),
+}
+_WOULD = {
+    "stop": Text("Dry run: this run would be stopped"),
+    "pause": Text("Dry run: this run would be paused"),
+}
+_DO = {
+    "stop": Text("SIGTERM to its trainer"),
+    "pause": Text("SIGSTOP to its trainer, which trips NCCL timeouts"),
+}
+_TAKEN = {
+    ("stop", "done"): Text("Run was stopped"),
+    ("pause", "done"): Text("Run was paused"),
+    ("", "done"): Text("Evidence about the run was collected"),
+}
+_OUTCOMES = {
+    "done": Text("Action on the run is done"),
+    "failed": Text("Action on the run failed"),
+    "vetoed": Text("Action on the run was vetoed"),
+    "dropped": Text("Action on the run was dropped"),
+    "refused": Text("Action on the run is not possible"),
+    "interrupted": Text("Action on the run was interrupted"),
+}
+REASONS = {
+    "switched_off": Text("the kill switch is on"),
+    "older": Text("the alert began before the circuit breaker did"),
+    "resolved": Text("the alert does not hold any more"),
+    "muted": Text("the alert is silenced or inhibited"),
+    "new_attempt": Text("the run was started again since the alert began"),
+    "unconfirmed": Text("Prometheus, Alertmanager or the run exporter did not confirm it in time"),
+    "unwrapped": Text("the run was not started by `stepwatch run`, and actions.targets does not name it"),
+    "ended": Text("the trainer has ended"),
+    "no_pid_file": Text("the file of its process group cannot be read"),
+    "pid_reused": Text("the file of its process group is older than the process"),
+    "no_group": Text("the file of its process group names no group of its own"),
+    "no_ray_job": Text("Ray knows no such job, or does not answer"),
+    "restarted": Text("the circuit breaker was started again; nothing is repeated"),
+    "unknown": Text("the circuit breaker ended during a step, which may have been done; it is not repeated"),
+    "another_open": Text("another action on this run is open"),
+    "cooldown": Text("the last action on this run, or its veto, is too recent"),
+    "per_day": Text("actions.per_day actions on this run were taken within 24 h"),
+    "by_hand": Text("a person vetoed it"),
+}
+"""Why something is not done, by the word that the audit log has for it."""
+
+
+class Messages:
+    """Makes the alerts.
+
+    Args:
+        link: Where people open this service's page, without a slash at its end.
+        texts: The words in another language, by the English ones.
+    """
+
+    def __init__(self, link: str, texts: Mapping[str, str] | None = None) -> None:
+        self._link, self._texts = link, texts or {}
+
+    def page(self, action: Action) -> str:
+        """Return the address of an action's page, with its veto."""
+        return f"{self._link}/action/{action.id}"
+
+    def pending(self, action: Action, deadline: float, now: float) -> dict[str, Any]:
+        """Return the announcement of a step that changes the run."""
+        change = action.change
+        summary = (_WOULD if action.dry_run else _PENDING)[change]
+        said = Text(
+            "{run}: {alert} still fires. At {time}: {what}.{evidence} Veto: {url}",
+            run=action.run,
+            alert=action.alert,
+            time=_clock(deadline),
+            what=_DO[change],
+            evidence=self._evidence(action),
+            url=self.page(action),
+        )
+        times = action.announced or now, now + EXPIRY_SECONDS
+        return self._alert(PENDING, action, (summary, said), times)
+
+    def over(self, action: Action) -> dict[str, Any]:
+        """Return the end of the announcement of an action that is closed."""
+        closed = action.closed or 0.0
+        return {**self.pending(action, action.deadline or closed, closed), "endsAt": _time(closed)}
+
+    def taken(self, action: Action) -> dict[str, Any]:
+        """Return what came of an action that is closed."""
+        summary = _TAKEN.get((action.change, action.outcome), _OUTCOMES[action.outcome])
+        if action.dry_run and action.outcome == "done" and action.change:
+            summary = _WOULD[action.change]
+        steps = "; ".join(f"{step}: {result.text}" for step, result in action.results.items())
+        said = Text(
+            "{run}: {alert}, attempt {attempt}.{steps}{reason} Details: {url}",
+            run=action.run,
+            alert=action.alert,
+            attempt=str(action.attempt.number) if action.attempt.target else "-",
+            steps=f" {steps}." if steps else "",
+            reason=Text(" Reason: {why}.", why=REASONS.get(action.reason, Text(action.reason)))
+            if action.reason
+            else "",
+            url=self.page(action),
+        )
+        closed = action.closed or 0.0
+        return self._alert(TAKEN, action, (summary, said), (closed, closed + TOLD_SECONDS))
+
+    def _evidence(self, action: Action) -> Text | str:
+        found = action.results.get("evidence")
+        return Text(" Evidence: {where}.", where=found.text) if found else ""
+
+    def _alert(
+        self, name: str, action: Action, said: tuple[Text, Text], times: tuple[float, float]
+    ) -> dict[str, Any]:
+        return {
+            "labels": {
+                "alertname": name,
+                "severity": action.severity,
+                "topic": TOPIC,
+                "run": action.run,
+                "action": action.id,
+            },
+            "annotations": {
+                "summary": said[0].translated(self._texts),
+                "description": said[1].translated(self._texts),
+            },
+            "startsAt": _time(times[0]),
+            "endsAt": _time(times[1]),
+            "generatorURL": self.page(action),
+        }
+
+
+def is_told(action: Action) -> bool:
+    """Whether receivers are notified of what came of a closed action."""
+    return (
+        "notify" in action.do
+        or action.announced is not None
+        or action.acted is not None
+        or action.outcome in ("failed", "refused", "interrupted")
+    )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(seconds))

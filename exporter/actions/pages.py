@@ -1,0 +1,234 @@
+"""What the service shows: its actions as HTML with the veto, as JSON, and as metrics."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from exporter.actions.breaker import Breaker
+from exporter.actions.messages import REASONS
+from exporter.actions.policy import Action
+from exporter.actions.webhook import WebhookError, news
+from exporter.http import process
+from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page
+from exporter.http.message import Answer, Request, text
+from exporter.http.routes import Table
+
+MOST_SHOWN = 200
+_SHOWN_SECONDS = 7 * 86400.0
+"""How long an action is a mark on dashboards."""
+_STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:60rem;margin:1rem auto;padding:0 1rem;color:#1f2328}"
+    "table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;"
+    "border-bottom:1px solid #d0d7de}button{font:inherit;padding:.6rem 1.2rem}"
+)
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+_HEADERS = (
+    ("Content-Security-Policy", _POLICY),
+    ("Cache-Control", "no-store"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+_GONE = "There is no such action. GET / lists those that there are.\n"
+
+
+class Site:
+    """The routes.
+
+    Args:
+        breaker: What they are about.
+        password_file: Of the webhook.
+    """
+
+    def __init__(self, breaker: Breaker, password_file: Any) -> None:
+        self._breaker, self._password_file = breaker, password_file
+
+    def routes(self) -> Table:
+        """Return the pages by path. A link that is followed or previewed vetoes nothing: that is a POST."""
+        return {
+            "/": {"GET": self._index},
+            "/action/*": {"GET": self._action},
+            "/veto/*": {"POST": self._veto},
+            "/off": {"POST": self._off},
+            "/api/v1/alerts": {"POST": self._webhook},
+            "/api/v1/actions": {"GET": self._json},
+            "/metrics": {"GET": self._metrics},
+            "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
+        }
+
+    def _webhook(self, request: Request) -> Answer:
+        try:
+            self._breaker.receive(news(request, self._password_file))
+        except WebhookError as refused:
+            return refused.answer
+        return text("200 OK", "ok\n")
+
+    def _veto(self, request: Request) -> Answer:
+        known = {action.id: action for action in self._breaker.actions()}
+        if request.name not in known:
+            return text("404 Not Found", _GONE)
+        try:
+            done = self._breaker.veto(request.name, request.client)
+        except OSError as problem:
+            words = f"The veto cannot be written down: {problem.strerror}. Fix: POST /off, or free space.\n"
+            return text("500 Internal Server Error", words)
+        if not done:
+            return text("409 Conflict", f"Too late: the action is {known[request.name].outcome}.\n")
+        return text("303 See Other", "vetoed\n", ("Location", f"../action/{request.name}"), *_HEADERS)
+
+    def _off(self, _: Request) -> Answer:
+        try:
+            self._breaker.switch_off()
+        except OSError as problem:
+            return text("500 Internal Server Error", f"The kill switch: {problem.strerror}.\n")
+        return text("303 See Other", "off\n", ("Location", "./"), *_HEADERS)
+
+    def _index(self, _: Request) -> Answer:
+        rows = "".join(
+            f'<tr><td>{_clock(action.opened)}</td><td><a href="action/{action.id}">{escape(action.run)}</a>'
+            f"</td><td>{escape(action.alert)}</td><td>{escape(_steps(action))}</td>"
+            f"<td>{escape(_state(action))}</td></tr>"
+            for action in self._breaker.actions()[:MOST_SHOWN]
+        )
+        switch = (
+            "<p><strong>The kill switch is on: nothing is done.</strong> Fix: <code>python -m stepwatch "
+            "actions --kill-switch off</code></p>"
+            if self._breaker.off
+            else '<form method="post" action="off"><button>Stop all actions (kill switch)</button></form>'
+        )
+        dry = "<p>Dry run: nothing is done to any run.</p>" if self._breaker.limits.dry_run else ""
+        table = (
+            f"<table><tr><th>opened</th><th>run</th><th>alert</th><th>steps</th><th>state</th></tr>{rows}"
+            "</table>"
+            if rows
+            else "<p>No action yet.</p>"
+        )
+        return _html("Circuit breaker", f"{switch}{dry}{table}")
+
+    def _action(self, request: Request) -> Answer:
+        action = next((each for each in self._breaker.actions() if each.id == request.name), None)
+        if action is None:
+            return text("404 Not Found", _GONE)
+        target, number, _ = action.attempt
+        facts = {
+            "Run": f"{action.run}{f', attempt {number} ({target})' if target else ''}",
+            "Alert": f"{action.alert} ({action.severity}), since {_clock(action.since)}",
+            "Steps": _steps(action),
+            "State": _state(action),
+            **{f"Result of {step}": result.text for step, result in action.results.items()},
+        }
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(said)}</td></tr>" for name, said in facts.items()
+        )
+        veto = (
+            ""
+            if action.outcome
+            else f'<form method="post" action="../veto/{action.id}"><p><button>Veto</button></p></form>'
+        )
+        return _html(f"Action on {action.run}", f'<table>{rows}</table>{veto}<p><a href="../">All</a></p>')
+
+    def _json(self, _: Request) -> Answer:
+        document = {
+            "dry_run": self._breaker.limits.dry_run,
+            "off": self._breaker.off,
+            "since": self._breaker.started,
+            "watched": self._breaker.watched,
+            "actions": [_document(action) for action in self._breaker.actions()[:MOST_SHOWN]],
+        }
+        body = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        return Answer("200 OK", "application/json", body + b"\n", _HEADERS)
+
+    def _metrics(self, _: Request) -> Answer:
+        metrics = [*samples(self._breaker, time.time()), *process.samples()]
+        return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
+
+
+def samples(breaker: Breaker, now: float) -> Iterator[Metric]:
+    """Yield the metrics of the circuit breaker."""
+    actions = breaker.actions()
+    counted = Counter(
+        (action.outcome, action.alert, str(action.dry_run).lower()) for action in actions if action.outcome
+    )
+    ended: list[Sample] = [
+        ({"outcome": outcome, "alert": alert, "dry_run": dry}, count)
+        for (outcome, alert, dry), count in sorted(counted.items())
+    ]
+    marks: list[Sample] = [
+        (
+            {
+                "run": action.run,
+                "action": action.id,
+                "alert": action.alert,
+                "steps": _steps(action),
+                "outcome": action.outcome,
+            },
+            action.closed,
+        )
+        for action in actions[:MOST_SHOWN]
+        if action.closed is not None and now - action.closed < _SHOWN_SECONDS
+    ]
+    yield own("actions_total", "Actions that are closed, by outcome.", ended)
+    yield own("actions_open", "Actions that are open.", sum(not action.outcome for action in actions))
+    yield own("action_timestamp_seconds", "When an action on a run was closed.", marks)
+    yield own("actions_watched_alerts", "Alerts that fire and that a policy is about.", breaker.watched)
+    yield own("actions_looks_total", "Looks at these alerts and at the runs.", breaker.looks)
+    yield own("actions_dry_run", "1 in a dry run.", breaker.limits.dry_run)
+    yield own("actions_off", "1 while the kill switch is on.", breaker.off)
+    failures: list[Sample] = [({"what": what}, count) for what, count in sorted(breaker.failures.items())]
+    yield own("actions_failures_total", "Posts to Alertmanager and writes that failed.", failures)
+
+
+def _document(action: Action) -> dict[str, Any]:
+    return {
+        "id": action.id,
+        "run": action.run,
+        "alert": action.alert,
+        "severity": action.severity,
+        "since": action.since,
+        "attempt": action.attempt.number,
+        "target": action.attempt.target,
+        "steps": list(action.do),
+        "dry_run": action.dry_run,
+        "opened": action.opened,
+        "deadline": action.deadline,
+        "results": {step: result._asdict() for step, result in action.results.items()},
+        "closed": action.closed,
+        "outcome": action.outcome,
+        "state": _state(action),
+        "page": f"/action/{action.id}",
+    }
+
+
+def _steps(action: Action) -> str:
+    return ", ".join(action.do) + " (dry run)" * action.dry_run
+
+
+def _state(action: Action) -> str:
+    if action.outcome:
+        why = str(REASONS.get(action.reason, action.reason))
+        return f"{action.outcome}{f': {why}' if why else ''}, {_clock(action.closed or 0.0)}"
+    if action.step:
+        return f"doing {action.step}"
+    if action.deadline is not None and action.acted is None:
+        return f"{action.change} at {_clock(action.deadline)}, unless vetoed"
+    return "open"
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
+
+
+def _html(title: str, body: str) -> Answer:
+    page_ = (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>{body}</html>"
+    )
+    return Answer("200 OK", "text/html; charset=utf-8", page_.encode("utf-8", "backslashreplace"), _HEADERS)

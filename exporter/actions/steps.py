@@ -1,0 +1,71 @@
+"""The steps that do not need a veto window: collect evidence. Those that do are sent to the run's target."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from exporter.actions.audit import safe
+from exporter.actions.policy import Action, Result
+from exporter.actions.targets import TargetError
+from exporter.actions.world import World
+
+EVIDENCE_SECONDS = 90.0
+"""That an archive may take; it is made within 30 s where the machine has time."""
+
+
+class Steps:
+    """Does steps; ``evidence`` is the command that collects it, without the run's name."""
+
+    def __init__(self, world: World, evidence: Sequence[str]) -> None:
+        self._world, self._evidence = world, tuple(evidence)
+
+    def perform(self, step: str, action: Action) -> Result:
+        """Do a step of an action. In a dry run only say what it would have been."""
+        if action.dry_run:
+            return Result(done=True, text="dry run: not done")
+        if step == "evidence":
+            return self._collect(action)
+        target = self._world.target(action.run)
+        if target is None or target.attempt != action.attempt or target.gone:
+            return Result(done=False, text="the attempt that the alert is about does not run any more")
+        try:
+            return Result(done=True, text=safe(target.send(step, action)))
+        except TargetError as problem:
+            return Result(done=False, text=safe(str(problem)))
+
+    def _collect(self, action: Action) -> Result:
+        """Have the archive made by a process of its own: what it reads may hang."""
+        command = [*self._evidence, action.run]
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=EVIDENCE_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Result(done=False, text=f"not collected within {EVIDENCE_SECONDS:.0f} s")
+        except OSError as problem:
+            return Result(done=False, text=f"{command[0]}: {problem.strerror}")
+        lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines() or [""]
+        if done.returncode:
+            return Result(done=False, text=safe(lines[-1] or f"exit code {done.returncode}"))
+        return Result(done=True, text=safe(lines[-1]))
+
+
+def evidence_command(settings: Path | None, out: Path, paths: Sequence[str]) -> list[str]:
+    """Return the command that collects evidence and prints the archive's path last; the run follows it.
+
+    Args:
+        settings: Its file of settings, if there is one.
+        out: The folder of archives.
+        paths: The folders of runs.
+    """
+    named = [f"--config.file={settings}"] if settings and settings.exists() else []
+    return [sys.executable, "-m", "exporter.evidence", *named, f"--out={out}", "--path", *paths, "--"]

@@ -1,0 +1,175 @@
+"""The `actions` section: what the circuit breaker does about runs, and its guard rails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from exporter.actions.policy import DISRUPTIVE
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.schema.errors import NOTHING, Fault, Faults
+from stepwatch.schema.names import RunGlob
+from stepwatch.schema.path_types import FolderOrGlob, ServerUrl
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import (
+    ActionCount,
+    ActionStep,
+    PositiveSpan,
+    SentSeverity,
+    Span,
+    Switch,
+    instead,
+    one_of,
+)
+from stepwatch.schema.section import Checked, Section, default, needed
+
+_SEVERITIES = {
+    name: {alert.severity for alert in TABLE if alert.name == name}
+    for name in (alert.name for alert in TABLE if alert.subject == "run")
+}
+"""Of each alert about runs; ``None`` where its block says it."""
+
+
+def _alert(value: Any) -> str:
+    if value in _SEVERITIES:
+        return str(value)
+    known = value in {alert.name for alert in TABLE}
+    raise Fault(
+        "is not an alert about runs" if known else "is not an alert",
+        expected="an alert about runs that docs/runbook.md lists, such as KLExplosion",
+        fix="name one about the run itself" if known else instead(value, _SEVERITIES),
+    )
+
+
+AlertName = Annotated[str, Checked(_alert)]
+
+
+class Policy(Section):
+    """What is done when an alert about a run has been firing for a while."""
+
+    on: AlertName = needed("The alert, by its name.")
+    severity: SentSeverity | None = default(None, "Its severity. null: any.")
+    for_: Span = Field(
+        default=Duration.parse("2m"),
+        alias="for",
+        description="How long it must have been firing, its condition with it: the time by which it outlasts "
+        "its condition (notify.keep_firing_for) does not count.",
+    )
+    runs: RunGlob = default("*", "A pattern of run names: * any text, ? any character, [ab] one of these.")
+    do: tuple[ActionStep, ...] = needed(
+        "The steps in order. evidence: collect an archive. notify: send what came of it; what pause and stop "
+        "do is always announced. pause: SIGSTOP, which trips NCCL timeouts. stop: SIGTERM."
+    )
+    kill_after: PositiveSpan | None = default(
+        None, "SIGKILL so long after stop, if the trainer still runs. null: never."
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Policy:
+        if faults := [*self._steps(), *self._severity(), *self._kill()]:
+            raise Faults(faults)
+        return self
+
+    def _steps(self) -> Iterator[Fault]:
+        says = expected = fix = ""
+        changes = [step for step in self.do if step in DISRUPTIVE]
+        if not self.do:
+            says, expected, fix = "is empty", "one step or more", "write [evidence, notify]"
+        elif len(set(self.do)) < len(self.do):
+            says, expected, fix = "names a step twice", "each step once", "delete one of the two"
+        elif len(changes) > 1:
+            says, expected, fix = (
+                "pauses and stops one run",
+                "pause or stop",
+                "delete one of the two: a paused trainer cannot react to SIGTERM",
+            )
+        elif changes and self.do[-1] != changes[0]:
+            says, expected, fix = (
+                f"goes on after {changes[0]}",
+                f"{changes[0]} as the last step",
+                f"write evidence and notify before {changes[0]}: there is nothing left to collect after it",
+            )
+        if says:
+            yield Fault(says, expected=expected, fix=fix, at=("do",), value=NOTHING)
+
+    def _severity(self) -> Iterator[Fault]:
+        known = _SEVERITIES[self.on]
+        if self.severity is not None and not {self.severity, None} & known:
+            has = one_of(sorted(filter(None, known)))
+            yield Fault(
+                f"is never that of {self.on}",
+                expected=f"{has}, or null for any",
+                fix=f"write {has}, or delete it",
+                at=("severity",),
+                value=self.severity,
+            )
+
+    def _kill(self) -> Iterator[Fault]:
+        if self.kill_after is not None and "stop" not in self.do:
+            yield Fault(
+                "is set without stop",
+                expected="null, or stop among the steps",
+                fix="delete it, or add stop to do",
+                at=("kill_after",),
+                value=str(self.kill_after),
+            )
+
+
+class ActionTarget(Section):
+    """What runs are reached by that `stepwatch run` did not start."""
+
+    runs: RunGlob = needed("A pattern of run names; the first entry that fits counts.")
+    pid_file: FolderOrGlob | None = default(
+        None,
+        "A file with the process id of a process group's leader, written when it started: "
+        "`setsid python train.py & echo $! > FILE`. Not in containers.",
+    )
+    ray_job: str | None = Field(
+        default=None, description="The submission id of a job of Ray; stop is `ray job stop`."
+    )
+    dashboard: ServerUrl = default("http://127.0.0.1:8265", "The address of Ray's dashboard, for ray_job.")
+
+    @model_validator(mode="after")
+    def _one(self) -> ActionTarget:
+        if (self.pid_file is None) == (self.ray_job is None):
+            raise Fault(
+                "names " + ("nothing to reach a run by" if self.pid_file is None else "two things"),
+                value=NOTHING,
+                expected="pid_file or ray_job, and not both",
+                fix="write one of them",
+            )
+        return self
+
+
+class Actions(Section):
+    """What the circuit breaker does; without policies it does not run."""
+
+    dry_run: Switch = default(True, "true: log and announce what would be done, and do nothing.")
+    veto: Span = default(
+        Duration.parse("5m"),
+        "From the announcement of pause or stop to the step: time for a person to open the link and veto. "
+        "0s: none.",
+    )
+    per_day: ActionCount = default(3, "Most actions on one run within 24 h that pause or stop it.")
+    cooldown: Span = default(
+        Duration.parse("30m"), "After an action on a run, or its veto, none on this run for so long."
+    )
+    policies: tuple[Policy, ...] = default(
+        (), "What is done about which alert. The first that fits an alert counts; an alert causes one action."
+    )
+    targets: tuple[ActionTarget, ...] = default(
+        (), "How runs are reached that `stepwatch run` did not start; these may not be acted on otherwise."
+    )
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the circuit breaker runs."""
+        return bool(self.policies)
+
+    @property
+    def triggers(self) -> tuple[tuple[str, str], ...]:
+        """The alerts that policies are about, each once: name, and severity or an empty text for any."""
+        every = dict.fromkeys((policy.on, policy.severity or "") for policy in self.policies)
+        return tuple(each for each in every if not each[1] or (each[0], "") not in every)

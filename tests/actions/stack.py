@@ -1,0 +1,222 @@
+"""The service with a real Alertmanager, run exporter and wrapped trainers; Prometheus' answers are given."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from exporter.runs.files import launch
+from stepwatch.config import load
+from stepwatch.config.models import Ports
+from stepwatch.deploy.native import stack as native
+from stepwatch.deploy.native.state import State
+from stepwatch.launch.keeper import descendants
+from stepwatch.render.generator import generate
+from stepwatch.system import http_client
+from stepwatch.system.environment import CHECKOUT
+from tests.alertmanager.route import QUICK, Labels, alert, post
+from tests.e2e.stack import server
+from tests.real import AlertmanagerServer, WebhookSink, free_port
+from tests.real.listening import Listening
+from tests.real.waiting import counted, eventually, let_pass
+
+TRAINER = """
+import signal, sys, time
+if "deaf" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+step = 0
+while True:
+    step += 1
+    print(f"step:{step} - critic/score/mean:0.5 - actor/kl_loss:0.1 - actor/entropy_loss:0.3", flush=True)
+    time.sleep(0.1)
+"""
+EXPLOSION = {"on": "KLExplosion", "for": "0s", "do": ["notify", "stop"]}
+
+
+class Alerts(Listening):
+    """What Prometheus says of alerts: those in ``firing``, those in ``lingering`` without their condition."""
+
+    def __init__(self, port: int) -> None:
+        self.firing: list[Labels] = []
+        self.lingering: list[Labels] = []
+        this = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                ended = {"keepFiringSince": "2026-01-01T00:00:00Z"}
+                alerts = [{"labels": each, "state": "firing"} for each in this.firing]
+                alerts += [{"labels": each, "state": "firing", **ended} for each in this.lingering]
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps({"data": {"alerts": alerts}}).encode())
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+                """Say nothing."""
+
+        super().__init__(Handler, port)
+
+
+class Around:
+    """Everything around the service, ``actions``, and the service itself.
+
+    Args:
+        folder: An empty folder for all of it.
+        settings: More of `actions` in config.yaml; by default a stop, announced for two seconds.
+    """
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.folder, self.runs = folder, folder / "runs"
+        self.runs.mkdir()
+        self.sink = WebhookSink()
+        actions = {"dry_run": False, "veto": "2s", "policies": [EXPLOSION], **settings}
+        ports = {name: free_port() for name in Ports.model_fields}
+        self.config_file = folder / "config.yaml"
+        self.config_file.write_text(
+            yaml.safe_dump(
+                {
+                    "runs": {"path": str(self.runs)},
+                    "discovery": {"ray": None},
+                    "ports": ports,
+                    "receivers": [{"name": "sink", "webhook": {"url": self.sink.url}}],
+                    "actions": actions,
+                    **yaml.safe_load(QUICK),
+                }
+            )
+        )
+        state = State(folder / "state")
+        state.make_password()
+        parts = frozenset({"exporter", "prometheus", "alertmanager", "actions"})
+        generate(self.config_file, state.rendered, place=partial(state.deployment, parts=parts))
+        self.config = load(self.config_file)
+        stack = native.Stack(self.config, state, self.runs)
+        self.state, self.data = state, state.data("actions")
+        self.exporter, self.actions = server(stack.exporter()), server(stack.actions())
+        self.prometheus = Alerts(self.config.ports.prometheus_backend)
+        rendered = state.rendered / "alertmanager/generated"
+        self.alertmanager = AlertmanagerServer("0.31", rendered, port=self.config.ports.alertmanager_backend)
+        self.url = f"http://{self.config.address('actions')}"
+        self.trainers: list[subprocess.Popen[bytes]] = []
+
+    @contextmanager
+    def up(self) -> Iterator[Around]:
+        with ExitStack() as parts:
+            parts.callback(self._end)
+            for part in (self.sink, self.prometheus, self.alertmanager, self.exporter, self.actions):
+                parts.enter_context(part)  # type: ignore[arg-type]
+            yield self
+
+    def train(self, name: str, *how: str, wrapped: bool = True) -> subprocess.Popen[bytes]:
+        """Start a trainer, and wait until the run exporter shows its present attempt."""
+        command = [sys.executable, "-c", TRAINER, *how]
+        log = self.runs / f"{name}.log"
+        if wrapped:
+            place = ("--runs", str(self.runs), "--name", name, "--")
+            command = [sys.executable, "-m", "stepwatch", "run", *place, *command]
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=CHECKOUT)
+        else:
+            with log.open("ab") as output:
+                process = subprocess.Popen(command, stdout=output, start_new_session=True)
+        self.trainers.append(process)
+        eventually(lambda: self.shown(name, str(log) if wrapped else None), seen=self.log)
+        return process
+
+    def shown(self, name: str, log: str | None) -> bool:
+        page = http_client.read(f"http://{self.config.address('exporter')}/api/v1/runs") or '{"runs": []}'
+        known = {run["run"]: run["log"] for run in json.loads(page)["runs"]}
+        return name in known and known[name] == log and (log is None or self.launch(name).held is True)
+
+    def fire(self, run: str, name: str = "KLExplosion") -> Labels:
+        """Have an alert fire; returns its labels."""
+        time.sleep(0.01)  # after the attempt began
+        labels = alert(name, run, topic="kl")
+        self.prometheus.firing.append(labels)
+        post(self.alertmanager, labels)
+        return labels
+
+    def launch(self, run: str) -> launch.Launch:
+        found = launch.read(self.runs / f"{run}.log")
+        assert found is not None
+        return found
+
+    def known(self, run: str) -> list[dict[str, Any]]:
+        """The actions on a run, as the service shows them."""
+        page = http_client.read(f"{self.url}/api/v1/actions") or '{"actions": []}'
+        return [each for each in json.loads(page)["actions"] if each["run"] == run]
+
+    def wait_closed(self, run: str, outcome: str) -> dict[str, Any]:
+        """Wait until an action on a run is closed so, and what came of it was sent; return it."""
+        eventually(lambda: any(each["outcome"] == outcome for each in self.known(run)), seen=self.log)
+        return next(each for each in self.known(run) if each["outcome"] == outcome)
+
+    def wait_pending(self, run: str) -> dict[str, Any]:
+        """Wait for the announcement of a step, and return its action."""
+        eventually(lambda: any(each["deadline"] for each in self.known(run)), seen=self.log)
+        return next(each for each in self.known(run) if each["deadline"])
+
+    def wait_message(self, name: str, run: str) -> dict[str, str]:
+        """Wait for a message; return its texts."""
+        eventually(lambda: self.messages(name, run), seen=self.log)
+        (annotations,) = self.messages(name, run)
+        return annotations
+
+    def messages(self, name: str, run: str) -> list[dict[str, str]]:
+        """The texts of alerts of that name that the receiver got."""
+        return [
+            each["annotations"]
+            for message in list(self.sink.received)
+            for each in message.alerts
+            if (each["labels"]["alertname"], each["labels"]["run"]) == (name, run)
+        ]
+
+    def audit(self, run: str) -> list[tuple[str, str]]:
+        """Event, and step or reason, of each line of the audit log that is about a run."""
+        entries = [json.loads(line) for line in (self.data / "audit.jsonl").read_text().splitlines()]
+        ids = {each["action"] for each in entries if each["event"] == "opened" and each["run"] == run}
+        return [
+            (each["event"], each.get("step") or each.get("reason") or "")
+            for each in entries
+            if each.get("action") in ids or each.get("run") == run
+        ]
+
+    def let_look(self, times: int = 3) -> None:
+        """Let the service look at its alerts so often."""
+        let_pass(times, counted("looks", f"{self.url}/metrics", "stepwatch_actions_looks_total"))
+
+    def log(self) -> str:
+        page = http_client.read(f"{self.url}/api/v1/actions")
+        return f"{page} {self.sink.summary()} {self.actions.log.read_text()[-2000:]}"
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `python -m stepwatch actions` on this stack."""
+        env = {**os.environ, "STEPWATCH_STATE": str(self.state.folder)}
+        line = [sys.executable, "-m", "stepwatch", "actions", "--config", str(self.config_file), *words]
+        return subprocess.run(line, capture_output=True, text=True, env=env, cwd=CHECKOUT, check=False)
+
+    def ask(self, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> tuple[int, str]:
+        request = urllib.request.Request(f"{self.url}{path}", body or None, headers, method=method)
+        try:
+            with http_client.direct.open(request, timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, refusal.read().decode()
+
+    def _end(self) -> None:
+        for each in self.trainers:
+            for pid in (*descendants(each.pid), each.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            each.wait()
