@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stepwatch.alerts.model.runs import checkpoint_rule
 from tests import real
 from tests.alerts.configured import BLOCKS, rules
 from tests.rules import healthy as h
@@ -21,7 +22,10 @@ LOOK = 37
 AGO = -1000
 """The last step, which is then 17 minutes old."""
 
-RULES = rules({"alerts": {**{name: {"enabled": True} for name in BLOCKS}, "KL": {"warning": {"above": 16}}}})
+RULES = [
+    *rules({"alerts": {**{name: {"enabled": True} for name in BLOCKS}, "KL": {"warning": {"above": 16}}}}),
+    checkpoint_rule(),
+]
 
 
 @pytest.fixture(name="promtool", params=["2.42", "3.13"])

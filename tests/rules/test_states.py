@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
+from stepwatch.alerts.model.runs import GOOD_CHECKPOINT, ONSET_STEP, SHOWN_STATE, SHOWN_STATES
 from tests.rules import promtool as unit
 from tests.rules import rendered, states
 from tests.rules.promtool import Group, Moment
@@ -89,3 +89,33 @@ def test_the_state_that_people_see_is_the_worst_and_stalled_while_the_alert_fire
 
 def test_an_end_that_one_of_two_exporters_saw_is_the_end(promtool: Path, tmp_path: Path) -> None:
     _check(promtool, tmp_path, states.disagreeing())
+
+
+def test_the_checkpoint_to_resume_from_is_the_last_before_the_first_sign_of_trouble(
+    promtool: Path, tmp_path: Path
+) -> None:
+    series = {selector("rl_step", run=run): "900+0x4" for run in ("sick", "healthy", "slow", "young", "bare")}
+    for run in ("sick", "healthy", "slow", "young"):
+        for step in (800, 840, 880):
+            labels = {"run": run, "checkpoint": f"global_step_{step}"}
+            series[selector("rl_run_checkpoint_step", **labels)] = f"{step}+0x4"
+    for run, alert, step in (
+        ("sick", "KLHigh", 861),
+        ("sick", "KLExplosion", 885),
+        ("slow", "SlowSteps", 810),
+        ("young", "RewardDrop", 790),
+    ):
+        series[selector(ONSET_STEP, run=run, alertname=alert)] = f"{step}+0x4"
+    (rule,) = (rule for rule in rendered.recorded("shown") if rule["record"] == GOOD_CHECKPOINT)
+    expected = {
+        ("sick", "global_step_840"): 861,
+        ("healthy", "global_step_880"): 900,
+        ("slow", "global_step_880"): 900,
+    }
+    values = {
+        (f'sum({GOOD_CHECKPOINT}{{run="{run}",checkpoint="{name}"}})', 11): step
+        for (run, name), step in expected.items()
+    }
+    values[f"count({GOOD_CHECKPOINT})", 11] = len(expected)
+    group = Group("checkpoints", series, [Moment(11, {"None": []})], values)
+    unit.check(promtool, unit.write(tmp_path, "checkpoints", [rule], [group]))

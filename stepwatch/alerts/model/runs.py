@@ -194,14 +194,13 @@ ONSET_STEP = "rl_alert_onset_step"
 _SICK = "RewardDrop|RewardCollapse|ValidationDrop|KL.*|PolicyKLHigh|Entropy.*|GradNorm.*|NonFinite"
 """Alerts that say that the weights themselves may have suffered, as a pattern of PromQL."""
 
-_FIRST = f"scalar(min({ONSET_STEP}{{alertname=~'{_SICK}',%[1]s}} or rl_step{{%[1]s}}))"
-"""The step of the first of them that fires; the run's own before that is recorded."""
+GOOD_CHECKPOINT = "rl_run_good_checkpoint"
+"""The last checkpoint of a run that is older than the first sign of trouble; its value is that step."""
 
 LAST_GOOD = Fact(
-    f"topk(1,max by(checkpoint)(rl_run_checkpoint_step{{%[1]s}})<{_FIRST})*0+{_FIRST}",
+    f"{GOOD_CHECKPOINT}{{%s}}",
     "; resume from {{.Labels.checkpoint}} (before the first warning at {{.Value}})",
 )
-"""The last checkpoint that is older than the first sign of trouble, where checkpoints are known."""
 
 
 SHOWN_STATE = "rl_run_shown_state"
@@ -233,4 +232,19 @@ def onset_rule() -> dict[str, str]:
         "record": ONSET_STEP,
         "expr": f"{ONSET_STEP} and {fires}\n"
         f"or on ({labels}) {fires} * on ({_RUN}) group_left () max by ({_RUN}) (rl_step)",
+    }
+
+
+def checkpoint_rule() -> dict[str, str]:
+    """Return the rule that records the checkpoint to resume from, so that a message has a short question.
+
+    While nothing fires it is the last one, so that it is there when the first alert is sent.
+    """
+    run = written(RUN)
+    first = f'(min by ({run}) ({ONSET_STEP}{{alertname=~"{_SICK}"}}) or max by ({run}) (rl_step))'
+    before = f"on ({run}) group_left ()"
+    saved = f"max by ({run}, checkpoint) (rl_run_checkpoint_step)"
+    return {
+        "record": GOOD_CHECKPOINT,
+        "expr": f"topk by ({run}) (1, {saved} < {before} {first}) * 0\n+ {before} {first}",
     }
