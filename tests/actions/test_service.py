@@ -34,7 +34,7 @@ def _around(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Around]:
         EXPLOSION,
     ]
     targets = [{"runs": name, "pid_file": str(folder / f"{name}.pid")} for name in PIDS]
-    with Around(folder, policies=policies, targets=targets, cooldown="0s").up() as around:
+    with Around(folder, policies=policies, targets=targets, cooldown="0s", veto="8s").up() as around:
         yield around
 
 
@@ -90,7 +90,7 @@ def test_a_veto_keeps_the_run_and_a_link_that_is_followed_does_not(around: Aroun
     action = around.wait_pending("by-command")["id"]
     vetoed = around.command("--veto", action)
     assert (vetoed.returncode, vetoed.stdout[:7]) == (0, "Vetoed "), vetoed.stderr
-    around.let_look(5)
+    around.let_look(12)
     assert [around.known(name)[0]["outcome"] for name in trainers] == ["vetoed", "vetoed"]
     assert [each.poll() for each in trainers.values()] == [None, None]
     again = around.command("--veto", action)
@@ -104,7 +104,7 @@ def test_the_kill_switch_ends_what_is_announced(around: Around) -> None:
     around.wait_pending("switched")
     assert around.command("--kill-switch", "on").returncode == 0
     action = around.wait_closed("switched", "dropped")
-    around.let_look(4)
+    around.let_look(12)
 
     assert "the kill switch is on" in action["state"]
     assert trainer.poll() is None
@@ -152,7 +152,6 @@ def test_another_attempt_of_the_run_is_left_alone(around: Around) -> None:
     first.wait()
     around.wait_closed("again", "refused")
     second = around.train("again")
-    eventually(lambda: ("ignored", "new_attempt") in around.audit("again"), seen=around.log)
     around.let_look()
 
     assert (around.launch("again").attempt, second.poll()) == (2, None)
