@@ -281,7 +281,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from stepwatch.launch.checkpoints.process import Saving
+    from stepwatch.checkpoints.process import Saving
     from stepwatch.launch.command import Retrying, run
     from stepwatch.launch.ray_job import RayJob
 
@@ -300,7 +300,7 @@ def _run(options: argparse.Namespace) -> int:
         raise Refused("--working-dir: only jobs of Ray have one. Fix: name the cluster with --ray.")
     job = RayJob(options.ray, options.working_dir) if options.ray else None
     saving = Saving(options.checkpoints, options.keep_best, options.config)
-    return run(options.trainer, Path(runs), options.name, retrying=retrying, job=job, saving=saving)
+    return run(options.trainer, Path(runs), options.name, retrying=retrying, job=job, beside=saving.watched)
 
 
 def _print_config(options: argparse.Namespace) -> int:

@@ -71,7 +71,7 @@ STALLED = _alert(
         (metric("rl_run_writer_present").equals(0), is_in("failed", "vanished"), _requested, _waits)
     ),
     style=DURATION,
-    facts=(STEP, _PAUSED, _RETRY),
+    facts=(STEP, _PAUSED),
     wait="15s",  # a run that falls silent becomes RunStopped first
 )
 

@@ -7,14 +7,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.runs.files.launch import Answer, Retry
 from stepwatch.launch.attempt import FROM_TERMINAL, Attempt
-from stepwatch.launch.checkpoints import process as checkpoints
-from stepwatch.launch.checkpoints.process import Saving
 from stepwatch.launch.policy import RetryPolicy
 from stepwatch.launch.ray_job import RayJob
 from stepwatch.launch.record import LaunchRecord
@@ -22,6 +20,9 @@ from stepwatch.launch.requests import POLL_SECONDS, Requests
 from stepwatch.launch.retries import End, Plan, Retries
 from stepwatch.launch.streams import die_of
 from stepwatch.schema.errors import Refused
+
+Beside = Callable[[Sequence[str], Path, Path], AbstractContextManager[None]]
+"""Takes the command, the log and the folder of logs."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def run(
     *,
     retrying: Retrying | None = None,
     job: RayJob | None = None,
-    saving: Saving | None = None,
+    beside: Beside | None = None,
 ) -> int:
     """Run a trainer to its end as if it had been called itself, and keep its output in a log.
 
@@ -56,7 +57,7 @@ def run(
         name: The log's name below it, without ``.log``; by default the script's, with the time.
         retrying: When it is started again; by default never.
         job: The Ray cluster that it runs on; by default it is a process of this machine.
-        saving: What is known of its checkpoints.
+        beside: What goes on as long as the trainer and its retries.
 
     Returns:
         The trainer's exit code. Where a signal ended it, the same signal ends this process.
@@ -69,7 +70,7 @@ def run(
     retries = Retries(retrying.policy, command) if retrying else None
     retry: Retry | None = None
     next_: Sequence[str] | None = command
-    with checkpoints.watched(saving.order(command, log, runs) if saving else None):
+    with beside(command, log, runs) if beside else nullcontext():
         while next_ is not None:
             since = log.stat().st_size
             end = Attempt(next_, log, record, retry, job).run()

@@ -41,16 +41,6 @@ def record(log: Path) -> launch.Launch:
     return found
 
 
-@pytest.fixture(autouse=True)
-def _heard() -> Iterator[None]:
-    """A test run in the background of a script ignores signals, and so would all that it starts."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGQUIT)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture(name="started")
 def _started(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Wrappers that a test started; what is left of them is ended."""

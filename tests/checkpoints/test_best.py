@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.launch.checkpoints.best import (
+from stepwatch.checkpoints.best import (
     COPY,
     DESCRIPTION,
     HARD_LINK,
@@ -133,7 +133,7 @@ def test_a_checkpoint_that_changed_since_it_was_seen_is_not_kept(folder: Path) -
 KILLED = """
 import os, sys, time
 from pathlib import Path
-from stepwatch.launch.checkpoints.best import BestFolder
+from stepwatch.checkpoints.best import BestFolder
 from tests.launch import saving
 
 at, folder = sys.argv[1], Path(sys.argv[2])
@@ -155,13 +155,13 @@ best = BestFolder(folder)
 with best.open():
     if at == "link":
         os.link = third
-        import stepwatch.launch.checkpoints.best as module
+        import stepwatch.checkpoints.best as module
         module.fcntl.ioctl = lambda *of: (_ for _ in ()).throw(OSError(95, ""))
     elif at == "rename":
         Path.rename = stop
     else:
         best.drop = best.drop
-        module = __import__("stepwatch.launch.checkpoints.best", fromlist=["x"])
+        module = __import__("stepwatch.checkpoints.best", fromlist=["x"])
         module.shutil.rmtree = stop
         best.drop(best.kept[0])
     best.keep(saving.checkpoint(folder, "global_step_6"), 2.0, "validation", "why")

@@ -1,4 +1,4 @@
-"""What the wrapper and its watcher start: ``python -m stepwatch.launch.checkpoints watch|keep``."""
+"""What the wrapper and its watcher start: ``python -m stepwatch.checkpoints watch|keep``."""
 # ruff: noqa: PLC0415 - the watcher lives as long as the training, and needs little of it
 
 from __future__ import annotations
@@ -7,21 +7,21 @@ import json
 import sys
 from pathlib import Path
 
-from stepwatch.launch.checkpoints.layouts import Checkpoint
-from stepwatch.launch.checkpoints.order import Order, end_with_parent
+from stepwatch.checkpoints.layouts import Checkpoint
+from stepwatch.checkpoints.order import Order, end_with_parent
 
 
 def main(role: str, parent: int) -> None:
     """Watch until standard input ends, or keep what standard input lists."""
     end_with_parent(parent)
     if role == "watch":
-        from stepwatch.launch.checkpoints.watch import watch
+        from stepwatch.checkpoints.watch import watch
 
         watch(Order(**json.loads(sys.stdin.readline())), 0)
         return
     from dataclasses import asdict
 
-    from stepwatch.launch.checkpoints.keeping import keep
+    from stepwatch.checkpoints.keeping import keep
 
     given = json.load(sys.stdin)
     order = Order(**given["order"])

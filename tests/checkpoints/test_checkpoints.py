@@ -15,10 +15,10 @@ import pytest
 
 from exporter.runs.files import checkpoints as noted
 from exporter.runs.model.run import Options
-from stepwatch.launch.checkpoints import scores
-from stepwatch.launch.checkpoints.keeping import keep
-from stepwatch.launch.checkpoints.order import Order
-from stepwatch.launch.checkpoints.watch import Watcher
+from stepwatch.checkpoints import scores
+from stepwatch.checkpoints.keeping import keep
+from stepwatch.checkpoints.order import Order
+from stepwatch.checkpoints.watch import Watcher
 from stepwatch.launch.keeper import descendants
 from tests.launch import saving
 from tests.real.waiting import eventually

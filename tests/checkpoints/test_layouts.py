@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.launch.checkpoints import layouts
+from stepwatch.checkpoints import layouts
 from tests.launch import saving
 
 VERL = "python3 -m verl.trainer.main_ppo"

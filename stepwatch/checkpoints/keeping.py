@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from exporter.runs.model.run import Options
+from stepwatch.checkpoints import best, scores
+from stepwatch.checkpoints.best import BestFolder, Busy, Kept, NotKept
+from stepwatch.checkpoints.layouts import Checkpoint
+from stepwatch.checkpoints.order import Order
+from stepwatch.checkpoints.scores import Score, Scores
 from stepwatch.config import Config, load
 from stepwatch.deploy.native.state import State
-from stepwatch.launch.checkpoints import best, scores
-from stepwatch.launch.checkpoints.best import BestFolder, Busy, Kept, NotKept
-from stepwatch.launch.checkpoints.layouts import Checkpoint
-from stepwatch.launch.checkpoints.order import Order
-from stepwatch.launch.checkpoints.scores import Score, Scores
 from stepwatch.render import layout
 from stepwatch.schema.errors import Refused
 from stepwatch.schema.names import fits

@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 """Where these processes run: not in the trainer's folder, whose modules might have our names."""
 _PR_SET_PDEATHSIG = 1
 

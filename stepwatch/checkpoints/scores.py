@@ -14,7 +14,7 @@ from exporter.runs.logs import find
 from exporter.runs.model.run import Clock, Options
 from exporter.runs.model.run_set import RunSet
 from exporter.runs.signals.record import Event, Record
-from stepwatch.launch.checkpoints.best import VALIDATION
+from stepwatch.checkpoints.best import VALIDATION
 from stepwatch.operate import logfiles
 from stepwatch.operate.logfiles import UnreadError
 

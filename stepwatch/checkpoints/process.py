@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from stepwatch.launch.checkpoints import layouts
-from stepwatch.launch.checkpoints.order import ROOT, Order
+from stepwatch.checkpoints import layouts
+from stepwatch.checkpoints.order import ROOT, Order
 from stepwatch.schema.errors import Refused
 
 LAST_SECONDS = 60.0
@@ -30,7 +30,7 @@ def watched(order: Order | None) -> Iterator[None]:
         return
     wakes, trainer_runs = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "stepwatch.launch.checkpoints", "watch", str(os.getpid())],
+        [sys.executable, "-m", "stepwatch.checkpoints", "watch", str(os.getpid())],
         stdin=wakes,
         stdout=subprocess.DEVNULL,
         cwd=ROOT,
@@ -63,6 +63,10 @@ class Saving:
     folder: Path | None = None
     keep: int | None = None
     config: Path | None = None
+
+    def watched(self, command: Sequence[str], log: Path, runs: Path) -> AbstractContextManager[None]:
+        """Have its checkpoints watched meanwhile; arguments and errors are those of `order`."""
+        return watched(self.order(command, log, runs))
 
     def order(self, command: Sequence[str], log: Path, runs: Path) -> Order | None:
         """Return what is to be watched; ``None`` where it is not known where the trainer saves.

@@ -16,9 +16,9 @@ from typing import Any
 
 from exporter.runs.files import checkpoints as noted
 from exporter.runs.files.checkpoints import MOST, SavedStep
-from stepwatch.launch.checkpoints import layouts
-from stepwatch.launch.checkpoints.layouts import Checkpoint
-from stepwatch.launch.checkpoints.order import ROOT, Order
+from stepwatch.checkpoints import layouts
+from stepwatch.checkpoints.layouts import Checkpoint
+from stepwatch.checkpoints.order import ROOT, Order
 
 LOOK_SECONDS = 2.0
 """Between two looks; longer where a look takes long, so that it takes at most 2 % of a core."""
@@ -105,7 +105,7 @@ class Watcher:
         order = asdict(replace(self._order, ended=ended))
         listed = [(each.name, each.step, each.files) for each in complete]
         done = subprocess.run(
-            [sys.executable, "-m", "stepwatch.launch.checkpoints", "keep", str(os.getpid())],
+            [sys.executable, "-m", "stepwatch.checkpoints", "keep", str(os.getpid())],
             input=json.dumps({"order": order, "complete": listed}),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stepwatch.launch.checkpoints import layouts
-from stepwatch.launch.checkpoints.layouts import NOT_REGULAR, Checkpoint, Files
+from stepwatch.checkpoints import layouts
+from stepwatch.checkpoints.layouts import NOT_REGULAR, Checkpoint, Files
 
 MARKER = ".stepwatch.json"
 """Says that Stepwatch made the folder, and each file of what it keeps there."""
