@@ -15,8 +15,10 @@ from exporter.http.exposition import Metric, own
 from exporter.runs.model.history import SMOOTHED, HistorySnapshot
 from exporter.runs.overview.health import CORES, GPU, healths
 from exporter.runs.overview.models import (
+    STALLED,
     Episode,
     Firing,
+    Health,
     Omitted,
     RunAction,
     RunDetails,
@@ -130,11 +132,7 @@ class Overview:
         answers = self._prometheus.answers
         firing = answers.firing.get(name, ())
         episodes = _episodes(history.past, firing, run.step)
-        judged = replace(
-            run,
-            healths=healths(run, history.panels, answers, history.since),
-            firing=self._silences.mark(firing),
-        )
+        judged = self._with_firing(run, healths(run, history.panels, answers, history.since))
         return RunDetails(
             judged, history.charts(episodes), episodes, history.snapshot.rows, answers.gap(name)
         )
@@ -153,11 +151,12 @@ class Overview:
             found = history()
             return found[1].since(signal, smooth, limit) if found else None
 
-        return replace(
-            run,
-            healths=healths(run, self._file.panels, answers, since),
-            firing=self._silences.mark(answers.firing.get(run.name, ())),
-        )
+        return self._with_firing(run, healths(run, self._file.panels, answers, since))
+
+    def _with_firing(self, run: RunSummary, found: tuple[Health, ...]) -> RunSummary:
+        firing = self._silences.mark(self._prometheus.answers.firing.get(run.name, ()))
+        stalled = run.state == "running" and any(alert.name == STALLED for alert in firing)
+        return replace(run, healths=found, firing=firing, state="stalled" if stalled else run.state)
 
     def _history(self, name: str, past: Past) -> tuple[RunSummary, RunHistory] | None:
         with self._views() as views:

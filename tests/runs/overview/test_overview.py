@@ -13,6 +13,7 @@ import pytest
 
 from exporter.http.exposition import Family
 from exporter.runs import collector as watch_module
+from exporter.runs.overview.models import Firing
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
 from exporter.runs.overview.prometheus import NO_PAST, Answers, Past
@@ -368,3 +369,16 @@ def test_metrics_of_the_story_are_those_that_the_docs_list(watched: Watched):
     assert all(isinstance(family, Family) and family.name.startswith("stepwatch_") for family in families)
     docs = (Path(__file__).parents[3] / "docs/metrics.md").read_text()
     assert all(f"`{family.name}`" in docs for family in families)
+
+
+def test_a_run_that_stands_still_is_called_stalled_wherever_it_is_shown(watched: Watched) -> None:
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    overview = story(watched)
+    assert [run.state for run in overview.runs()] == ["running"]
+    stalled = Firing("Stalled", "critical", "progress", "", "", "", "", "", 1.0, 0.0)
+    overview._prometheus.answers = Answers(firing={"ppo": (stalled,)}, answered=1.0)
+
+    assert [run.state for run in overview.runs()] == ["stalled"]
+    details = overview.run("ppo")
+    assert details is not None
+    assert details.summary.state == "stalled"
