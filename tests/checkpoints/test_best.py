@@ -26,7 +26,7 @@ from stepwatch.checkpoints.best import (
     BestFolder,
     NotKept,
 )
-from tests.launch import saving
+from tests.checkpoints import saving
 from tests.real.disk import SIZE_MIB, fill, small_disk
 from tests.real.waiting import eventually
 
@@ -134,7 +134,7 @@ KILLED = """
 import os, sys, time
 from pathlib import Path
 from stepwatch.checkpoints.best import BestFolder
-from tests.launch import saving
+from tests.checkpoints import saving
 
 at, folder = sys.argv[1], Path(sys.argv[2])
 calls = 0

@@ -20,7 +20,7 @@ from stepwatch.checkpoints.keeping import keep
 from stepwatch.checkpoints.order import Order
 from stepwatch.checkpoints.watch import Watcher
 from stepwatch.launch.keeper import descendants
-from tests.launch import saving
+from tests.checkpoints import saving
 from tests.real.waiting import eventually
 from tests.runs.lines import console, measured
 
@@ -30,7 +30,7 @@ RUN = (sys.executable, "-m", "stepwatch", "run")
 TRAINER = """
 import shutil, sys, time
 from pathlib import Path
-from tests.launch import saving
+from tests.checkpoints import saving
 from tests.runs.lines import console, measured
 
 folder, steps = Path(sys.argv[1]), [float(reward) for reward in sys.argv[2].split(",")]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.checkpoints import layouts
-from tests.launch import saving
+from tests.checkpoints import saving
 
 VERL = "python3 -m verl.trainer.main_ppo"
 COMMANDS = [
