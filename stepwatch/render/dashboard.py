@@ -32,6 +32,8 @@ CURVE_COLOURS = (
 )
 """Of the curves of a panel, in their order. `tests/grafana/test_colours.py` measures that they are readable
 on both themes; that the first five differ, and all from the colours of severities, for the colour-blind."""
+LIMIT_DASHES = ((8, 8), (20, 6), (2, 4), (14, 4, 2, 4), (4, 12), (20, 4, 2, 4, 2, 4))
+"""Of the limits of a panel that have one severity, and with it one colour: lengths of dashes and gaps."""
 _INSTANT = ("stat", "table")
 _FORMATS = {"table": "table", "trend": "table", "heatmap": "heatmap"}
 _NUMBERED = {"GPU {{gpu}}": r"/^GPU \d*{}\b/", "{{machine}}": r"/{}\D*$/"}
@@ -200,7 +202,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line], translate: Catalo
     limits = [*panel.get("limits", []), *own]
     drawn = [limit for limit in limits if "expr" in limit]
     if look["type"] == "timeseries":
-        asked = [*panel["queries"], *({**limit, "as": _dashed(limit["severity"])} for limit in drawn)]
+        asked = [*panel["queries"], *_dashed(drawn)]
     else:
         asked = [each for query in panel["queries"] for each in _coloured(query, drawn)]
     # A query without an expression shows a limit that is off.
@@ -330,13 +332,17 @@ def _within_reach(limit: str, curve: str, *, from_zero: bool) -> str:
     return f"({limit}) <= {above} >= {below}"
 
 
-def _dashed(severity: str) -> Json:
-    return {
-        "color": _fixed(SEVERITY_COLOURS[severity]),
-        "custom.lineStyle": {"fill": "dash", "dash": [8, 8]},
-        "custom.lineWidth": 1,
-        "custom.fillOpacity": 0,
-    }
+def _dashed(limits: Iterable[Json]) -> Iterator[Json]:
+    """Yield limits as dashed lines in the colour of their severity, each of a severity in dashes of its own."""
+    dashes = {severity: itertools.cycle(LIMIT_DASHES) for severity in SEVERITY_COLOURS}
+    for limit in limits:
+        style = {
+            "color": _fixed(SEVERITY_COLOURS[limit["severity"]]),
+            "custom.lineStyle": {"fill": "dash", "dash": list(next(dashes[limit["severity"]]))},
+            "custom.lineWidth": 1,
+            "custom.fillOpacity": 0,
+        }
+        yield {**limit, "as": style}
 
 
 def _thresholds(limits: Iterable[Json]) -> Json:
