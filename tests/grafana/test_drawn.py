@@ -262,7 +262,7 @@ def test_an_incident_says_what_moved_first_and_what_to_do(eyes: Eyes) -> None:
 
     assert {"kl", "entropy"} <= set(moved)
     assert steps == sorted(steps)
-    assert all(float(row["deviations"]["text"]) >= 5 for row in moved.values())
+    assert all(float(row["peak"]["text"]) >= 5 for row in moved.values())
     assert {curve["name"] for curve in found["Deviations"]} == set(moved)
     assert "KLExplosion" in alerts
     assert alerts["KLExplosion"]["what to do first"]["text"] == ACTION

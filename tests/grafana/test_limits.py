@@ -73,6 +73,19 @@ def test_no_two_limits_of_a_panel_look_alike(default: dict[str, Json], of: str) 
     assert several
 
 
+def test_targets_down_have_the_colour_of_their_alert_on_each_dashboard(default: dict[str, Json]) -> None:
+    for of in ("runs", "stack"):
+        assert steps(default, "Targets down", of) == [("green", None), ("orange", 1)]
+
+
+def test_the_peak_of_a_signal_is_that_of_its_curve(default: dict[str, Json]) -> None:
+    """A deviation depends on the time between two points, which follows from their number."""
+    table, curves = (panel(default, title, "diagnose") for title in ("What moved first", "Deviations"))
+
+    assert table["maxDataPoints"] == curves["maxDataPoints"]
+    assert "peak" in table["transformations"][2]["options"]["renameByName"].values()
+
+
 def test_each_panel_has_the_lines_of_the_signals_that_it_shows(default: dict[str, Json]) -> None:
     expected = {line.promql for line in alert_lines.lines(Config(), TABLE)}
     expressions = [
