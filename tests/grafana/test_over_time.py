@@ -142,6 +142,29 @@ def test_runs_of_different_length_are_compared_at_the_last_step_that_both_have(
     )
 
 
+def test_less_than_a_byte_in_a_second_is_none(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    """Grafana calls it mB/s, which is read as megabytes."""
+    series = {
+        f'node_network_{way}_bytes_total{{instance="a:9100",device="eth0"}}': f"0+{rate}x120"
+        for way, rate in (("receive", 12), ("transmit", 7))
+    }
+    series |= {'up{instance="a:9100",role="host"}': "1+0x120"}
+    nodes = default["stepwatch-nodes"]
+    curve, cell = (
+        asked(nodes, title, letter, machine=".*")
+        for title, letter in (("Network", "A"), ("Machines side by side", "H"))
+    )
+
+    assert_answers(
+        promtool,
+        tmp_path,
+        series,
+        {curve: {'{instance="a:9100",machine="a"}': 0}, cell: {'{instance="a:9100"}': 0}},
+    )
+
+
 def test_two_clusters_with_a_run_of_one_name_have_a_row_each(
     default: dict[str, Json], promtool: Path, tmp_path: Path
 ) -> None:

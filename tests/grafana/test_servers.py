@@ -134,7 +134,7 @@ def test_figures_of_an_engine_are_the_sum_of_its_ranks_however_often_it_is_scrap
         return value
 
     _, _, ranks = SERVERS[server]
-    assert (figure("Servers"), figure("Running"), figure("Waiting")) == (1, 4 * ranks, 3 * ranks)
+    assert (figure("Servers"), figure("Running now"), figure("Waiting now")) == (1, 4 * ranks, 3 * ranks)
     assert figure("KV cache") == 0.3
     assert figure("Prefix cache") == pytest.approx(0.75, rel=0.05)
     assert figure("Token throughput") == pytest.approx((100 if "sglang" in server else 50) * ranks, rel=0.2)
@@ -154,7 +154,7 @@ def test_all_servers_stand_side_by_side_once(default: dict[str, Json], url: str)
         silent = {f"{each}:8000" for each in NOT_REPORTED} - set(instances)
         assert instances == sorted({f"{each}:8000" for each in SERVERS} - silent), name
     assert [value for values in found["Servers"].values() for _, value in values] == [len(SERVERS)] * 2
-    assert [value for _, value in found["Running"]["A requests"]] == [
+    assert [value for _, value in found["Running now"]["A requests"]] == [
         4 * sum(ranks for _, _, ranks in SERVERS.values())
     ]
 
