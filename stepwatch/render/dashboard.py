@@ -343,7 +343,7 @@ def _within_reach(limit: str, curve: str, *, from_zero: bool) -> str:
 
 
 def _dashed(limits: Iterable[Json]) -> Iterator[Json]:
-    """Yield limits as dashed lines in the colour of their severity, each of a severity in dashes of its own."""
+    """Yield limits as dashed lines in the colour of their severity, with dashes of its own."""
     dashes = {severity: itertools.cycle(LIMIT_DASHES) for severity in SEVERITY_COLOURS}
     for limit in limits:
         style = {
