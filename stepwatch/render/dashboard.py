@@ -29,9 +29,14 @@ SEVERITY_COLOURS = {"critical": "red", "warning": "orange", "info": "blue"}
 CURVE_COLOURS = (
     *("#3B82D6", "#288A45", "#BC3FAB", "#8A8FA3", "#8C3BDC"),
     *("#2FA39B", "#5B6BB0", "#8F5661"),
+    *("#F820F8", "#9880F8", "#2098C8", "#688050"),
 )
 """Of the curves of a panel, in their order. `tests/grafana/test_colours.py` measures that they are readable
 on both themes; that the first five differ, and all from the colours of severities, for the colour-blind."""
+CURVE_DASHES = ((), (10, 4), (3, 4))
+"""Of the curves beyond as many as there are colours, which these have again."""
+LIMIT_DASHES = ((8, 8), (20, 6), (2, 4), (14, 4, 2, 4), (4, 12), (20, 4, 2, 4, 2, 4))
+"""Of the limits of a panel that have one severity, and with it one colour: lengths of dashes and gaps."""
 _INSTANT = ("stat", "table")
 _FORMATS = {"table": "table", "trend": "table", "heatmap": "heatmap"}
 _NUMBERED = {"GPU {{gpu}}": r"/^GPU \d*{}\b/", "{{machine}}": r"/{}\D*$/"}
@@ -200,7 +205,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line], translate: Catalo
     limits = [*panel.get("limits", []), *own]
     drawn = [limit for limit in limits if "expr" in limit]
     if look["type"] == "timeseries":
-        asked = [*panel["queries"], *({**limit, "as": _dashed(limit["severity"])} for limit in drawn)]
+        asked = [*panel["queries"], *_dashed(drawn)]
     else:
         asked = [each for query in panel["queries"] for each in _coloured(query, drawn)]
     # A query without an expression shows a limit that is off.
@@ -264,21 +269,28 @@ def _colours(queries: Iterable[tuple[str, Json]]) -> Iterator[Json]:
 
     Of several of one query by `names`, or by the last digit of the GPU or machine.
     """
-    colours = itertools.cycle(CURVE_COLOURS)
+    styles = _curve_styles()
     for letter, query in queries:
         legend = query.get("legend", "")
         if numbered := next((_NUMBERED[each] for each in _NUMBERED if each in legend), None):
             yield _override("byFrameRefID", letter, {"color": _fixed(CURVE_COLOURS[0])})
-            for digit, colour in zip(range(10), itertools.cycle(CURVE_COLOURS), strict=False):
+            for digit, colour in zip(range(10), CURVE_COLOURS, strict=False):
                 yield _override("byRegexp", numbered.format(digit), {"color": _fixed(colour)})
         elif "names" in query:
             for name in query["names"]:
-                yield _override("byName", name, {"color": _fixed(next(colours))})
+                yield _override("byName", name, next(styles))
         elif "{{" in legend:  # names that no one knows before: shades of one colour
-            shades = {"mode": "shades", "fixedColor": next(colours)}
+            shades = {"mode": "shades", "fixedColor": next(styles)["color"]["fixedColor"]}
             yield _override("byFrameRefID", letter, {"color": shades})
         elif "color" not in query.get("as", {}):
-            yield _override("byFrameRefID", letter, {"color": _fixed(next(colours))})
+            yield _override("byFrameRefID", letter, next(styles))
+
+
+def _curve_styles() -> Iterator[Json]:
+    """Yield a style for each curve of a panel: another colour, or the same with other dashes."""
+    for dash, colour in itertools.cycle(itertools.product(CURVE_DASHES, CURVE_COLOURS)):
+        dashed = {"custom.lineStyle": {"fill": "dash", "dash": list(dash)}} if dash else {}
+        yield {"color": _fixed(colour), **dashed}
 
 
 def _fixed(colour: str) -> Json:
@@ -330,13 +342,17 @@ def _within_reach(limit: str, curve: str, *, from_zero: bool) -> str:
     return f"({limit}) <= {above} >= {below}"
 
 
-def _dashed(severity: str) -> Json:
-    return {
-        "color": _fixed(SEVERITY_COLOURS[severity]),
-        "custom.lineStyle": {"fill": "dash", "dash": [8, 8]},
-        "custom.lineWidth": 1,
-        "custom.fillOpacity": 0,
-    }
+def _dashed(limits: Iterable[Json]) -> Iterator[Json]:
+    """Yield limits as dashed lines in the colour of their severity, with dashes of its own."""
+    dashes = {severity: itertools.cycle(LIMIT_DASHES) for severity in SEVERITY_COLOURS}
+    for limit in limits:
+        style = {
+            "color": _fixed(SEVERITY_COLOURS[limit["severity"]]),
+            "custom.lineStyle": {"fill": "dash", "dash": list(next(dashes[limit["severity"]]))},
+            "custom.lineWidth": 1,
+            "custom.fillOpacity": 0,
+        }
+        yield {**limit, "as": style}
 
 
 def _thresholds(limits: Iterable[Json]) -> Json:

@@ -137,7 +137,9 @@ def ask(url: str, target: Json, view: View) -> Json:
     if target["instant"]:
         path, times = "query", {"time": view.end}
     else:
-        path, times = "query_range", {"start": view.start, "end": view.end, "step": view.step}
+        # As Grafana's data source does, so that points lie where those of subqueries do.
+        start, end = (time - time % view.step for time in (view.start, view.end))
+        path, times = "query_range", {"start": start, "end": end, "step": view.step}
     body = urllib.parse.urlencode({"query": expr, **times}).encode()
     try:
         with urllib.request.urlopen(f"{url}/api/v1/{path}", body, timeout=60) as answer:

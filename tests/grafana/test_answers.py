@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ CURVES = {"Utilisation", "Memory in use", "Power", "Temperature", "SM clock", "T
 
 RUN = 'ppo/强化 "7" it\'s & a+b'
 OTHER_RUN = "ppo/other"
-SICK = 5
+SICK, RESET_WANTED, RESET_DUE, REPAIR_WAITS, NO_SPARE = 5, 3, 2, 1, 0
 GPUS = "(max by (instance, gpu)"
 """How a query begins that asks for each GPU of a run."""
 
@@ -70,7 +71,16 @@ def gpus() -> str:
     reported = json.loads(message(OK, demo.system(), [*reports, (lost, Report(0.0, "lost"))], events))
     box.update(reported, 0.0, time.time())
     box.count(reported["events"])
-    return box.page(0.0).decode()
+    text = box.page(0.0).decode()
+    for metric, gpu, value in (
+        ("gpu_recovery_action", RESET_WANTED, 1),
+        ("gpu_recovery_action", RESET_DUE, 4),
+        ("gpu_row_remap_pending", REPAIR_WAITS, 1),
+        ("gpu_row_remap_failed", NO_SPARE, 1),
+    ):
+        text, changed = re.subn(rf'(?m)^({metric}{{.*\bgpu="{gpu}".*}}) 0\.0$', rf"\1 {value}", text)
+        assert changed == 1, metric
+    return text
 
 
 def dcgm() -> Iterator[str]:
@@ -167,7 +177,8 @@ def test_every_query_about_all_runs_gives_each_of_them_once(
         if asked.panel in {"All runs", "States", "Rewards"}:
             label = "row" if asked.panel == "All runs" else "run"
             runs = [each["metric"][label].strip() for each in found]
-            wanted = [RUN] if "ALERTS_FOR_STATE" in asked.expr else [RUN, OTHER_RUN]
+            ends = asked.panel == "Rewards"  # with the run, which hangs
+            wanted = [RUN] if ends or "ALERTS_FOR_STATE" in asked.expr else [RUN, OTHER_RUN]
             assert sorted(runs) == sorted(wanted), asked
 
 
@@ -253,7 +264,52 @@ def test_figures_about_gpus_say_what_their_panels_promise(
         for title in ("GPUs", "Not working")
     }
 
-    assert shown == {"GPUs": [7, 8], "Not working": [1]}
+    assert shown == {"GPUs": [5, 8], "Not working": [3]}
+
+
+def test_an_alert_about_a_gpu_names_it_as_one(
+    default: dict[str, Json], prometheus_url: str, box: str
+) -> None:
+    firing = shown_in("Firing", default["stepwatch-runs"], prometheus_url, box)
+    around = next(
+        each
+        for each in dashboard_queries(default["stepwatch-diagnose"], RUN)
+        if each.panel == "Around the run"
+    )
+
+    assert f"{box} GPU {SICK}" in {each["about"] for each, _ in firing}
+    assert {each["metric"]["gpu"] for each in query(prometheus_url, around.expr)} == {f"GPU {SICK}"}
+
+
+def test_a_gpu_that_needs_someone_is_not_ok(default: dict[str, Json], prometheus_url: str, box: str) -> None:
+    dashboard = default["stepwatch-gpu"]
+    table, timeline = (
+        next(each for each in panels_of(dashboard) if each["title"] == title)
+        for title in ("Side by side", "State")
+    )
+    (mapping,) = timeline["fieldConfig"]["defaults"]["mappings"]
+    (state,) = (each for each in table["fieldConfig"]["overrides"] if each["matcher"]["options"] == "state")
+    names = {float(value): (each["text"], each["color"]) for value, each in mapping["options"].items()}
+    first = next(each for each in dashboard_queries(dashboard, instance=box) if each.panel == "Side by side")
+    found = {each["metric"]["gpu"]: float(each["value"][1]) for each in query(prometheus_url, first.expr)}
+
+    assert {"id": "mappings", "value": [mapping]} in state["properties"]
+    assert {gpu: names[value] for gpu, value in found.items()} == {
+        "0": ("faulty", "orange"),
+        "1": ("reset due", "orange"),
+        "2": ("reset due", "orange"),
+        "3": ("needs reset", "red"),
+        "4": ("ok", "green"),
+        "5": ("faulty", "red"),
+        "6": ("ok", "green"),
+        "7": ("not working", "red"),
+    }
+    assert sorted(found, key=found.__getitem__, reverse=True)[:3] == ["7", "3", "5"], "the worst first"
+    assert table["transformations"][-1]["options"]["sort"] == [{"field": "state", "desc": True}]
+    assert {
+        (each["gpu"], each.get("reason", "")): value
+        for each, value in shown_in("State", dashboard, prometheus_url, box)
+    } == {(gpu, "lost" if gpu == "7" else ""): value for gpu, value in found.items()}
 
 
 def test_a_lost_gpu_is_shown_with_its_reason_and_errors_with_gpu_and_code(
@@ -263,7 +319,7 @@ def test_a_lost_gpu_is_shown_with_its_reason_and_errors_with_gpu_and_code(
     states = shown_in("State", dashboard, prometheus_url, box)
     errors = shown_in("Xid errors", dashboard, prometheus_url, box)
 
-    assert ({"gpu": "7", "reason": "lost"}, 0) in states
+    assert ({"gpu": "7", "reason": "lost"}, 50) in states
     assert len(states) == 8
     assert sorted((each["gpu"], each["xid"], value) for each, value in errors if value < 1e9) == [
         (str(SICK), "13", 1),

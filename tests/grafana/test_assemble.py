@@ -59,6 +59,16 @@ def test_columns_that_cannot_be_shared_alike_go_to_the_first_panels() -> None:
     assert [each["gridPos"]["w"] for each in made] == [5, 5, 5, 5, 4]
 
 
+def test_more_curves_than_colours_differ_by_their_dashes() -> None:
+    names = [f"signal {number}" for number in range(30)]
+    by_query = only(queries=[{"expr": name, "legend": name} for name in names[:20]])
+    by_name = only(queries=[{"expr": "a", "legend": "{{signal}}", "names": names}])
+
+    for made, count in ((by_query, 20), (by_name, 30)):
+        looks = [str(each["properties"]) for each in made["fieldConfig"]["overrides"]]
+        assert len(set(looks)) == len(looks) == count
+
+
 def test_a_row_wider_than_the_grid_is_refused_with_its_first_panel_and_a_fix() -> None:
     with pytest.raises(Refused) as refusal:
         dashboard([panel(width=20), panel(width=6)])

@@ -76,3 +76,9 @@ def test_no_curve_has_the_colour_of_a_severity(sight: str) -> None:
     pairs = itertools.product(CURVE_COLOURS, SEVERITIES)
 
     assert min(difference(*pair, sight) for pair in pairs) > (45 if sight == "usual" else 13)
+
+
+def test_all_curves_differ() -> None:
+    pairs = itertools.combinations(CURVE_COLOURS, 2)
+
+    assert min(difference(*pair, "usual") for pair in pairs) > 14

@@ -56,6 +56,36 @@ def test_a_limit_that_moves_with_the_run_is_a_dashed_line_in_the_colour_of_its_s
         assert found["custom.lineStyle"]["fill"] == "dash"
 
 
+@pytest.mark.parametrize("of", ["training", "gpu"])
+def test_no_two_limits_of_a_panel_look_alike(default: dict[str, Json], of: str) -> None:
+    several = 0
+    for each in panels_of(default[f"stepwatch-{of}"]):
+        styles = [
+            {entry["id"]: str(entry["value"]) for entry in override["properties"]}
+            for override in each["fieldConfig"]["overrides"]
+        ]
+        looks = [
+            (style["color"], style["custom.lineStyle"]) for style in styles if "custom.lineStyle" in style
+        ]
+        several += len(looks) > 1
+        assert len(set(looks)) == len(looks), each["title"]
+
+    assert several
+
+
+def test_targets_down_have_the_colour_of_their_alert_on_each_dashboard(default: dict[str, Json]) -> None:
+    for of in ("runs", "stack"):
+        assert steps(default, "Targets down", of) == [("green", None), ("orange", 1)]
+
+
+def test_the_peak_of_a_signal_is_that_of_its_curve(default: dict[str, Json]) -> None:
+    """A deviation depends on the time between two points, which follows from their number."""
+    table, curves = (panel(default, title, "diagnose") for title in ("What moved first", "Deviations"))
+
+    assert table["maxDataPoints"] == curves["maxDataPoints"]
+    assert "peak" in table["transformations"][2]["options"]["renameByName"].values()
+
+
 def test_each_panel_has_the_lines_of_the_signals_that_it_shows(default: dict[str, Json]) -> None:
     expected = {line.promql for line in alert_lines.lines(Config(), TABLE)}
     expressions = [

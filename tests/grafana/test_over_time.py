@@ -105,6 +105,66 @@ def test_the_energy_of_a_run_is_that_of_its_gpus_while_it_used_them(
     )
 
 
+def test_runs_of_different_length_are_compared_at_the_last_step_that_both_have(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    series = {}
+    for run, steps, rewards in (
+        ("ppo/base", "0+1x120", "0+1x120"),
+        ("ppo/short", "_x89 0+1x20 20+0x20", "_x89 10+1x20 30+0x20"),  # at its step 20
+        ("ppo/long", "0+3x120", "0+6x120"),  # at the baseline's last step
+    ):
+        series |= {
+            f'rl_step{{run="{run}"}}': steps,
+            f'rl_ewma{{run="{run}",signal="reward",alpha="0.1"}}': rewards,
+        }
+    compare = default["stepwatch-compare"]
+    panel = next(each for each in panels_of(compare) if each["title"] == "Side by side")
+    letters = {
+        heading: field.removeprefix("Value #")
+        for field, heading in panel["transformations"][2]["options"]["renameByName"].items()
+    }
+
+    def expr(heading: str) -> str:
+        view = View(0, 2 * HOUR, {"runs": ".*", "baseline": "ppo/base", "reach": "1"}, interval=MINUTE)
+        (target,) = (each for each in panel["targets"] if each["refId"] == letters[heading])
+        return view.expression(target["expr"])
+
+    base, short, long = ('{run="ppo/base"}', '{run="ppo/short"}', '{run="ppo/long"}')
+    assert_answers(
+        promtool,
+        tmp_path,
+        series,
+        {
+            expr("common step"): {base: 120, short: 20, long: 120},
+            expr("vs baseline at common step"): {base: 0, short: 30 - 20, long: 240 - 120},
+        },
+    )
+
+
+def test_less_than_a_byte_in_a_second_is_none(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    """Grafana calls it mB/s, which is read as megabytes."""
+    series = {
+        f'node_network_{way}_bytes_total{{instance="a:9100",device="eth0"}}': f"0+{rate}x120"
+        for way, rate in (("receive", 12), ("transmit", 7))
+    }
+    series |= {'up{instance="a:9100",role="host"}': "1+0x120"}
+    nodes = default["stepwatch-nodes"]
+    curve, cell = (
+        asked(nodes, title, letter, machine=".*")
+        for title, letter in (("Network", "A"), ("Machines side by side", "H"))
+    )
+
+    assert_answers(
+        promtool,
+        tmp_path,
+        series,
+        {curve: {'{instance="a:9100",machine="a"}': 0}, cell: {'{instance="a:9100"}': 0}},
+    )
+
+
 def test_two_clusters_with_a_run_of_one_name_have_a_row_each(
     default: dict[str, Json], promtool: Path, tmp_path: Path
 ) -> None:

@@ -31,6 +31,9 @@ def run() -> Iterator[str]:
 PAGES = {**SCRAPED, "run": run}
 NOT_REPORTED = {"sglang-old": {"Preemptions", "Response length", "Servers side by side"}}
 """Panels of which a version of an engine has nothing, or not all."""
+NOBODY = "127.0.0.1:1"
+DOWN = {"instance": "gone:9100", "role": "host"}
+"""A machine whose node_exporter does not answer."""
 OF_RUN = "sglang"
 """The server that is known to be the run's."""
 
@@ -50,13 +53,15 @@ def settings(port: int) -> Json:
                         "labels": {
                             "instance": f"{page}:8000",
                             **({"role": "rollout"} if page in SERVERS else {}),
+                            **({"role": "host"} if page == "node" else {}),
                             **({"run": RUN} if page == OF_RUN else {}),
                         },
                     }
                 ],
             }
             for job, page in jobs
-        ],
+        ]
+        + [{"job_name": "gone", "static_configs": [{"targets": [NOBODY], "labels": DOWN}]}],
     }
 
 
@@ -68,7 +73,7 @@ def _url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         with PrometheusServer(request.param, folder) as server:
             # More than the 4 s over which a curve's rate is taken, and a quarter of a minute for `idle`.
             wanted = {
-                "count_over_time(up[1m]) > 6": len(PAGES) + 1,
+                "count_over_time(up[1m]) > 6": len(PAGES) + 2,
                 "sum without (engine) (vllm:num_requests_running)[5m:15s]": 3,
             }
             eventually(
@@ -129,7 +134,7 @@ def test_figures_of_an_engine_are_the_sum_of_its_ranks_however_often_it_is_scrap
         return value
 
     _, _, ranks = SERVERS[server]
-    assert (figure("Servers"), figure("Running"), figure("Waiting")) == (1, 4 * ranks, 3 * ranks)
+    assert (figure("Servers"), figure("Running now"), figure("Waiting now")) == (1, 4 * ranks, 3 * ranks)
     assert figure("KV cache") == 0.3
     assert figure("Prefix cache") == pytest.approx(0.75, rel=0.05)
     assert figure("Token throughput") == pytest.approx((100 if "sglang" in server else 50) * ranks, rel=0.2)
@@ -149,7 +154,7 @@ def test_all_servers_stand_side_by_side_once(default: dict[str, Json], url: str)
         silent = {f"{each}:8000" for each in NOT_REPORTED} - set(instances)
         assert instances == sorted({f"{each}:8000" for each in SERVERS} - silent), name
     assert [value for values in found["Servers"].values() for _, value in values] == [len(SERVERS)] * 2
-    assert [value for _, value in found["Running"]["A requests"]] == [
+    assert [value for _, value in found["Running now"]["A requests"]] == [
         4 * sum(ranks for _, _, ranks in SERVERS.values())
     ]
 
@@ -187,6 +192,24 @@ def test_each_panel_about_machines_has_data(default: dict[str, Json], url: str) 
     for title, figures in found.items():
         for name, values in figures.items():
             assert values, f"{title}, {name}"
+
+
+def test_a_machine_that_is_down_is_said_to_be_down_and_takes_no_column_away(
+    default: dict[str, Json], url: str
+) -> None:
+    every, gone = (shown(default["stepwatch-nodes"], url, machine=each) for each in (".*", "gone:9100"))
+
+    (memory,) = (each for each in panels_of(default["stepwatch-nodes"]) if each["title"] == "Memory")
+    assert memory["fieldConfig"]["defaults"]["noValue"].endswith("node_exporter is down: see Machines")
+    assert [value for figures in every["Machines"].values() for _, value in figures] == [1, 2]
+    assert [value for figures in gone["Machines"].values() for _, value in figures] == [0, 1]
+    for machines, expected in ((every, ["gone:9100", "node:8000"]), (gone, ["gone:9100"])):
+        table = machines["Machines side by side"]
+        assert {tuple(sorted(labels["instance"] for labels, _ in each)) for each in table.values()} == {
+            tuple(expected)
+        }
+        states = {labels["instance"]: value for labels, value in table["J __auto"]}
+        assert states == {each: float(each != "gone:9100") for each in expected}
 
 
 def test_figures_of_a_machine_count_no_part_of_a_drive_and_no_network_of_containers(
