@@ -1,4 +1,7 @@
-"""``make judge``: score the rules on the real logs, beside others' rules, and write docs/alert-quality.md."""
+"""``make judge``: score the rules on the real logs, beside others' rules, and write what came of it.
+
+The scores go to docs/alert-quality.md, what the circuit breaker would have done to docs/actions.md.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stepwatch.backtest.command import Backtest
-from stepwatch.backtest.judge import Judge
+from stepwatch.backtest.judge import judge
 from stepwatch.backtest.rules import Rule
 from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
 from tests.formats import CHECKOUT
-from tests.judge import faults, page, real_logs, rlwatch, tutorials
+from tests.judge import faults, page, real_logs, rlwatch, stopping, tutorials
 from tests.judge.delays import Delays, delays
 from tests.judge.labels import Label, labels
 from tests.judge.score import Verdict, score
 from tests.public_logs import NAMED_BY
 
 PAGE = CHECKOUT / "docs" / "alert-quality.md"
+ACTIONS = CHECKOUT / "docs" / "actions.md"
 
 
 def main() -> int:
@@ -42,7 +46,9 @@ def main() -> int:
         "delays": page.delays(slow),
     }
     PAGE.write_text(page.written(PAGE.read_text(), tables))
-    print("\n".join(tables["scores"]))
+    stops = {"stopped": page.stopped(stopping.saved(logs, ours))}
+    ACTIONS.write_text(page.written(ACTIONS.read_text(), stops))
+    print("\n".join([*tables["scores"], *stops["stopped"][-1:]]))
     return 0
 
 
@@ -55,7 +61,7 @@ def _rivals(backtest: Backtest) -> Iterator[tuple[str, dict[str, Verdict]]]:
 
 
 def _of_rules(backtest: Backtest, rules: Sequence[Rule]) -> dict[str, Verdict]:
-    judged = Judge(backtest.prometheus, rules, ()).judge(backtest.runs, lambda: None)
+    judged = judge(backtest.prometheus, rules, (), backtest.runs, lambda: None)
     return real_logs.of_rules(judged, rules)
 
 

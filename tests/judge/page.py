@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tests.judge.delays import Delays
 from tests.judge.labels import Label
 from tests.judge.score import Alarm, Score, Verdict
+from tests.judge.stopping import Saved
 
 SCORES = ("rules", "found in time", "late", "missed", "paged", "false critical", "false warning", "per 1,000")
 SICK = ("log", "by", "first expected alert", "first page", "all alerts, with their first records")
 DELAYS = ("fault", "alarm after, median / p90", "missed", "page after, median / p90", "no page")
+STOPPED = ("log", "is", "records", "stopped after", "saved")
 FALSE = ("log", "alert", "severity", "record")
 
 
@@ -72,6 +74,26 @@ def _firsts(alarms: Iterable[Alarm]) -> Iterable[Alarm]:
     for alarm in alarms:
         firsts.setdefault((alarm.name, alarm.severity), alarm)
     return firsts.values()
+
+
+def stopped(found: Iterable[Saved]) -> list[str]:
+    """A row for each log of which the run is stopped, then what became of the others."""
+    logs = list(found)
+    rows = [
+        (each.label.file, each.label.verdict, str(each.records), f"{each.stop.record} {each.stop.alert}",
+         f"{1 - each.stop.record / each.records:.0%}")
+        for each in logs
+        if each.stop
+    ]  # fmt: skip
+    total = sum(each.records for each in logs if each.stop)
+    kept = sum(each.records - each.stop.record for each in logs if each.stop)
+    calm = [each for each in logs if each.label.verdict in ("healthy", "flat")]
+    wrong = sum(each.stop is not None for each in calm)
+    return [
+        *_table(STOPPED, rows),
+        "",
+        f"Saved {kept:,} of {total:,} records. Healthy and flat runs stopped: {wrong} of {len(calm)}.",
+    ]
 
 
 def false(score: Score) -> list[str]:

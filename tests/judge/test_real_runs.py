@@ -10,7 +10,7 @@ import pytest
 from stepwatch.backtest.judge import Judged
 from stepwatch.backtest.server import Progress
 from stepwatch.config import Config
-from tests.judge import real_logs
+from tests.judge import real_logs, stopping
 from tests.judge.conftest import Broken, Runs
 from tests.judge.labels import Label, labels
 from tests.judge.score import Score, Verdict, false, score
@@ -88,6 +88,19 @@ def test_nothing_pages_for_a_flat_run_and_no_warning_is_about_anything_but_the_r
     verdicts = {str(label.path): _verdict(judged[0].get(str(label.path), [])) for label in flat}
     found = score(flat, verdicts, by_name=True)
     assert found.false == []
+
+
+def test_the_circuit_breaker_stops_sick_runs_early_and_no_healthy_one(judged: tuple[Runs, Broken]) -> None:
+    verdicts = {str(label.path): _verdict(judged[0].get(str(label.path), [])) for label in labels()}
+    found = list(stopping.saved(labels(), verdicts))
+    stopped = [each for each in found if each.stop]
+
+    assert [each.label.file for each in stopped if each.label.verdict in ("healthy", "flat")] == []
+    # The other logs that page end within the veto window, or their page does.
+    paging = [each for each in found if each.label.page]
+    assert len([each for each in paging if each.stop]) >= 0.7 * len(paging)
+    saved = sum(each.records - each.stop.record for each in stopped if each.stop)
+    assert saved > 0.3 * sum(each.records for each in stopped)
 
 
 @pytest.mark.parametrize(
