@@ -124,6 +124,11 @@ def rules() -> Json:
         }
         for code, severity in ((48, "critical"), (13, "warning"))
     ]
+    wanted = "max by (instance, gpu, uuid) (gpu_recovery_action == 1)"
+    page = {"severity": "critical", "topic": "gpu"}
+    alerts.append(
+        {"alert": "GPURecoveryNeeded", "expr": wanted, "for": "1h", "labels": page}
+    )  # still pending
     late = f'rl_step{{run="{OTHER_RUN}"}} > 0'
     alerts.append({"alert": "Stalled", "expr": f"max by (run) ({late})", "labels": {"severity": "info"}})
     shown = [rule for rule in recorded("shown") if rule["record"] == SHOWN_STATE]
