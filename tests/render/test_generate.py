@@ -209,7 +209,7 @@ def test_callers_get_what_was_done(site):
     outcome = generate(site / "config.yaml", site, templates=site)
 
     assert outcome.files == 8
-    assert [kind for kind, _ in outcome.changes] == ["missing"] * 7
+    assert [kind for kind, _ in outcome.changes] == ["missing"] * 8
     assert len(outcome.checks) == 2
     assert not stale(site / "config.yaml", site, templates=site)
 
