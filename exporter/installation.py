@@ -34,11 +34,13 @@ _COMMANDS = {
     "gpu-release": None,
     "inspect": "RUNS",
     "backtest": "RUNS",
+    "verdicts": None,
+    "actions": None,
 }
 """The targets of the Makefile that are commands of an installation as well, and the variable of each that is
 an argument there; all other variables are options."""
 
-_OPTIONS = {"KEY": "--explain"}
+_OPTIONS = {"KEY": "--explain", "KILL": "--kill-switch"}
 _SWITCHES = ("DEMO", "NATIVE", "REPAIR", "SERVICE", "FORCE")
 
 

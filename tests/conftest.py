@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -49,6 +50,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Else each of hundreds of interpreters that tests start would compile all modules again, for a second.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        # What a script starts in its background ignores these, and so would all that tests start.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)
     if config.getoption("--fast"):
         settings.load_profile("fast")
         os.environ.pop("CI", None)  # a missing program skips a test here, in CI too

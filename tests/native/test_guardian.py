@@ -32,7 +32,7 @@ def pids(stack: StandInStack) -> dict[str, int]:
 
 
 def supervisor(stack: StandInStack) -> int:
-    return int((stack.place.folder / "supervisord.pid").read_text())
+    return int((stack.place.folder / "supervisord.pid").read_text() or 0)  # empty while it is written
 
 
 def seconds_until(fact: Callable[[], object]) -> float:

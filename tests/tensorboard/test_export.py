@@ -338,10 +338,10 @@ def test_a_second_export_to_the_same_folder_is_refused_and_ctrl_c_ends_the_first
     write(tmp_path / "runs/a.jsonl", [(1, {"reward": 1.0})])
     first = follow(tmp_path, following)
     eventually(lambda: last_step(tmp_path) == 1)
-    assert follow(tmp_path, following).wait() == 2
+    assert follow(tmp_path, following).wait(120) == 2
     assert "another export writes to it" in (tmp_path / "out").read_text()
     first.send_signal(signal.SIGINT)
-    assert first.wait() == 0
+    assert first.wait(120) == 0
     text = (tmp_path / "out").read_text()
     assert "Alerts are missing while Prometheus does not answer" in text
     assert "1 runs in" in text
