@@ -123,10 +123,10 @@ def _add_orders(command: Command) -> None:
     acting = command(
         "actions", "show what the circuit breaker does; veto it, or stop it altogether", _actions
     )
-    told = acting.add_mutually_exclusive_group()
-    told.add_argument("--veto", metavar="ID", help="of an open action")
-    told.add_argument("--continue", dest="resumed", metavar="RUN", help="that is paused")
-    told.add_argument("--kill-switch", choices=("on", "off"), help="on: nothing is done to any run")
+    orders = acting.add_mutually_exclusive_group()
+    orders.add_argument("--veto", metavar="ID", help="of an open action")
+    orders.add_argument("--continue", dest="resumed", metavar="RUN", help="that is paused")
+    orders.add_argument("--kill-switch", choices=("on", "off"), help="on: nothing is done to any run")
     judging = command("alerts", "show each alert with its limits, and where these are from", _order)
     judging.add_argument("run", nargs="?", help="its name; without it, what holds where no override fits")
     judging.add_argument("--format", choices=("table", "json"), default="table")

@@ -111,29 +111,23 @@ class Audit:
             action_.closed, action_.outcome, action_.reason = time, entry["outcome"], entry["reason"]
 
 
+_SAME = ("run", "alert", "severity", "fingerprint", "since", "kill_after", "dry_run")
+"""Fields of an action that stand in the log as they are."""
+
+
 def opening(action: Action) -> dict[str, Any]:
     """Return the fields of the event that opens an action."""
-    return {
-        "run": action.run,
-        "alert": action.alert,
-        "severity": action.severity,
-        "fingerprint": action.fingerprint,
-        "since": action.since,
-        "attempt": action.attempt._asdict(),
-        "do": list(action.do),
-        "kill_after": action.kill_after,
-        "dry_run": action.dry_run,
-    }
+    same = {name: getattr(action, name) for name in _SAME}
+    return {**same, "attempt": action.attempt._asdict(), "do": list(action.do)}
 
 
 def _opened(entry: dict[str, Any]) -> Action:
-    names = ("run", "alert", "severity", "fingerprint", "since", "kill_after", "dry_run")
     return Action(
         id=entry["action"],
         attempt=Attempt(**entry["attempt"]),
         do=tuple(entry["do"]),
         opened=entry["time"],
-        **{name: entry[name] for name in names},
+        **{name: entry[name] for name in _SAME},
     )
 
 

@@ -15,17 +15,17 @@ from tests.checkpoints import saving
 VERL = "python3 -m verl.trainer.main_ppo"
 COMMANDS = [
     (f"{VERL} trainer.default_local_dir=/data/ckpt/a", "/data/ckpt/a"),
-    (f"{VERL} +trainer.default_local_dir='out'", "/work/out"),
-    (f"{VERL} trainer.project_name=p trainer.experiment_name=e", "/work/checkpoints/p/e"),
-    (f"{VERL} data.train_batch_size=8", "/work/checkpoints/verl_examples/gsm8k"),
-    (f"{VERL} trainer.default_local_dir=c/${{trainer.project_name}} trainer.project_name=p", "/work/c/p"),
+    (f"{VERL} +trainer.default_local_dir='out'", "/job/out"),
+    (f"{VERL} trainer.project_name=p trainer.experiment_name=e", "/job/checkpoints/p/e"),
+    (f"{VERL} data.train_batch_size=8", "/job/checkpoints/verl_examples/gsm8k"),
+    (f"{VERL} trainer.default_local_dir=c/${{trainer.project_name}} trainer.project_name=p", "/job/c/p"),
     (f"{VERL} trainer.default_local_dir=${{oc.env:HOME_OF_NO_ONE}}/a", None),
-    ("trl grpo --output_dir out --max_steps 5", "/work/out"),
+    ("trl grpo --output_dir out --max_steps 5", "/job/out"),
     ("torchrun train.py --output_dir=/data/./out/", "/data/out"),
-    ("accelerate launch train.py --output-dir out", "/work/out"),
+    ("accelerate launch train.py --output-dir out", "/job/out"),
     ("python train.py --save /data/slime", "/data/slime"),
     ("python train.py --save --lr 1", None),
-    ("uv run examples/run_grpo.py checkpointing.checkpoint_dir=results/a", "/work/results/a"),
+    ("uv run examples/run_grpo.py checkpointing.checkpoint_dir=results/a", "/job/results/a"),
     ("ray job submit -- python -m verl.trainer.main_ppo trainer.default_local_dir=out", None),
     ("ray job submit -- python -m verl.trainer.main_ppo trainer.default_local_dir=/out", "/out"),
     ("bash run.sh", None),
@@ -34,7 +34,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("command", "folder"), COMMANDS)
 def test_the_command_line_says_where_the_trainer_saves(command: str, folder: str | None) -> None:
-    assert layouts.folder(command.split(), Path("/work")) == (folder and Path(folder))
+    assert layouts.folder(command.split(), Path("/job")) == (folder and Path(folder))
 
 
 def _without(name: str) -> Callable[[Path], None]:
