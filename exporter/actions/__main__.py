@@ -96,7 +96,8 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
     out = options.evidence_dir or options.state_dir / "evidence"
     evidence = evidence_command(settings, out, options.path)
     limits = Limits(options.dry_run, options.veto, options.per_day, options.cooldown)
-    messages = Messages(options.link or f"http://{options.listen}:{options.port}", options.texts)
+    link = options.link or f"http://{options.listen}:{options.port}"
+    messages = Messages(link, options.texts, options.labels)
     return Breaker(
         options.rules,
         limits,
@@ -146,6 +147,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("targets", partial(_list, _target), (), "what runs are reached by besides wrappers, as JSON")
     flags.add("path", text, ("./runs",), "run folders, of which evidence is collected", many=True)
     flags.add("evidence-dir", Path, None, "folder of archives; by default evidence in the state folder")
+    flags.add("labels", _texts, {}, "the external labels of Prometheus, as JSON")
     flags.add("texts", _texts, {}, "the words of messages by the English ones, as JSON")
     return flags
 

@@ -71,10 +71,13 @@ class Messages:
     Args:
         link: Where people open this service's page, without a slash at its end.
         texts: The words in another language, by the English ones.
+        labels: The external labels of Prometheus, which its own alerts have.
     """
 
-    def __init__(self, link: str, texts: Mapping[str, str] | None = None) -> None:
-        self._link, self._texts = link, texts or {}
+    def __init__(
+        self, link: str, texts: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
+    ) -> None:
+        self._link, self._texts, self._labels = link, texts or {}, labels or {}
 
     def page(self, action: Action) -> str:
         """Return the address of an action's page, with its veto."""
@@ -130,6 +133,7 @@ class Messages:
     ) -> dict[str, Any]:
         return {
             "labels": {
+                **self._labels,
                 "alertname": name,
                 "severity": action.severity,
                 "topic": TOPIC,

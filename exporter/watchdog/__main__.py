@@ -70,7 +70,9 @@ class Watchdog:
         self._looked = 0.0  # Unix seconds; 0 before the first look
         self._folders = [Folder(part, path) for part, path in options.state]
         alert = options.alert
-        self._findings = Findings(alert["severity"], alert["annotations"], alert["generator"], alert["texts"])
+        self._findings = Findings(
+            alert["severity"], alert["annotations"], alert["generator"], alert["texts"], alert["labels"]
+        )
         self._enabled = alert["enabled"]
         self._alertmanager = Alertmanager(Client(options.alertmanager, options.password_file))
         self._prometheus = Prometheus(
@@ -163,7 +165,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("supervisor", text, None, "socket of the supervisord that runs the parts, if there is one")
     flags.add("scrape-interval", positive, 5.0, "seconds between two scrapes of the run exporter")
     flags.add("rules-interval", positive, 5.0, "seconds between two evaluations of the rules about runs")
-    flags.add("alert", _alert, _alert({}), "severity, annotations and link of the alert, as JSON")
+    flags.add("alert", _alert, _alert({}), "severity, labels, annotations and link of the alert, as JSON")
     return flags
 
 
@@ -183,6 +185,7 @@ def _alert(value: object) -> dict[str, Any]:
         "annotations": {},
         "generator": "",
         "texts": {},
+        "labels": {},
     }
     try:
         return {**usual, **(json.loads(value) if isinstance(value, str) else value)}  # type: ignore[dict-item]

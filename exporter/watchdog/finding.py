@@ -89,6 +89,7 @@ class Findings:
         annotations: Of each alert, besides summary and description.
         generator: The page that alerts lead to.
         texts: The words of alerts in another language, by the English ones.
+        labels: The external labels of Prometheus, which its own alerts have.
     """
 
     def __init__(
@@ -97,10 +98,12 @@ class Findings:
         annotations: Mapping[str, str],
         generator: str,
         texts: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.severity = severity
         self.present: tuple[Known, ...] = ()
         self._annotations, self._generator, self._texts = annotations, generator, texts or {}
+        self._labels = labels or {}
         self._known: dict[tuple[str, str], Known] = {}
 
     def update(self, found: Iterable[Finding], now: float) -> list[Finding]:
@@ -130,6 +133,7 @@ class Findings:
         end = now if known.is_over(now) else now + EXPIRY_SECONDS
         return {
             "labels": {
+                **self._labels,
                 "alertname": ALERT,
                 "severity": self.severity,
                 "topic": "stack",

@@ -328,6 +328,38 @@ CONFIG_RELOAD_FAILED = _alert(
 )
 
 
+class RemoteWriteFailing(WarningBlock):
+    """A system under `remote_write` does not take this machine's samples; here nothing is lost."""
+
+    behind: PositiveSpan = default(
+        Duration.parse("5m"), "How old the newest sample is that it took; some seconds are usual.", JUDGED
+    )
+    for_: Span = hold("5m", "A system that restarts has caught up by then.", JUDGED)
+
+
+def _remote(inner: str) -> Formula:
+    return Formula(f"max by ({written(identity.REMOTE)}) ({inner})")
+
+
+_taken = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds"
+
+REMOTE_WRITE_FAILING = _alert(
+    RemoteWriteFailing,
+    summary="Central system does not take this machine's samples",
+    action="read Prometheus' log, which has the answer; open the address from this machine",
+    conditions=(
+        Condition("behind by", _remote(f"timestamp({_taken}) - ({_taken} > 0)") > Limit("behind")),
+        Condition("has taken nothing since Prometheus started", _remote(_taken).equals(0)),
+        Condition(
+            "refuses samples",
+            _remote("increase(prometheus_remote_storage_samples_failed_total[5m]) > bool 0").equals(1),
+        ),
+    ),
+    about="remote",
+    style=DURATION,
+)
+
+
 class TSDBNearLimit(WarningBlock):
     """Prometheus uses up `retention.size` sooner than `retention.time`: it deletes history early."""
 
@@ -469,6 +501,7 @@ ALERTS = (
     RULE_FAILURES,
     NOTIFICATION_FAILURES,
     CONFIG_RELOAD_FAILED,
+    REMOTE_WRITE_FAILING,
     TSDB_NEAR_LIMIT,
     ALERTING_BROKEN,
     STATE_DISK_LOW,

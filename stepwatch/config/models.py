@@ -17,6 +17,7 @@ from stepwatch.config import reference
 from stepwatch.config.actions import Actions
 from stepwatch.config.alerts import DEMO, Alerts, Override, Variant
 from stepwatch.config.receivers import Notify, Receiver
+from stepwatch.config.remote import ExternalLabels, RemoteWrite
 from stepwatch.config.sections import Checkpoints, Discovery, Gpus, Job, Runs, Signals
 from stepwatch.launch.policy import RetryPolicy
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, Refused, quoted, spell
@@ -198,6 +199,17 @@ class Config(Section):
     intervals: Intervals = default(
         Intervals(), "How often, at most 2m each: Prometheus forgets a series after 5 minutes."
     )
+    external_labels: ExternalLabels = Field(
+        default_factory=dict,
+        description="Labels of everything that this Prometheus hands on: to remote_write, and on alerts. "
+        "`cluster` tells runs and machines of one name apart; set it where several machines send to one "
+        "system, to another value on each cluster.",
+    )
+    remote_write: tuple[RemoteWrite, ...] = default(
+        (),
+        "Systems that get a copy of all samples: another Prometheus, VictoriaMetrics, Thanos, Mimir. Rules, "
+        "alerts and dashboards stay here as well (docs/cluster.md). Affects RemoteWriteFailing.",
+    )
     retention: Retention = default(
         Retention(), "How much history Prometheus keeps, whichever limit is reached first."
     )
@@ -233,6 +245,7 @@ class Config(Section):
             *_same(self.scrape, "job", ("scrape",)),
             *_same(self.receivers, "name", ("receivers",)),
             *_same(self.retry, "name", ("retry",)),
+            *_same(self.remote_write, "url", ("remote_write",)),
             *_same(self.runs.pages, "url", ("runs", "pages")),
             *_same(self.runs.pages, "run", ("runs", "pages")),
             *_same(self.runs.mlflow, "url", ("runs", "mlflow")),

@@ -115,6 +115,7 @@ def _watchdog(config: Config, deployment: Deployment) -> Settings:
                 "dashboard_url": dashboard_url(config, deployment, "stack"),
                 "silence_url": f"{silences}?filter=%7Balertname%3D%22AlertingBroken%22%7D",
             },
+            **({"labels": config.external_labels} if config.external_labels else {}),
             **({"texts": texts} if (texts := translate.of("exporter/watchdog")) else {}),
         },
     }
@@ -171,6 +172,7 @@ def _actions(config: Config, deployment: Deployment) -> Settings:
             }
             for target in actions.targets
         ],
+        **({"labels": config.external_labels} if config.external_labels else {}),
         **({"texts": texts} if (texts := translate.of("exporter/actions")) else {}),
     }
 

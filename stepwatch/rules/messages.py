@@ -87,6 +87,7 @@ SUBJECTS = {
     "gpu_host": Subject(identity.HOST, _HERE, "stepwatch-gpu", "instance"),
     "host": Subject(identity.HOST, _HERE),
     "disk": Subject(identity.DISK, "{{$labels.mountpoint}} at {{$labels.instance}}"),
+    "remote": Subject(identity.REMOTE, "{{$labels.url}} from {{$labels.instance}}"),
     "mount": Subject(identity.MOUNT, "{{$labels.mount}} at {{$labels.instance}}"),
     "server": Subject(identity.SERVER, _SERVER),
     "ray_node": Subject(identity.RAY_NODE, "{{$labels.job}} at {{$labels.node}}"),

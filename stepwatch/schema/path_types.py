@@ -147,6 +147,7 @@ def _secret_in_url(what: str, fix: str) -> Fault:
 
 
 MAX_BYTES = 8192
+MAX_CERTIFICATES = 2**20
 
 
 def read_secret(path: Path) -> str:
@@ -195,6 +196,27 @@ def _secret_fault(path: Path, *, url: bool) -> str | None:
     return fault
 
 
+def _trust_file(value: Any, info: ValidationInfo) -> Path:
+    path = to_path(value, info)
+    if not info.context:
+        return path
+    try:
+        text = path.read_text(encoding="ascii", errors="replace")[:MAX_CERTIFICATES]
+    except OSError as error:
+        raise Fault(
+            f"cannot be read ({error.strerror})",
+            expected="a file of certificates, its path seen from " + str(info.context["folder"]),
+            fix="write the file's path here",
+        ) from error
+    if "PRIVATE KEY" in text:
+        raise Fault(
+            "holds a private key", expected="certificates only", fix="copy the certificates to another file"
+        )
+    if "-----BEGIN CERTIFICATE-----" not in text:
+        raise Fault("holds no certificate", expected="certificates in PEM", fix="convert it to PEM")
+    return path
+
+
 FolderOrGlob = Annotated[Path, Checked(to_path, located=True)]
 TargetFiles = Annotated[Path, Checked(_target_files, located=True)]
 ListenAddress = Annotated[str, Checked(_listen)]
@@ -225,5 +247,6 @@ PageUrl = Annotated[str, Checked(_open_url("delete it; pages are read without a 
 ServerUrl = Annotated[
     str, Checked(_open_url("delete it; token_file can name a file that holds a bearer token"))
 ]
+TrustFile = Annotated[Path, Checked(_trust_file, located=True)]
 SecretFile = Annotated[Path, Checked(_secret_file("the secret", url=False), located=True)]
 SecretUrlFile = Annotated[Path, Checked(_secret_file("the URL", url=True), located=True)]

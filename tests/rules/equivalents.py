@@ -52,6 +52,11 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         "(rl_resume_lost_steps) >= [1]  -> 0.5": "steps are whole",
         "(min_over_time(rl_resumes_total[1h])) >= [1]  -> 0.5": _WHOLE,
     },
+    "RemoteWriteFailing-warning": {
+        "> bool [0] ) == 1 -> 0.01": _WHOLE,
+        "_highest_sent_timestamp_seconds [>] 0)) > 300 -> >=": "the condition for 0 fires as well, in words",
+        "_highest_sent_timestamp_seconds > [0] )) > 300 -> 0.01": "seconds since 1970",
+    },
     "RuleFailures-critical": {"> [0]  -> 0.01": _WHOLE},
     "RunStopped-warning": {
         '(rl_run_state{state="stopped"}[10m])) -> ': "the first condition decides",

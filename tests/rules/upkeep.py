@@ -192,6 +192,48 @@ HANGS = (
     ),
 )
 
+SYSTEM = {**PROMETHEUS, "remote_name": "1f", "url": "http://10.0.0.9:8428/api/v1/write"}
+OTHER_SYSTEM = {**SYSTEM, "remote_name": "2f", "url": "http://10.0.0.10/write"}
+NOT_SENT = {"instance": "a:9090", "url": SYSTEM["url"]}
+
+
+def taken(system: Labels = SYSTEM) -> str:
+    return selector("prometheus_remote_storage_queue_highest_sent_timestamp_seconds", **system)
+
+
+def refused(system: Labels = SYSTEM) -> str:
+    return selector("prometheus_remote_storage_samples_failed_total", **system)
+
+
+SENDING = (
+    Scenario("healthy", {taken(): "1+5x300", refused(): "7+0x300"}, {602: [], 1202: []}),
+    Scenario("just five minutes behind", {taken(): "_x61 5+5x300"}, {902: [], 1202: []}),
+    Scenario(
+        "just more than five minutes behind",
+        {taken(): "_x61 4.5+5x300", taken(OTHER_SYSTEM): "1+5x300"},
+        {602: [], 607: [NOT_SENT], 1202: [NOT_SENT]},
+    ),
+    Scenario("it has stopped taking them", {taken(): "1+5x11 56+0x300"}, {652: [], 662: [NOT_SENT]}),
+    Scenario("it catches up", {taken(): "1+5x11 56+0x70 411+5x200"}, {622: [], 657: [], 902: []}),
+    Scenario("it never took any", {taken(): "0+0x300"}, {297: [], 302: [NOT_SENT]}),
+    Scenario(
+        "it refuses them", {taken(): "1+5x300", refused(): "0+0x11 1+1x200"}, {357: [], 362: [NOT_SENT]}
+    ),
+    Scenario(
+        "it refused some", {taken(): "1+5x300", refused(): "0+0x11 9+0x300"}, {352: [], 402: [], 702: []}
+    ),
+    Scenario(
+        "it refuses one a minute",
+        {taken(): "1+5x300", refused(): " ".join(f"{count}+0x11" for count in range(9))},
+        {357: [], 367: [NOT_SENT]},
+    ),
+    Scenario(
+        "both",
+        {taken(): "0+0x300", taken(OTHER_SYSTEM): "0+0x300"},
+        {302: [NOT_SENT, {**NOT_SENT, "url": OTHER_SYSTEM["url"]}]},
+    ),
+)
+
 SCENARIOS: dict[tuple[str, str], tuple[Scenario, ...]] = {
     ("SourceDown", "warning"): SOURCES,
     ("GPUExporterStale", "warning"): STALE,
@@ -200,4 +242,5 @@ SCENARIOS: dict[tuple[str, str], tuple[Scenario, ...]] = {
     ("ClockSkew", "warning"): CLOCKS,
     ("TSDBNearLimit", "warning"): ROOM,
     ("TSDBFailures", "warning"): FAILURES,
+    ("RemoteWriteFailing", "warning"): SENDING,
 }

@@ -18,6 +18,7 @@ RECEIVER: Labels = (*HOST, "integration", "receiver_name")
 SERVER: Labels = (*ALL, "job", "instance")
 RAY_NODE: Labels = (*ALL, "job", "node")
 SOURCE: Labels = (*ALL, "name")
+REMOTE: Labels = (*HOST, "url")
 
 
 def written(labels: Labels, *more: str) -> str:
