@@ -205,3 +205,47 @@ def test_prometheus_reads_itself_and_alertmanager_and_sends_alerts_behind_the_do
     assert [job(files, name)["basic_auth"] for name in ("prometheus", "alertmanager")] == [password] * 2
     assert prometheus(files)["alerting"]["alertmanagers"][0]["basic_auth"] == password
     assert job(files, "door")["metrics_path"] == "/-/door/metrics"
+
+
+def test_external_labels_and_central_systems_are_written_without_their_secrets(rendered, tmp_path):
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\n")
+    files = rendered(
+        "external_labels: {cluster: night}\n"
+        "remote_write:\n"
+        '  - {url: "https://a/api/v1/write", token_file: token, ca_file: ca.pem}\n'
+        '  - {url: "http://b/write", username: us, password_file: token, headers: {X-Scope-OrgID: rl}}\n'
+    )
+
+    config = prometheus(files)
+    assert config["global"]["external_labels"] == {"cluster": "night"}
+    assert config["remote_write"] == [
+        {
+            "url": "https://a/api/v1/write",
+            "authorization": {"credentials_file": f"{tmp_path}/token"},
+            "tls_config": {"ca_file": str(authority)},
+        },
+        {
+            "url": "http://b/write",
+            "headers": {"X-Scope-OrgID": "rl"},
+            "basic_auth": {"username": "us", "password_file": f"{tmp_path}/token"},
+        },
+    ]
+    assert "hunter2" not in "".join(files.values())
+
+
+def test_without_a_central_system_nothing_is_written_of_one(rendered):
+    assert not {"remote_write", "external_labels"} & {
+        *prometheus(rendered()),
+        *prometheus(rendered())["global"],
+    }
+
+
+def test_containers_reach_a_central_system_of_this_machine(rendered, containers):
+    files = rendered(
+        'remote_write: [{url: "http://127.0.0.1:8428/api/v1/write", token_file: token}]', containers
+    )
+
+    (system,) = prometheus(files)["remote_write"]
+    assert system["url"] == "http://host.docker.internal:8428/api/v1/write"
+    assert system["authorization"] == {"credentials_file": "/etc/stepwatch/secrets/token"}
