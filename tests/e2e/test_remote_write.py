@@ -39,7 +39,7 @@ class Central(PrometheusServer):
         return json.loads(page)["data"]["result"] if page else []
 
 
-@pytest.fixture(name="central", params=["2.42", "3.13"])
+@pytest.fixture(name="central", params=[pytest.param("2.42", marks=pytest.mark.world), "3.13"])
 def _central(request, tmp_path):
     """Of the version with which the stack's own Prometheus comes too."""
     with Central(request.param, tmp_path / "central") as central:
