@@ -25,6 +25,7 @@ _COMMANDS = {
     "status": None,
     "demo-reset": None,
     "test-alert": "TO",
+    "route": "RUN",
     "mark": "RUN",
     "silence": "RUN",
     "config": None,
