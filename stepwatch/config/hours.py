@@ -27,7 +27,7 @@ Minutes = tuple[str, str]
 def _times(value: Any) -> Minutes:
     """A span of a day: "09:00-17:00", or Alertmanager's start_time and end_time."""
     if isinstance(value, tuple):
-        return value  # type: ignore[return-value]  # checked before
+        return value
     text = value
     if isinstance(value, Mapping) and set(value) == {"start_time", "end_time"}:
         text = f"{value['start_time']}-{value['end_time']}"
@@ -58,7 +58,7 @@ def _range(names: tuple[str, ...], low: int, high: int, expected: str) -> Callab
 
     def check(value: Any) -> Range:
         if isinstance(value, tuple):
-            return value  # type: ignore[return-value]  # checked before
+            return value
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         try:
             first, _, last = text.partition(":")

@@ -170,8 +170,8 @@ class Config(Section):
         (),
         "Who is notified (docs/notifications.md). With no receiver, alerts show on the pages only. Each "
         "receiver has one of webhook, mail and slack, or one block of Alertmanager's own. It gets the alerts "
-        "that fit each of its conditions; one that fits no receiver there is round the clock also goes to the "
-        "first of these. Secrets are in files of their own, in secrets/ if "
+        "that fit each of its conditions; one that fits no receiver without hours also goes to the first "
+        "of these. Secrets are in files of their own, in secrets/ if "
         "the stack runs in containers. After `make up`, `make test-alert TO=name` sends a test "
         "notification, and `make route RUN=name ALERT=name` shows who is notified.",
     )

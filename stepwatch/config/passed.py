@@ -1,7 +1,7 @@
 """Alertmanager's own integrations, as its documentation has them: passed through, but for secrets.
 
-Which keys there are is left to amtool. Here is what it does not know: which keys hold secrets and which files,
-the texts that Stepwatch gives where the user wrote none, and from which version on there is what.
+Which keys there are is left to amtool. Here is what it does not know: which keys hold secrets and which
+files, the texts that Stepwatch gives where the user wrote none, and from which version on there is what.
 """
 
 from __future__ import annotations
@@ -249,15 +249,17 @@ class Passed:
         return _merged({**http, **texts}, _reached(self.written, reached))
 
     def needs(self) -> Iterator[tuple[KeyPath, Version]]:
-        """Yield where it uses something that came after the oldest version, and with which version it came."""
+        """Yield where it uses what not every Alertmanager has, and from which version on there is that."""
         yield (), self.kind.since
         for path, _ in leaves(self.written):
+            if not path:
+                continue
             # A key of the integration itself, or one of its HTTP client, at whatever depth.
             if path[0] in self.kind.newer:
-                yield path[:1], self.kind.newer[path[0]]  # type: ignore[index]
+                yield path[:1], self.kind.newer[str(path[0])]
             for depth, key in enumerate(path[1:], start=2):
                 if path[0] == "http_config" and key in _HTTP_NEWER:
-                    yield path[:depth], _HTTP_NEWER[key]  # type: ignore[index]
+                    yield path[:depth], _HTTP_NEWER[str(key)]
 
 
 def leaves(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:

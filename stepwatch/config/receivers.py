@@ -145,24 +145,21 @@ class _Receiver(Section):
     slack: Slack | None = default(None, "A Slack channel, by an incoming webhook.")
 
 
-_Passing: Any = create_model(
-    "_Passing",
-    __base__=_Receiver,
-    **{
-        kind.key: (
-            Annotated[Passed | None, block(kind)],
-            default(
-                None,
-                f"{kind.title}, as a list of one block in Alertmanager's own form."
-                + (f" Alertmanager {kind.since[0]}.{kind.since[1]} or later." if kind.since[1] > 25 else ""),
-            ),
-        )
-        for kind in KINDS.values()
-    },
-)
+_PASSED: dict[str, Any] = {
+    kind.key: (
+        Annotated[Passed | None, block(kind)],
+        default(
+            None,
+            f"{kind.title}, as a list of one block in Alertmanager's own form."
+            + (f" Alertmanager {kind.since[0]}.{kind.since[1]} or later." if kind.since[1] > 25 else ""),
+        ),
+    )
+    for kind in KINDS.values()
+}
+_Passing: Any = create_model("_Passing", __base__=_Receiver, **_PASSED)
 
 
-class Receiver(_Passing):  # type: ignore[misc]  # its fields are those of KINDS
+class Receiver(_Passing):
     """Someone or something that gets notifications."""
 
     severities: tuple[SentSeverity, ...] = default(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -46,7 +46,10 @@ def route(
         Refused: The configuration is wrong, an argument is, or the alert is unknown and has no severity.
     """
     settings, when = load(config), _time(at)
-    found = labelled(settings, run, alert, severity, labels, config.name)
+    own = dict(_pair(text) for text in labels)
+    if severity:
+        own["severity"] = severity
+    found = labelled(settings, config.name, run, alert, own)
     about = f"{alert} ({found['severity']}) " + (f"of {run}" if found.get("run") else "of no run")
     decided, none = routing.decisions(settings, found, when)
     notified = [each for each in decided if each.notified]
@@ -62,17 +65,16 @@ def route(
     return 0 if notified else 1
 
 
-def labelled(
-    config: Config, run: str, alert: str, severity: str | None, more: Sequence[str], file: str
-) -> dict[str, str]:
-    """Return the labels of an alert as far as they are known beforehand.
+def labelled(config: Config, file: str, run: str, alert: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of an alert as far as they are known beforehand, and ``own``.
+
+    ``file`` is what the configuration is called.
 
     Raises:
         Refused: As `route`.
     """
     known = next((each for each in TABLE if each.name == alert), None)
-    own = dict(_pair(text) for text in more)
-    severity = severity or own.get("severity") or (_worst(config, run, alert, file) if known else None)
+    severity = own.get("severity") or (_worst(config, run, alert, file) if known else None)
     if severity is None:
         names = [each.name for each in TABLE]
         close = difflib.get_close_matches(alert, names, 1)
@@ -88,7 +90,7 @@ def labelled(
         **({"topic": known.topic} if known else {}),
         **({"run": run} if about_run else {}),
     }
-    return found | own
+    return {**found, **own}
 
 
 def _worst(config: Config, run: str, alert: str, file: str) -> str:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ _UNKNOWN = re.compile(r"field (\S+) not found in type .*")
 _PAGE = "https://prometheus.io/docs/alerting/latest/configuration"
 
 
-def notifying(deployment: Deployment, receiver: Receiver, send_resolved: bool | None) -> dict[str, Any]:
+def notifying(
+    deployment: Deployment, receiver: Receiver, *, send_resolved: bool | None = None
+) -> dict[str, Any]:
     """Return how a receiver is notified, as Alertmanager's settings have it.
 
     Args:
@@ -57,9 +60,10 @@ def require_known(config: Config, file: Path, deployment: Deployment) -> None:
         path = find(name)
         version = programs.read_version(path) if path else None
         if path and version and (late := [need for need in needs if version < need[1]]):
+            program = _Program(name, path, version, containers=deployment.containers)
+            lines = written(file)
             raise ConfigError(
-                str(file),
-                [_too_old(key, since, name, path, version, file, deployment) for key, since in late],
+                str(file), [Problem(lines.line(key), program.too_old(key, since)) for key, since in late]
             )
 
 
@@ -76,29 +80,29 @@ def _needs(config: Config) -> Iterator[tuple[KeyPath, programs.Version]]:
                     yield ("receivers", index, way.block, *((0, *path) if path else ())), since
 
 
-def _too_old(
-    key: KeyPath,
-    since: programs.Version,
-    name: str,
-    path: Path,
-    version: programs.Version,
-    file: Path,
-    deployment: Deployment,
-) -> Problem:
-    wanted = programs.WANTED[name]
-    own = "containers bring" if deployment.containers else "`make up` downloads"
-    least = f"{since[0]}.{since[1]}"
-    newest = wanted.tool.release.version
-    bring = f"or take {path} off PATH and unset {wanted.variable}: {own} Alertmanager {newest}"
-    fault = Fault(
-        f"needs {wanted.title} {least} or later ({path} is {programs.written(version)})",
-        expected="url and credentials_file for this version, or a later one"
-        if key[-2:] == ("webhook", "url_file")
-        else "what this version knows, or a later one",
-        fix=f"install {wanted.title} {least} or later; {bring}",
-        value=NOTHING,
-    )
-    return Problem(written(file).line(key), fault.below(key))
+@dataclass(frozen=True)
+class _Program:
+    """The Alertmanager that will run, or the amtool that judges."""
+
+    name: str
+    path: Path
+    version: programs.Version
+    containers: bool
+
+    def too_old(self, key: KeyPath, since: programs.Version) -> Fault:
+        """Return the fault of a key that came later."""
+        wanted, least = programs.WANTED[self.name], f"{since[0]}.{since[1]}"
+        own = "containers bring" if self.containers else "`make up` downloads"
+        return Fault(
+            f"needs {wanted.title} {least} or later ({self.path} is {programs.written(self.version)})",
+            expected="url and credentials_file for this version, or a later one"
+            if key[-2:] == ("webhook", "url_file")
+            else "what this version knows, or a later one",
+            fix=f"install {wanted.title} {least} or later; or take {self.path} off PATH and unset "
+            f"{wanted.variable}: {own} Alertmanager {wanted.tool.release.version}",
+            at=key,
+            value=NOTHING,
+        )
 
 
 def refused_blocks(config: Config, file: Path, deployment: Deployment) -> ConfigError | None:
@@ -120,7 +124,7 @@ def _refused(tool: Path, index: int, receiver: Receiver, deployment: Deployment)
     key = receiver.integration.block
     settings = {
         "route": {"receiver": "one"},
-        "receivers": [{"name": "one", **notifying(deployment, receiver, None)}],
+        "receivers": [{"name": "one", **notifying(deployment, receiver)}],
     }
     text = json.dumps(settings, indent=1, ensure_ascii=False)
     with tempfile.TemporaryDirectory() as folder:

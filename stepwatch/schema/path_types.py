@@ -39,8 +39,7 @@ def to_path(value: Any, info: ValidationInfo) -> Path:
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise Fault("is not a path", expected="the path of a file or folder", fix="write it as a text")
-    folder = (info.context or {}).get("folder", "")
-    return Path(folder, os.path.expanduser(value))  # noqa: PTH111  Path.expanduser raises for unknown users
+    return Path(_folder(info), os.path.expanduser(value))  # noqa: PTH111  Path.expanduser raises for unknown users
 
 
 def _target_files(value: Any, info: ValidationInfo) -> Path:
@@ -173,14 +172,18 @@ def _secret_file(*, url: bool) -> Callable[[Any, ValidationInfo], Path]:
     return check
 
 
+def _folder(info: ValidationInfo) -> Any:
+    return (info.context or {}).get("folder", "")
+
+
 def check_secret(path: Path, info: ValidationInfo, at: KeyPath = (), *, url: bool) -> Fault | None:
-    """Return what is wrong with a file that should hold a secret, or a URL that is one; None if nothing is."""
+    """Return what is wrong with a file that should hold a secret, or a secret URL; None if nothing is."""
     if not (says := _secret_fault(path, url=url)):
         return None
     what = "the URL" if url else "the secret"
     return Fault(
         says,
-        expected=f"a file with nothing but {what}, its path seen from {info.context['folder']}",
+        expected=f"a file with nothing but {what}, its path seen from {_folder(info)}",
         fix=f"put {what} into a file of its own, and write the file's path here",
         at=at,
         value=str(path) if at else None,
@@ -198,7 +201,7 @@ def check_shown(path: Path, info: ValidationInfo, at: KeyPath) -> Fault | None:
         return None
     return Fault(
         says,
-        expected=f"a file, its path seen from {info.context['folder']}",
+        expected=f"a file, its path seen from {_folder(info)}",
         fix="put it there, and write its path here",
         at=at,
         value=str(path),

@@ -223,9 +223,10 @@ def require_bare(config: Config, alertmanager: Program) -> None:
     for receiver in config.receivers:
         way = receiver.integration
         path = next(iter(way.secrets), None) if way.label == "email" else None
+        key = "mail.password_file" if receiver.mail else way.block
         if path and (content := path.read_bytes()) != content.strip():
             raise StackError(
-                f"receivers: {receiver.name}: {path} ends with a line end or a space, "
+                f"receivers: {receiver.name}: {key}: {path} ends with a line end or a space, "
                 f"and Alertmanager {written(alertmanager.version)} takes that for a part of it. Expected: "
                 f"nothing but the password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
             )
