@@ -34,7 +34,7 @@ LEAST = {
     "webex_configs": "{room_id: r, http_config: {authorization: {credentials_file: token}}}",
     "sns_configs": "{topic_arn: 'arn:aws:sns:us-east-2:1:a', sigv4: {region: us-east-2}}",
     "jira_configs": "{api_url: 'https://j.example/', project: RL, issue_type: Bug}",
-    "rocketchat_configs": "{api_url: 'https://r.example/', token_file: token, token_id_file: token, channel: x}",
+    "rocketchat_configs": "{api_url: 'https://r.example/', token_file: token, token_id_file: token}",
     "incidentio_configs": "{url: 'https://i.example/', alert_source_token_file: token}",
     "mattermost_configs": "{webhook_url_file: chat-url}",
 }
