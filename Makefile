@@ -17,11 +17,11 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert mark silence actions config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
+.PHONY: help up down status demo-reset test-alert route mark silence actions config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
-	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 REPAIR=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for mark, silence and alerts,"
+	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 REPAIR=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for route, mark, silence and alerts,"
 	@echo "  FOR=time for silence and gpu-release,"
 	@echo "  CONFIG=file for all of these, ARGS='-k name' for tests and bench,"
 	@echo "  ARGS=--suggest for backtest, JOBS=number for test"
@@ -41,6 +41,11 @@ demo-reset: runtime ## Have the demo of `make up DEMO=1` start over
 test-alert: runtime ## Send a test message to a receiver: make test-alert TO=name
 	$(call required,TO,TO=receiver. Example: make test-alert TO=chat (its name in config.yaml))
 	@$(STEPWATCH) test-alert $(WITH) "$$TO"
+
+route: runtime ## Show who would be notified, and why: make route RUN=name ALERT=KLExplosion AT=time
+	$(call required,RUN,RUN=name ALERT=name [AT=time] [SEVERITY=s]. Example: make route RUN=ppo/gsm8k ALERT=KLExplosion)
+	$(call required,ALERT,RUN=name ALERT=name [AT=time] [SEVERITY=s]. Example: make route RUN=ppo/gsm8k ALERT=KLExplosion)
+	@$(STEPWATCH) route $(WITH) $${AT:+"--at=$$AT"} $${SEVERITY:+"--severity=$$SEVERITY"} -- "$$RUN" "$$ALERT"
 
 mark: runtime ## Measure a run anew after a wanted change of level: make mark RUN=name NOTE=text
 	$(call required,RUN,RUN=name [NOTE=text]. Example: make mark RUN=ppo/gsm8k NOTE='new data')

@@ -25,6 +25,7 @@ _COMMANDS = {
     "status": None,
     "demo-reset": None,
     "test-alert": "TO",
+    "route": "RUN ALERT",
     "mark": "RUN",
     "silence": "RUN",
     "config": None,
@@ -37,8 +38,8 @@ _COMMANDS = {
     "verdicts": None,
     "actions": None,
 }
-"""The targets of the Makefile that are commands of an installation as well, and the variable of each that is
-an argument there; all other variables are options."""
+"""The targets of the Makefile that are commands of an installation as well, and the variables of each that
+are arguments there; all other variables are options."""
 
 _OPTIONS = {"KEY": "--explain", "KILL": "--kill-switch"}
 _SWITCHES = ("DEMO", "NATIVE", "REPAIR", "SERVICE", "FORCE")
@@ -64,7 +65,7 @@ def _installed(command: re.Match[str]) -> str:
     words = ["stepwatch", target]
     for variable in variables:
         name, _, value = variable.partition("=")
-        if name != _COMMANDS[target]:
+        if name not in (_COMMANDS[target] or "").split():
             words.append(_OPTIONS.get(name, f"--{name.lower()}"))
         if value and name not in _SWITCHES:
             words.append(value)

@@ -109,6 +109,12 @@ def _add_stack(command: Command) -> None:
     command("demo-reset", "have the demo start over", _stack)
     testing = command("test-alert", "send one marked test message to a receiver", _stack)
     testing.add_argument("receiver", help="its name in config.yaml")
+    routing = command("route", "show who would be notified of an alert, and why; nothing is sent", _route)
+    routing.add_argument("run", help="its name, - for an alert that is about no run")
+    routing.add_argument("alert", help="its name, such as KLExplosion")
+    routing.add_argument("--severity", choices=("critical", "warning", "info"), help="default: its worst")
+    routing.add_argument("--at", metavar="TIME", help="such as 2026-02-01T22:30+08:00; default: now")
+    routing.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="one more")
 
 
 def _add_orders(command: Command) -> None:
@@ -248,6 +254,14 @@ def _order(options: argparse.Namespace) -> int:
     if options.command == "gpu-release":
         return orders.gpu_release(file, options.span, _say)
     return limits_report.alerts(file, options.run, options.format, _say)
+
+
+def _route(options: argparse.Namespace) -> int:
+    from stepwatch.operate.route import route
+
+    file = _file(options, _place())
+    asked = {"severity": options.severity, "at": options.at, "labels": options.label}
+    return route(file, options.run, options.alert, _say, **asked)
 
 
 def _actions(options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from stepwatch.alerts.engines import EngineGone
 from stepwatch.config import reference
 from stepwatch.config.actions import Actions
 from stepwatch.config.alerts import DEMO, Alerts, Override, Variant
+from stepwatch.config.hours import TimeInterval
 from stepwatch.config.receivers import Notify, Receiver
 from stepwatch.config.remote import ExternalLabels, RemoteWrite
 from stepwatch.config.sections import Checkpoints, Discovery, Gpus, Job, Runs, Signals
@@ -168,10 +169,15 @@ class Config(Section):
     )
     receivers: tuple[Receiver, ...] = default(
         (),
-        "Who is notified. With no receiver, alerts show on the pages only. Each receiver has "
-        "one of webhook, mail and slack. Secrets are in files of their own, in secrets/ if "
+        "Who is notified (docs/notifications.md). With no receiver, alerts show on the pages only. Each "
+        "receiver has one of webhook, mail and slack, or one block of Alertmanager's own. It gets the alerts "
+        "that fit each of its conditions; one that fits no receiver without hours also goes to the first "
+        "of these. Secrets are in files of their own, in secrets/ if "
         "the stack runs in containers. After `make up`, `make test-alert TO=name` sends a test "
-        "notification.",
+        "notification, and `make route RUN=name ALERT=name` shows who is notified.",
+    )
+    time_intervals: tuple[TimeInterval, ...] = default(
+        (), "Times by name, in Alertmanager's own form, for hours that several receivers share."
     )
     notify: Notify = default(Notify(), "When notifications are sent.")
     alerts: Alerts = default(
@@ -244,6 +250,8 @@ class Config(Section):
         if faults := [
             *_same(self.scrape, "job", ("scrape",)),
             *_same(self.receivers, "name", ("receivers",)),
+            *_same(self.time_intervals, "name", ("time_intervals",)),
+            *_unknown_intervals(self),
             *_same(self.retry, "name", ("retry",)),
             *_same(self.remote_write, "url", ("remote_write",)),
             *_same(self.runs.pages, "url", ("runs", "pages")),
@@ -349,6 +357,22 @@ def _same(items: Iterable[Section], key: str, at: KeyPath) -> Iterator[Fault]:
     for index, value in enumerate(values):
         if value is not None and (first := values.index(value)) < index:
             yield _twice(f"the {key} of {spell((*at, first))}", at=(*at, index, key), value=value)
+
+
+def _unknown_intervals(config: Config) -> Iterator[Fault]:
+    """Yield a fault for each name of a time interval that is none."""
+    known = [interval.name for interval in config.time_intervals]
+    for index, receiver in enumerate(config.receivers):
+        for key in ("active_time_intervals", "mute_time_intervals"):
+            for number, name in enumerate(getattr(receiver, key)):
+                if name not in known:
+                    yield Fault(
+                        "is no entry of time_intervals",
+                        expected=one_of(known) if known else "a name that time_intervals has; it has none",
+                        fix=instead(name, known) if known else "add it there",
+                        at=("receivers", index, key, number),
+                        value=name,
+                    )
 
 
 def _shared_keys(signals: Signals) -> Iterator[Fault]:

@@ -2,135 +2,69 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import ClassVar
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import create_model, field_validator, model_validator
 
-from stepwatch.schema.errors import NOTHING, Fault
-from stepwatch.schema.names import LabelValue, ReceiverName
-from stepwatch.schema.path_types import (
-    Channel,
-    MailAddress,
-    MailServer,
-    SecretFile,
-    SecretUrlFile,
-    WebhookUrl,
-)
+from stepwatch.config.hours import Hours
+from stepwatch.config.integrations import Integration, Mail, Slack, Webhook
+from stepwatch.config.passed import KINDS, Passed, block
+from stepwatch.schema.errors import NOTHING, Fault, quoted
+from stepwatch.schema.names import ReceiverName, RunGlob, alternation
 from stepwatch.schema.quantities import Duration
-from stepwatch.schema.scalars import PositiveSpan, SentSeverity, Span, Switch
-from stepwatch.schema.section import Section, default, needed
+from stepwatch.schema.scalars import TOPICS, PositiveSpan, SentSeverity, Span, Switch, Topic
+from stepwatch.schema.section import Checked, Section, default, needed
 
-# The integrations of a receiver: webhook, mail, Slack.
-#
-# Of each, ``label`` is what Alertmanager's metrics call it, and ``title`` what messages do.
-_TLS_FROM_THE_START = ":465"
+SHORT_FORMS = ("webhook", "mail", "slack")
+"""The keys of a receiver that are ours; those of `KINDS` are Alertmanager's."""
 
-
-class Webhook(Section):
-    """An HTTP endpoint that takes Alertmanager's JSON; its URL here or, if secret, in a file."""
-
-    label: ClassVar[str] = "webhook"
-    title: ClassVar[str] = "webhook (HTTP)"
-
-    url: WebhookUrl | None = default(None, "Its URL, if it holds no secret.")
-    url_file: SecretUrlFile | None = default(
-        None, "A file with its URL, if that holds a secret (Alertmanager 0.26 or later)."
-    )
-    credentials_file: SecretFile | None = default(None, "A file with a bearer token.")
-
-    @property
-    def secrets(self) -> tuple[Path, ...]:
-        """The files that hold its secrets."""
-        return tuple(filter(None, (self.url_file, self.credentials_file)))
-
-    @model_validator(mode="after")
-    def _one_url(self) -> Webhook:
-        if (self.url is None) == (self.url_file is None):
-            raise Fault(
-                "names " + ("no URL" if self.url is None else "two URLs"),
-                value=NOTHING,
-                expected="url or url_file, and not both",
-                fix="write url: http://host:port/path, or url_file: if the URL is a secret",
-            )
-        return self
+_MATCHER = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*"((?:[^"\\\n]|\\.)*)"\s*')
 
 
-class Mail(Section):
-    """Mails, handed to a mail server that takes them from this machine."""
+@dataclass(frozen=True)
+class Matcher:
+    """A condition on a label, as Alertmanager reads it."""
 
-    label: ClassVar[str] = "email"
-    title: ClassVar[str] = "mail (SMTP)"
+    label: str
+    operator: str
+    value: str
 
-    to: tuple[MailAddress, ...] = needed("The addresses.")
-    from_: MailAddress = Field(alias="from", description="The sender's address.")
-    smarthost: MailServer = needed("The mail server, host:port.")
-    username: LabelValue | None = default(
-        None, "The login, with password_file. Leave out both if the server needs none."
-    )
-    password_file: SecretFile | None = default(None, "A file with the password.")
-    tls: Switch = default(True, "false: an unencrypted server in a trusted network.")
+    def __str__(self) -> str:
+        return f"{self.label}{self.operator}{quoted(self.value)}"
 
-    @property
-    def secrets(self) -> tuple[Path, ...]:
-        """The file that holds its password, if it has one."""
-        return (self.password_file,) if self.password_file else ()
+    def fits(self, labels: Mapping[str, str]) -> bool:
+        """Return whether it fits an alert; an absent label is an empty one."""
+        value = labels.get(self.label, "")
+        same = (
+            re.fullmatch(self.value, value, re.DOTALL) is not None
+            if "~" in self.operator
+            else value == self.value
+        )
+        return same != self.operator.startswith("!")
 
-    @property
-    def starttls(self) -> bool:
-        """Whether encryption must be asked for; at port 465 it is there from the first byte."""
-        return self.tls and not self.smarthost.endswith(_TLS_FROM_THE_START)
 
-    @field_validator("to")
-    @classmethod
-    def _some_address(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value:
-            raise Fault("is empty", expected="one address or more", fix="write who gets the mail")
+def _matcher(value: Any) -> Matcher:
+    if isinstance(value, Matcher):
         return value
-
-    @model_validator(mode="after")
-    def _whole_login(self) -> Mail:
-        if (self.username is None) != (self.password_file is None):
-            has, lacks = ("username", "password_file")[:: 1 if self.username else -1]
+    found = _MATCHER.fullmatch(value) if isinstance(value, str) else None
+    if not found:
+        raise Fault(
+            "is not a matcher",
+            expected="a label, one of = != =~ !~, and a value in double quotes, such as 'team=\"rl\"'",
+            fix="write it so, the whole in single quotes",
+        )
+    matcher = Matcher(found[1], found[2], re.sub(r"\\(.)", r"\1", found[3]))
+    if "~" in matcher.operator:
+        try:
+            re.compile(matcher.value)
+        except re.error as error:
             raise Fault(
-                f"has {has} without {lacks}",
-                value=NOTHING,
-                expected="both, or neither for a server that wants no login",
-                fix=f"add {lacks}, or delete {has}",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _password_in_secret(self) -> Mail:
-        if not self.tls and (self.username or self.smarthost.endswith(_TLS_FROM_THE_START)):
-            why = "would send the password unencrypted" if self.username else "contradicts port 465"
-            raise Fault(
-                why,
-                at=("tls",),
-                value=self.tls,
-                expected="true with a login or at port 465, which always speaks TLS",
-                fix="delete tls: false, or the login",
-            )
-        return self
-
-
-class Slack(Section):
-    """A Slack channel, by an incoming webhook; its URL is a secret, in a file."""
-
-    label: ClassVar[str] = "slack"
-    title: ClassVar[str] = "Slack"
-
-    url_file: SecretUrlFile = needed("A file with the URL of an incoming webhook.")
-    channel: Channel | None = default(None, '"#name". null: the webhook\'s own.')
-
-    @property
-    def secrets(self) -> tuple[Path, ...]:
-        """The file that holds its URL."""
-        return (self.url_file,)
-
-
-Integration = Webhook | Mail | Slack
-TYPES = ("webhook", "mail", "slack")
+                f"is not a regular expression ({error})", expected="one of RE2", fix="correct it"
+            ) from error
+    return matcher
 
 
 # Alertmanager forgets what it has sent after 120 h, and would send everything once more.
@@ -204,34 +138,97 @@ class Notify(Section):
     warning: WarningTiming = default(WarningTiming(), "What can wait for the morning.")
 
 
-class Receiver(Section):
-    """Someone or something that gets notifications."""
-
+class _Receiver(Section):
     name: ReceiverName = needed("Its name, each once; `make test-alert TO=name` sends a test notification.")
     webhook: Webhook | None = default(None, "An HTTP endpoint that takes Alertmanager's JSON by POST.")
     mail: Mail | None = default(None, "Mail, through a mail server.")
     slack: Slack | None = default(None, "A Slack channel, by an incoming webhook.")
+
+
+_PASSED: dict[str, Any] = {
+    kind.key: (
+        Annotated[Passed | None, block(kind)],
+        default(
+            None,
+            f"{kind.title}, as a list of one block in Alertmanager's own form."
+            + (f" Alertmanager {kind.since[0]}.{kind.since[1]} or later." if kind.since[1] > 25 else ""),
+        ),
+    )
+    for kind in KINDS.values()
+}
+_Passing: Any = create_model("_Passing", __base__=_Receiver, **_PASSED)
+
+
+class Receiver(_Passing):
+    """Someone or something that gets notifications."""
+
     severities: tuple[SentSeverity, ...] = default(
         ("critical", "warning"), "What it receives; info is shown on the pages only."
+    )
+    topics: tuple[Topic, ...] = default(
+        (),
+        "Only alerts about these: " + ", ".join(TOPICS) + ". Empty: all. stack is Stepwatch's own parts.",
+    )
+    runs: tuple[RunGlob, ...] = default(
+        (),
+        "Only alerts about runs whose names match one of these patterns, such as ppo/*. Empty: all alerts.",
+    )
+    matchers: tuple[Annotated[Matcher, Checked(_matcher)], ...] = default(
+        (), "Only alerts that all of these fit, such as 'cluster=\"a\"', in Alertmanager's form."
+    )
+    when: Hours | None = default(
+        None, "Only within these hours. What still fires when they begin is notified then. null: always."
+    )
+    active_time_intervals: tuple[ReceiverName, ...] = default(
+        (), "Only within any of these entries of time_intervals. Empty: always."
+    )
+    mute_time_intervals: tuple[ReceiverName, ...] = default(
+        (), "Not within any of these entries of time_intervals."
     )
     send_resolved: Switch = default(True, "Also notify when an alert resolves.")
 
     @property
     def integration(self) -> Integration:
-        """The type of the receiver with its keys."""
-        return next(each for each in (self.webhook, self.mail, self.slack) if each)
+        """How it is notified."""
+        found: Integration = next(filter(None, (getattr(self, key) for key in (*SHORT_FORMS, *KINDS))))
+        return found
+
+    @property
+    def conditions(self) -> tuple[Matcher, ...]:
+        """What an alert must fit, besides its severity."""
+        topics = (Matcher("topic", "=~", "|".join(self.topics)),) if self.topics else ()
+        runs = (Matcher("run", "=~", alternation(self.runs)),) if self.runs else ()
+        return (*topics, *runs, *self.matchers)
+
+    @property
+    def has_hours(self) -> bool:
+        """Whether there are times at which it is not notified."""
+        return bool(self.when or self.active_time_intervals or self.mute_time_intervals)
 
     @model_validator(mode="after")
     def _one_type(self) -> Receiver:
-        types = [key for key in TYPES if getattr(self, key)]
+        types = [key for key in (*SHORT_FORMS, *KINDS) if getattr(self, key)]
         if len(types) != 1:
             raise Fault(
                 f"names {' and '.join(types) or 'nothing to notify'}",
                 value=NOTHING,
-                expected=f"one of {', '.join(TYPES)}",
+                expected=f"one of {', '.join(SHORT_FORMS)}, or a block of Alertmanager's own, such as "
+                "pagerduty_configs",
                 fix="write another receiver, with a name of its own, for each further type"
                 if types
                 else "write one of these with its keys below it",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _hours_of_one_form(self) -> Receiver:
+        if self.when and self.active_time_intervals:
+            raise Fault(
+                "is given beside active_time_intervals",
+                at=("when",),
+                value=NOTHING,
+                expected="one of the two",
+                fix="name these hours in time_intervals, and delete when",
             )
         return self
 

@@ -8,15 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepwatch.config import Config
-from stepwatch.config.deployment import Deployment
-from stepwatch.config.loading import written
 from stepwatch.programs import programs
-from stepwatch.schema.errors import NOTHING, ConfigError, Fault, Problem, Refused
+from stepwatch.schema.errors import Refused
 
 TIMEOUT_SECONDS = 60
-
-_WEBHOOK_URL_FILE_SINCE = (0, 26, 0)
 
 
 class CheckError(Refused):
@@ -61,7 +56,7 @@ def check(folders: Mapping[str, Path]) -> tuple[str, ...]:
 def _judge(tool: Tool, folder: Path) -> str:
     found = ((words, sorted(map(str, folder.glob(pattern)))) for words, pattern in tool.commands)
     commands = [[*words, *files] for words, files in found if files]
-    program = _find(tool.name) if commands else None
+    program = find(tool.name) if commands else None
     if program is None:
         reason = "was not found" if commands else "has nothing to read"
         return f"{tool.name} {reason}: the files of {tool.service} are not checked."
@@ -84,41 +79,10 @@ def _judge(tool: Tool, folder: Path) -> str:
     return f"{program} finds no fault in the files of {tool.service}."
 
 
-def _find(name: str) -> Path | None:
+def find(name: str) -> Path | None:
+    """The program that judges, or the server that will read the files; None if it is not here."""
     # A program named in a variable is used unchecked: a build of one's own may not know its version.
     if named := os.environ.get(programs.WANTED[name].variable):
         return Path(named)
     found = programs.find(name)
     return found.path if found else None
-
-
-def require_webhook_url_file(config: Config, file: Path, deployment: Deployment) -> None:
-    """Check that Alertmanager, and amtool where it is there, know a webhook's ``url_file`` if one is used.
-
-    Args:
-        config: What ``file`` says.
-        file: The configuration file.
-        deployment: For which the files are rendered; containers bring an Alertmanager that knows it.
-
-    Raises:
-        ConfigError: One of the two is too old; names each line with a ``url_file``.
-    """
-    keys = [
-        ("receivers", index, "webhook", "url_file")
-        for index, receiver in enumerate(config.receivers)
-        if receiver.webhook and receiver.webhook.url_file
-    ]
-    for name in () if not keys else ("amtool",) if deployment.containers else ("alertmanager", "amtool"):
-        path = _find(name)
-        version = programs.read_version(path) if path else None
-        if version and version < _WEBHOOK_URL_FILE_SINCE:
-            wanted, lines = programs.WANTED[name], written(file)
-            own = "containers bring" if deployment.containers else "`make up` downloads"
-            fault = Fault(
-                f"needs {wanted.title} 0.26 or later ({path} is {programs.written(version)})",
-                expected="url and credentials_file for this version, or a later one",
-                fix=f"install {wanted.title} 0.26 or later; or take {path} off PATH and unset "
-                f"{wanted.variable}: {own} Alertmanager {wanted.tool.release.version}",
-                value=NOTHING,
-            )
-            raise ConfigError(str(file), [Problem(lines.line(key), fault.below(key)) for key in keys])

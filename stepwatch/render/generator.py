@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,12 +19,12 @@ from stepwatch.alerts.model.runs import ONSET_STEP, SHOWN_STATE, SHOWN_STATES
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.languages import catalogue
-from stepwatch.render import check, diagnosis, exporters, output, panels
+from stepwatch.render import check, diagnosis, exporters, output, panels, receivers
 from stepwatch.render.dashboard import Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
-from stepwatch.render.templates import SERVICES, render, render_own, template
+from stepwatch.render.templates import SERVICES, block, render, render_own, template
 from stepwatch.rules import files as rule_files
-from stepwatch.rules import lines, messages, runbook
+from stepwatch.rules import lines, messages, routing, runbook
 from stepwatch.rules.alerting import translated
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
@@ -75,11 +76,14 @@ def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Pla
     output.recover(out)
     settings = load(config)
     context = _context(settings, place)
-    check.require_webhook_url_file(settings, config, context["deployment"])
+    receivers.require_known(settings, config, context["deployment"])
     files = _rendered(templates, context, own=own_dashboards(config))
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
-        checks = check.check(staging.rendered())
+        try:
+            checks = check.check(staging.rendered())
+        except check.CheckError as error:
+            raise receivers.refused_blocks(settings, config, context["deployment"]) or error from None
         output.replace(out, staging, changes)
     return Outcome(settings, len(files), changes, checks, remark(settings, context["deployment"]))
 
@@ -153,9 +157,10 @@ def _rendered(
 
 
 def _context(config: Config, place: Place) -> dict[str, Any]:
+    deployment = place(config)
     return {
         "config": config,
-        "deployment": place(config),
+        "deployment": deployment,
         "translate": catalogue(config.language),
         "lines": lines.lines(config, TABLE),
         "dashboard_lines": lines.lines(config, translated(TABLE, config)),
@@ -171,18 +176,30 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "messages": messages,
         "incidents": incidents,
         "gpu_health": gpu_health,
+        "routing": routing,
+        "block": block,
+        "notifying": partial(receivers.notifying, deployment),
     }
 
 
 def remark(config: Config, deployment: Deployment) -> str | None:
-    """Return the warning about links that only this machine can open; ``None`` if there is none."""
+    """Return the warnings about lost alerts and about links that others cannot open, or ``None``."""
+    lost = [
+        f"Warning: receivers: {gap}. Expected: someone whom each critical alert reaches. Fix: add critical to "
+        "the severities of a receiver without hours."
+        for gap in routing.gaps(config)
+    ]
+    return "\n".join([*lost, *_local_links(config, deployment)]) or None
+
+
+def _local_links(config: Config, deployment: Deployment) -> Iterator[str]:
     acting = ("actions",) if config.actions.enabled else ()
     pages = ("grafana" if messages.has_grafana(config, deployment) else "exporter", "alertmanager", *acting)
     local = [f"links.{part}" for part in pages if _is_loopback(config.link(part))]
     if not config.receivers or not local:
-        return None
+        return
     names = ", ".join(receiver.name for receiver in config.receivers)
-    return (
+    yield (
         f"Warning: {' and '.join(local)}: notifications to {names} link to {config.link(pages[0])}, which no "
         "phone and no other machine can open. Expected: addresses that their readers reach. Fix: set "
         f"{'them' if len(local) > 1 else 'it'} to the URL of your proxy or of this host, such as "

@@ -37,6 +37,8 @@ SERVICES = ("prometheus", "alertmanager", "grafana")
 DASHBOARDS = PurePosixPath("grafana/templates/dashboards")
 DASHBOARD_SUFFIX = ".yaml.j2"
 
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
 _COMMENTS = {
     ".yml": "# {}\n",
     ".yaml": "# {}\n",
@@ -243,6 +245,12 @@ def _written(value: Any) -> Any:
     if value is None:
         raise TypeError("None would be written as text; use a condition, or the filter yaml")
     return str(value).lower() if isinstance(value, bool) else value
+
+
+def block(value: Any) -> str:
+    """Return mappings and lists as YAML of a line for each value, without a line end."""
+    text = yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=10**6)
+    return str(text).rstrip("\n")
 
 
 def _with_comment(text: str, template: PurePosixPath) -> str:

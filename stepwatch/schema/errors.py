@@ -17,7 +17,10 @@ SHOWN_PROBLEMS = 20
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_OPEN_RECEIVER_KEYS = {"name", "severities", "send_resolved", "to", "from", "tls"}
+_OPEN_RECEIVER_KEYS = {
+    *("name", "severities", "send_resolved", "to", "from", "tls"),
+    *("topics", "runs", "matchers", "when", "active_time_intervals", "mute_time_intervals"),
+}
 _OPEN_POLLED_KEYS = {"run", "step", "experiments", "run_ids"}
 _TOKEN_KEYS = {"token_file", "bearer_token_file", "password_file", "headers"}
 # A login, a query, or a long word such as tokens are.

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import ValidationInfo
 
 from exporter import secret_shapes
-from stepwatch.schema.errors import Fault, SecretFault
+from stepwatch.schema.errors import Fault, KeyPath, SecretFault
 from stepwatch.schema.section import Checked
 
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,5})")
@@ -39,8 +39,7 @@ def to_path(value: Any, info: ValidationInfo) -> Path:
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise Fault("is not a path", expected="the path of a file or folder", fix="write it as a text")
-    folder = (info.context or {}).get("folder", "")
-    return Path(folder, os.path.expanduser(value))  # noqa: PTH111  Path.expanduser raises for unknown users
+    return Path(_folder(info), os.path.expanduser(value))  # noqa: PTH111  Path.expanduser raises for unknown users
 
 
 def _target_files(value: Any, info: ValidationInfo) -> Path:
@@ -97,7 +96,8 @@ def _matching(pattern: re.Pattern[str], says: str, expected: str, fix: str) -> C
     return Checked(check)
 
 
-def _is_url(text: str) -> bool:
+def is_url(text: str) -> bool:
+    """Whether a text is an address of the web."""
     try:
         url = urlsplit(text)
         return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
@@ -106,7 +106,7 @@ def _is_url(text: str) -> bool:
 
 
 def _url(value: Any, fix: str = "delete it") -> SplitResult:
-    if not isinstance(value, str) or not _is_url(value) or re.search(r"\s", value):
+    if not isinstance(value, str) or not is_url(value) or re.search(r"\s", value):
         raise Fault(
             "is not a URL",
             expected="an address such as http://host:port/path",
@@ -161,20 +161,52 @@ def read_secret(path: Path) -> str:
         return file.read(MAX_BYTES + 1).decode().strip()
 
 
-def _secret_file(what: str, *, url: bool) -> Callable[[Any, ValidationInfo], Path]:
+def _secret_file(*, url: bool) -> Callable[[Any, ValidationInfo], Path]:
     """Return the check of a file that holds a secret; its content is judged, and never repeated."""
 
     def check(value: Any, info: ValidationInfo) -> Path:
         path = to_path(value, info)
-        if info.context and (fault := _secret_fault(path, url=url)):
-            raise Fault(
-                fault,
-                expected=f"a file with nothing but {what}, its path seen from {info.context['folder']}",
-                fix=f"put {what} into a file of its own, and write the file's path here",
-            )
+        if info.context and (fault := check_secret(path, info, url=url)):
+            raise fault
         return path
 
     return check
+
+
+def _folder(info: ValidationInfo) -> Any:
+    return (info.context or {}).get("folder", "")
+
+
+def check_secret(path: Path, info: ValidationInfo, at: KeyPath = (), *, url: bool) -> Fault | None:
+    """Return what is wrong with a file that should hold a secret, or a secret URL; None if nothing is."""
+    if not (says := _secret_fault(path, url=url)):
+        return None
+    what = "the URL" if url else "the secret"
+    return Fault(
+        says,
+        expected=f"a file with nothing but {what}, its path seen from {_folder(info)}",
+        fix=f"put {what} into a file of its own, and write the file's path here",
+        at=at,
+        value=str(path) if at else None,
+    )
+
+
+def check_shown(path: Path, info: ValidationInfo, at: KeyPath) -> Fault | None:
+    """Return what is wrong with a file of any lines, such as a certificate; None if nothing is."""
+    try:
+        with path.open("rb") as file:
+            says = "" if file.read(1) else "names an empty file"
+    except OSError as error:
+        says = f"names a file that cannot be read ({error.strerror})"
+    if not says:
+        return None
+    return Fault(
+        says,
+        expected=f"a file, its path seen from {_folder(info)}",
+        fix="put it there, and write its path here",
+        at=at,
+        value=str(path),
+    )
 
 
 def _secret_fault(path: Path, *, url: bool) -> str | None:
@@ -191,7 +223,7 @@ def _secret_fault(path: Path, *, url: bool) -> str | None:
         fault = "names an empty file"
     elif len(content) > MAX_BYTES or len(content.splitlines()) > 1:
         fault = "names a file with more than one line"
-    elif url and (" " in content or not _is_url(content)):
+    elif url and (" " in content or not is_url(content)):
         fault = "names a file that holds no URL"
     return fault
 
@@ -248,5 +280,5 @@ ServerUrl = Annotated[
     str, Checked(_open_url("delete it; token_file can name a file that holds a bearer token"))
 ]
 TrustFile = Annotated[Path, Checked(_trust_file, located=True)]
-SecretFile = Annotated[Path, Checked(_secret_file("the secret", url=False), located=True)]
-SecretUrlFile = Annotated[Path, Checked(_secret_file("the URL", url=True), located=True)]
+SecretFile = Annotated[Path, Checked(_secret_file(url=False), located=True)]
+SecretUrlFile = Annotated[Path, Checked(_secret_file(url=True), located=True)]

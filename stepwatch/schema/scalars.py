@@ -135,6 +135,9 @@ Interval = Annotated[Duration, Checked(_interval)]
 StorageSize = Annotated[Size, Checked(_size)]
 Severity = Annotated[Literal["critical", "warning", "info"], Checked(_choice("critical", "warning", "info"))]
 SentSeverity = Annotated[Literal["critical", "warning"], Checked(_choice("critical", "warning"))]
+TOPICS = ("entropy", "gpu", "gradient", "kl", "length", "progress", "reward", "rollout", "stack")
+"""What alerts are about: their label `topic`. A test holds it against the table of alerts."""
+Topic = Annotated[str, Checked(_choice(*TOPICS))]
 Role = Annotated[
     Literal["rollout", "gpu", "host", "other"], Checked(_choice("rollout", "gpu", "host", "other"))
 ]

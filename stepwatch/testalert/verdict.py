@@ -10,7 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter import secret_shapes
-from stepwatch.config.receivers import Integration, Mail, Receiver, Slack, Webhook
+from stepwatch.config.integrations import Integration, Mail
+from stepwatch.config.passed import KINDS
+from stepwatch.config.receivers import Receiver
 from stepwatch.schema.path_types import read_secret
 from stepwatch.testalert.alertmanager import Sent
 from stepwatch.testalert.journal import Story
@@ -19,10 +21,14 @@ _SHOWN = 400
 _LEAST = 6
 """A shorter part of a URL is a common word, no secret."""
 
-_ANY = (Webhook, Mail, Slack)
-_HTTP = (Webhook, Slack)
+_ANY = frozenset(kind.label for kind in KINDS.values())
+_HTTP = frozenset(kind.label for kind in KINDS.values() if kind.http)
+_SLACK, _WEBHOOK, _MAIL = frozenset({"slack"}), frozenset({"webhook"}), frozenset({"email"})
+_TELEGRAM, _PAGERDUTY = frozenset({"telegram"}), frozenset({"pagerduty"})
+_TEAMS = frozenset({"msteams", "msteamsv2"})
+_HOOKS = frozenset({"discord", "mattermost", *_TEAMS})
 
-_FIXES: tuple[tuple[str, tuple[type, ...], str], ...] = (
+_FIXES: tuple[tuple[str, frozenset[str], str], ...] = (
     ("connection refused", _ANY, "nothing listens there: check host and port, and that the receiver runs"),
     ("no such host|server misbehaving", _ANY, "no such host is known: check its name"),
     (
@@ -38,31 +44,49 @@ _FIXES: tuple[tuple[str, tuple[type, ...], str], ...] = (
         "use the host name that the certificate is for, or have this machine trust who signed it",
     ),
     ("unsupported protocol|invalid (URL|character)", _HTTP, "check the address in url or url_file"),
-    ("status code 404|no_service|no_team", (Slack,), "make a new webhook in Slack, its URL into url_file"),
-    ("channel_not_found|channel_is", (Slack,), "name another channel, or none: then it is the webhook's own"),
-    ("status code (401|403)", (Slack,), "make a new webhook in Slack and put its URL into url_file"),
-    ("status code (401|403)", (Webhook,), "check what credentials_file, or url_file, holds"),
-    ("status code 404", (Webhook,), "check the path in the URL: the server has nothing there"),
+    ("status code 404|no_service|no_team", _SLACK, "make a new webhook in Slack, its URL into url_file"),
+    ("channel_not_found|channel_is", _SLACK, "name another channel, or none: then it is the webhook's own"),
+    ("status code (401|403)", _SLACK, "make a new webhook in Slack and put its URL into url_file"),
+    ("status code (401|403)", _WEBHOOK, "check what credentials_file, or url_file, holds"),
+    ("status code 404", _WEBHOOK, "check the path in the URL: the server has nothing there"),
+    ("Unauthorized|Not Found", _TELEGRAM, "check what bot_token_file holds: BotFather shows the token"),
+    (
+        "chat not found|bot was (blocked|kicked)|not a member",
+        _TELEGRAM,
+        "check chat_id, and that the bot was added to that chat (a group's id is negative)",
+    ),
+    ("Too Many Requests|retry after", _TELEGRAM, "wait: Telegram limits how many messages it takes"),
+    ("status code (401|403|404)", _HOOKS, "make a new webhook there, its URL into webhook_url_file"),
+    (
+        "invalid.*key|status code 40[013]",
+        _PAGERDUTY,
+        "check what routing_key_file (Events API v2) or service_key_file (v1) holds",
+    ),
+    (
+        "status code (401|403)",
+        _HTTP,
+        "check what the file with its key or token holds",
+    ),
     ("status code 3", _HTTP, "write the address that it redirects to: redirects are not followed"),
     ("status code 429", _HTTP, "wait: it limits how many messages it takes"),
     ("status code 4", _HTTP, "it does not want such a message: see what it expects, and its own log"),
     ("status code 5", _HTTP, "the fault is on its side: see its own log"),
     (
         r" auth: |\b53[45]\b",
-        (Mail,),
+        _MAIL,
         "check username and what password_file holds (Alertmanager before 0.27: without a line end)",
     ),
     (
         "STARTTLS extension",
-        (Mail,),
+        _MAIL,
         "the server offers no encryption at this port: try 587 or 465, or tls: false in a trusted network",
     ),
-    ("auth mechanism", (Mail,), "the server wants another kind of login than PLAIN or LOGIN: use another"),
-    ("RCPT command", (Mail,), "the server does not take mail for this address: check to, or log in"),
-    ("MAIL command", (Mail,), "the server does not take mail from this address: check from, or log in"),
+    ("auth mechanism", _MAIL, "the server wants another kind of login than PLAIN or LOGIN: use another"),
+    ("RCPT command", _MAIL, "the server does not take mail for this address: check to, or log in"),
+    ("MAIL command", _MAIL, "the server does not take mail from this address: check from, or log in"),
     (
         "first record does not look like a TLS|EOF",
-        (Mail,),
+        _MAIL,
         "check the port: 465 speaks TLS at once, 587 later",
     ),
 )
@@ -70,8 +94,8 @@ _FIXES: tuple[tuple[str, tuple[type, ...], str], ...] = (
 
 def fix(error: str, integration: Integration) -> str | None:
     """What to do about an error, ``None`` if nothing is known."""
-    for sign, types, words in _FIXES:
-        if isinstance(integration, types) and re.search(sign, error):
+    for sign, labels, words in _FIXES:
+        if integration.label in labels and re.search(sign, error):
             return words
     return None
 

@@ -221,10 +221,12 @@ def require_bare(config: Config, alertmanager: Program) -> None:
     if alertmanager.version >= (0, 27, 0):
         return
     for receiver in config.receivers:
-        path = receiver.mail.password_file if receiver.mail else None
+        way = receiver.integration
+        path = next(iter(way.secrets), None) if way.label == "email" else None
+        key = "mail.password_file" if receiver.mail else way.block
         if path and (content := path.read_bytes()) != content.strip():
             raise StackError(
-                f"receivers: {receiver.name}: mail.password_file: {path} ends with a line end or a space, "
+                f"receivers: {receiver.name}: {key}: {path} ends with a line end or a space, "
                 f"and Alertmanager {written(alertmanager.version)} takes that for a part of it. Expected: "
                 f"nothing but the password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
             )

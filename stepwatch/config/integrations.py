@@ -1,0 +1,227 @@
+"""How a receiver is notified: the short forms of config.yaml, as Alertmanager's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from pydantic import Field, field_validator, model_validator
+
+from stepwatch.schema.errors import NOTHING, Fault
+from stepwatch.schema.names import LabelValue
+from stepwatch.schema.path_types import (
+    Channel,
+    MailAddress,
+    MailServer,
+    SecretFile,
+    SecretUrlFile,
+    WebhookUrl,
+)
+from stepwatch.schema.scalars import Switch
+from stepwatch.schema.section import Section, default, needed
+
+_TLS_FROM_THE_START = ":465"
+
+NO_REDIRECTS = {"follow_redirects": False}
+"""A followed redirect turns the POST into a GET: lost, yet counted as delivered."""
+
+SLACK_TEXTS: dict[str, Any] = {
+    "color": '{{ template "stepwatch.colour" . }}',
+    "fallback": '{{ template "slack.title" . }}',
+    "title": '{{ template "slack.title" . }}',
+    "title_link": '{{ template "stepwatch.dashboard_url" index .Alerts 0 }}',
+    "text": '{{ template "slack.text" . }}',
+    "username": "Stepwatch",
+}
+
+MAIL_TEXTS: dict[str, Any] = {
+    "headers": {"Subject": '{{ template "stepwatch.title" . }}'},
+    "html": '{{ template "mail.html" . }}',
+    "text": '{{ template "stepwatch.text" . }}',
+}
+
+
+class Reached(Protocol):
+    """What Alertmanager sees of this machine: a ``Deployment``."""
+
+    def target(self, address: str) -> str:
+        """A host:port of config.yaml as it reaches it."""
+
+    def url(self, url: str) -> str:
+        """A URL of config.yaml as it reaches it."""
+
+    def file(self, path: Path) -> str:
+        """A file that config.yaml names, as it sees it.
+
+        Raises:
+            Refused: it cannot see it.
+        """
+
+
+class Integration(Protocol):
+    """A way to notify."""
+
+    @property
+    def label(self) -> str:
+        """What Alertmanager's metrics call it."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+
+    @property
+    def block(self) -> str:
+        """The key of Alertmanager's receivers that it is written below."""
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The files that hold its secrets."""
+
+    def settings(self, receiver: str, reached: Reached, /) -> dict[str, Any]:
+        """Return what Alertmanager needs, but for ``send_resolved``.
+
+        Args:
+            receiver: The receiver's name.
+            reached: Where Alertmanager runs.
+        """
+
+
+class Webhook(Section):
+    """An HTTP endpoint that takes Alertmanager's JSON; its URL here or, if secret, in a file."""
+
+    label: ClassVar[str] = "webhook"
+    title: ClassVar[str] = "webhook (HTTP)"
+    block: ClassVar[str] = "webhook_configs"
+
+    url: WebhookUrl | None = default(None, "Its URL, if it holds no secret.")
+    url_file: SecretUrlFile | None = default(
+        None, "A file with its URL, if that holds a secret (Alertmanager 0.26 or later)."
+    )
+    credentials_file: SecretFile | None = default(None, "A file with a bearer token.")
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The files that hold its secrets."""
+        return tuple(filter(None, (self.url_file, self.credentials_file)))
+
+    def settings(self, _: str, reached: Reached) -> dict[str, Any]:
+        """As of `Integration`."""
+        where = (
+            {"url_file": reached.file(self.url_file)}
+            if self.url_file
+            else {"url": reached.url(self.url or "")}
+        )
+        login = self.credentials_file
+        known = {"authorization": {"credentials_file": reached.file(login)}} if login else {}
+        return {**where, "http_config": {**known, **NO_REDIRECTS}}
+
+    @model_validator(mode="after")
+    def _one_url(self) -> Webhook:
+        if (self.url is None) == (self.url_file is None):
+            raise Fault(
+                "names " + ("no URL" if self.url is None else "two URLs"),
+                value=NOTHING,
+                expected="url or url_file, and not both",
+                fix="write url: http://host:port/path, or url_file: if the URL is a secret",
+            )
+        return self
+
+
+class Mail(Section):
+    """Mails, handed to a mail server that takes them from this machine."""
+
+    label: ClassVar[str] = "email"
+    title: ClassVar[str] = "mail (SMTP)"
+    block: ClassVar[str] = "email_configs"
+
+    to: tuple[MailAddress, ...] = needed("The addresses.")
+    from_: MailAddress = Field(alias="from", description="The sender's address.")
+    smarthost: MailServer = needed("The mail server, host:port.")
+    username: LabelValue | None = default(
+        None, "The login, with password_file. Leave out both if the server needs none."
+    )
+    password_file: SecretFile | None = default(None, "A file with the password.")
+    tls: Switch = default(True, "false: an unencrypted server in a trusted network.")
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The file that holds its password, if it has one."""
+        return (self.password_file,) if self.password_file else ()
+
+    @property
+    def starttls(self) -> bool:
+        """Whether encryption must be asked for; at port 465 it is there from the first byte."""
+        return self.tls and not self.smarthost.endswith(_TLS_FROM_THE_START)
+
+    def settings(self, _: str, reached: Reached) -> dict[str, Any]:
+        """As of `Integration`."""
+        login = (
+            {"auth_username": self.username, "auth_password_file": reached.file(self.password_file)}
+            if self.password_file
+            else {}
+        )
+        return {
+            "to": ", ".join(self.to),
+            "from": self.from_,
+            "smarthost": reached.target(self.smarthost),
+            **login,
+            "require_tls": self.starttls,
+            **MAIL_TEXTS,
+        }
+
+    @field_validator("to")
+    @classmethod
+    def _some_address(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise Fault("is empty", expected="one address or more", fix="write who gets the mail")
+        return value
+
+    @model_validator(mode="after")
+    def _whole_login(self) -> Mail:
+        if (self.username is None) != (self.password_file is None):
+            has, lacks = ("username", "password_file")[:: 1 if self.username else -1]
+            raise Fault(
+                f"has {has} without {lacks}",
+                value=NOTHING,
+                expected="both, or neither for a server that wants no login",
+                fix=f"add {lacks}, or delete {has}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _password_in_secret(self) -> Mail:
+        if not self.tls and (self.username or self.smarthost.endswith(_TLS_FROM_THE_START)):
+            why = "would send the password unencrypted" if self.username else "contradicts port 465"
+            raise Fault(
+                why,
+                at=("tls",),
+                value=self.tls,
+                expected="true with a login or at port 465, which always speaks TLS",
+                fix="delete tls: false, or the login",
+            )
+        return self
+
+
+class Slack(Section):
+    """A Slack channel, by an incoming webhook; its URL is a secret, in a file."""
+
+    label: ClassVar[str] = "slack"
+    title: ClassVar[str] = "Slack"
+    block: ClassVar[str] = "slack_configs"
+
+    url_file: SecretUrlFile = needed("A file with the URL of an incoming webhook.")
+    channel: Channel | None = default(None, '"#name". null: the webhook\'s own.')
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The file that holds its URL."""
+        return (self.url_file,)
+
+    def settings(self, _: str, reached: Reached) -> dict[str, Any]:
+        """As of `Integration`."""
+        return {
+            "api_url_file": reached.file(self.url_file),
+            **({"channel": self.channel} if self.channel else {}),
+            "http_config": dict(NO_REDIRECTS),
+            **SLACK_TEXTS,
+        }

@@ -1,0 +1,125 @@
+"""``python -m stepwatch route RUN ALERT``: who would be notified of an alert, and why; nothing is sent."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.config import Config, load
+from stepwatch.operate.limits_report import effective
+from stepwatch.rules import routing
+from stepwatch.schema.errors import Refused
+from stepwatch.system.terminal import Say
+
+NO_RUN = "-"
+_SEVERITIES = ("critical", "warning", "info")
+
+
+def route(
+    config: Path,
+    run: str,
+    alert: str,
+    say: Say,
+    *,
+    severity: str | None = None,
+    at: str | None = None,
+    labels: Sequence[str] = (),
+) -> int:
+    """Print who would be notified of an alert about a run, and why; who would not, and by which condition.
+
+    Args:
+        config: The configuration file.
+        run: The run's name, ``-`` for an alert that is about no run.
+        alert: The alert's name.
+        say: Gets each line.
+        severity: Of the alert; without it the worst that config.yaml lets it have.
+        at: When, as ISO 8601, in this machine's zone unless it names one; without it, now.
+        labels: More labels, each ``name=value``.
+
+    Returns:
+        0 when someone is notified, 1 when no one is.
+
+    Raises:
+        Refused: The configuration is wrong, an argument is, or the alert is unknown and has no severity.
+    """
+    settings, when = load(config), _time(at)
+    own = dict(_pair(text) for text in labels)
+    if severity:
+        own["severity"] = severity
+    found = labelled(settings, config.name, run, alert, own)
+    about = f"{alert} ({found['severity']}) " + (f"of {run}" if found.get("run") else "of no run")
+    decided, none = routing.decisions(settings, found, when)
+    notified = [each for each in decided if each.notified]
+    say(f"{about}, {when.astimezone():%a %d %b %Y %H:%M %Z}:")
+    for each in notified:
+        way = each.receiver.integration
+        say(f"  {each.receiver.name} is notified by {way.title}: {each.why}.")
+    for each in decided:
+        if not each.notified:
+            say(f"  {each.receiver.name} is not notified: {each.why}.")
+    if not notified:
+        say(f"No one is notified{f': {none}' if none else ''}. The pages show it.")
+    return 0 if notified else 1
+
+
+def labelled(config: Config, file: str, run: str, alert: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of an alert as far as they are known beforehand, and ``own``.
+
+    ``file`` is what the configuration is called.
+
+    Raises:
+        Refused: As `route`.
+    """
+    known = next((each for each in TABLE if each.name == alert), None)
+    severity = own.get("severity") or (_worst(config, run, alert, file) if known else None)
+    if severity is None:
+        names = [each.name for each in TABLE]
+        close = difflib.get_close_matches(alert, names, 1)
+        raise Refused(
+            f"{alert} is no alert of Stepwatch, so its severity is not known. Expected: an alert that "
+            f"`make alerts` lists. Fix: {f'did you mean {close[0]}? Or ' if close else ''}"
+            "add --severity for one of your own rules."
+        )
+    about_run = run and run != NO_RUN and (known is None or known.subject == "run")
+    found = {
+        "alertname": alert,
+        "severity": severity,
+        **({"topic": known.topic} if known else {}),
+        **({"run": run} if about_run else {}),
+    }
+    return {**found, **own}
+
+
+def _worst(config: Config, run: str, alert: str, file: str) -> str:
+    """Return the worst severity that an alert can have."""
+    limits = [each for each in effective(config, None, file) if each.name == alert]
+    if run and run != NO_RUN:
+        limits = [each for each in effective(config, run, file) if each.name == alert] or limits
+    every = {each.severity for each in limits if each.enabled}
+    if not every:
+        raise Refused(
+            f"{alert} is switched off for {run}. Expected: an alert that can fire. Fix: `make alerts "
+            "RUN=name` shows what switches it off; --severity asks all the same."
+        )
+    return min(every, key=_SEVERITIES.index)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise Refused(f"--label {text} is no label. Expected: name=value. Fix: write it so.")
+    return name, value
+
+
+def _time(text: str | None) -> datetime:
+    try:
+        found = datetime.now(timezone.utc) if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Refused(
+            f"--at {text} is no time. Expected: one such as 2026-02-01T22:30 or 2026-02-01T22:30+08:00. "
+            "Fix: write it so."
+        ) from error
+    return found.astimezone()

@@ -1,0 +1,198 @@
+"""Who is notified: what `route` says, what amtool says, and what a real Alertmanager delivers."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from stepwatch.config import load
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.operate.route import route
+from stepwatch.render.generator import generate
+from stepwatch.rules import routing
+from stepwatch.schema.errors import Refused
+from tests.alertmanager.conftest import Render
+from tests.alertmanager.route import QUICK, alert, post, reported
+from tests.alertmanager.test_routes import receivers
+from tests.real import AlertmanagerServer, Tool, WebhookSink, eventually
+
+TO = "webhook: {url: 'http://127.0.0.1:9/a'}"
+
+# Of critical alerts two are there round the clock, each for some; of warnings only one that has hours.
+TEAMS = f"""
+time_intervals:
+- name: office
+  time_intervals: [{{times: ['09:00-17:00'], weekdays: ['monday:friday'], location: Asia/Shanghai}}]
+receivers:
+- {{name: ppo team, {TO}, runs: ['ppo/*', 'grpo-?'], severities: [critical]}}
+- {{name: kl, {TO}, topics: [kl, reward], matchers: ['cluster!="test"', 'run=~".+"'], severities: [critical]}}
+- {{name: chat, {TO}, topics: [kl], active_time_intervals: [office]}}
+"""
+OFFICE, NIGHT = "2026-02-02T10:00+08:00", "2026-02-02T20:00+08:00"
+
+ALERTS = [
+    {"alertname": "KLExplosion", "run": "ppo/a", "severity": "critical", "topic": "kl"},
+    {"alertname": "KLExplosion", "run": "sft", "severity": "critical", "topic": "kl"},
+    {"alertname": "KLExplosion", "run": "sft", "severity": "critical", "topic": "kl", "cluster": "test"},
+    {"alertname": "GPUFellOffBus", "severity": "critical", "topic": "gpu", "instance": "a:9411"},
+    {"alertname": "RewardCollapse", "run": "grpo-1", "severity": "critical", "topic": "reward"},
+    {"alertname": "AlertingBroken", "severity": "critical", "topic": "stack", "fault": "x"},
+    {"alertname": "KLHigh", "run": "ppo/a", "severity": "warning", "topic": "kl"},
+    {"alertname": "SlowSteps", "run": "ppo/a", "severity": "warning", "topic": "progress"},
+    {"alertname": "RunFinished", "run": "ppo/a", "severity": "info", "topic": "progress"},
+    {"alertname": "Watchdog", "severity": "critical", "topic": "stack"},
+    {"alertname": "Mine", "severity": "page"},
+]
+
+
+def test_what_route_decides_is_what_amtool_finds_and_no_severity_we_send_reaches_nobody(
+    tool: Tool, render: Render
+) -> None:
+    folder = render(TEAMS)
+    config = load(folder.parents[1] / "config.yaml")
+    at = datetime.fromisoformat(OFFICE)
+
+    for labels in ALERTS:
+        decided, _ = routing.decisions(config, labels, at)
+        said = [each.receiver.name for each in decided if each.notified]
+        assert sorted(said) == sorted(set(receivers(tool, folder, **labels)) - {"(none)"}), labels
+        ours = labels["severity"] in ("critical", "warning") and labels["alertname"] != "Watchdog"
+        assert bool(said) == ours, labels
+
+
+def said(folder: Path, *words: str, **asked: str) -> tuple[int, list[str]]:
+    lines: list[str] = []
+    return route(folder / "config.yaml", *words, lines.append, **asked), lines  # type: ignore[arg-type]
+
+
+@pytest.fixture(name="teams")
+def _teams(tmp_path: Path) -> Path:
+    (tmp_path / "config.yaml").write_text(TEAMS)
+    return tmp_path
+
+
+def test_route_says_who_is_notified_and_which_condition_left_the_others_out(teams: Path) -> None:
+    code, lines = said(teams, "ppo/a", "KLExplosion", at=NIGHT)
+
+    assert code == 0
+    assert lines[0].startswith("KLExplosion (critical) of ppo/a, ")
+    assert lines[1:] == [
+        "  ppo team is notified by webhook (HTTP): severity, runs fit.",
+        "  kl is notified by webhook (HTTP): severity, topics, matchers fit.",
+        "  chat is not notified: muted: outside active_time_intervals office.",
+    ]
+
+
+def test_an_alert_that_fits_no_one_goes_to_the_first_who_is_always_there(teams: Path) -> None:
+    code, lines = said(teams, "ppo/a", "AlertingBroken", at=OFFICE)
+
+    first = "the first, as no conditions fit (its own: runs: ppo/*, grpo-?, and its run is none)"
+    assert code == 0
+    assert lines[0].startswith("AlertingBroken (critical) of no run, ")
+    assert lines[1:] == [
+        f"  ppo team is notified by webhook (HTTP): {first}.",
+        '  kl is not notified: topics: kl, reward, and its topic is "stack".',
+        '  chat is not notified: topics: kl, and its topic is "stack".',
+    ]
+
+
+def test_route_says_why_no_one_is_notified(teams: Path) -> None:
+    code, lines = said(teams, "ppo/a", "KLHigh", at=NIGHT)
+    assert (code, lines[-1]) == (1, "No one is notified. The pages show it.")
+
+    code, lines = said(teams, "ppo/a", "RunFinished", severity="info")
+    assert code == 1
+    assert lines[-1].startswith("No one is notified: an alert of severity info")
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "says"),
+    [
+        (("a", "KLExplosoin"), {}, "did you mean KLExplosion?"),
+        (("a", "KLHigh"), {"at": "soon"}, "--at soon is no time. Expected: one such as 2026-02-01T22:30"),
+        (("a", "KLHigh"), {"labels": ["x"]}, "--label x is no label. Expected: name=value."),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused(
+    teams: Path, words: tuple[str, str], asked: dict[str, str], says: str
+) -> None:
+    with pytest.raises(Refused) as refusal:
+        said(teams, *words, **asked)
+    assert says in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "gap"),
+    [
+        (f"- {{name: a, {TO}}}", None),
+        (f"- {{name: a, {TO}, runs: [x]}}", None),  # gets what fits no one
+        (f"- {{name: a, {TO}, severities: [warning]}}", "no receiver takes critical alerts"),
+        (
+            f"- {{name: a, {TO}, when: {{times: ['09:00-17:00']}}}}",
+            "critical alerts reach no one outside the hours of a",
+        ),
+        (
+            (
+                f"- {{name: a, {TO}, active_time_intervals: [office]}}\n"
+                f"- {{name: b, {TO}, mute_time_intervals: [office]}}"
+            ),
+            None,
+        ),
+    ],
+)
+def test_criticals_that_could_reach_nobody_are_warned_of(tmp_path: Path, text: str, gap: str | None) -> None:
+    office = "time_intervals: [{name: office, time_intervals: [{weekdays: ['monday:friday']}]}]\n"
+    (tmp_path / "config.yaml").write_text(f"{office}receivers:\n{text}\n")
+
+    outcome = generate(tmp_path / "config.yaml", tmp_path / "out", place=OnThisMachine)
+
+    warning = outcome.warning or ""
+    assert ("Warning: receivers" in warning) == bool(gap)
+    assert (gap or "") in warning
+
+
+@pytest.mark.e2e
+def test_a_real_alertmanager_delivers_as_route_says_within_hours_and_outside(
+    version: str, render: Render
+) -> None:
+    now = datetime.now(timezone.utc)
+    conditions = {
+        "team": "runs: ['ppo/*']",
+        "kl": "topics: [kl]",
+        "day": f"when: {{years: [{now.year - 1}:{now.year + 1}], location: Asia/Shanghai}}",
+        "past": f"when: {{years: [{now.year - 3}]}}",
+        "muted": "mute_time_intervals: [always]",
+    }
+    sent = [
+        alert("KLExplosion", "ppo/a", topic="kl"),
+        alert("LengthCollapse", "sft", topic="length"),
+        alert("KLHigh", "强化/七", "warning", topic="kl"),
+    ]
+    with ExitStack() as stack:
+        sinks = {name: stack.enter_context(WebhookSink()) for name in conditions}
+        entries = [
+            f"- {{name: {name}, webhook: {{url: '{sinks[name].url}'}}, {words}}}"
+            for name, words in conditions.items()
+        ]
+        always = "time_intervals: [{name: always, time_intervals: [{times: ['00:00-24:00']}]}]"
+        folder = render("\n".join([always, "receivers:", *entries, QUICK]))
+        config = load(folder.parents[1] / "config.yaml")
+        wanted = {
+            name: {
+                (labels["alertname"], labels["run"])
+                for labels in sent
+                for each in routing.decisions(config, labels, now)[0]
+                if each.receiver.name == name and each.notified
+            }
+            for name in sinks
+        }
+        server = stack.enter_context(AlertmanagerServer(version, folder))
+        post(server, *sent)
+        eventually(lambda: {name: reported(sink) for name, sink in sinks.items()} == wanted)
+
+    assert wanted["team"] == {("KLExplosion", "ppo/a"), ("LengthCollapse", "sft")}
+    assert wanted["past"] == wanted["muted"] == set()
+    assert len(wanted["day"]) == len(sent)
