@@ -122,11 +122,11 @@ class Delivery:
             return _IDLE_SECONDS
         if self._resume > now and self._secrets.changed() <= self._changed:
             return self._resume - now
-        free, wait = self._free(now)
-        if not free:
+        free, wait, scarce = self._free(now)
+        if wait > 0:
             return wait
-        batch = waiting if len(waiting) > free and not waiting[0].alone else waiting[:1]
-        batch = [entry for entry in batch if not entry.alone] or batch[:1]
+        merged = (scarce or len(waiting) > free) and not waiting[0].alone
+        batch = [entry for entry in waiting if not entry.alone] if merged else waiting[:1]
         return self._deliver(batch, free)
 
     def _deliver(self, batch: Sequence[Entry], free: int) -> float:
@@ -234,23 +234,23 @@ class Delivery:
             self._fail([entry], Outcome(reason, said))
             waiting.remove(entry)
 
-    def _free(self, now: float) -> tuple[int, float]:
-        """Return how many requests may be made now; if none, seconds until one may.
+    def _free(self, now: float) -> tuple[int, float, bool]:
+        """Return how many requests may be made now, seconds until the next may, and whether few are left.
 
         In the lower half of a limit requests are spaced evenly: a limit that is used up at once would hold
         back the next alert for a minute.
         """
-        free, wait = 1 << 30, 0.0
+        free, wait, scarce = 1 << 30, 0.0, False
         for most, seconds in self._robot.windows:
             span = seconds + _MARGIN_SECONDS * (seconds > _MARGIN_SECONDS)
             made = self._outbox.attempts(self.name, now - span)
             left = most - len(made)
             if left <= 0:
                 wait = max(wait, made[-most] + span - now)
-            elif left <= most // 2 and most > 5:
-                wait = max(wait, made[-1] + span / most - now)
+            elif left <= most // 2 and seconds > _MARGIN_SECONDS:
+                scarce, wait = True, max(wait, made[-1] + span / most - now)
             free = min(free, left)
-        return (max(1, free), 0.0) if wait <= 0 else (0, wait)
+        return free, wait, scarce
 
 
 def _sentence(text: str) -> str:

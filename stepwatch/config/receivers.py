@@ -21,7 +21,7 @@ from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import PositiveSpan, SentSeverity, Span, Switch
 from stepwatch.schema.section import Section, default, needed
 
-# The integrations of a receiver: webhook, mail, Slack.
+# The integrations of a receiver: webhook, mail, Slack, and what the notifier delivers to.
 #
 # Of each, ``label`` is what Alertmanager's metrics call it, and ``title`` what messages do.
 _TLS_FROM_THE_START = ":465"
@@ -129,8 +129,65 @@ class Slack(Section):
         return (self.url_file,)
 
 
-Integration = Webhook | Mail | Slack
-TYPES = ("webhook", "mail", "slack")
+class Robot(Section):
+    """What the notifier delivers to: Alertmanager hands it over as a webhook."""
+
+    kind: ClassVar[str]
+    label: ClassVar[str] = "webhook"
+    title: ClassVar[str]
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The files that hold its URL, and what it signs with."""
+        return tuple(filter(None, (getattr(self, "url_file", None), getattr(self, "secret_file", None))))
+
+
+class Feishu(Robot):
+    """A custom bot of a Feishu or Lark group; its URL is a secret, in a file."""
+
+    kind: ClassVar[str] = "feishu"
+    title: ClassVar[str] = "Feishu"
+
+    url_file: SecretUrlFile = needed("A file with the bot's webhook URL.")
+    secret_file: SecretFile | None = default(None, "A file with the secret of its signature verification.")
+    keyword: LabelValue | None = default(
+        None, "One of its custom keywords, which messages that lack it get at their end."
+    )
+
+
+class DingTalk(Robot):
+    """A custom robot of a DingTalk group; its URL is a secret, in a file."""
+
+    kind: ClassVar[str] = "dingtalk"
+    title: ClassVar[str] = "DingTalk"
+
+    url_file: SecretUrlFile = needed("A file with the robot's webhook URL.")
+    secret_file: SecretFile | None = default(None, "A file with the secret that it signs with (SEC...).")
+    keyword: LabelValue | None = default(
+        None, "One of its custom keywords, which messages that lack it get at their end."
+    )
+
+
+class WeCom(Robot):
+    """A robot of a WeCom group; its URL is a secret, in a file."""
+
+    kind: ClassVar[str] = "wecom"
+    title: ClassVar[str] = "WeCom"
+
+    url_file: SecretUrlFile = needed("A file with the robot's webhook URL.")
+
+
+class Apprise(Robot):
+    """A service that Apprise knows; its URL, which holds a secret, in a file."""
+
+    kind: ClassVar[str] = "apprise"
+    title: ClassVar[str] = "Apprise"
+
+    url_file: SecretFile = needed("A file with the Apprise URL, such as bark://... or ntfys://...")
+
+
+Integration = Webhook | Mail | Slack | Feishu | DingTalk | WeCom | Apprise
+TYPES = ("webhook", "mail", "slack", "feishu", "dingtalk", "wecom", "apprise")
 
 
 # Alertmanager forgets what it has sent after 120 h, and would send everything once more.
@@ -211,6 +268,10 @@ class Receiver(Section):
     webhook: Webhook | None = default(None, "An HTTP endpoint that takes Alertmanager's JSON by POST.")
     mail: Mail | None = default(None, "Mail, through a mail server.")
     slack: Slack | None = default(None, "A Slack channel, by an incoming webhook.")
+    feishu: Feishu | None = default(None, "A Feishu or Lark group, by a custom bot (docs/notifications.md).")
+    dingtalk: DingTalk | None = default(None, "A DingTalk group, by a custom robot.")
+    wecom: WeCom | None = default(None, "A WeCom group, by its robot.")
+    apprise: Apprise | None = default(None, "One of the services that Apprise knows.")
     severities: tuple[SentSeverity, ...] = default(
         ("critical", "warning"), "What it receives; info is shown on the pages only."
     )
@@ -219,7 +280,13 @@ class Receiver(Section):
     @property
     def integration(self) -> Integration:
         """The type of the receiver with its keys."""
-        return next(each for each in (self.webhook, self.mail, self.slack) if each)
+        found: Integration = next(filter(None, (getattr(self, key) for key in TYPES)))
+        return found
+
+    @property
+    def robot(self) -> Robot | None:
+        """What the notifier delivers to, ``None`` if Alertmanager does it itself."""
+        return self.integration if isinstance(self.integration, Robot) else None
 
     @model_validator(mode="after")
     def _one_type(self) -> Receiver:

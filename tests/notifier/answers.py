@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What the notifier made of an answer: the message's state, the reason, the vendor's text, its metrics."""
+    """What the notifier made of an answer: the message's state, the reason, the vendor's text, metrics."""
 
     case: Case
     state: str
@@ -130,14 +130,22 @@ _DONE = {
 
 def table(found: list[Result]) -> str:
     """The table of the document."""
-    rows = ["| robot | what happens | what it answers | `reason` | what the notifier does |", "|---|---|---|---|---|"]
+    rows = [
+        "| robot | what happens | what it answers | `reason` | what the notifier does |",
+        "|---|---|---|---|---|",
+    ]
+    generic: dict[tuple[str, str], list[str]] = {}
     for result in found:
-        case = result.case
-        said = _documented(case)
-        rows.append(
-            f"| {TITLES[case.kind]} | {FAULTS[case.fault]} | {said} | `{result.reason}` "
-            f"| {_DONE[REASONS[result.reason]]} |"
-        )
+        case, done = result.case, _DONE[REASONS[result.reason]]
+        if (said := _documented(case)) == "-":
+            generic.setdefault((FAULTS[case.fault], result.reason), []).append(TITLES[case.kind])
+        else:
+            rows.append(
+                f"| {TITLES[case.kind]} | {FAULTS[case.fault]} | {said} | `{result.reason}` | {done} |"
+            )
+    for (what, reason), titles in generic.items():
+        who = "all" if len(titles) == len(TITLES) else ", ".join(titles)
+        rows.append(f"| {who} | {what} | - | `{reason}` | {_DONE[REASONS[reason]]} |")
     return "\n".join(rows)
 
 

@@ -12,7 +12,7 @@ import hmac
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -24,6 +24,15 @@ TOKEN = "0a1b2c3d-s3cr-et00-t0k3-n00000000001"
 HANG_SECONDS = 120.0
 
 Body = Mapping[str, Any]
+
+_NO_FAULT: tuple[int, bytes, int, dict[str, str]] = (0, b"", 0, {})
+_BAD_DAYS: Mapping[str, Callable[[bytes], tuple[int, bytes, int, dict[str, str]]]] = {
+    "half": lambda good: (200, good, 9, {}),
+    "cut_json": lambda good: (200, good[:-4], 0, {}),
+    "html": lambda _: (200, b"<html>Log in to the network</html>", 0, {}),
+    "redirect": lambda _: (302, b"", 0, {"Location": "http://127.0.0.1:9/"}),
+}
+"""Status, body, how many bytes of it are missing, and headers of an answer, by fault."""
 
 
 class Robot(Listening):
@@ -62,7 +71,7 @@ class Robot(Listening):
         super().__init__(self._handler(), port)
         self.url += self.path
 
-    def __exit__(self, *problem: Any) -> None:
+    def __exit__(self, *problem: object) -> None:
         self._end.set()
         super().__exit__(*problem)
 
@@ -73,7 +82,7 @@ class Robot(Listening):
     def text(self, message: Body) -> str:
         raise NotImplementedError
 
-    def signed(self, query: Mapping[str, list[str]], body: Body) -> bool:
+    def signed(self, query: Mapping[str, list[str]], body: Body) -> bool:  # noqa: ARG002
         """Whether the signature is right, and not older than an hour."""
         return True
 
@@ -96,7 +105,7 @@ class Robot(Listening):
             self.times.append(now)
             return self.taken
 
-    def size(self, body: Any, sent: int) -> int:
+    def size(self, body: Any, sent: int) -> int:  # noqa: ARG002
         """The bytes to which the limit applies."""
         return sent
 
@@ -125,19 +134,15 @@ class Robot(Listening):
                 if robot.fault == "hang":
                     robot._end.wait(HANG_SECONDS)
                     self.close_connection = True
-                elif robot.fault == "half":
-                    self._reply(200, json.dumps(robot.taken).encode(), cut=9)
-                elif robot.fault == "cut_json":
-                    self._reply(200, json.dumps(robot.taken).encode()[:-4])
-                elif robot.fault == "html":
-                    self._reply(200, b"<html>Log in to the network</html>")
-                elif robot.fault == "redirect":
-                    self._reply(302, b"", Location="http://127.0.0.1:9/")
-                elif robot.fault.isdecimal():
-                    self._reply(int(robot.fault), b"upstream error")
-                else:
+                    return
+                good = json.dumps(robot.taken).encode()
+                status, content, cut, headers = _BAD_DAYS.get(robot.fault, lambda _: _NO_FAULT)(good)
+                if robot.fault.isdecimal():
+                    status, content = int(robot.fault), b"upstream error"
+                elif not status:
                     found = robot.judge(parse_qs(url.query), body, robot.size(body, len(sent)))
-                    self._reply(200, json.dumps(found, ensure_ascii=False).encode())
+                    status, content = 200, json.dumps(found, ensure_ascii=False).encode()
+                self._reply(status, content, cut, **headers)
 
             def _reply(self, status: int, content: bytes, cut: int = 0, **headers: str) -> None:
                 self.send_response(status)
@@ -159,19 +164,31 @@ class Feishu(Robot):
     path = f"/open-apis/bot/v2/hook/{TOKEN}"
     most_bytes = 20_000
     windows = ((100, 60.0), (5, 1.0))
-    taken: ClassVar[Body] = {"StatusCode": 0, "StatusMessage": "success", "code": 0, "data": {}, "msg": "success"}
+    taken: ClassVar[Body] = {
+        "StatusCode": 0,
+        "StatusMessage": "success",
+        "code": 0,
+        "data": {},
+        "msg": "success",
+    }
     answers: ClassVar[Mapping[str, Body]] = {
-        "signature": {"code": 19021, "msg": "sign match fail or timestamp is not within one hour from current time"},
+        "signature": {
+            "code": 19021,
+            "msg": "sign match fail or timestamp is not within one hour from current time",
+        },
         "keyword": {"code": 19024, "msg": "Key Words Not Found"},
         "address": {"code": 19022, "msg": "Ip Not Allowed"},
         "revoked": {"code": 19001, "msg": "param invalid: incoming webhook access token invalid"},
-        "rate_limit": {"code": 11232, "msg": "frequency limited psm[lark.oapi.app_platform_runtime]appID[1500]"},
+        "rate_limit": {
+            "code": 11232,
+            "msg": "frequency limited psm[lark.oapi.app_platform_runtime]appID[1500]",
+        },
         "too_many": {"code": 9499, "msg": "too many request", "data": {}},
         "message": {"code": 9499, "msg": "Bad Request", "data": {}},
         "unknown": {"code": 99999, "msg": "something new"},
     }
 
-    def signed(self, query: Mapping[str, list[str]], body: Body) -> bool:
+    def signed(self, query: Mapping[str, list[str]], body: Body) -> bool:  # noqa: ARG002
         timestamp = str(body.get("timestamp", "0"))
         key = f"{timestamp}\n{self.secret}".encode()
         expected = base64.b64encode(hmac.new(key, digestmod=hashlib.sha256).digest()).decode()
@@ -192,8 +209,14 @@ class DingTalk(Robot):
     taken: ClassVar[Body] = {"errcode": 0, "errmsg": "ok"}
     answers: ClassVar[Mapping[str, Body]] = {
         "signature": {"errcode": 310000, "errmsg": "sign not match, more: [https://ding-doc.dingtalk.com]"},
-        "keyword": {"errcode": 310000, "errmsg": "keywords not in content, more: [https://ding-doc.dingtalk.com]"},
-        "address": {"errcode": 310000, "errmsg": "ip 127.0.0.1 not in whitelist, more: [https://ding-doc.dingtalk.com]"},
+        "keyword": {
+            "errcode": 310000,
+            "errmsg": "keywords not in content, more: [https://ding-doc.dingtalk.com]",
+        },
+        "address": {
+            "errcode": 310000,
+            "errmsg": "ip 127.0.0.1 not in whitelist, more: [https://ding-doc.dingtalk.com]",
+        },
         "revoked": {"errcode": 300001, "errmsg": "token is not exist"},
         "rate_limit": {"errcode": 130101, "errmsg": "send too fast, exceed 20 times per minute"},
         "too_many": {"errcode": 410100, "errmsg": "发送速度太快而限流"},
@@ -202,9 +225,11 @@ class DingTalk(Robot):
         "unknown": {"errcode": 99999, "errmsg": "something new"},
     }
 
-    def signed(self, query: Mapping[str, list[str]], body: Body) -> bool:
+    def signed(self, query: Mapping[str, list[str]], body: Body) -> bool:  # noqa: ARG002
         (timestamp,), (sign,) = query.get("timestamp", ["0"]), query.get("sign", [""])
-        digest = hmac.new(self.secret.encode(), f"{timestamp}\n{self.secret}".encode(), hashlib.sha256).digest()
+        digest = hmac.new(
+            self.secret.encode(), f"{timestamp}\n{self.secret}".encode(), hashlib.sha256
+        ).digest()
         return sign == base64.b64encode(digest).decode() and self._near(float(timestamp) / 1000)
 
     def text(self, message: Body) -> str:
@@ -222,11 +247,14 @@ class WeCom(Robot):
         "revoked": {"errcode": 93000, "errmsg": "invalid webhook url, hint: [1], from ip: 127.0.0.1"},
         "rate_limit": {"errcode": 45009, "errmsg": "api freq out of limit, hint: [1], from ip: 127.0.0.1"},
         "busy": {"errcode": -1, "errmsg": "system busy"},
-        "message": {"errcode": 40058, "errmsg": "markdown.content exceed max length 4096. invalid Request Parameter"},
+        "message": {
+            "errcode": 40058,
+            "errmsg": "markdown.content exceed max length 4096. invalid Request Parameter",
+        },
         "unknown": {"errcode": 99999, "errmsg": "something new"},
     }
 
-    def size(self, body: Any, sent: int) -> int:
+    def size(self, body: Any, sent: int) -> int:  # noqa: ARG002
         return len(body["markdown"]["content"].encode()) if body["msgtype"] == "markdown" else 0
 
     def text(self, message: Body) -> str:
