@@ -141,14 +141,15 @@ class Delivery:
         drawn = self._robot.takes_picture and single and free > 2 and not found[0].is_test
         picture = self._draw(found[0]) if drawn else None
         self._changed = self._secrets.changed()
-        now = time.time()
-        self._outbox.attempt(self.name, batch, now)
+        numbers = [self._outbox.attempt(self.name, batch, time.time())]
         if picture:
-            self._outbox.attempt(self.name, (), now)
+            numbers.append(self._outbox.attempt(self.name, (), time.time()))
         try:
             outcome = self._robot.send(message, picture)
         except SecretFileError as problem:
             outcome = Outcome("secret_file", str(problem))
+        for number in numbers:
+            self._outbox.attempted(number, time.time())
         self.counts.requests[self.name] += 1
         self._note(batch, found[:held], outcome)
         return 0.0

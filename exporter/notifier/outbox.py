@@ -155,13 +155,23 @@ class Outbox:
             ).fetchall()
         return {channel: (count, oldest) for channel, count, oldest in rows}
 
-    def attempt(self, channel: str, entries: Sequence[Entry], now: float) -> None:
-        """Note, before it is made, that a request is made now: it counts against the channel's limits."""
+    def attempt(self, channel: str, entries: Sequence[Entry], now: float) -> int:
+        """Note, before it is made, that a request is made now: it counts against the channel's limits.
+
+        Returns:
+            The number by which ``attempted`` knows it.
+        """
         with self._transaction():
-            self._db.execute("INSERT INTO attempt VALUES (?, ?)", (channel, now))
+            made = self._db.execute("INSERT INTO attempt VALUES (?, ?)", (channel, now)).lastrowid
             self._db.executemany(
                 "UPDATE message SET attempts = attempts + 1 WHERE id = ?", [(each.id,) for each in entries]
             )
+        return made or 0
+
+    def attempted(self, number: int, now: float) -> None:
+        """Note that a request is over: the robot saw it no later than now."""
+        with self._transaction():
+            self._db.execute("UPDATE attempt SET at = ? WHERE rowid = ?", (now, number))
 
     def attempts(self, channel: str, since: float) -> list[float]:
         """Return when requests were made after a time, the earliest first."""

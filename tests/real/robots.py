@@ -69,6 +69,7 @@ class Robot(Listening):
         self._until = 0.0
         self._lock, self._end = threading.Lock(), threading.Event()
         super().__init__(self._handler(), port)
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # of who was killed
         self.url += self.path
 
     def __exit__(self, *problem: object) -> None:
