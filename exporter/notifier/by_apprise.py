@@ -7,13 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from exporter.notifier.channel import Outcome, Secrets, Window
-from exporter.notifier.fitting import fitted
+from exporter.notifier.channel import Outcome, Secrets, Window, plain
+from exporter.notifier.fitting import cut, fitted
 from exporter.notifier.wording import Card, Wording
 
 MOST_BYTES = 3000
 """Of a text: most services take that much, Apprise cuts what one does not take."""
 
+_FACT_BYTES = 700
 _NOT_INSTALLED = "the package apprise is not installed. Fix: pip install 'stepwatch[apprise]'"
 _STATUS = re.compile(r"\berror[= ](\d{3})\b|\b(401|403|404|410|429)\b")
 _TYPES = {"critical": "failure", "warning": "warning", "info": "info", "resolved": "success"}
@@ -38,11 +39,12 @@ class Apprise:
         )
 
     def _write(self, card: Card, items: Sequence[str], left: int) -> Any:
-        lines = [*card.facts, *(f"- {item}" for item in items)]
+        lines = [*(cut(fact, _FACT_BYTES) for fact in card.facts), *(f"- {item}" for item in items)]
         if left:
             lines.append(self._wording.and_more(left))
         lines += [f"{link.words}: {link.url}" for link in card.links]
-        return {"title": card.title, "body": "\n".join(lines), "notify_type": _TYPES[card.state]}
+        body = "\n".join(lines)
+        return {"title": plain(card.title), "body": plain(body), "notify_type": _TYPES[card.state]}
 
     def send(self, message: Any, _: bytes | None) -> Outcome:
         url = self._secrets.url()

@@ -124,18 +124,26 @@ class Secrets:
                 content = read()
             except SecretFileError:
                 continue
-            parts.add(content)
-            if "://" in content:
-                url = urlsplit(content)
-                pieces = [url.path, url.query, *url.path.split("/")]
-                pieces += [part.partition("=")[2] for part in url.query.split("&")]
-                parts |= {
-                    each for each in (*pieces, url.username or "", url.password or "") if len(each) >= _LEAST
-                }
+            parts |= {content, *_secret_parts(content)}
         for part in sorted(parts - {""}, key=len, reverse=True):
             text = text.replace(part, secret_shapes.MASK)
         shown = "".join(sign if sign.isprintable() else " " for sign in secret_shapes.masked(text))
         return shown.strip()[:_SHOWN]
+
+
+def _secret_parts(content: str) -> set[str]:
+    """Return what of a URL is secret by itself: words of its path, such as `webhook`, are not."""
+    if "://" not in content:
+        return set()
+    url = urlsplit(content)
+    values = [part.partition("=")[2] for part in url.query.split("&")]
+    segments = url.path.split("/")
+    if url.scheme in ("http", "https"):
+        segments = [each for each in segments if any(sign.isdigit() for sign in each)]
+    else:  # Apprise has tokens in any place
+        segments += [url.netloc, url.hostname or ""]
+    pieces = (url.path, url.query, *values, *segments, url.username or "", url.password or "")
+    return {each for each in pieces if len(each) >= _LEAST}
 
 
 def _read(file: Path) -> str:
@@ -173,15 +181,16 @@ def encoded(document: Any) -> bytes:
     try:
         return orjson.dumps(document)
     except TypeError:
-        return orjson.dumps(_plain(document))
+        return orjson.dumps(plain(document))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a document without lone surrogates, which UTF-8 cannot hold."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+        return {key: plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list) else value
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
